@@ -1,0 +1,190 @@
+"""The live GPU through CuPy; PTX goes to the driver's own compiler, so no toolkit is needed.
+
+The only file that imports CuPy. Runs inside `worker`, in a process that may be lost.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tcprobe import arch
+from tcprobe.backends import OUTPUTS_KEPT, BackendFaultError, Device
+from tcprobe.backends.compiler_log import blame
+from tcprobe.errors import EnvironmentUnfitError, UsageError
+from tcprobe.instruction import THREADS, version
+from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, module
+
+INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
+LOG_BYTES = 1 << 20
+LEAST_PINNED = 8 << 20
+# cuda.h, enum CUjit_option
+JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 5, 6
+
+
+class Gpu:
+    """One GPU. `load` before `run`."""
+
+    def __init__(self) -> None:
+        self._cupy = _import_cupy()
+        self._functions: dict[str, Any] = {}
+        self._modules: list[Any] = []
+        self._arch: arch.Arch | None = None
+        self._memory: Any = None
+        self._hosts: list[Any] = [None] * OUTPUTS_KEPT
+
+    def devices(self) -> list[Device]:
+        """Visible GPUs in CUDA's order (CUDA_VISIBLE_DEVICES applies)."""
+        runtime = self._cupy.cuda.runtime
+        try:
+            count = runtime.getDeviceCount()
+        except runtime.CUDARuntimeError as error:
+            raise EnvironmentUnfitError(_no_device(str(error))) from None
+        if not count:
+            raise EnvironmentUnfitError(_no_device("no GPU is visible"))
+        cuda, driver = runtime.driverGetVersion(), _driver_version()
+        return [self._device(index, cuda, driver) for index in range(count)]
+
+    def _device(self, index: int, cuda: int, driver: str) -> Device:
+        properties = self._cupy.cuda.runtime.getDeviceProperties(index)
+        name = properties["name"].decode(errors="replace")
+        number = f"sm_{properties['major'] * 10 + properties['minor']}"
+        text = f"{cuda // 1000}.{cuda % 1000 // 10}"
+        return Device(index, name, number, driver, text, f"driver's PTX compiler, CUDA {text}")
+
+    def open(self, index: int) -> None:
+        """Create the context of device `index`."""
+        devices = self.devices()
+        if not 0 <= index < len(devices):
+            raise UsageError(
+                f"there is no device {index}; visible: {', '.join(f'{d.index} ({d.name})' for d in devices)}."
+            )
+        self._arch = arch.arch(devices[index].arch)
+        try:
+            self._cupy.cuda.Device(index).use()
+            self._cupy.cuda.runtime.free(0)
+        except self._cupy.cuda.runtime.CUDARuntimeError as error:
+            raise EnvironmentUnfitError(f"GPU {index} ({devices[index].name}) gives no context: {error}.") from None
+
+    def load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
+        """Compile all kernels in one module; leave out what the driver refuses and compile the rest again."""
+        ordered = sorted(kernels, key=lambda k: version(k.target.ptx))
+        words = self._load_module(ordered) if ordered else None
+        if words is None:
+            return {}
+        text, error = words
+        blamed = blame(_jit_log(text), ordered)
+        if not blamed and len(ordered) == 1:
+            return {ordered[0].name: error}
+        if not blamed:
+            half = len(ordered) // 2
+            return self.load(ordered[:half]) | self.load(ordered[half:])
+        return blamed | self.load([k for k in ordered if k.name not in blamed])
+
+    def _load_module(self, kernels: Sequence[Kernel]) -> tuple[bytes, str] | None:
+        """Load one module; if the driver refuses it, its text and the error."""
+        assert self._arch is not None
+        text = module(kernels, self._arch).encode()
+        loaded = self._cupy.cuda.function.Module()
+        try:
+            loaded.load(text)
+        except self._cupy.cuda.driver.CUDADriverError as error:
+            return text, str(error)
+        self._modules.append(loaded)
+        self._functions |= {k.name: loaded.get_function(k.name) for k in kernels}
+        return None
+
+    def run(self, launches: Sequence[Launch]) -> list[Bytes]:
+        """All launches in order on one stream; outputs lie side by side in one pinned buffer."""
+        runtime = self._cupy.cuda.runtime
+        ends = np.cumsum([_aligned(launch.output_bytes) for launch in launches])
+        try:
+            host = self._reserve(max(_device_bytes(launch) for launch in launches), int(ends[-1]))
+            for launch, end in zip(launches, ends, strict=True):
+                self._launch(launch, host.ptr + int(end) - _aligned(launch.output_bytes))
+            runtime.deviceSynchronize()
+        except (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError) as error:
+            raise BackendFaultError(str(error)) from None
+        raw = np.frombuffer(host, np.uint8, int(ends[-1]))
+        return [raw[end - _aligned(x.output_bytes) :][: x.output_bytes] for x, end in zip(launches, ends, strict=True)]
+
+    def _launch(self, launch: Launch, host: int) -> None:
+        """Copy in, poison the output, launch, copy out to the pinned address `host`."""
+        runtime = self._cupy.cuda.runtime
+        places, place = [], int(self._memory.ptr)
+        for image in launch.inputs:
+            runtime.memcpy(place, image.ctypes.data, image.nbytes, runtime.memcpyHostToDevice)
+            places.append(place)
+            place += _aligned(image.nbytes)
+        runtime.memsetAsync(place, POISON, launch.output_bytes, 0)
+        arguments = (*map(np.uint64, [*places, place]), np.uint32(launch.ldm))
+        self._functions[launch.kernel.name](launch.grid, (THREADS, 1, 1), arguments)
+        runtime.memcpyAsync(host, place, launch.output_bytes, runtime.memcpyDeviceToHost, 0)
+
+    def _reserve(self, device_bytes: int, host_bytes: int) -> Any:
+        """The oldest of the pinned host buffers; it and the device buffer grow where they are too small."""
+        cuda = self._cupy.cuda
+        if self._memory is None or self._memory.mem.size < device_bytes:
+            self._memory = None
+            self._memory = cuda.MemoryPointer(cuda.Memory(2 * device_bytes), 0)
+        host = self._hosts.pop(0)
+        if host is None or host.mem.size < host_bytes:
+            host = cuda.PinnedMemoryPointer(cuda.PinnedMemory(max(host_bytes, LEAST_PINNED)), 0)
+        self._hosts.append(host)
+        return host
+
+
+def _aligned(size: int) -> int:
+    return -(-size // 256) * 256
+
+
+def _device_bytes(launch: Launch) -> int:
+    return sum(_aligned(image.nbytes) for image in launch.inputs) + _aligned(launch.output_bytes)
+
+
+def _import_cupy() -> Any:
+    try:
+        import cupy
+    except ImportError as error:
+        raise EnvironmentUnfitError(f"CuPy cannot be imported ({error}). {INSTALL}") from None
+    return cupy
+
+
+def _no_device(words: str) -> str:
+    return (
+        f"no usable NVIDIA GPU: {words}. `nvidia-smi` shows whether the driver sees one; if the driver is too old "
+        f"for this CuPy, update it or install the other extra. {INSTALL}"
+    )
+
+
+def _library(linux: str, windows: str) -> Any:
+    return ctypes.WinDLL(windows) if os.name == "nt" else ctypes.CDLL(linux)  # type: ignore[attr-defined,unused-ignore]
+
+
+def _jit_log(text: bytes) -> str:
+    """The driver compiler's error log for a module that it refuses (cuModuleLoadDataEx), empty if it has none."""
+    try:
+        driver = _library("libcuda.so.1", "nvcuda.dll")
+    except OSError:
+        return ""
+    log, handle = ctypes.create_string_buffer(LOG_BYTES), ctypes.c_void_p()
+    options = (ctypes.c_int * 2)(JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+    values = (ctypes.c_void_p * 2)(ctypes.addressof(log), LOG_BYTES)
+    if driver.cuModuleLoadDataEx(ctypes.byref(handle), ctypes.c_char_p(text), 2, options, values) == 0:
+        driver.cuModuleUnload(handle)
+    return log.value.decode(errors="replace")
+
+
+def _driver_version() -> str:
+    """The display driver's version through NVML, "unknown" where NVML is missing."""
+    try:
+        nvml = _library("libnvidia-ml.so.1", "nvml.dll")
+        text = ctypes.create_string_buffer(96)
+        answered = nvml.nvmlInit_v2() == 0 and nvml.nvmlSystemGetDriverVersion(text, len(text)) == 0
+    except (OSError, AttributeError):
+        return "unknown"
+    return text.value.decode(errors="replace") if answered else "unknown"

@@ -1,0 +1,393 @@
+"""The command line: parse, call the library, print. Everything heavy is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe import __version__
+from tcprobe.errors import TcprobeError, UsageError
+
+if TYPE_CHECKING:
+    from tcprobe.instruction import Fragment
+    from tcprobe.measurement import Measurement
+    from tcprobe.results import Results
+    from tcprobe.table import Table
+
+RESULTS = click.option(
+    "--results", "folder", type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of saved tables. Default: ./results where it has any, else the published tables.",
+)  # fmt: skip
+ARCH = click.option("--arch", "name", metavar="sm_XX", help="Compute capability, for example sm_90.")
+JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
+FAMILY = click.option("--family", type=click.Choice(["wmma", "mma"]), help="Only this family of instructions.")
+
+
+class Group(click.Group):
+    """Turns the library's errors into a message and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except TcprobeError as error:
+            click.echo(f"Error: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("Stopped. What was measured is saved; run again to go on.", err=True)
+            ctx.exit(130)
+        except BrokenPipeError:
+            sys.stderr.close()
+            ctx.exit(0)
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tcprobe")
+def main() -> None:
+    """Which lane and register of a warp holds which matrix element of an NVIDIA tensor-core fragment.
+
+    Measured on GPUs, saved as tables, fitted by closed formulas, compared with what others published.
+    FRAGMENT names may be shortened as long as they are unique, and may be patterns with * and ?.
+    """
+
+
+@main.command()
+@click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
+@ARCH
+@click.option("--device", "index", type=int, metavar="N", help="GPU number N, in CUDA's order.")
+@click.option(
+    "--results",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("results"),
+    show_default=True,
+    help="Folder for the tables.",
+)
+@click.option("--force", is_flag=True, help="Measure again what is already there.")
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    help="Seconds without an answer after which a launch counts as hung.",
+)
+@click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
+def run(  # noqa: PLR0913, PLR0917
+    patterns: tuple[str, ...], name: str | None, index: int | None, folder: Path,
+    force: bool, limit: float, show_stages: bool,
+) -> None:  # fmt: skip
+    """Measure fragments on a live GPU and save their tables.
+
+    Without FRAGMENT: every wmma and dense mma form. What is measured already is kept, so a run that was
+    stopped is taken up where it ended.
+    """
+    from tcprobe import arch
+    from tcprobe.backends.process import Worker
+
+    if name:
+        arch.arch(name)
+    worker = Worker(limit=limit)
+    process = worker.start()
+
+    from tcprobe import render, runner
+    from tcprobe.results import Results
+
+    with runner.Session(worker, process) as session:
+        results = Results(folder)
+        chosen = runner.select(patterns)
+        device = runner.choose(session.devices, name, index)
+        todo, complaints = (chosen, []) if force else runner.missing(chosen, device, results)
+        for complaint in complaints:
+            render.say(f"measured again, not trusted: {complaint}")
+        results.sweep()
+        found: list[Measurement] = []
+        with render.progress(len(todo)) as bar:
+            for item in runner.measure(session, device, todo, results):
+                if isinstance(item, dict):
+                    spent = item
+                else:
+                    found.append(item)
+                    bar.update(bar.task_ids[0], advance=1, description=item.experiment)
+    render.run_summary(device, found, len(chosen) - len(todo), results)
+    if show_stages and found:
+        render.stages(spent)
+    if any(m.status == "failed" for m in found):
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--sympy", "style", flag_value="sympy", help="Print SymPy expressions.")
+@click.option("--latex", "style", flag_value="latex", help="Print LaTeX.")
+@JSON
+def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
+    """Fit closed formulas to saved tables.
+
+    PATHS are folders of results, layout files, or CSV files of lane,i,row,col. Default: ./results where it
+    has tables, else the published ones.
+    """
+    from tcprobe.fit import fit as fit_table
+
+    found = [(layout, who, table, fit_table(table)) for layout, who, table in _tables(paths)]
+    if as_json:
+        for layout, who, table, fitted in found:
+            formula = {n: None if f is None else str(f) for n, f in fitted.formulas.items()}
+            click.echo(json.dumps({"layout_id": layout, "of": who, "elements": table.elements, "threads": table.threads,
+                                   "fit": fitted.verdict, "formula": formula}))  # fmt: skip
+        return
+    from tcprobe import render
+
+    render.formulas((layout, who, t, f, _printed(f.formulas, style)) for layout, who, t, f in found)
+
+
+@main.command()
+@click.argument("names", nargs=-1, metavar="[FILE.csv] [FRAGMENT]...")
+@ARCH
+@RESULTS
+@JSON
+def compare(names: tuple[str, ...], name: str | None, folder: Path | None, as_json: bool) -> None:
+    """Say where saved tables agree with what others published.
+
+    `compare FILE.csv FRAGMENT` checks somebody's own table of lane,i,row,col. Exit code 1 when something
+    differs that is not a stated erratum.
+    """
+    results = _results(folder)
+    if names and (names[0].endswith(".csv") or Path(names[0]).is_file()):
+        _compare_file(Path(names[0]), names[1:], name, results)
+        return
+    from tcprobe.compare import findings, measured_fragments, verdicts
+    from tcprobe.references import references
+
+    unexplained = False
+    for arch_name in [_arch(name)] if name and name != "all" else results.archs():
+        measured = list(measured_fragments(results, arch_name, names))
+        if not measured:
+            raise UsageError(
+                f"nothing of that is measured on {arch_name} in {results.root}; measured: {', '.join(results.archs())}."
+            )
+        found = [(fragment, m, v) for fragment, m in measured for v in verdicts(fragment, m)]
+        unexplained |= any(v.unexplained for _, _, v in found)
+        if as_json:
+            for fragment, m, v in found:
+                click.echo(json.dumps({"id": fragment.id, "arch": m.arch, "method": m.method, **v.to_json()}))
+            continue
+        from tcprobe import render
+
+        listed = [(r.NAME, where, pattern, words) for r in references() for pattern, where, words in findings(r)]
+        render.comparison(arch_name, found, [] if names else listed)
+    if not results.archs():
+        raise UsageError(f"no measurements in {results.root}. `tcprobe run` makes them.")
+    sys.exit(1 if unexplained else 0)
+
+
+@main.command("list")
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+@ARCH
+@FAMILY
+@JSON
+def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_json: bool) -> None:
+    """List fragments: all, or those that PATTERN means, that an arch has, or of a family."""
+    from tcprobe import arch, inventory
+    from tcprobe.describe import fragment_entry
+
+    found = inventory.select_or_fail(*patterns, family=family, device=arch.arch(name) if name else None)
+    if as_json:
+        click.echo(json.dumps([fragment_entry(f) for f in found], indent=1))
+        return
+    from tcprobe import render
+
+    render.fragments(found)
+
+
+@main.command()
+@click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
+@ARCH
+@RESULTS
+@JSON
+def show(patterns: tuple[str, ...], name: str | None, folder: Path | None, as_json: bool) -> None:
+    """Show fragments: formulas, the map drawn both ways, where it comes from and what others say.
+
+    Without --arch: the newest arch that has the table; --arch all: every one. --json: one object a line.
+    """
+    results = _results(folder)
+    shown = [pair for fragment in _chosen(patterns) for pair in _measured(fragment, name, results)]
+    for fragment, measured in shown:
+        if as_json:
+            from tcprobe.describe import shown as described
+
+            click.echo(json.dumps(described(fragment, measured, results)))
+        else:
+            _show(fragment, measured, results)
+
+
+@main.command("why-not")
+@click.argument("fragment")
+@click.option("--arch", "name", required=True, metavar="sm_XX", help="Compute capability, for example sm_75.")
+@RESULTS
+def why_not(fragment: str, name: str, folder: Path | None) -> None:
+    """Explain why an arch does not have FRAGMENT, or why there is no table of it."""
+    from tcprobe import arch, inventory
+
+    row, results = arch.arch(name), _results(folder)
+    for found in _chosen((fragment,)):
+        reason = inventory.why_not(found, row)
+        saved = results.find(row.name, found)
+        recorded = f"; {saved[0].method}: {saved[0].status}" if saved else "; not measured yet: `tcprobe run` does that"
+        words = f" ({saved[0].words})" if saved and saved[0].words else ""
+        allowed = f"nothing is in the way: {found.instruction} is allowed on {row.name}"
+        click.echo(f"{found.id}: {reason or allowed + recorded}{words}")
+
+
+@main.command()
+@click.option(
+    "--results",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("results"),
+    show_default=True,
+    help="Folder of saved tables; pages are written into it.",
+)
+@click.option("--check", is_flag=True, help="Write nothing; exit code 1 if a page is not what would be written.")
+def pages(folder: Path, check: bool) -> None:
+    """Write the pages of a results folder anew from its tables."""
+    from tcprobe.pages import stale, write
+    from tcprobe.results import Results
+
+    results = Results(folder)
+    if not results.archs():
+        raise UsageError(f"no measurements in {folder}. `tcprobe run` makes them.")
+    changed = stale(results)
+    if not check:
+        write(results)
+    for path in changed:
+        click.echo(f"{'stale' if check else 'written'}: {path}")
+    sys.exit(1 if check and changed else 0)
+
+
+def _results(folder: Path | None) -> Results:
+    from tcprobe.results import Results, default
+
+    if folder is None:
+        return default()
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder. `tcprobe run --results {folder}` makes it.")
+    return Results(folder)
+
+
+def _arch(name: str) -> str:
+    from tcprobe import arch
+
+    return arch.arch(name).name
+
+
+def _chosen(patterns: Sequence[str]) -> list[Fragment]:
+    """Fragments of names that must be unique, and of patterns and instructions that may mean several."""
+    from tcprobe import inventory
+
+    found: list[Fragment] = []
+    for pattern in patterns:
+        several = any(c in pattern for c in "*?[") or inventory.short(pattern) in inventory.instructions()
+        found += inventory.select_or_fail(pattern) if several else [inventory.resolve(pattern)]
+    return list(dict.fromkeys(found))
+
+
+def _measured(fragment: Fragment, name: str | None, results: Results) -> list[tuple[Fragment, Measurement]]:
+    """The fragment's measurements on the archs asked for; UsageError where there is none."""
+    archs = results.archs() if name in (None, "all") else [_arch(name or "")]
+    found = [(saved[0], arch) for arch in archs if (saved := results.find(arch, fragment))]
+    tables = [m for m, _ in found if fragment.operand in m.tables]
+    if tables:
+        return [(fragment, m) for m in (tables if name == "all" else tables[-1:])]
+    words = f" {found[0][1]} {found[0][0].status} it: {found[0][0].words}." if found else ""
+    where = f" on {archs[0]}" if len(archs) == 1 else ""
+    raise UsageError(
+        f"no table of {fragment.id}{where} in {results.root}.{words} "
+        f"`tcprobe why-not {fragment.id} --arch {archs[0] if archs else 'sm_90'}` says more."
+    )
+
+
+def _show(fragment: Fragment, measured: Measurement, results: Results) -> None:
+    from tcprobe import render
+    from tcprobe.compare import verdicts
+    from tcprobe.describe import notes
+    from tcprobe.fit import fit as fit_table
+
+    fitted = fit_table(measured.tables[fragment.operand])
+    render.shown(fragment, measured, fitted, verdicts(fragment, measured), notes(fragment, measured, results))
+
+
+def _tables(paths: Sequence[Path]) -> list[tuple[str, str, Table]]:
+    """(layout id, who has it, table) of every layout under `paths`."""
+    from tcprobe.errors import DataError
+    from tcprobe.foreign import read_csv
+    from tcprobe.results import Results, default
+
+    found = []
+    for path in paths or (default().root,):
+        if path.is_dir():
+            results = Results(path)
+            if not results.layouts():
+                raise UsageError(
+                    f"{path}: no saved tables there. `tcprobe run` makes them; CSV files are named one by one."
+                )
+            who = _who(results)
+            found += [(layout, who.get(layout, ""), results.layout(layout)) for layout in results.layouts()]
+        elif not path.exists():
+            raise UsageError(f"{path}: no such file or folder.")
+        elif path.suffix == ".csv":
+            table = read_csv(path)
+            found.append((table.id, str(path), table))
+        elif path.suffix == ".json" and path.parent.name == "layouts":
+            results = Results(path.parent.parent)
+            found.append((path.stem, str(path), results.layout(path.stem)))
+        else:
+            raise DataError(f"{path}: neither a folder of results, nor a file of layouts/, nor a CSV file.")
+    return found
+
+
+def _who(results: Results) -> dict[str, str]:
+    """Layout id to the fragments that have it: the first, and how many more."""
+    from tcprobe.describe import holders, some
+
+    names: dict[str, list[str]] = {}
+    for arch in results.archs():
+        for method in results.methods(arch):
+            for layout, ids in holders(results, arch, method).items():
+                names.setdefault(layout, []).extend(f"{arch} {id_}" for id_ in ids)
+    return {layout: some(ids, 1) for layout, ids in names.items()}
+
+
+def _printed(formulas: dict[str, Any], style: str | None) -> dict[str, str]:
+    """Formulas as text: C, or SymPy or LaTeX on demand."""
+    if style is None:
+        return {name: "no closed form" if f is None else str(f) for name, f in formulas.items()}
+    from tcprobe.fit import symbolic
+
+    form = symbolic.latex if style == "latex" else symbolic.expression
+    return {name: "no closed form" if f is None else str(form(f)) for name, f in formulas.items()}
+
+
+def _compare_file(path: Path, names: Sequence[str], name: str | None, results: Results) -> None:
+    from tcprobe import inventory
+    from tcprobe.compare import same_but_renumbered, same_slots
+    from tcprobe.foreign import read_csv
+
+    if len(names) != 1:
+        raise UsageError(f"`tcprobe compare {path} FRAGMENT` needs one fragment; got {len(names)}.")
+    stated, fragment = read_csv(path), inventory.resolve(names[0])
+    measured = _measured(fragment, name, results)[-1][1]
+    table = measured.tables[fragment.operand]
+    agreed, given, wrong = same_slots(stated, table)
+    missing = table.slots - given
+    click.echo(f"{path} against {fragment.id} on {measured.arch}: {agreed} of {given} slots agree" + (
+        f"; {missing} slots are not stated" if missing else ""))  # fmt: skip
+    for line in wrong:
+        click.echo(f"  {line}")
+    if wrong and fragment.family == "mma" and same_but_renumbered(stated, table):
+        click.echo("  The two differ only by a renumbering of rows or columns, which the hardware cannot tell apart.")
+    sys.exit(1 if wrong else 0)

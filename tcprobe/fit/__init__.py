@@ -1,0 +1,58 @@
+"""Fit: from a table to its layout and formulas, each proven over every slot before it is given out.
+
+>>> from tcprobe.fit import fit
+>>> from tcprobe.table import Table
+>>> found = fit(Table(2, 2, {"row": (0, 0, 1, 1), "col": (0, 1, 0, 1)}))
+>>> str(found.formulas["row"]), str(found.formulas["col"]), found.verdict
+('lane & 1', 'i & 1', 'linear')
+
+First a GF(2)-linear map is tried, then, output by output, a boolean search; failing that the verdict is "no
+closed form" and `contradiction` names the first slot that no linear map fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tcprobe.fit.boolean import boolean_formula
+from tcprobe.fit.formula import Formula, linear_formula, proven
+from tcprobe.fit.layout import Contradiction, Layout, fit_layout
+from tcprobe.table import Table
+
+LINEAR, BOOLEAN, NONE = "linear", "boolean", "no closed form"
+
+__all__ = ["Contradiction", "Fit", "Formula", "Layout", "fit"]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """`formulas` by output (None where there is none); `layout` where all outputs are linear together."""
+
+    verdict: str
+    formulas: dict[str, Formula | None]
+    layout: Layout | None
+    contradiction: Contradiction | None
+
+
+def fit(table: Table) -> Fit:
+    """Layout and formulas of a table."""
+    found = fit_layout(table)
+    if isinstance(found, Layout):
+        return Fit(LINEAR, {name: _linear(found, name) for name in table.outputs}, found, None)
+    formulas = {name: _one(table, name) for name in table.outputs}
+    verdict = NONE if None in formulas.values() else BOOLEAN
+    return Fit(verdict, formulas, None, found)
+
+
+def _linear(layout: Layout, name: str) -> Formula:
+    """Proven already: `fit_layout` has compared the layout with every slot."""
+    images = {variable: [base[name] for base in bases] for variable, bases in layout.bases.items()}
+    return linear_formula(images, layout.at(0, 0)[name])
+
+
+def _one(table: Table, name: str) -> Formula | None:
+    """One output by itself: it may be linear though others are not."""
+    alone = Table(table.threads, table.elements, {name: table.values[name]})
+    found = fit_layout(alone)
+    formula = _linear(found, name) if isinstance(found, Layout) else boolean_formula(table, name)
+    return formula if formula is not None and proven(formula, table, name) else None

@@ -1,0 +1,83 @@
+"""Where a map is not linear: each output bit as a minimal sum of products of the input bits it depends on.
+
+SymPy's logic does the minimising; this module finds the input bits that matter, and gives up where they are
+too many to make a formula that anybody would use.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from tcprobe.fit.formula import Formula, Products, linear_formula
+from tcprobe.fit.layout import Layout, fit_layout
+from tcprobe.table import Table
+
+MOST_BITS = 6
+MOST_PRODUCTS = 8
+
+Point = tuple[int, ...]
+
+
+def boolean_formula(table: Table, output: str) -> Formula | None:
+    """A formula of `output` bit by bit, linear bits as mask-and-shift terms; None where a bit has no short one."""
+    variables = {"i": (table.elements - 1).bit_length(), "lane": table.threads.bit_length() - 1}
+    names = [(variable, bit) for variable, bits in variables.items() for bit in range(bits)]
+    points = _points(table, output, names)
+    images = {variable: [0] * bits for variable, bits in variables.items()}
+    products: list[Products] = []
+    constant = 0
+    for bit in range(max(points.values(), default=0).bit_length()):
+        linear = fit_layout(_one_bit(table, output, bit))
+        if isinstance(linear, Layout):
+            constant |= linear.at(0, 0)[output] << bit
+            for variable, bases in linear.bases.items():
+                images[variable] = [old | b[output] << bit for old, b in zip(images[variable], bases, strict=True)]
+            continue
+        found = _bit({p: v >> bit & 1 for p, v in points.items()}, bit, names)
+        if found is None:
+            return None
+        products.append(found)
+    terms = linear_formula(images, constant).terms
+    return Formula((*terms, *products), constant)
+
+
+def _one_bit(table: Table, output: str, bit: int) -> Table:
+    column = tuple(None if value is None else value >> bit & 1 for value in table.values[output])
+    return Table(table.threads, table.elements, {output: column})
+
+
+def _points(table: Table, output: str, names: list[tuple[str, int]]) -> dict[Point, int]:
+    """Used slots as tuples of input bits."""
+    points = {}
+    for slot, value in enumerate(table.values[output]):
+        if value is not None:
+            lane, i = divmod(slot, table.elements)
+            of = {"lane": lane, "i": i}
+            points[tuple(of[variable] >> bit & 1 for variable, bit in names)] = value
+    return points
+
+
+def _bit(points: dict[Point, int], bit: int, names: list[tuple[str, int]]) -> Products | None:
+    """One output bit, None if it depends on too many input bits or needs too many products."""
+    needed = _support(points)
+    if len(needed) > MOST_BITS:
+        return None
+    from tcprobe.fit.symbolic import minimal_products
+
+    short = {tuple(point[j] for j in needed): value for point, value in points.items()}
+    unknown = [p for p in product((0, 1), repeat=len(needed)) if p not in short]
+    products = minimal_products(len(needed), [p for p, v in short.items() if v], unknown)
+    if len(products) > MOST_PRODUCTS:
+        return None
+    return Products(bit, tuple(tuple((*names[needed[j]], wanted) for j, wanted in p) for p in products))
+
+
+def _support(points: dict[Point, int]) -> list[int]:
+    """Input bits that the value needs: leave out one after another as long as the rest still determines it."""
+    needed = list(range(len(next(iter(points), ()))))
+    for candidate in list(needed):
+        rest = [j for j in needed if j != candidate]
+        seen: dict[Point, int] = {}
+        if all(seen.setdefault(tuple(p[j] for j in rest), v) == v for p, v in points.items()):
+            needed = rest
+    return needed

@@ -1,0 +1,133 @@
+"""Formula: one output (row, col) as the shortest sum of mask-and-shift terms in `lane` and `i`.
+
+>>> from tcprobe.fit.formula import Formula, Term
+>>> str(Formula((Term("i", 2, 2), Term("lane", 28, -2))))
+'((i & 2) << 2) + ((lane & 28) >> 2)'
+
+Bits that move by the same distance share a term. Where two terms reach the same bit they are XORed; a map
+that is not linear has, for each bit that is not, a sum of products of input bits (`Products`). The terms are
+the source of truth: text in C, Python or LaTeX is printed from them, never parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import xor
+
+from tcprobe.table import Table
+
+
+@dataclass(frozen=True)
+class Term:
+    """(variable & mask) moved left by `shift` (right where negative)."""
+
+    variable: str
+    mask: int
+    shift: int = 0
+
+    def __call__(self, lane: int, i: int) -> int:
+        """The value at slot (lane, i)."""
+        value = (lane if self.variable == "lane" else i) & self.mask
+        return value << self.shift if self.shift >= 0 else value >> -self.shift
+
+    @property
+    def reach(self) -> int:
+        """The output bits that the term can set."""
+        return self.mask << self.shift if self.shift >= 0 else self.mask >> -self.shift
+
+    def __str__(self) -> str:
+        masked = f"({self.variable} & {self.mask})"
+        if not self.shift:
+            return masked
+        return f"({masked} {'<<' if self.shift > 0 else '>>'} {abs(self.shift)})"
+
+
+@dataclass(frozen=True)
+class Products:
+    """One output bit as an OR of products: each product lists (variable, bit, wanted value)."""
+
+    bit: int
+    products: tuple[tuple[tuple[str, int, bool], ...], ...]
+
+    def __call__(self, lane: int, i: int) -> int:
+        """The value at slot (lane, i)."""
+        of = {"lane": lane, "i": i}
+        return any(all(of[v] >> b & 1 == wanted for v, b, wanted in p) for p in self.products) << self.bit
+
+    @property
+    def reach(self) -> int:
+        """The one output bit."""
+        return 1 << self.bit
+
+    def __str__(self) -> str:
+        text = " | ".join(" & ".join(_literal(*factor) for factor in p) or "1" for p in self.products) or "0"
+        return f"(({text}) << {self.bit})" if self.bit else f"({text})"
+
+
+def _literal(variable: str, bit: int, wanted: bool) -> str:
+    shifted = f"{variable} >> {bit}" if bit else variable
+    return f"({shifted} & 1)" if wanted else f"(~{shifted} & 1)" if not bit else f"(~({shifted}) & 1)"
+
+
+@dataclass(frozen=True)
+class Formula:
+    """Sum (XOR where terms overlap) of `terms`, and of `constant`. Callable as formula(lane, i)."""
+
+    terms: tuple[Term | Products, ...]
+    constant: int = 0
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether two parts reach the same bit, so that XOR is needed."""
+        seen = self.constant
+        for term in self.terms:
+            if seen & term.reach:
+                return True
+            seen |= term.reach
+        return False
+
+    @property
+    def linear(self) -> bool:
+        """Whether there are only mask-and-shift terms."""
+        return all(isinstance(term, Term) for term in self.terms)
+
+    def __call__(self, lane: int, i: int) -> int:
+        """The value at slot (lane, i)."""
+        return reduce(xor, (term(lane, i) for term in self.terms), self.constant)
+
+    def __str__(self) -> str:
+        """C (and Python) syntax in `lane` and `i`."""
+        parts = [str(term) for term in self.terms] + ([str(self.constant)] if self.constant or not self.terms else [])
+        if len(parts) == 1:
+            return _bare(parts[0])
+        return (" ^ " if self.overlapping else " + ").join(parts)
+
+
+def _bare(text: str) -> str:
+    return text[1:-1] if text.startswith("(") else text
+
+
+def linear_formula(images: Mapping[str, Sequence[int]], constant: int) -> Formula:
+    """The formula of one output from the images of the bits of each variable."""
+    masks: dict[tuple[str, int], int] = {}
+    for variable in ("i", "lane"):
+        for bit, image in enumerate(images[variable]):
+            for out in range(image.bit_length()):
+                if image >> out & 1:
+                    key = (variable, out - bit)
+                    masks[key] = masks.get(key, 0) | 1 << bit
+    terms = sorted((variable, mask, shift) for (variable, shift), mask in masks.items())
+    return Formula(tuple(Term(*term) for term in terms), constant)
+
+
+def proven(formula: Formula, table: Table, output: str) -> bool:
+    """Whether the formula gives the table's value in every used slot."""
+    column = iter(table.values[output])
+    for lane in range(table.threads):
+        for i in range(table.elements):
+            value = next(column)
+            if value is not None and formula(lane, i) != value:
+                return False
+    return True

@@ -1,0 +1,123 @@
+"""Formulas as SymPy expressions and LaTeX, and SymPy's minimising of sums of products.
+
+The only file that imports SymPy. Integers and bit operations are Function classes of our own: with SymPy's
+Symbols `>>` would mean Implies and `^` logical Xor, and `//` would turn into floating point in C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+from sympy.logic.boolalg import And, Not, Or, SOPform
+
+from tcprobe.fit.formula import Formula, Products, Term
+
+
+class BitAnd(sympy.Function):  # type: ignore[misc]
+    """x & mask."""
+
+    nargs = 2
+
+    @classmethod
+    def eval(cls, x: Any, mask: Any) -> Any:
+        """A number for numbers."""
+        return sympy.Integer(int(x) & int(mask)) if x.is_Integer and mask.is_Integer else None
+
+    def _latex(self, printer: Any) -> str:
+        return rf"\left({printer._print(self.args[0])} \mathbin{{\&}} {printer._print(self.args[1])}\right)"
+
+
+class BitXor(sympy.Function):  # type: ignore[misc]
+    """x ^ y ^ ..."""
+
+    @classmethod
+    def eval(cls, *parts: Any) -> Any:
+        """A number for numbers."""
+        if not all(part.is_Integer for part in parts):
+            return None
+        total = 0
+        for part in parts:
+            total ^= int(part)
+        return sympy.Integer(total)
+
+    def _latex(self, printer: Any) -> str:
+        return r" \oplus ".join(printer._print(part) for part in self.args)
+
+
+class Shift(sympy.Function):  # type: ignore[misc]
+    """x << n, or x >> -n."""
+
+    nargs = 2
+
+    @classmethod
+    def eval(cls, x: Any, n: Any) -> Any:
+        """A number for numbers."""
+        if not (x.is_Integer and n.is_Integer):
+            return None
+        return sympy.Integer(int(x) << int(n) if n >= 0 else int(x) >> -int(n))
+
+    def _latex(self, printer: Any) -> str:
+        x, n = self.args
+        direction = r"\ll" if n > 0 else r"\gg"
+        return rf"\left({printer._print(x)} {direction} {abs(int(n))}\right)"
+
+
+SYMBOLS = {name: sympy.Symbol(name, integer=True, nonnegative=True) for name in ("lane", "i")}
+
+
+def expression(formula: Formula) -> Any:
+    """The formula as a SymPy expression in the symbols `lane` and `i`."""
+    parts = [_part(term) for term in formula.terms]
+    if formula.constant:
+        parts.append(sympy.Integer(formula.constant))
+    if formula.overlapping:
+        return BitXor(*parts)
+    return sympy.Add(*parts)
+
+
+def latex(formula: Formula) -> str:
+    """The formula in LaTeX."""
+    order = [sympy.latex(_part(term), symbol_names={SYMBOLS["lane"]: r"\mathrm{lane}"}) for term in formula.terms]
+    if formula.constant or not order:
+        order.append(str(formula.constant))
+    return (r" \oplus " if formula.overlapping else " + ").join(order)
+
+
+def minimal_products(
+    count: int, ones: Sequence[tuple[int, ...]], free: Sequence[tuple[int, ...]]
+) -> list[list[tuple[int, bool]]]:
+    """A minimal sum of products over `count` bits that is true on `ones`, anything on `free`, false elsewhere.
+
+    Each product lists (bit number, wanted value); no product means false, an empty one true.
+    """
+    if not ones:
+        return []
+    symbols = sympy.symbols(f"x0:{count}")
+    if len(ones) + len(free) == 1 << count:
+        return [[]]
+    form = SOPform(symbols, [list(p) for p in ones], [list(p) for p in free])
+    products = form.args if isinstance(form, Or) else (form,)
+    return sorted(_literals(p, symbols) for p in products)
+
+
+def _literals(product: Any, symbols: Sequence[Any]) -> list[tuple[int, bool]]:
+    factors = product.args if isinstance(product, And) else (product,)
+    index = {symbol: j for j, symbol in enumerate(symbols)}
+    return sorted((index[f.args[0]], False) if isinstance(f, Not) else (index[f], True) for f in factors)
+
+
+def _part(term: Term | Products) -> Any:
+    if isinstance(term, Term):
+        masked = BitAnd(SYMBOLS[term.variable], sympy.Integer(term.mask))
+        return Shift(masked, sympy.Integer(term.shift)) if term.shift else masked
+    products = [sympy.Mul(*(_factor(*f) for f in p)) for p in term.products]
+    anyone = sympy.Integer(1) - sympy.Mul(*(1 - p for p in products))
+    return anyone * 2**term.bit
+
+
+def _factor(variable: str, bit: int, wanted: bool) -> Any:
+    masked = BitAnd(SYMBOLS[variable], sympy.Integer(1 << bit))
+    value = Shift(masked, sympy.Integer(-bit)) if bit else masked
+    return value if wanted else 1 - value

@@ -1,0 +1,161 @@
+"""PTX text of probe kernels, and the Launch that carries one to a backend.
+
+Every kernel has the same frame: pointers and a leading dimension as parameters, one warp per block,
+block numbers choose the input and output images. A launch says what the kernel does (`op`), so that a
+backend without PTX (the emulator) can do the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.arch import Arch
+from tcprobe.instruction import Fragment, Instruction, Target, version
+
+POISON = 0xA5
+ALIGNED = "6.3"  # PTX version from which wmma must be written with .aligned, as these kernels do (PTX ISA 9.7.14.4)
+# registers that every kernel sets from special registers
+SPECIAL = (
+    ("lane", "tid.x"),
+    ("x", "ctaid.x"),
+    ("y", "ctaid.y"),
+    ("z", "ctaid.z"),
+    ("nx", "nctaid.x"),
+    ("ny", "nctaid.y"),
+)
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Load:
+    """wmma.load of `fragment` from memory in `layout` ("row" or "col")."""
+
+    fragment: Fragment
+    layout: str
+
+
+@dataclass(frozen=True)
+class Store:
+    """wmma.store of `fragment` to memory in `layout` ("row" or "col")."""
+
+    fragment: Fragment
+    layout: str
+
+
+@dataclass(frozen=True)
+class Multiply:
+    """D = A x B + C."""
+
+    instruction: Instruction
+
+
+Op = Load | Store | Multiply
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One entry point: its `text` without the module's header, and what it needs from the compiler."""
+
+    name: str
+    op: Op
+    text: str
+    target: Target
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the text, 64 hex digits."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One run of a kernel: grid of one-warp blocks, input images, leading dimension, size of the output.
+
+    `inputs` are uint8 arrays of shape (images, bytes). The backend fills the output with POISON first and
+    returns it as uint8 of `output_bytes`.
+    """
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    inputs: tuple[Bytes, ...]
+    ldm: int
+    output_bytes: int
+
+
+def module(kernels: Sequence[Kernel], device: Arch) -> str:
+    """One PTX module of all kernels, with the least header that allows them on `device`.
+
+    A kernel that the PTX ISA does not allow there is compiled for `device` all the same, so that the
+    refusal is the compiler's own.
+    """
+    options = [k.target.on(device) or (device.name, max(device.ptx, k.target.ptx, key=version)) for k in kernels]
+    ptx = max((ptx for _, ptx in options), key=version)
+    target = max((target for target, _ in options), key=lambda t: (not t.isdigit(), _number(t), t))
+    return f".version {ptx}\n.target {target}\n.address_size 64\n\n" + "\n".join(k.text for k in kernels)
+
+
+def entry(name: str, pointers: Sequence[str], registers: Sequence[str], body: Sequence[str]) -> str:
+    """The frame of a kernel. `body` may use %lane, %x, %y, %z (block), %nx, %ny, %ldm and one %pointer each."""
+    params = ", ".join([*(f".param .u64 p_{p}" for p in pointers), ".param .u32 p_ldm"])
+    lines = [
+        ".reg .u32 %lane, %x, %y, %z, %nx, %ny, %ldm, %image;",
+        f".reg .u64 {', '.join('%' + p for p in pointers)};",
+        *registers,
+        *(line for p in pointers for line in (f"ld.param.u64 %{p}, [p_{p}];", f"cvta.to.global.u64 %{p}, %{p};")),
+        "ld.param.u32 %ldm, [p_ldm];",
+        *(f"mov.u32 %{register}, %{special};" for register, special in SPECIAL),
+        *body,
+        "ret;",
+    ]  # fmt: skip
+    return f".visible .entry {name}({params})\n{{\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
+
+
+def identifier(text: str) -> str:
+    """`text` as a PTX identifier."""
+    return re.sub(r"\W+", "_", text)
+
+
+def declare(prefix: str, fragment: Fragment) -> str:
+    """The registers %prefix0, ... of a fragment."""
+    return f".reg .{_kind(fragment)} %{prefix}<{fragment.registers}>;"
+
+
+def braces(prefix: str, fragment: Fragment) -> str:
+    """The registers as PTX writes an operand."""
+    return "{" + ", ".join(f"%{prefix}{j}" for j in range(fragment.registers)) + "}"
+
+
+def point(pointer: str, image: str, fragment: Fragment) -> list[str]:
+    """Move `pointer` to this lane's registers in register image number `image`."""
+    return [
+        f"mad.lo.u32 %image, {image}, 32, %lane;",
+        f"mad.wide.u32 %{pointer}, %image, {thread_bytes(fragment)}, %{pointer};",
+    ]
+
+
+def move(op: str, pointer: str, prefix: str, fragment: Fragment) -> list[str]:
+    """Load ("ld") or store ("st") a fragment's registers at `pointer`, raw."""
+    kind, step = _kind(fragment), fragment.register_bits // 8
+    place = [(f"%{prefix}{j}", f"[%{pointer}+{j * step}]") for j in range(fragment.registers)]
+    return [f"{op}.global.{kind} " + (f"{r}, {m};" if op == "ld" else f"{m}, {r};") for r, m in place]
+
+
+def thread_bytes(fragment: Fragment) -> int:
+    """Bytes of one thread's registers."""
+    return fragment.registers * fragment.register_bits // 8
+
+
+def _kind(fragment: Fragment) -> str:
+    if fragment.type in ("f32", "f64"):
+        return fragment.type
+    return f"b{fragment.register_bits}"
+
+
+def _number(target: str) -> int:
+    return int("".join(filter(str.isdigit, target)))

@@ -1,0 +1,65 @@
+"""Slots in raw memory: packing numbers of 1 to 64 bits into bytes and back, low bits first.
+
+A thread's registers lie next to each other and lanes follow each other, so a register image is the flat
+array of its slots, and a memory image the flat array of its elements.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.probes.ptx import Bytes
+
+_WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+
+def pack(values: NDArray[Any], bits: int) -> Bytes:
+    """Numbers of shape (images, count), 0 <= value < 2**bits, as bytes of shape (images, count * bits / 8)."""
+    if bits in _WORDS:
+        return np.ascontiguousarray(values, _WORDS[bits]).view(np.uint8)
+    planes = (values.astype(np.uint8)[..., None] >> np.arange(bits, dtype=np.uint8)) & 1
+    return np.packbits(planes.reshape(len(values), -1), axis=1, bitorder="little")
+
+
+def unpack(raw: Bytes, bits: int) -> NDArray[Any]:
+    """The inverse of `pack`."""
+    if bits in _WORDS:
+        return np.ascontiguousarray(raw).view(_WORDS[bits])
+    planes = np.unpackbits(raw, axis=1, bitorder="little").reshape(len(raw), -1, bits)
+    values: NDArray[Any] = (planes << np.arange(bits, dtype=np.uint8)).sum(axis=2, dtype=np.uint8)
+    return values
+
+
+@cache
+def one_hot(count: int, bits: int, one: int) -> Bytes:
+    """Image 0 all zero; image 1 + s has `one` in slot s alone. Shape (1 + count, count * bits / 8); read only."""
+    images = np.zeros((1 + count, count * bits // 8), np.uint8)
+    slots = np.arange(count)
+    if bits in _WORDS:
+        images.view(_WORDS[bits])[1 + slots, slots] = one
+    else:
+        images[1 + slots, slots * bits // 8] = one << (slots * bits % 8)
+    images.flags.writeable = False
+    return images
+
+
+@cache
+def codes(count: int, bits: int, one: int) -> Bytes:
+    """Image 0 all `one`, then one image per bit b with `one` where the slot's number has bit b, last all zero.
+
+    Shape (2 + bits of a slot number, count * bits / 8); read only.
+    """
+    numbers = np.arange(count, dtype=np.uint64)
+    planes = [numbers >> np.uint64(bit) & np.uint64(1) for bit in range(bit_length(count))]
+    images = pack(np.stack([np.ones_like(numbers), *planes, np.zeros_like(numbers)]) * np.uint64(one), bits)
+    images.flags.writeable = False
+    return images
+
+
+def bit_length(count: int) -> int:
+    """Bits needed to number `count` things from 0; at least 1."""
+    return max(1, (count - 1).bit_length())

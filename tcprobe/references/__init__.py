@@ -1,0 +1,37 @@
+"""What others published, one module per source, in that source's own terms.
+
+A reference is a module of this package with NAME, SOURCE, FINDINGS and
+`claim(fragment, device) -> Claim | str`, the string being the reason why it says nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from typing import Protocol
+
+from tcprobe.arch import Arch
+from tcprobe.instruction import Fragment
+from tcprobe.references.claim import Claim, Finding
+
+__all__ = ["Claim", "Finding", "Reference", "references"]
+
+
+class Reference(Protocol):
+    """The names that a reference module has."""
+
+    NAME: str
+    SOURCE: str
+    FINDINGS: tuple[Finding, ...]
+
+    def claim(self, fragment: Fragment, device: Arch) -> Claim | str:
+        """What the source says of `fragment` on `device`, or why nothing."""
+
+
+@cache
+def references() -> tuple[Reference, ...]:
+    """All references; PTX ISA first, since its numbering is the one that tables are published in."""
+    modules = [importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__)]
+    found = [module for module in modules if hasattr(module, "claim") and hasattr(module, "NAME")]
+    return tuple(sorted(found, key=lambda module: (module.NAME != "PTX ISA", module.NAME)))

@@ -1,0 +1,240 @@
+"""CuTe (CUTLASS): the (thread, value) layouts of its MMA atoms, as shape:stride.
+
+A layout maps (thread, value), taken colexicographically, to sum(coordinate * stride). For A that number is
+m + M * k, for B n + N * k, for C m + M * n. Atoms are named as in the source; their names carry the shape,
+the types (D, A, B, C) and the order of A and B (T: k is contiguous, N: m or n is; TN is PTX's row.col).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import NamedTuple
+
+from tcprobe import inventory
+from tcprobe.arch import Arch
+from tcprobe.instruction import THREADS, Fragment, Instruction
+from tcprobe.references.claim import Claim, Finding
+from tcprobe.table import Table
+
+NAME = "CuTe"
+SOURCE = "github.com/NVIDIA/cutlass, include/cute/atom/mma_traits_sm*.hpp, commit 7107b05535f8"
+FINDINGS: tuple[Finding, ...] = ()
+
+Nested = int | tuple["Nested", ...]
+_TYPES = "TF32|BF16|F16|F32|F64|S32|[USE]\\d(?:M\\d)?"
+
+
+class L(NamedTuple):
+    """A layout: nested shape and stride."""
+
+    shape: Nested
+    stride: Nested
+
+
+WARP = L(32, 1)
+
+
+@dataclass(frozen=True)
+class Atom:
+    """Atoms that share their traits: `header`, names separated by blanks, thread layout and operand layouts."""
+
+    header: str
+    names: str
+    a: L
+    b: L
+    c: L
+    threads: L = WARP
+
+
+def claim(fragment: Fragment, device: Arch) -> Claim | str:
+    """What the traits say of `fragment` (the same for every arch that has the atom), or why nothing."""
+    if fragment.family == "wmma":
+        return "CuTe has no wmma atoms"
+    instruction = inventory.instructions()[fragment.experiment]
+    atom = _atoms().get(_key(instruction))
+    if atom is None:
+        return f"CuTe has no atom for {instruction.name}"
+    layout = {"a": atom.a, "b": atom.b}.get(fragment.operand, atom.c)
+    lines = fragment.shape.n if fragment.operand == "b" else fragment.shape.m
+    table = _table(layout, atom.threads, lines, fragment.operand == "b", fragment.elements)
+    return Claim(table, atom.header, None, table)
+
+
+@cache
+def _atoms() -> dict[tuple[object, ...], Atom]:
+    return {_parse(name): atom for atom in ATOMS for name in atom.names.split()}
+
+
+def _parse(name: str) -> tuple[object, ...]:
+    """The key of an instruction from an atom's name: SM80_16x8x256_S32U1U1S32_TN_XORPOPC."""
+    match = re.fullmatch(r"SM\d+_(\d+)x(\d+)x(\d+)_(\w*?)(?:_)?([TN]{2})(?:_(XOR|AND)POPC)?", name)
+    if match is None:
+        raise ValueError(f"not the name of a CuTe atom: {name}")
+    shape = tuple(int(n) for n in match.groups()[:3])
+    types = tuple(t.lower().replace("u1", "b1") for t in re.findall(_TYPES, match[4]))
+    layouts = ("row" if match[5][0] == "T" else "col", "col" if match[5][1] == "N" else "row")
+    return shape, types, layouts, match[6].lower() if match[6] else None
+
+
+def _key(instruction: Instruction) -> tuple[object, ...]:
+    """As `_parse`; CuTe names no types in the atom that stands for all of kind::f8f6f4."""
+    types = () if instruction.kind else instruction.types
+    return tuple(instruction.shape), types, instruction.layouts, instruction.bit_op
+
+
+@cache
+def _table(layout: L, threads: L, lines: int, transposed: bool, elements: int) -> Table:
+    """The layout as a table; its numbers count `lines` rows (columns if `transposed`) fastest.
+
+    With fewer than 32 threads an atom is one of several products of the warp.
+    """
+    places = {lane: (thread, product) for thread, lane, product in _lanes(threads)}
+    values: dict[str, list[int]] = {"row": [], "col": [], "product": []}
+    for lane, i in product(range(THREADS), range(elements)):
+        thread, part = places[lane]
+        k, line = divmod(_apply(layout, thread + _size(threads.shape) * i), lines)
+        row, col = (k, line) if transposed else (line, k)
+        for column, value in zip(values.values(), (row, col, part), strict=True):
+            column.append(value)
+    if _size(threads.shape) == THREADS:
+        del values["product"]
+    return Table(THREADS, elements, {name: tuple(column) for name, column in values.items()})
+
+
+def _lanes(threads: L) -> list[tuple[int, int, int]]:
+    """(thread of the atom, lane, product): quadpair q of m8n8k4 holds lanes 4q to 4q+3 and 16+4q to 16+4q+3."""
+    size = _size(threads.shape)
+    parts = THREADS // size
+    step = _flat(threads.shape)[0]  # the next product takes the next run of lanes
+    return [(t, _apply(threads, t) + q * step, q) for q in range(parts) for t in range(size)]
+
+
+def _size(shape: Nested) -> int:
+    if isinstance(shape, int):
+        return shape
+    size = 1
+    for part in shape:
+        size *= _size(part)
+    return size
+
+
+def _apply(layout: L, index: int) -> int:
+    """The layout at a colexicographic index."""
+    total = 0
+    for size, stride in zip(_flat(layout.shape), _flat(layout.stride), strict=True):
+        index, digit = divmod(index, size)
+        total += digit * stride
+    return total
+
+
+def _flat(nested: Nested) -> list[int]:
+    return [nested] if isinstance(nested, int) else [leaf for part in nested for leaf in _flat(part)]
+
+
+_C_16x8 = L(((4, 8), (2, 2)), ((32, 1), (16, 8)))
+_C_8x8 = L(((4, 8), 2), ((16, 1), 8))
+_C_F16 = L((8, 8), (1, 8))
+_C_F32 = L(((2, 2, 2), (2, 2, 2)), ((1, 16, 4), (8, 2, 32)))
+_ROW_8x4 = L((8, 4), (1, 8))
+_COL_8x4 = L(((4, 2), 4), ((8, 4), 1))
+_QUADPAIR = L((4, 2), (1, 16))
+_AB_8x16 = L(((4, 8), 4), ((32, 1), 8))
+_AB_8x32 = L(((4, 8), 8), ((64, 1), 8))
+_AB_8x128 = L(((4, 8), 32), ((256, 1), 8))
+_A_16x4 = L(((4, 8), 2), ((16, 1), 8))
+_A_16x8 = L(((4, 8), (2, 2)), ((16, 1), (8, 64)))
+_A_16x32 = L(((4, 8), (4, 2, 2)), ((64, 1), (16, 8, 256)))
+_B_8x4 = L(((4, 8), 1), ((8, 1), 0))
+_B_8x8 = L(((4, 8), 2), ((8, 1), 32))
+_B_8x32 = L(((4, 8), (4, 2)), ((32, 1), (8, 128)))
+
+ATOMS = (
+    Atom("mma_traits_sm70.hpp", "SM70_8x8x4_F16F16F16F16_TN", _ROW_8x4, _ROW_8x4, _C_F16, _QUADPAIR),
+    Atom("mma_traits_sm70.hpp", "SM70_8x8x4_F16F16F16F16_NT", _COL_8x4, _COL_8x4, _C_F16, _QUADPAIR),
+    Atom("mma_traits_sm70.hpp", "SM70_8x8x4_F16F16F16F16_NN", _COL_8x4, _ROW_8x4, _C_F16, _QUADPAIR),
+    Atom("mma_traits_sm70.hpp", "SM70_8x8x4_F16F16F16F16_TT", _ROW_8x4, _COL_8x4, _C_F16, _QUADPAIR),
+    Atom("mma_traits_sm70.hpp", "SM70_8x8x4_F32F16F16F32_TN", _ROW_8x4, _ROW_8x4, _C_F32, _QUADPAIR),
+    Atom("mma_traits_sm70.hpp", "SM70_8x8x4_F32F16F16F32_NT", _COL_8x4, _COL_8x4, _C_F32, _QUADPAIR),
+    Atom("mma_traits_sm70.hpp", "SM70_8x8x4_F32F16F16F32_NN", _COL_8x4, _ROW_8x4, _C_F32, _QUADPAIR),
+    Atom("mma_traits_sm70.hpp", "SM70_8x8x4_F32F16F16F32_TT", _ROW_8x4, _COL_8x4, _C_F32, _QUADPAIR),
+    Atom(
+        "mma_traits_sm80.hpp",
+        "SM80_16x8x8_F16F16F16F16_TN SM80_16x8x8_F32F16F16F32_TN SM80_16x8x8_F32BF16BF16F32_TN",
+        L(((4, 8), (2, 2)), ((32, 1), (16, 8))), L(((4, 8), 2), ((16, 1), 8)), _C_16x8,
+    ),
+    Atom(
+        "mma_traits_sm80.hpp",
+        "SM80_16x8x16_F16F16F16F16_TN SM80_16x8x16_F32F16F16F32_TN SM80_16x8x16_F32BF16BF16F32_TN",
+        L(((4, 8), (2, 2, 2)), ((32, 1), (16, 8, 128))), L(((4, 8), (2, 2)), ((16, 1), (8, 64))), _C_16x8,
+    ),
+    Atom("mma_traits_sm80.hpp", "SM80_16x8x4_F32TF32TF32F32_TN", _A_16x4, _B_8x4, _C_16x8),
+    Atom("mma_traits_sm80.hpp", "SM80_16x8x8_F32TF32TF32F32_TN", _A_16x8, _B_8x8, _C_16x8),
+    Atom("mma_traits_sm80.hpp", "SM80_8x8x4_F64F64F64F64_TN", _B_8x4, _B_8x4, _C_8x8),
+    Atom(
+        "mma_traits_sm80.hpp",
+        "SM80_8x8x16_S32S8S8S32_TN SM80_8x8x16_S32S8U8S32_TN SM80_8x8x16_S32U8S8S32_TN SM80_8x8x16_S32U8U8S32_TN",
+        _AB_8x16, _AB_8x16, _C_8x8,
+    ),
+    Atom(
+        "mma_traits_sm80.hpp",
+        "SM80_16x8x16_S32S8S8S32_TN SM80_16x8x16_S32S8U8S32_TN SM80_16x8x16_S32U8S8S32_TN "
+        "SM80_16x8x16_S32U8U8S32_TN",
+        L(((4, 8), (4, 2)), ((64, 1), (16, 8))), _AB_8x16, _C_16x8,
+    ),
+    Atom(
+        "mma_traits_sm80.hpp",
+        "SM80_16x8x32_S32S8S8S32_TN SM80_16x8x32_S32S8U8S32_TN SM80_16x8x32_S32U8S8S32_TN "
+        "SM80_16x8x32_S32U8U8S32_TN",
+        _A_16x32, _B_8x32, _C_16x8,
+    ),
+    Atom(
+        "mma_traits_sm80.hpp",
+        "SM80_8x8x32_S32S4S4S32_TN SM80_8x8x32_S32S4U4S32_TN SM80_8x8x32_S32U4S4S32_TN SM80_8x8x32_S32U4U4S32_TN",
+        _AB_8x32, _AB_8x32, _C_8x8,
+    ),
+    Atom(
+        "mma_traits_sm80.hpp",
+        "SM80_16x8x32_S32S4S4S32_TN SM80_16x8x32_S32S4U4S32_TN SM80_16x8x32_S32U4S4S32_TN "
+        "SM80_16x8x32_S32U4U4S32_TN",
+        L(((4, 8), (8, 2)), ((128, 1), (16, 8))), _AB_8x32, _C_16x8,
+    ),
+    Atom(
+        "mma_traits_sm80.hpp",
+        "SM80_16x8x64_S32S4S4S32_TN SM80_16x8x64_S32S4U4S32_TN SM80_16x8x64_S32U4S4S32_TN "
+        "SM80_16x8x64_S32U4U4S32_TN",
+        L(((4, 8), (8, 2, 2)), ((128, 1), (16, 8, 512))), L(((4, 8), (8, 2)), ((64, 1), (8, 256))), _C_16x8,
+    ),
+    Atom(
+        "mma_traits_sm80.hpp",
+        "SM80_16x8x256_S32U1U1S32_TN_XORPOPC SM80_16x8x256_S32U1U1S32_TN_ANDPOPC",
+        L(((4, 8), (32, 2, 2)), ((512, 1), (16, 8, 2048))), L(((4, 8), (32, 2)), ((256, 1), (8, 1024))), _C_16x8,
+    ),
+    Atom(
+        "mma_traits_sm80.hpp",
+        "SM80_8x8x128_S32U1U1S32_TN_XORPOPC SM80_8x8x128_S32U1U1S32_TN_ANDPOPC",
+        _AB_8x128, _AB_8x128, _C_8x8,
+    ),
+    Atom(
+        "mma_traits_sm80.hpp",
+        "SM80_16x8x128_S32U1U1S32_TN_XORPOPC SM80_16x8x128_S32U1U1S32_TN_ANDPOPC",
+        L(((4, 8), (32, 2)), ((512, 1), (16, 8))), _AB_8x128, _C_16x8,
+    ),
+    Atom(
+        "mma_traits_sm89.hpp",
+        "SM89_16x8x32_F32E4M3E4M3F32_TN SM89_16x8x32_F32E4M3E5M2F32_TN SM89_16x8x32_F32E5M2E4M3F32_TN "
+        "SM89_16x8x32_F32E5M2E5M2F32_TN SM89_16x8x32_F16E4M3E4M3F16_TN SM89_16x8x32_F16E4M3E5M2F16_TN "
+        "SM89_16x8x32_F16E5M2E4M3F16_TN SM89_16x8x32_F16E5M2E5M2F16_TN",
+        _A_16x32, _B_8x32, _C_16x8,
+    ),
+    Atom("mma_traits_sm90.hpp", "SM90_16x8x4_F64F64F64F64_TN", _A_16x4, _B_8x4, _C_16x8),
+    Atom("mma_traits_sm90.hpp", "SM90_16x8x8_F64F64F64F64_TN", _A_16x8, _B_8x8, _C_16x8),
+    Atom(
+        "mma_traits_sm90.hpp", "SM90_16x8x16_F64F64F64F64_TN",
+        L(((4, 8), (2, 4)), ((16, 1), (8, 64))), L(((4, 8), 4), ((8, 1), 32)), _C_16x8,
+    ),
+    # one atom for all pairs of kind::f8f6f4 types; the types are template parameters
+    Atom("mma_traits_sm120.hpp", "SM120_16x8x32_TN", _A_16x32, _B_8x32, _C_16x8),
+)  # fmt: skip

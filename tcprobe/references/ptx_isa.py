@@ -1,0 +1,285 @@
+"""PTX ISA 9.1, section 9.7.14.5: the formulas of the dense mma fragments, as the document writes them.
+
+groupID = %laneid >> 2, threadID_in_group = %laneid % 4 (here `group` and `member`); i counts a thread's
+elements. C stands for C and D. wmma layouts are unspecified by design (9.7.14.4.1), so nothing is claimed.
+Errata of the document are stated in their rows: `printed_col` keeps what is printed, the row what is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from tcprobe import inventory
+from tcprobe.arch import Arch
+from tcprobe.instruction import Fragment
+from tcprobe.references.claim import Claim, Finding, Formula, tabulate
+
+NAME = "PTX ISA"
+SOURCE = "NVIDIA, Parallel Thread Execution ISA Version 9.1, section 9.7.14"
+
+Map = Callable[[int, int], int]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fragment of section 9.7.14.5. `with_a` restricts it to instructions whose A has one of these types."""
+
+    shape: str
+    operands: str
+    types: str
+    section: str
+    row: Map
+    col: Map
+    layout: str | None = None
+    product: Map | None = None
+    with_a: str | None = None
+    printed_col: Map | None = None
+    erratum: str | None = None
+
+    def covers(self, fragment: Fragment) -> bool:
+        """Whether the section speaks of this fragment."""
+        a_type = inventory.instructions()[fragment.experiment].type("a")
+        return (
+            str(fragment.shape) == self.shape
+            and fragment.operand in self.operands
+            and fragment.type in self.types.split()
+            and self.layout in (None, fragment.layout)
+            and (self.product is None) == (fragment.products == 1)
+            and (self.with_a is None or a_type in self.with_a.split())
+        )
+
+
+def group(lane: int) -> int:
+    """groupID."""
+    return lane >> 2
+
+
+def member(lane: int) -> int:
+    """threadID_in_group."""
+    return lane % 4
+
+
+def quadpair(lane: int, i: int) -> int:
+    """Number of the product that a lane belongs to (the document counts them from 1)."""
+    return lane % 16 // 4
+
+
+def claim(fragment: Fragment, device: Arch) -> Claim | str:
+    """What the document says of `fragment` (the same for every arch), or why it says nothing."""
+    if fragment.family == "wmma":
+        return "unspecified by design (9.7.14.4.1)"
+    row = next((row for row in ROWS if row.covers(fragment)), None)
+    if row is None:
+        return "no such fragment in 9.7.14.5"
+    return _claim(row, fragment.threads, fragment.elements)
+
+
+@cache
+def _claim(row: Row, threads: int, elements: int) -> Claim:
+    meant = tabulate(threads, elements, _formulas(row, row.col))
+    printed = tabulate(threads, elements, _formulas(row, row.printed_col)) if row.printed_col else meant
+    return Claim(printed, f"section {row.section}", row.erratum, meant)
+
+
+def _formulas(row: Row, col: Map) -> dict[str, Formula]:
+    return {"row": row.row, "col": col} | ({"product": row.product} if row.product else {})
+
+
+FINDINGS = (
+    Finding(
+        "wmma.m8n8k4.[cd].f64", "9.7.14.4.1",
+        "the table of fragments says one .f64 register for C and D; 64 elements over 32 lanes need two, "
+        "as the examples of wmma.store and wmma.mma have",
+    ),
+    Finding(
+        "mma.m*.s32.[us]4.[us]4.s32.[ab]", "9.7.14.2",
+        "the table of data types allows only equal 4-bit types of A and B; the syntax mixes u4 and s4, "
+        "and so does the hardware",
+    ),
+)  # fmt: skip
+
+# fmt: off
+ROWS = (
+    # 9.7.14.5.1
+    Row("m8n8k4", "a", "f16", "9.7.14.5.1",
+        lambda lane, i: member(lane) if lane < 16 else member(lane) + 4,
+        lambda lane, i: i, product=quadpair, layout="row"),
+    Row("m8n8k4", "a", "f16", "9.7.14.5.1",
+        lambda lane, i: i % 4 if lane < 16 else (i % 4) + 4,
+        lambda lane, i: member(lane), product=quadpair, layout="col"),
+    Row("m8n8k4", "b", "f16", "9.7.14.5.1",
+        lambda lane, i: member(lane),
+        lambda lane, i: i if lane < 16 else i + 4, product=quadpair, layout="row"),
+    Row("m8n8k4", "b", "f16", "9.7.14.5.1",
+        lambda lane, i: i,
+        lambda lane, i: member(lane) if lane < 16 else member(lane) + 4, product=quadpair, layout="col"),
+    Row("m8n8k4", "cd", "f16", "9.7.14.5.1",
+        lambda lane, i: member(lane) if lane < 16 else member(lane) + 4,
+        lambda lane, i: i, product=quadpair),
+    Row("m8n8k4", "cd", "f32", "9.7.14.5.1",
+        lambda lane, i: (lane & 1) + (i & 2) if lane < 16 else (lane & 1) + (i & 2) + 4,
+        lambda lane, i: (i & 4) + (lane & 2) + (i & 1), product=quadpair),
+    # 9.7.14.5.2
+    Row("m8n8k4", "a", "f64", "9.7.14.5.2",
+        lambda lane, i: group(lane),
+        lambda lane, i: member(lane)),
+    Row("m8n8k4", "b", "f64", "9.7.14.5.2",
+        lambda lane, i: member(lane),
+        lambda lane, i: group(lane)),
+    Row("m8n8k4", "cd", "f64", "9.7.14.5.2",
+        lambda lane, i: group(lane),
+        lambda lane, i: member(lane) * 2 + (i & 1)),
+    # 9.7.14.5.3
+    Row("m8n8k16", "a", "u8 s8", "9.7.14.5.3",
+        lambda lane, i: group(lane),
+        lambda lane, i: member(lane) * 4 + i),
+    Row("m8n8k16", "b", "u8 s8", "9.7.14.5.3",
+        lambda lane, i: member(lane) * 4 + i,
+        lambda lane, i: group(lane)),
+    Row("m8n8k16", "cd", "s32", "9.7.14.5.3",
+        lambda lane, i: group(lane),
+        lambda lane, i: member(lane) * 2 + i),
+    # 9.7.14.5.4
+    Row("m8n8k32", "a", "u4 s4", "9.7.14.5.4",
+        lambda lane, i: group(lane),
+        lambda lane, i: member(lane) * 8 + i),
+    Row("m8n8k32", "b", "u4 s4", "9.7.14.5.4",
+        lambda lane, i: member(lane) * 8 + i,
+        lambda lane, i: group(lane)),
+    Row("m8n8k32", "cd", "s32", "9.7.14.5.4",
+        lambda lane, i: group(lane),
+        lambda lane, i: member(lane) * 2 + i),
+    # 9.7.14.5.5
+    Row("m8n8k128", "a", "b1", "9.7.14.5.5",
+        lambda lane, i: group(lane),
+        lambda lane, i: member(lane) * 32 + i),
+    Row("m8n8k128", "b", "b1", "9.7.14.5.5",
+        lambda lane, i: member(lane) * 32 + i,
+        lambda lane, i: group(lane)),
+    Row("m8n8k128", "cd", "s32", "9.7.14.5.5",
+        lambda lane, i: group(lane),
+        lambda lane, i: member(lane) * 2 + i),
+    # 9.7.14.5.6
+    Row("m16n8k4", "a", "tf32", "9.7.14.5.6",
+        lambda lane, i: group(lane) if i == 0 else group(lane) + 8,
+        lambda lane, i: member(lane)),
+    Row("m16n8k4", "b", "tf32", "9.7.14.5.6",
+        lambda lane, i: member(lane),
+        lambda lane, i: group(lane)),
+    Row("m16n8k4", "cd", "f32", "9.7.14.5.6",
+        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
+        lambda lane, i: member(lane) * 2 + (i & 1)),
+    Row("m16n8k4", "a", "f64", "9.7.14.5.6",
+        lambda lane, i: group(lane) if i == 0 else group(lane) + 8,
+        lambda lane, i: member(lane)),
+    Row("m16n8k4", "b", "f64", "9.7.14.5.6",
+        lambda lane, i: member(lane),
+        lambda lane, i: group(lane)),
+    Row("m16n8k4", "cd", "f64", "9.7.14.5.6",
+        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
+        lambda lane, i: member(lane) * 2 + (i & 1)),
+    # 9.7.14.5.7
+    Row("m16n8k8", "a", "f16 bf16", "9.7.14.5.7",
+        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
+        lambda lane, i: member(lane) * 2 + (i & 1)),
+    Row("m16n8k8", "a", "tf32", "9.7.14.5.7",
+        lambda lane, i: group(lane) if i in (0, 2) else group(lane) + 8,
+        lambda lane, i: member(lane) if i in (0, 1) else member(lane) + 4),
+    Row("m16n8k8", "a", "f64", "9.7.14.5.7",
+        lambda lane, i: group(lane) if i in (0, 2) else group(lane) + 8,
+        lambda lane, i: member(lane) if i in (0, 1) else member(lane) + 4),
+    Row("m16n8k8", "b", "f16 bf16", "9.7.14.5.7",
+        lambda lane, i: member(lane) * 2 + i,
+        lambda lane, i: group(lane)),
+    Row("m16n8k8", "b", "tf32", "9.7.14.5.7",
+        lambda lane, i: member(lane) if i == 0 else member(lane) + 4,
+        lambda lane, i: group(lane)),
+    Row("m16n8k8", "b", "f64", "9.7.14.5.7",
+        lambda lane, i: member(lane) if i == 0 else member(lane) + 4,
+        lambda lane, i: group(lane)),
+    Row("m16n8k8", "cd", "f16 f32", "9.7.14.5.7",
+        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
+        lambda lane, i: member(lane) * 2 + (i & 1)),
+    Row("m16n8k8", "cd", "f64", "9.7.14.5.7",
+        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
+        lambda lane, i: member(lane) * 2 + (i & 1)),
+    # 9.7.14.5.8
+    Row("m16n8k16", "a", "f16 bf16", "9.7.14.5.8",
+        lambda lane, i: group(lane) if i < 2 or 4 <= i < 6 else group(lane) + 8,
+        lambda lane, i: member(lane) * 2 + (i & 1) if i < 4 else member(lane) * 2 + (i & 1) + 8),
+    Row("m16n8k16", "a", "f64", "9.7.14.5.8",
+        lambda lane, i: group(lane) if i % 2 == 0 else group(lane) + 8,
+        lambda lane, i: i * 2 + member(lane) if i % 2 == 0 else i * 2 - 2 + member(lane),
+        erratum="the printed column formula for odd i has an unbalanced parenthesis; read without it"),
+    Row("m16n8k16", "b", "f16 bf16", "9.7.14.5.8",
+        lambda lane, i: member(lane) * 2 + (i & 1) if i < 2 else member(lane) * 2 + (i & 1) + 8,
+        lambda lane, i: group(lane)),
+    Row("m16n8k16", "b", "f64", "9.7.14.5.8",
+        lambda lane, i: member(lane) + i * 4,
+        lambda lane, i: group(lane)),
+    Row("m16n8k16", "cd", "f16 f32 f64", "9.7.14.5.8",
+        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
+        lambda lane, i: member(lane) * 2 + (i & 1), with_a="f16 bf16 f64"),
+    # 9.7.14.5.9
+    Row("m16n8k16", "a", "u8 s8 e4m3 e5m2", "9.7.14.5.9",
+        lambda lane, i: group(lane) if i < 4 else group(lane) + 8,
+        lambda lane, i: member(lane) * 4 + (i & 3)),
+    Row("m16n8k16", "b", "u8 s8 e4m3 e5m2", "9.7.14.5.9",
+        lambda lane, i: member(lane) * 4 + i,
+        lambda lane, i: group(lane)),
+    Row("m16n8k16", "cd", "s32 f32 f16", "9.7.14.5.9",
+        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
+        lambda lane, i: member(lane) * 2 + (i & 1), with_a="u8 s8 e4m3 e5m2",
+        erratum="the table of registers lists the .f16 elements as c0, c1, c1, c2"),
+    # 9.7.14.5.10
+    Row("m16n8k32", "a", "u4 s4", "9.7.14.5.10",
+        lambda lane, i: group(lane) if i < 8 else group(lane) + 8,
+        lambda lane, i: member(lane) * 8 + (i & 7)),
+    Row("m16n8k32", "a", "u8 s8 e4m3 e5m2 e3m2 e2m3 e2m1", "9.7.14.5.10",
+        lambda lane, i: group(lane) if i < 4 or 8 <= i < 12 else group(lane) + 8,
+        lambda lane, i: member(lane) * 4 + (i & 3) if i < 8 else member(lane) * 4 + (i & 3) + 16),
+    Row("m16n8k32", "b", "u4 s4", "9.7.14.5.10",
+        lambda lane, i: member(lane) * 8 + (i & 7),
+        lambda lane, i: group(lane)),
+    Row("m16n8k32", "b", "u8 s8 e4m3 e5m2 e3m2 e2m3 e2m1", "9.7.14.5.10",
+        lambda lane, i: member(lane) * 4 + (i & 3) if i < 4 else member(lane) * 4 + (i & 3) + 16,
+        lambda lane, i: group(lane)),
+    Row("m16n8k32", "cd", "s32 f32 f16", "9.7.14.5.10",
+        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
+        lambda lane, i: member(lane) * 2 + (i & 1)),
+    # 9.7.14.5.11
+    Row("m16n8k64", "a", "u4 s4 e2m1", "9.7.14.5.11",
+        lambda lane, i: group(lane) if i < 8 or 16 <= i < 24 else group(lane) + 8,
+        lambda lane, i: member(lane) * 8 + (i & 7) if i < 16 else member(lane) * 8 + (i & 7) + 32),
+    Row("m16n8k64", "b", "u4 s4 e2m1", "9.7.14.5.11",
+        lambda lane, i: member(lane) * 8 + (i & 7) if i < 8 else member(lane) * 8 + (i & 7) + 32,
+        lambda lane, i: group(lane)),
+    Row("m16n8k64", "cd", "s32 f32", "9.7.14.5.11",
+        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
+        lambda lane, i: member(lane) * 2 + (i & 1)),
+    # 9.7.14.5.12
+    Row("m16n8k128", "a", "b1", "9.7.14.5.12",
+        lambda lane, i: group(lane) if i < 32 else group(lane) + 8,
+        lambda lane, i: member(lane) * 32 + (i & 31)),
+    Row("m16n8k128", "b", "b1", "9.7.14.5.12",
+        lambda lane, i: member(lane) * 32 + i,
+        lambda lane, i: group(lane)),
+    Row("m16n8k128", "cd", "s32", "9.7.14.5.12",
+        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
+        lambda lane, i: member(lane) * 2 + (i & 1)),
+    # 9.7.14.5.13
+    Row("m16n8k256", "a", "b1", "9.7.14.5.13",
+        lambda lane, i: group(lane) if i < 32 or 64 <= i < 96 else group(lane) + 8,
+        lambda lane, i: member(lane) * 32 + (i & 31) if i < 64 else member(lane) * 32 + (i & 31) + 128,
+        printed_col=lambda lane, i: member(lane) * 32 + i if i < 64 else member(lane) * 32 + (i & 31) + 128,
+        erratum="the printed column formula for i < 64 adds i without the mask & 0x1F"),
+    Row("m16n8k256", "b", "b1", "9.7.14.5.13",
+        lambda lane, i: member(lane) * 32 + (i & 31) if i < 32 else member(lane) * 32 + (i & 31) + 128,
+        lambda lane, i: group(lane)),
+    Row("m16n8k256", "cd", "s32", "9.7.14.5.13",
+        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
+        lambda lane, i: member(lane) * 2 + (i & 1)),
+)
+# fmt: on

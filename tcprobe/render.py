@@ -1,0 +1,187 @@
+"""What the commands print: the only file that imports rich. Results go to stdout, all talk to stderr."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table as Grid
+from rich.text import Text
+
+from tcprobe import draw
+from tcprobe.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict
+from tcprobe.fit import Fit
+from tcprobe.instruction import Fragment
+from tcprobe.measurement import Measurement
+from tcprobe.results import Results
+from tcprobe.table import Table
+
+if TYPE_CHECKING:  # brings NumPy along
+    from tcprobe.backends import Device
+
+OUT = Console(highlight=False, soft_wrap=True)
+ERR = Console(stderr=True, highlight=False, soft_wrap=True)
+STYLE = {
+    CONFIRMED: "green",
+    DIFFERS: "red",
+    NOT_COVERED: "dim",
+    "measured": "green",
+    "refused": "yellow",
+    "failed": "red",
+}
+
+
+def say(text: str) -> None:
+    """A line of talk."""
+    ERR.print(Text(text))
+
+
+def fragments(rows: Sequence[Fragment]) -> None:
+    """`list`: aligned columns, never cut."""
+    heads = ("fragment", "rows x cols", "elements x threads", "registers", "from")
+    lines = [
+        (
+            f.id,
+            f"{f.rows} x {f.cols}",
+            f"{f.elements} x {f.threads}",
+            f"{f.registers} x {f.register_bits} bits",
+            f.target.name,
+        )
+        for f in rows
+    ]
+    widths = [max(len(line[j]) for line in (heads, *lines)) for j in range(len(heads))]
+    for line in (heads, *lines):
+        text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        OUT.print(text, style="bold" if line is heads else "", markup=False)
+    say(f"{len(rows)} fragments")
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Progress]:
+    """A bar on stderr, on a terminal only."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=ERR, transient=True, disable=not ERR.is_terminal) as bar:
+        bar.add_task("compiling", total=total)
+        yield bar
+
+
+def run_summary(device: Device, found: Sequence[Measurement], kept: int, results: Results) -> None:
+    """What a run measured, what was refused and in which words, what failed, and where it is."""
+    OUT.print(Text.assemble((device.name, "bold"), f" ({device.arch}), driver {device.driver}, CUDA {device.cuda}"))
+    counts = Counter((m.status, _kind(m.experiment)) for m in found)
+    for status in ("measured", "refused", "failed"):
+        parts = [f"{n} {kind}" for (s, kind), n in sorted(counts.items()) if s == status]
+        if parts:
+            number = sum(n for (s, _), n in counts.items() if s == status)
+            OUT.print(Text.assemble((f"{status:<9}", STYLE[status]), f"{number:>4}  ({', '.join(parts)})"))
+    if kept:
+        OUT.print(f"kept     {kept:>4}  measured before with the same probes; --force measures them again")
+    for status in ("refused", "failed"):
+        _words(status, [m for m in found if m.status == status])
+    OUT.print(f"{len(results.layouts())} distinct layouts; tables in {results.root / device.arch / device.method}")
+
+
+def _words(status: str, found: Sequence[Measurement]) -> None:
+    by_words: dict[str, list[str]] = {}
+    for m in found:
+        by_words.setdefault(m.words or "", []).append(m.experiment)
+    for words, names in by_words.items():
+        some = names[0] if len(names) == 1 else f"{len(names)} forms, for example {names[0]}"
+        OUT.print(Text.assemble((f"  {status}: ", STYLE[status]), f"{some}: {words}"))
+
+
+def _kind(experiment: str) -> str:
+    if experiment.startswith("wmma.mma"):
+        return "wmma.mma"
+    return "wmma fragments" if experiment.startswith("wmma") else "mma"
+
+
+def stages(seconds: dict[str, float]) -> None:
+    """Seconds and share of each stage of a worker."""
+    total = sum(seconds.values()) or 1.0
+    for stage, spent in sorted(seconds.items(), key=lambda item: -item[1]):
+        say(f"  {stage:<10}{spent:8.3f} s {spent / total:6.1%}")
+
+
+def formulas(rows: Iterable[tuple[str, str, Table, Fit, dict[str, str]]]) -> None:
+    """`fit`: (layout, who has it, table, fit, printed formulas) a layout."""
+    for layout, who, table, found, printed in rows:
+        title = f"{table.threads} threads x {table.elements} elements, {found.verdict}"
+        OUT.print(Text.assemble((layout, "bold"), f"  {title}  {who}"))
+        for name, text in printed.items():
+            OUT.print(Text.assemble(("  " + name.ljust(8), "cyan"), text))
+        if found.contradiction:
+            OUT.print(Text(f"  not linear: {found.contradiction}"))
+
+
+def shown(
+    fragment: Fragment, measured: Measurement, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[str]
+) -> None:
+    """`show`: formula, notes on its layout, both drawings, provenance, verdicts."""
+    table = measured.tables[fragment.operand]
+    layout = f" .{fragment.layout}" if fragment.layout else ""
+    OUT.print(Text.assemble((fragment.id, "bold"), f" on {measured.arch}"))
+    OUT.print(
+        f"operand {fragment.operand.upper()}{layout}, {fragment.rows} x {fragment.cols} of {fragment.type}; "
+        f"{fragment.elements} elements a lane in {fragment.registers} registers of {fragment.register_bits} bits"
+    )
+    for name in table.outputs:
+        formula = fitted.formulas[name]
+        OUT.print(Text.assemble((f"  {name} = ", "cyan"), str(formula) if formula else "no closed form"))
+    if fitted.contradiction:
+        OUT.print(Text(f"  not linear: {fitted.contradiction}"))
+    for note in notes:
+        OUT.print(Text(note))
+    OUT.print("\nelement (row, col) -> lane:i", style="bold")
+    for line in draw.matrix(table, OUT.width):
+        OUT.print(Text(line))
+    OUT.print("\nlane -> row,col of each register's elements, low bits first", style="bold")
+    for line in draw.lanes(table, fragment, OUT.width):
+        OUT.print(Text(line))
+    OUT.print()
+    p = measured.provenance
+    OUT.print(
+        f"measured: {measured.method} on {p['device']}, driver {p['driver']}, CUDA {p['cuda']}, tcprobe {p['tcprobe']}"
+    )
+    OUT.print(f"numbers from: {measured.numbering}")
+    for verdict in verdicts:
+        _verdict(verdict)
+
+
+def _verdict(verdict: Verdict) -> None:
+    OUT.print(
+        Text.assemble(f"{verdict.reference}: ", (verdict.verdict, STYLE[verdict.verdict]), f" ({verdict.detail})")
+    )
+    if verdict.erratum:
+        OUT.print(Text(f"  stated erratum: {verdict.erratum}"))
+
+
+def comparison(
+    name: str,
+    found: Sequence[tuple[Fragment, Measurement, Verdict]],
+    findings: Sequence[tuple[str, str, str, str]],
+) -> None:
+    """`compare`: counts by reference, every difference, and the known errors of the sources."""
+    counts = Counter((v.reference, v.verdict) for _, _, v in found)
+    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    for head in (f"{name}, against", CONFIRMED, DIFFERS, NOT_COVERED):
+        grid.add_column(head, justify="left" if "against" in head else "right")
+    for reference in dict.fromkeys(v.reference for _, _, v in found):
+        grid.add_row(reference, *(str(counts[reference, v]) for v in (CONFIRMED, DIFFERS, NOT_COVERED)))
+    OUT.print(grid)
+    for fragment, _, verdict in found:
+        if verdict.verdict == DIFFERS:
+            OUT.print(Text.assemble((f"{fragment.id}", "bold")))
+            _verdict(verdict)
+    errata = dict.fromkeys((v.reference, v.detail.split(":")[0], v.erratum) for _, _, v in found if v.erratum)
+    listed = [(r, where, "", words) for r, where, words in errata if words] + [
+        (r, where, pattern, words) for r, where, pattern, words in findings
+    ]
+    if listed:
+        OUT.print("known errata of the sources", style="bold")
+    for reference, where, pattern, words in listed:
+        OUT.print(Text(f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}"))

@@ -1,0 +1,265 @@
+"""Saved measurements: canonical JSON, each layout stored once under its content's name.
+
+    results/sm_90/live/mma.m16n8k16.row.col.f32.f16.f16.f32.json   one experiment, naming its layouts
+    results/layouts/1f0c2a9be47d.json                              a layout: row and col of every slot
+
+So (arch, fragment) leads to its table: `<arch>/<method>/<fragment.experiment>.json`, "fragments", the
+operand's layout, `layouts/<it>.json`. Files are whole or absent: they are written aside and renamed.
+A file is accepted only if it is byte for byte what `write` would write, its checksum included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError
+from tcprobe.instruction import OPERANDS, Fragment
+from tcprobe.measurement import METHODS, PROVENANCE, STATUSES, Measurement, Structure
+from tcprobe.table import Table
+
+T = TypeVar("T")
+SCHEMA = 1
+MOST_BYTES = 8 << 20
+_NAMED_LAYOUT = re.compile(r'^  "([abcd])": "([0-9a-f]{12})"', re.MULTILINE)
+_plain = json.JSONEncoder(ensure_ascii=False).encode
+_KEYS = {
+    "experiment", "arch", "method", "status", "provenance", "fragments", "numbering", "structure", "unread", "words",
+}  # fmt: skip
+
+
+class Results:
+    """The measurements under `root`. Reading caches; `write` is atomic."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._layouts: dict[str, Table] = {}
+        self._read: dict[tuple[str, str, str], Measurement] = {}
+        self._sharing: dict[tuple[str, str], dict[str, list[tuple[str, str]]]] = {}
+
+    def path(self, arch: str, method: str, experiment: str) -> Path:
+        """Where a measurement is stored."""
+        return self.root / arch / method / f"{experiment.replace('::', '--')}.json"
+
+    def layout_path(self, layout: str) -> Path:
+        """Where a layout is stored."""
+        return self.root / "layouts" / f"{layout}.json"
+
+    def archs(self) -> list[str]:
+        """Archs with measurements, ascending."""
+        names = {path.parent.name for path in self.root.glob("sm_*/*/") if path.name in METHODS}
+        return sorted(names, key=lambda name: (len(name), name))
+
+    def methods(self, arch: str) -> list[str]:
+        """Methods by which `arch` was measured, the strongest first."""
+        return [m for m in METHODS if (self.root / arch / m).is_dir()]
+
+    def experiments(self, arch: str, method: str) -> list[str]:
+        """Ids of the saved experiments, sorted."""
+        return sorted(p.stem.replace("--", "::") for p in (self.root / arch / method).glob("*.json"))
+
+    def measurement(self, arch: str, method: str, experiment: str) -> Measurement | None:
+        """A saved measurement, None if there is none; DataError if its file cannot be trusted."""
+        key = (arch, method, experiment)
+        if key not in self._read:
+            path = self.path(*key)
+            if not path.exists():
+                return None
+            self._read[key] = self._measurement(path, key)
+        return self._read[key]
+
+    def measurements(self, arch: str, method: str) -> Iterator[Measurement]:
+        """All of an arch and method."""
+        for experiment in self.experiments(arch, method):
+            found = self.measurement(arch, method, experiment)
+            if found:
+                yield found
+
+    def sharing(self, arch: str, method: str) -> dict[str, list[tuple[str, str]]]:
+        """Layout id to the (experiment, operand) on `arch` that have it, both sorted."""
+        key = (arch, method)
+        if key not in self._sharing:
+            found: dict[str, list[tuple[str, str]]] = {}
+            for experiment in self.experiments(arch, method):
+                text = self.path(arch, method, experiment).read_text(encoding="utf-8", errors="replace")
+                for operand, layout in _NAMED_LAYOUT.findall(text):
+                    found.setdefault(layout, []).append((experiment, operand))
+            self._sharing[key] = dict(sorted(found.items()))
+        return self._sharing[key]
+
+    def find(self, arch: str, fragment: Fragment) -> tuple[Measurement, Table | None] | None:
+        """The strongest measurement of a fragment on `arch`, and its table if it has one."""
+        for method in self.methods(arch):
+            found = self.measurement(arch, method, fragment.experiment)
+            if found:
+                return found, found.tables.get(fragment.operand)
+        return None
+
+    def layout(self, layout: str) -> Table:
+        """The table of a layout id; DataError if its file is missing or cannot be trusted."""
+        if layout not in self._layouts:
+            path = self.layout_path(layout)
+            if not path.exists():
+                raise DataError(f"{path}: missing, though a measurement names it. Measure again with --force.")
+            body = _read(path, "layout")
+            table = _guard(path, lambda: Table.from_json(body["layout"]))
+            if table.id != layout:
+                raise DataError(f"{path}: its content belongs to layout {table.id}. Measure again with --force.")
+            self._layouts[layout] = table
+        return self._layouts[layout]
+
+    def layouts(self) -> list[str]:
+        """Ids of all stored layouts, sorted."""
+        return sorted(p.stem for p in (self.root / "layouts").glob("*.json"))
+
+    def write(self, measurement: Measurement) -> None:
+        """Save a measurement and the layouts that it names, each atomically, layouts first."""
+        for table in measurement.tables.values():
+            if table.id not in self._layouts:
+                _write(self.layout_path(table.id), _seal("layout", {"layout": table.to_json()}))
+                self._layouts[table.id] = table
+        key = (measurement.arch, measurement.method, measurement.experiment)
+        _write(self.path(*key), _seal("measurement", _to_json(measurement)))
+        self._read[key] = measurement
+
+    def sweep(self) -> None:
+        """Remove what a killed process left half-written."""
+        for left in self.root.glob("**/*.json.part"):
+            left.unlink(missing_ok=True)
+
+    def _measurement(self, path: Path, key: tuple[str, str, str]) -> Measurement:
+        body = _read(path, "measurement")
+        found = _guard(path, lambda: self._from_json(body))
+        if (found.arch, found.method, found.experiment) != key:
+            raise DataError(
+                f"{path}: holds {found.experiment} of {found.arch}, {found.method}; it was renamed or copied."
+            )
+        return found
+
+    def _from_json(self, body: dict[str, Any]) -> Measurement:
+        if set(body) != _KEYS or body["status"] not in STATUSES or body["method"] not in METHODS:
+            raise DataError("not the keys, status or method of a measurement.")
+        if set(body["provenance"]) != set(PROVENANCE) or not set(body["fragments"]) <= set(OPERANDS):
+            raise DataError("provenance or fragments have the wrong keys.")
+        tables = {operand: self.layout(layout) for operand, layout in body.pop("fragments").items()}
+        structure = body.pop("structure")
+        unread = {o: tuple(tuple(lane) for lane in lanes) for o, lanes in body.pop("unread").items()}
+        return Measurement(**body, tables=tables, structure=structure and Structure(**structure), unread=unread)
+
+
+def published() -> Results:
+    """The tables that come with tcprobe: inside the wheel, or `results/` of a checkout."""
+    inside = Path(__file__).parent / "published"
+    return Results(inside if inside.is_dir() else Path(__file__).parent.parent / "results")
+
+
+@cache
+def default() -> Results:
+    """`./results` where it holds measurements, else what tcprobe publishes."""
+    here = Results(Path("results"))
+    return here if here.archs() else published()
+
+
+def canonical(data: object, indent: str = "") -> str:
+    """JSON with sorted keys, one key or list item a line, lists of plain values on one line."""
+    if isinstance(data, dict) and data:
+        items = [f"{_plain(key)}: {canonical(data[key], indent + ' ')}" for key in sorted(data)]
+    elif isinstance(data, list) and data and isinstance(data[0], (list, dict)):
+        items = [canonical(value, indent + " ") for value in data]
+    else:
+        return _plain(data)
+    opening, closing = "{}" if isinstance(data, dict) else "[]"
+    inner = f",\n{indent} ".join(items)
+    return f"{opening}\n{indent} {inner}\n{indent}{closing}"
+
+
+def _to_json(measurement: Measurement) -> dict[str, Any]:
+    structure = measurement.structure
+    return {
+        "experiment": measurement.experiment,
+        "arch": measurement.arch,
+        "method": measurement.method,
+        "status": measurement.status,
+        "provenance": dict(measurement.provenance),
+        "fragments": {operand: table.id for operand, table in measurement.tables.items()},
+        "numbering": measurement.numbering,
+        "structure": structure and {"triples": structure.triples, "sha256": structure.sha256},
+        "unread": {operand: [list(lane) for lane in lanes] for operand, lanes in measurement.unread.items()},
+        "words": measurement.words,
+    }
+
+
+def _seal(kind: str, body: dict[str, Any]) -> str:
+    """The text of a file: body, kind and schema, and at its end the checksum of all that."""
+    text = canonical({**body, "kind": kind, "schema": SCHEMA})
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f'{text.removesuffix("}").rstrip()},\n "sha256": "{digest}"\n}}\n'
+
+
+def _write(path: Path, text: str) -> None:
+    part = path.with_name(f"{path.name}.{os.getpid()}.json.part")
+    try:
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(text.encode())
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise EnvironmentUnfitError(
+            f"cannot write {path}: {error.strerror}. Free space, or choose another folder with --results."
+        ) from None
+
+
+def _read(path: Path, kind: str) -> dict[str, Any]:
+    """The body of a file; DataError names the file, the place and the reason if it cannot be trusted."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
+    content = _parse(path, raw)
+    if content.get("kind") != kind or type(content.get("schema")) is not int:
+        raise DataError(f"{path}: not a tcprobe {kind}.")
+    if content["schema"] > SCHEMA:
+        raise NewerSchemaError(
+            f"{path}: schema {content['schema']}; this tcprobe knows schema {SCHEMA}. Update tcprobe."
+        )
+    body = {k: v for k, v in content.items() if k not in ("kind", "schema", "sha256")}
+    if _seal(kind, body).encode() != raw:
+        raise DataError(
+            f"{path}: its bytes do not match its checksum; it was damaged or edited. Measure again with --force."
+        )
+    return body
+
+
+def _parse(path: Path, raw: bytes) -> dict[str, Any]:
+    if len(raw) > MOST_BYTES:
+        raise DataError(f"{path}: {len(raw)} bytes, more than any file of tcprobe has ({MOST_BYTES}).")
+    try:
+        content = json.loads(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start} is not UTF-8 text.") from None
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}); truncated?"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not JSON that tcprobe wrote ({error}).") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: not a tcprobe file (a JSON {type(content).__name__}).")
+    return content
+
+
+def _guard(path: Path, build: Callable[[], T]) -> T:
+    """`build()`, its complaints prefixed with the file's name."""
+    try:
+        return build()
+    except DataError as error:
+        raise (error if str(error).startswith(str(path.parent.parent)) else DataError(f"{path}: {error}")) from None
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise DataError(f"{path}: not what tcprobe writes ({error}).") from None

@@ -1,0 +1,230 @@
+"""Measure what a GPU has, in a worker process that can be lost, and save it as it comes.
+
+    with Session(Worker()) as session:          # starts the worker, learns its devices
+        device = choose(session.devices, name="sm_90")
+        for found in measure(session, device, todo, results): ...
+
+A launch that fails or never ends costs its own experiment only: the worker is killed and a new one goes on
+with the rest. What is saved is whole, so a run that was stopped is taken up where it ended.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from queue import Empty, Queue
+from typing import Any, Literal
+
+from tcprobe import __version__, arch, inventory
+from tcprobe.backends import Device
+from tcprobe.backends.process import Worker
+from tcprobe.backends.wire import Arrays, receive, send
+from tcprobe.conclude import Context, conclude
+from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError, ProbeError, UsageError
+from tcprobe.instruction import Fragment
+from tcprobe.measurement import Measurement
+from tcprobe.probes import Experiment, experiments, kernels, ptx_hash
+from tcprobe.results import Results
+from tcprobe.table import Table
+
+
+class WorkerLostError(Exception):
+    """The worker died, hung or lost its device; the message says how."""
+
+
+class Session:
+    """A worker process, killed on leaving. One that is done is not waited for: its context dies with it."""
+
+    def __init__(self, worker: Worker, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.worker = worker
+        self._messages: Queue[tuple[dict[str, Any], Arrays] | None] = Queue()
+        self._process = process or worker.start()
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._devices: list[Device] | None = None
+        self._done = False
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        if not self._done:
+            self._process.wait()
+
+    @property
+    def devices(self) -> list[Device]:
+        """What the worker has; the error it met if it can have none."""
+        if self._devices is None:
+            header, _ = self._next()
+            self._devices = [Device(**device) for device in header["devices"]]
+        return self._devices
+
+    def work(self, device: Device, ids: Sequence[str]) -> Iterator[tuple[dict[str, Any], Arrays]]:
+        """Send the job and yield the worker's messages up to "done". WorkerLostError if it gets lost."""
+        assert self._process.stdin is not None
+        try:
+            send(self._process.stdin, {"device": device.index, "experiments": list(ids)})
+        except OSError:
+            raise WorkerLostError(self._death()) from None
+        while True:
+            message = self._next()
+            self._done = message[0]["event"] == "done"
+            yield message
+            if self._done:
+                return
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        while (message := receive(self._process.stdout)) is not None:
+            self._messages.put(message)
+        self._messages.put(None)
+
+    def _next(self) -> tuple[dict[str, Any], Arrays]:
+        try:
+            message = self._messages.get(timeout=self.worker.limit)
+        except Empty:
+            raise WorkerLostError(f"no word for {self.worker.limit:g} s; it was stopped") from None
+        if message is None:
+            raise WorkerLostError(self._death())
+        if message[0]["event"] == "fault":
+            raise WorkerLostError(message[0]["words"])
+        if message[0]["event"] == "unfit":
+            error = EnvironmentUnfitError if message[0]["exit_code"] == EnvironmentUnfitError.exit_code else UsageError
+            raise error(message[0]["words"])
+        return message
+
+    def _death(self) -> str:
+        code = self._process.wait()
+        return (
+            f"the worker process ended by signal {-code}" if code < 0 else f"the worker process ended with code {code}"
+        )
+
+
+def choose(devices: Sequence[Device], name: str | None = None, index: int | None = None) -> Device:
+    """The device of arch `name` or number `index`, the first without either; UsageError if there is none."""
+    wanted = name and arch.arch(name).name
+    found = [d for d in devices if wanted in (None, d.arch) and index in (None, d.index)]
+    if not found:
+        asked = " and ".join(
+            part for part in (wanted and f"of arch {wanted}", index is not None and f"number {index}") if part
+        )
+        raise UsageError(
+            f"no visible GPU {asked}; there are: {', '.join(f'{d.index}: {d.name} ({d.arch})' for d in devices)}."
+        )
+    if found[0].arch not in {a.name for a in arch.ARCHS}:
+        raise UsageError(f"{found[0].name} is {found[0].arch}: no tensor cores, or an arch that tcprobe does not know.")
+    return found[0]
+
+
+def missing(todo: Sequence[Experiment], device: Device, results: Results) -> tuple[list[Experiment], list[str]]:
+    """Those not yet measured with this version's probes, and complaints about files that cannot be trusted.
+
+    NewerSchemaError where a later tcprobe wrote a file: it is not overwritten.
+    """
+    found, complaints = [], []
+    for experiment in todo:
+        try:
+            saved = results.measurement(device.arch, device.method, experiment.id)
+        except NewerSchemaError:
+            raise
+        except DataError as error:
+            saved = None
+            complaints.append(str(error))
+        if not _up_to_date(experiment, saved):
+            found.append(experiment)
+    return found, complaints
+
+
+def measure(
+    session: Session, device: Device, todo: Sequence[Experiment], results: Results
+) -> Iterator[Measurement | dict[str, float]]:
+    """Measure `todo` on `device`, saving and yielding each measurement; the worker's stages at the end of each job.
+
+    The first job goes to `session`. Where a worker is lost with an experiment begun, that one failed and a
+    new worker takes the rest; where it is lost before (while compiling), the job is halved.
+    """
+    jobs: list[list[Experiment]] = [list(todo)] if todo else []
+    while jobs:
+        job = jobs.pop(0)
+        with session:
+            if device not in session.devices:
+                raise EnvironmentUnfitError(f"{device.name} was lost and did not come back.")
+            yield from _job(session, device, job, results, jobs)
+        if jobs:
+            session = Session(session.worker)
+
+
+def _job(
+    worker: Session, device: Device, job: list[Experiment], results: Results, jobs: list[list[Experiment]]
+) -> Iterator[Measurement | dict[str, float]]:
+    """One job; what a lost worker leaves undone goes to the front of `jobs`."""
+    left = {experiment.id: experiment for experiment in job}
+    begun: str | None = None
+    try:
+        for header, arrays in worker.work(device, list(left)):
+            if header["event"] == "begin":
+                begun = header["experiment"]
+            elif header["event"] == "done":
+                yield header["stages"]
+            elif "experiment" in header:
+                yield _save(left.pop(header["experiment"]), header, arrays, device, results)
+    except WorkerLostError as error:
+        culprit = begun if begun in left else next(iter(left)) if len(left) == 1 else None
+        if culprit:
+            header = {"event": "fault", "words": str(error), "ptx": ""}
+            yield _save(left.pop(culprit), header, {}, device, results)
+            jobs[:0] = [list(left.values())] if left else []
+        else:
+            rest = list(left.values())
+            jobs[:0] = [rest[: len(rest) // 2], rest[len(rest) // 2 :]]
+
+
+def _save(
+    experiment: Experiment, header: Mapping[str, Any], arrays: Arrays, device: Device, results: Results
+) -> Measurement:
+    """Conclude, save and return one measurement."""
+    found = _conclude(experiment, header, arrays, device, results)
+    results.write(found)
+    return found
+
+
+def _conclude(
+    experiment: Experiment, header: Mapping[str, Any], arrays: Arrays, device: Device, results: Results
+) -> Measurement:
+    provenance = {
+        "device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler,
+        "ptx": header["ptx"] or ptx_hash(kernels(experiment)), "tcprobe": __version__,
+    }  # fmt: skip
+    status: Literal["refused", "failed"] = "refused" if header["event"] == "refused" else "failed"
+    words = header.get("words")
+    if words is None:
+        try:
+            row = arch.arch(device.arch)
+            context = Context(row, device.method, provenance, lambda f: _known(results, device, f))
+            return conclude(experiment, arrays, context)
+        except ProbeError as error:
+            words = str(error)
+    return Measurement(experiment.id, device.arch, device.method, status, provenance, words=words)
+
+
+def _known(results: Results, device: Device, fragment: Fragment) -> Table | None:
+    found = results.measurement(device.arch, device.method, fragment.experiment)
+    return found.tables.get(fragment.operand) if found else None
+
+
+def _up_to_date(experiment: Experiment, found: Measurement | None) -> bool:
+    """Measured with the very kernels of this version; refusals and failures are tried again."""
+    return found is not None and found.status == "measured" and found.provenance["ptx"] == ptx_hash(kernels(experiment))
+
+
+def select(patterns: Sequence[str]) -> list[Experiment]:
+    """Experiments of the fragments and instructions that `patterns` mean, with the fragments they lean on."""
+    if not patterns:
+        return list(experiments().values())
+    wanted: set[str] = set()
+    for pattern in patterns:
+        row = inventory.instructions().get(inventory.short(pattern))
+        chosen = row.fragments if row else inventory.select_or_fail(pattern)
+        wanted |= {f.experiment for f in chosen} | ({row.id} if row else set())
+    return [e for id_, e in experiments().items() if id_ in wanted]
