@@ -185,9 +185,11 @@ class Instruction:
     products: int = 1
 
     def __post_init__(self) -> None:
-        _check_types(self)
         if self.family not in ("wmma", "mma"):
             raise RowError(f"unknown family {self.family!r}; known: wmma, mma.")
+        if not set(self.layouts) <= {"row", "col"} or len(self.layouts) != 2:
+            raise RowError(f"{self.family} {self.shape}: layouts {self.layouts}; A and B are each row or col.")
+        _check_types(self)
         if self.products not in (1, 4) or (self.products == 4) != (self._is_first_mma):
             raise RowError(f"{self.name}: {self.products} products; only mma.m8n8k4 of f16 has four.")
         if len(self.fragments) != len(OPERANDS):

@@ -15,6 +15,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -143,14 +144,32 @@ class Results:
         return found
 
     def _from_json(self, body: dict[str, Any]) -> Measurement:
-        if set(body) != _KEYS or body["status"] not in STATUSES or body["method"] not in METHODS:
-            raise DataError("not the keys, status or method of a measurement.")
-        if set(body["provenance"]) != set(PROVENANCE) or not set(body["fragments"]) <= set(OPERANDS):
-            raise DataError("provenance or fragments have the wrong keys.")
+        _check(body)
         tables = {operand: self.layout(layout) for operand, layout in body.pop("fragments").items()}
         structure = body.pop("structure")
         unread = {o: tuple(tuple(lane) for lane in lanes) for o, lanes in body.pop("unread").items()}
         return Measurement(**body, tables=tables, structure=structure and Structure(**structure), unread=unread)
+
+
+def _check(body: dict[str, Any]) -> None:
+    """DataError unless `body` has the keys and kinds of a measurement, and those that its status calls for."""
+    if set(body) != _KEYS or body["status"] not in STATUSES or body["method"] not in METHODS:
+        raise DataError("not the keys, status or method of a measurement.")
+    provenance, fragments, structure = body["provenance"], body["fragments"], body["structure"]
+    if set(provenance) != set(PROVENANCE) or not all(isinstance(v, str) for v in provenance.values()):
+        raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each a text.")
+    if not {*fragments, *body["unread"]} <= set(OPERANDS):
+        raise DataError("fragments or unread name something that is no operand.")
+    if structure is not None and (set(structure) != {"triples", "sha256"} or type(structure["triples"]) is not int):
+        raise DataError("structure needs triples, a number, and sha256.")
+    if any(type(i) is not int for lanes in body["unread"].values() for lane in lanes for i in lane):
+        raise DataError("unread holds something that is no number.")
+    if body["status"] == "measured":
+        fits = fragments and body["words"] is None and isinstance(body["numbering"], str)
+    else:
+        fits = not fragments and not structure and not body["unread"] and isinstance(body["words"], str)
+    if not fits:
+        raise DataError(f"status {body['status']} does not go with the rest of the measurement.")
 
 
 def published() -> Results:
@@ -210,7 +229,8 @@ def _write(path: Path, text: str) -> None:
         part.write_bytes(text.encode())
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
         raise EnvironmentUnfitError(
             f"cannot write {path}: {error.strerror}. Free space, or choose another folder with --results."
         ) from None

@@ -63,7 +63,7 @@ class Emulator:
     def _load(self, launch: Launch, fragment: Fragment, layout: str) -> Bytes:
         memory = unpack(launch.inputs[0], fragment.slot_bits)
         positions, used = _positions(self._tables[fragment.id], fragment, layout, launch.ldm)
-        registers = np.full((len(memory), len(used)), 1, memory.dtype)
+        registers = np.full((len(memory), self._tables[fragment.id].slots), 1, memory.dtype)
         registers[:, used] = memory[:, positions]
         return pack(registers, fragment.slot_bits).reshape(-1)
 

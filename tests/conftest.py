@@ -1,0 +1,44 @@
+"""Tests marked `gpu` run where CuPy finds a GPU; everything else needs neither GPU nor network."""
+
+import functools
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+settings.register_profile("tcprobe", deadline=None, suppress_health_check=QUIET, print_blob=True)
+settings.load_profile("tcprobe")
+
+
+@functools.cache
+def gpu_missing() -> str | None:
+    try:
+        import cupy
+
+        return None if cupy.cuda.runtime.getDeviceCount() else "no GPU is visible"
+    except Exception as error:  # CuPy missing, or the driver is
+        return f"no GPU: {error}"
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.get_closest_marker("gpu") and gpu_missing():
+            item.add_marker(pytest.mark.skip(reason=gpu_missing()))
+
+
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+
+
+@pytest.fixture
+def golden(request):
+    """Compare text with a file of tests/golden, or write it with --update-golden."""
+    folder = request.path.parent / "golden"
+
+    def check(name: str, text: str) -> None:
+        path = folder / name
+        if request.config.getoption("--update-golden"):
+            path.write_text(text)
+        assert path.read_text() == text
+
+    return check

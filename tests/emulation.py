@@ -1,0 +1,54 @@
+"""Layouts for the emulated tensor core: any map from slots to elements, linear or not, with copies."""
+
+from __future__ import annotations
+
+import random
+
+from tcprobe import inventory
+from tcprobe.arch import arch
+from tcprobe.instruction import Fragment
+from tcprobe.references import ptx_isa
+from tcprobe.table import Table
+
+SM_90 = arch("sm_90")
+
+
+def table_of(fragment: Fragment, elements: list[int | None]) -> Table:
+    """The table in which slot s holds element number elements[s] = (product * rows + row) * cols + col."""
+    rows, cols = fragment.rows, fragment.cols
+    values = {
+        "row": tuple(None if e is None else e // cols % rows for e in elements),
+        "col": tuple(None if e is None else e % cols for e in elements),
+    }
+    if fragment.products > 1:
+        values["product"] = tuple(None if e is None else e // cols // rows for e in elements)
+    return Table(fragment.threads, fragment.elements, values)
+
+
+def shuffled(fragment: Fragment, rng: random.Random) -> Table:
+    """Every element equally often, in any order."""
+    elements = list(range(fragment.rows * fragment.cols * fragment.products)) * fragment.copies
+    rng.shuffle(elements)
+    return table_of(fragment, elements)
+
+
+def one_copy(table: Table, rng: random.Random) -> Table:
+    """The same table with all but one holder of each element left out."""
+    kept = {rng.choice(holders) for holders in table.inverse.values()}
+    values = {n: tuple(v if s in kept else None for s, v in enumerate(c)) for n, c in table.values.items()}
+    return Table(table.threads, table.elements, values)
+
+
+def tables(seed: int, documented_mma: bool = True) -> tuple[dict[str, Table], dict[str, Table]]:
+    """(tables, reads) for every fragment; mma as PTX documents it, or shuffled as well."""
+    rng = random.Random(seed)
+    found: dict[str, Table] = {}
+    for fragment in inventory.fragments().values():
+        if fragment.family == "wmma" and fragment.operand == "d":
+            found[fragment.id] = found[fragment.id.replace(".d.", ".c.")]
+        elif fragment.family == "mma" and documented_mma:
+            found[fragment.id] = ptx_isa.claim(fragment, SM_90).meant
+        else:
+            found[fragment.id] = shuffled(fragment, rng)
+    reads = {id_: one_copy(table, rng) for id_, table in found.items() if inventory.fragments()[id_].copies > 1}
+    return found, reads

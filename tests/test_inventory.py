@@ -1,0 +1,144 @@
+"""Rows: complete, consistent, and impossible to build when they contradict themselves."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tcprobe import arch, inventory
+from tcprobe.errors import RowError, UsageError
+from tcprobe.instruction import Instruction, Shape
+
+ROWS = list(inventory.instructions().values())
+
+
+def test_counts_of_ptx_isa_9_1():
+    families = [row.family for row in ROWS]
+    assert families.count("wmma") == 96
+    assert families.count("mma") == 120
+    wmma = [f for f in inventory.fragments().values() if f.family == "wmma"]
+    assert {op: sum(f.operand == op for f in wmma) for op in "abcd"} == {"a": 31, "b": 31, "c": 13, "d": 13}
+    assert len({row.name for row in ROWS}) == len(ROWS)
+
+
+def test_every_fragment_holds_its_matrix_a_whole_number_of_times():
+    for f in inventory.fragments().values():
+        assert f.threads * f.elements == f.copies * f.rows * f.cols * f.products, f.id
+        assert f.elements * f.slot_bits == f.registers * f.register_bits
+        expected = {"a": (f.shape.m, f.shape.k), "b": (f.shape.k, f.shape.n)}
+        assert (f.rows, f.cols) == expected.get(f.operand, (f.shape.m, f.shape.n))
+
+
+@pytest.mark.parametrize(
+    ("name", "operand", "registers", "elements"),
+    [  # PTX ISA 9.7.14.4.1 and 9.7.14.5
+        ("wmma.mma.row.col.m16n16k16.f32.f32", "a", 8, 16),
+        ("wmma.mma.row.col.m8n32k16.f32.bf16.bf16.f32", "a", 2, 4),
+        ("wmma.mma.row.col.m32n8k16.s32.u8.u8.s32", "b", 1, 4),
+        ("wmma.mma.row.col.m8n8k4.f64.f64.f64.f64", "d", 2, 2),
+        ("mma.m8n8k4.row.col.f32.f16.f16.f16", "c", 4, 8),
+        ("mma.m16n8k16.row.col.f64.f64.f64.f64", "a", 8, 8),
+        ("mma.m16n8k256.row.col.s32.b1.b1.s32.and.popc", "a", 4, 128),
+        ("mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32", "a", 4, 16),
+    ],
+)
+def test_registers_and_elements(name, operand, registers, elements):
+    fragment = inventory.instructions()[name].fragments["abcd".index(operand)]
+    assert (fragment.registers, fragment.elements) == (registers, elements)
+
+
+BASE = Instruction("mma", Shape(16, 8, 16), ("f32", "f16", "f16", "f32"), ("row", "col"), "sm_80", "7.0")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"family": "wgmma"},
+        {"shape": Shape(16, 8, 3)},
+        {"shape": Shape(5, 8, 16)},
+        {"types": ("s32", "f16", "f16", "s32")},
+        {"types": ("f32", "f16", "bf16", "f32")},
+        {"types": ("f32", "f17", "f16", "f32")},
+        {"types": ("f32", "e2m1", "e2m1", "f32")},
+        {"types": ("s32", "b1", "b1", "s32")},
+        {"layouts": ("row", "diagonal")},
+        {"layouts": (None, "col")},
+        {"least_target": "sm_81"},
+        {"least_target": "sm_60"},
+        {"least_target": "sm_120a"},  # PTX 7.0 does not know it
+        {"least_ptx": "seven"},
+        {"least_ptx": "6.5"},  # before sm_80
+        {"bit_op": "xor"},
+        {"kind": "f8f6f4"},
+        {"products": 4},
+        {"registers_ab": (3, 2)},
+        {"registers_ab": (64, 2)},
+        {"family_target": ("sm_120f", "8.0")},
+    ],
+)
+def test_a_contradictory_row_cannot_be_built(change):
+    with pytest.raises(RowError):
+        dataclasses.replace(BASE, **change)
+
+
+@given(st.sampled_from(ROWS), st.sampled_from(["d", "a", "b", "c"]), st.sampled_from(["f16", "f64", "s32", "b1", "u8"]))
+def test_changing_one_type_gives_another_known_row_or_an_error(row, operand, kind):
+    types = list(row.types)
+    types["dabc".index(operand)] = kind
+    try:
+        changed = dataclasses.replace(row, types=tuple(types))
+    except RowError:
+        return
+    # what can be built is internally consistent: the same checks as for known rows hold
+    assert changed.type(operand) == kind
+    assert all(f.copies in (1, 2, 4) for f in changed.fragments)
+
+
+def test_names_resolve_whole_shortened_and_with_ptx_qualifiers():
+    for id_, fragment in inventory.fragments().items():
+        assert inventory.resolve(id_) is fragment
+    assert inventory.resolve("wmma.m16n16k16.d.f32").id == "wmma.m16n16k16.d.f32"
+    assert inventory.resolve("m8n32k16.a.row.u8").id == "wmma.m8n32k16.a.row.u8"
+    whole = inventory.matches("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")
+    assert [f.operand for f in whole] == ["a", "b", "c", "d"]
+    load = inventory.resolve("wmma.load.a.sync.aligned.row.m16n16k16.f16")
+    assert load.id == "wmma.m16n16k16.a.row.f16"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mma.m16n8k16", "means"),
+        ("wmma.m16n16k16.a.row.f61", "Did you mean wmma.m16n16k16.a.row.f16"),
+        ("", "no fragment"),
+    ],
+)
+def test_a_wrong_name_gets_suggestions(name, words):
+    with pytest.raises(UsageError, match=words):
+        inventory.resolve(name)
+
+
+def test_archs_and_targets():
+    sm = arch.arch
+    assert [arch.runs(sm("sm_90"), t) for t in ("sm_70", "sm_90", "sm_100", "sm_90a")] == [True, True, False, True]
+    assert [arch.runs(sm("sm_121"), t) for t in ("sm_120", "sm_120a", "sm_120f")] == [True, False, True]
+    assert not arch.runs(sm("sm_100"), "sm_120f")
+    assert sm("9.0") is sm("sm_90") is sm("90")
+    with pytest.raises(UsageError, match="sm_80"):
+        sm("sm_81")
+
+
+def test_why_not():
+    kind = inventory.resolve("mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32.a")
+    assert "sm_120a" in inventory.why_not(kind, arch.arch("sm_90"))
+    assert inventory.why_not(kind, arch.arch("sm_120")) is None
+    assert inventory.why_not(kind, arch.arch("sm_121")) is None
+
+
+def test_select():
+    assert len(inventory.select()) == len(inventory.fragments()) == 568
+    assert {f.family for f in inventory.select(family="wmma")} == {"wmma"}
+    sm_70 = inventory.select(device=arch.arch("sm_70"))
+    assert {f.target.name for f in sm_70} == {"sm_70"}
+    assert len(inventory.select("wmma.m16n16k16.?.f32")) == 2
