@@ -87,7 +87,7 @@ def run(  # noqa: PLR0913, PLR0917
     stopped is taken up where it ended.
     """
     from tcprobe import arch
-    from tcprobe.backends.process import Worker
+    from tcprobe.process import Worker
 
     if name:
         arch.arch(name)
@@ -106,16 +106,17 @@ def run(  # noqa: PLR0913, PLR0917
             render.say(f"measured again, not trusted: {complaint}")
         results.sweep()
         found: list[Measurement] = []
+        done: runner.Done | None = None
         with render.progress(len(todo)) as bar:
             for item in runner.measure(session, device, todo, results):
-                if isinstance(item, dict):
-                    spent = item
+                if isinstance(item, runner.Done):
+                    done = item
                 else:
                     found.append(item)
                     bar.update(bar.task_ids[0], advance=1, description=item.experiment)
     render.run_summary(device, found, len(chosen) - len(todo), results)
-    if show_stages and found:
-        render.stages(spent)
+    if show_stages and done:
+        render.stages(done)
     if any(m.status == "failed" for m in found):
         sys.exit(1)
 

@@ -22,6 +22,7 @@ from tcprobe.table import Table
 
 if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.backends import Device
+    from tcprobe.runner import Done
 
 OUT = Console(highlight=False, soft_wrap=True)
 ERR = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -100,11 +101,16 @@ def _kind(experiment: str) -> str:
     return "wmma fragments" if experiment.startswith("wmma") else "mma"
 
 
-def stages(seconds: dict[str, float]) -> None:
-    """Seconds and share of each stage of a worker."""
-    total = sum(seconds.values()) or 1.0
-    for stage, spent in sorted(seconds.items(), key=lambda item: -item[1]):
+def stages(done: Done) -> None:
+    """Seconds and share of each stage of a worker, and peak memory of it and of this process."""
+    from tcprobe.backends.worker import peak_memory
+
+    total = sum(done.stages.values()) or 1.0
+    for stage, spent in sorted(done.stages.items(), key=lambda item: -item[1]):
         say(f"  {stage:<10}{spent:8.3f} s {spent / total:6.1%}")
+    for name, peak in (("worker", done.peak_mb), ("tool", peak_memory())):
+        if peak:
+            say(f"  peak memory of the {name} {peak:.0f} MB")
 
 
 def formulas(rows: Iterable[tuple[str, str, Table, Fit, dict[str, str]]]) -> None:

@@ -13,20 +13,30 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from queue import Empty, Queue
 from typing import Any, Literal
 
 from tcprobe import __version__, arch, inventory
 from tcprobe.backends import Device
-from tcprobe.backends.process import Worker
 from tcprobe.backends.wire import Arrays, receive, send
 from tcprobe.conclude import Context, conclude
 from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError, ProbeError, UsageError
 from tcprobe.instruction import Fragment
 from tcprobe.measurement import Measurement
-from tcprobe.probes import Experiment, experiments, kernels, ptx_hash
+from tcprobe.probes import Experiment, MultiplyExperiment, experiments, kernels, ptx_hash
+from tcprobe.process import Worker
+from tcprobe.references import references
 from tcprobe.results import Results
 from tcprobe.table import Table
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a worker says at the end of a job: seconds by stage, and its peak memory in MB if it knows."""
+
+    stages: dict[str, float]
+    peak_mb: float | None
 
 
 class WorkerLostError(Exception):
@@ -60,11 +70,11 @@ class Session:
             self._devices = [Device(**device) for device in header["devices"]]
         return self._devices
 
-    def work(self, device: Device, ids: Sequence[str]) -> Iterator[tuple[dict[str, Any], Arrays]]:
+    def work(self, device: Device, ids: Sequence[str], careful: bool) -> Iterator[tuple[dict[str, Any], Arrays]]:
         """Send the job and yield the worker's messages up to "done". WorkerLostError if it gets lost."""
         assert self._process.stdin is not None
         try:
-            send(self._process.stdin, {"device": device.index, "experiments": list(ids)})
+            send(self._process.stdin, {"device": device.index, "experiments": list(ids), "careful": careful})
         except OSError:
             raise WorkerLostError(self._death()) from None
         while True:
@@ -138,55 +148,80 @@ def missing(todo: Sequence[Experiment], device: Device, results: Results) -> tup
 
 def measure(
     session: Session, device: Device, todo: Sequence[Experiment], results: Results
-) -> Iterator[Measurement | dict[str, float]]:
-    """Measure `todo` on `device`, saving and yielding each measurement; the worker's stages at the end of each job.
+) -> Iterator[Measurement | Done]:
+    """Measure `todo` on `device`, saving and yielding each measurement, and what the worker says at the end of a job.
 
-    The first job goes to `session`. Where a worker is lost with an experiment begun, that one failed and a
-    new worker takes the rest; where it is lost before (while compiling), the job is halved.
+    The first job goes to `session`; what a lost worker leaves undone goes to new ones, as careful jobs.
     """
     jobs: list[list[Experiment]] = [list(todo)] if todo else []
+    careful = False
+    threading.Thread(target=_tabulate_references, args=(todo, device), daemon=True).start()
     while jobs:
-        job = jobs.pop(0)
         with session:
             if device not in session.devices:
                 raise EnvironmentUnfitError(f"{device.name} was lost and did not come back.")
-            yield from _job(session, device, job, results, jobs)
+            job = Job(device, {experiment.id: experiment for experiment in jobs.pop(0)}, results, careful)
+            yield from job.measure(session)
+            jobs[:0] = job.rest
         if jobs:
-            session = Session(session.worker)
+            session, careful = Session(session.worker), True
 
 
-def _job(
-    worker: Session, device: Device, job: list[Experiment], results: Results, jobs: list[list[Experiment]]
-) -> Iterator[Measurement | dict[str, float]]:
-    """One job; what a lost worker leaves undone goes to the front of `jobs`."""
-    left = {experiment.id: experiment for experiment in job}
-    begun: str | None = None
-    try:
-        for header, arrays in worker.work(device, list(left)):
-            if header["event"] == "begin":
-                begun = header["experiment"]
-            elif header["event"] == "done":
-                yield header["stages"]
-            elif "experiment" in header:
-                yield _save(left.pop(header["experiment"]), header, arrays, device, results)
-    except WorkerLostError as error:
-        culprit = begun if begun in left else next(iter(left)) if len(left) == 1 else None
-        if culprit:
-            header = {"event": "fault", "words": str(error), "ptx": ""}
-            yield _save(left.pop(culprit), header, {}, device, results)
-            jobs[:0] = [list(left.values())] if left else []
-        else:
-            rest = list(left.values())
-            jobs[:0] = [rest[: len(rest) // 2], rest[len(rest) // 2 :]]
+class Job:
+    """One job of a worker. After `measure`, `rest` has what is still to be done, as jobs."""
+
+    def __init__(self, device: Device, left: dict[str, Experiment], results: Results, careful: bool) -> None:
+        self.rest: list[list[Experiment]] = []
+        self._device, self._left, self._results, self._careful = device, left, results, careful
+        self._begun: str | None = None
+        self._compiled = False
+
+    def measure(self, session: Session) -> Iterator[Measurement | Done]:
+        """Save and yield measurements as they come; if the worker is lost, find out what it was lost over."""
+        try:
+            for header, arrays in session.work(self._device, list(self._left), self._careful):
+                if header["event"] == "begin":
+                    self._begun = header["experiment"]
+                elif header["event"] == "compiled":
+                    self._compiled = True
+                elif header["event"] == "done":
+                    yield Done(header["stages"], header["peak_mb"])
+                else:
+                    yield self._save(header, arrays)
+        except WorkerLostError as error:
+            culprit = self._culprit()
+            if culprit:
+                yield self._save({"event": "fault", "experiment": culprit, "words": str(error), "ptx": ""}, {})
+            self.rest = self._split(known=culprit is not None)
+
+    def _culprit(self) -> str | None:
+        """The experiment that lost the worker, where that is certain.
+
+        With everything compiled it is the one begun last; of a careful job's single experiment it is that one.
+        """
+        if self._compiled and self._begun in self._left:
+            return self._begun
+        return next(iter(self._left)) if self._careful and len(self._left) == 1 else None
+
+    def _split(self, known: bool) -> list[list[Experiment]]:
+        """What is left as one job, or as halves if a careful job was lost over something unknown in it."""
+        left = list(self._left.values())
+        half = len(left) // 2 if self._careful and not known else len(left)
+        return [part for part in (left[:half], left[half:]) if part]
+
+    def _save(self, header: Mapping[str, Any], arrays: Arrays) -> Measurement:
+        """Conclude, save and return one measurement."""
+        found = _conclude(self._left.pop(header["experiment"]), header, arrays, self._device, self._results)
+        self._results.write(found)
+        return found
 
 
-def _save(
-    experiment: Experiment, header: Mapping[str, Any], arrays: Arrays, device: Device, results: Results
-) -> Measurement:
-    """Conclude, save and return one measurement."""
-    found = _conclude(experiment, header, arrays, device, results)
-    results.write(found)
-    return found
+def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
+    """Make the tables that mma is compared with, while the worker compiles: they are kept, by `references`."""
+    for experiment in todo:
+        for reference in references() if isinstance(experiment, MultiplyExperiment) else ():
+            for fragment in experiment.fragments:
+                reference.claim(fragment, arch.arch(device.arch))
 
 
 def _conclude(

@@ -82,7 +82,9 @@ def test_the_structure_tensor_is_recovered_exactly(experiment, seed):
     assert all(c.cells[s] == d.cells[t] for s, t in enumerate(reading["c"].tolist()))
 
 
-@pytest.mark.parametrize("name", ["mma.m16n8k128.row.col.s32.b1.b1.s32.xor.popc", "mma.m8n8k128.row.col.s32.b1.b1.s32.and.popc"])
+@pytest.mark.parametrize(
+    "name", ["mma.m16n8k128.row.col.s32.b1.b1.s32.xor.popc", "mma.m8n8k128.row.col.s32.b1.b1.s32.and.popc"]
+)
 def test_b1_forms(name):
     experiment = experiments()[name]
     rng = random.Random(3)
@@ -130,7 +132,7 @@ def test_wmma_multiplies_are_checked_against_load_and_store():
     unread = sum(len(lane) for lane in found.unread["a"])
     assert unread == 256  # half of the 512 slots of A are copies that this emulator does not read
     wrong = dict(tables) | {"wmma.m16n16k16.a.row.f16": emulation.shuffled(experiment.fragments[0], random.Random(9))}
-    with pytest.raises(ProbeError, match="not the one that wmma.load and wmma.store predict"):
+    with pytest.raises(ProbeError, match=r"not the one that wmma\.load and wmma\.store predict"):
         measured(experiment, Emulator(tables, reads), wrong)
     with pytest.raises(ProbeError, match="was not measured"):
         measured(experiment, Emulator(tables, reads), {})
@@ -215,7 +217,11 @@ def test_one_hot_and_codes(bits):
 
 
 def test_kernels_are_named_once_each():
-    names = [k.name for e in experiments().values() for k in {launch.kernel.name: launch.kernel for launch in e.launches()}.values()]
+    names = [
+        k.name
+        for e in experiments().values()
+        for k in {launch.kernel.name: launch.kernel for launch in e.launches()}.values()
+    ]
     assert len(names) == len(set(names))
 
 

@@ -74,14 +74,18 @@ def by_target():
 
 
 @needs_ptxas
-@pytest.mark.parametrize(("target", "group"), by_target(), ids=lambda x: f"{x.name}-{x.ptx}" if isinstance(x, Target) else "")
+@pytest.mark.parametrize(
+    ("target", "group"), by_target(), ids=lambda x: f"{x.name}-{x.ptx}" if isinstance(x, Target) else ""
+)
 def test_every_kernel_assembles_at_its_least_target_and_version(target, group, tmp_path):
     done = assemble(module(group, arch(target.name.rstrip("af"))), target.name, tmp_path)
     assert done.returncode == 0, done.stderr[:2000]
 
 
 @needs_ptxas
-@pytest.mark.parametrize(("target", "group"), by_target(), ids=lambda x: f"{x.name}-{x.ptx}" if isinstance(x, Target) else "")
+@pytest.mark.parametrize(
+    ("target", "group"), by_target(), ids=lambda x: f"{x.name}-{x.ptx}" if isinstance(x, Target) else ""
+)
 def test_no_kernel_assembles_one_target_or_version_lower(target, group, tmp_path):
     """The rows' least target and PTX version are the least: ptxas refuses every kernel below, by name."""
     plain = target.name.rstrip("af")
@@ -93,7 +97,9 @@ def test_no_kernel_assembles_one_target_or_version_lower(target, group, tmp_path
     text = module(group, arch(plain))
     lower = {"7.0": "6.5", "7.1": "7.0", "6.4": "6.3", "6.5": "6.4", "8.7": "8.6", "8.4": "8.3", "7.8": "7.7"}
     if target.ptx in lower and arch(plain).ptx != target.ptx:
-        assert_all_blamed(text.replace(f".version {target.ptx}", f".version {lower[target.ptx]}"), target.name, group, tmp_path)
+        assert_all_blamed(
+            text.replace(f".version {target.ptx}", f".version {lower[target.ptx]}"), target.name, group, tmp_path
+        )
 
 
 def assert_all_blamed(text, target, group, tmp_path):
@@ -105,7 +111,11 @@ def assert_all_blamed(text, target, group, tmp_path):
 
 @needs_ptxas
 def test_blame_names_the_refused_kernels_only(tmp_path):
-    names = ["mma_m16n8k8_row_col_f16_f16_f16_f16", "mma_m16n8k16_row_col_f32_bf16_bf16_f32", "mma_m8n8k16_row_col_s32_u8_u8_s32"]
+    names = [
+        "mma_m16n8k8_row_col_f16_f16_f16_f16",
+        "mma_m16n8k16_row_col_f32_bf16_bf16_f32",
+        "mma_m8n8k16_row_col_s32_u8_u8_s32",
+    ]
     group = [KERNELS[name] for name in names]
     text = module(group, arch("sm_80")).replace(".target sm_80", ".target sm_75")
     done = assemble(text, "sm_75", tmp_path)

@@ -7,8 +7,7 @@ import pytest
 
 from tcprobe import inventory
 from tcprobe.arch import ARCHS, arch
-from tcprobe.references import Claim, references
-from tcprobe.references import cute, ptx_isa, register_mapping
+from tcprobe.references import Claim, cute, ptx_isa, references, register_mapping
 
 SM_90 = arch("sm_90")
 PRINTED = json.loads((Path(__file__).parent / "data" / "register_mapping.json").read_text())
@@ -60,7 +59,9 @@ def test_register_mapping_prints_what_its_formulas_say(printed):
             table = register_mapping.claim(fragment, arch(name)).printed
             for row in range(16):
                 for col in range(16):
-                    assert table.holders(row=row, col=col) == [(printed["lane"][row][col], printed["element"][row][col])]
+                    assert table.holders(row=row, col=col) == [
+                        (printed["lane"][row][col], printed["element"][row][col])
+                    ]
 
 
 def test_silence_has_a_reason():

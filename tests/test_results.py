@@ -40,7 +40,7 @@ def saved(tmp_path):
 def test_written_measurements_are_read_back(saved):
     results = Results(saved)
     assert results.measurement("sm_120", "live", INSTRUCTION.id) == measurement()
-    found, table = results.find("sm_120", INSTRUCTION.fragments[1])
+    _, table = results.find("sm_120", INSTRUCTION.fragments[1])
     assert table == measurement().tables["b"]
     refused, nothing = results.find("sm_120", FRAGMENT)
     assert (refused.status, refused.words, nothing) == ("refused", '"no", \u00e4', None)
@@ -61,7 +61,9 @@ def test_a_layout_is_stored_once(tmp_path):
 def test_the_same_measurement_gives_the_same_bytes(tmp_path):
     for name in ("x", "y"):
         Results(tmp_path / name).write(measurement())
-    files = [sorted((p.relative_to(tmp_path / n), p.read_bytes()) for p in (tmp_path / n).rglob("*.json")) for n in "xy"]
+    files = [
+        sorted((p.relative_to(tmp_path / n), p.read_bytes()) for p in (tmp_path / n).rglob("*.json")) for n in "xy"
+    ]
     assert files[0] == files[1]
     assert len(files[0]) == 5
 
@@ -75,8 +77,7 @@ def refused(root):
         for layout in results.layouts():
             results.layout(layout)
     except DataError as error:
-        assert str(root) in str(error)
-        return True
+        return str(root) in str(error)
     return False
 
 
@@ -129,7 +130,9 @@ def mutable(request, tmp_path_factory):
         lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
         max_leaves=12,
     ),
-    key=st.sampled_from(["arch", "fragments", "provenance", "schema", "status", "structure", "unread", "row", "threads"]),
+    key=st.sampled_from(
+        ["arch", "fragments", "provenance", "schema", "status", "structure", "unread", "row", "threads"]
+    ),
 )
 def test_valid_json_of_the_wrong_kind_is_refused_even_with_a_right_checksum(value, key, tmp_path_factory):
     from tcprobe import results as module
@@ -137,7 +140,10 @@ def test_valid_json_of_the_wrong_kind_is_refused_even_with_a_right_checksum(valu
     root = tmp_path_factory.mktemp("wrong")
     results = Results(root)
     results.write(measurement())
-    for path, kind in ((results.path("sm_120", "live", INSTRUCTION.id), "measurement"), (results.layout_path(measurement().tables["a"].id), "layout")):
+    for path, kind in (
+        (results.path("sm_120", "live", INSTRUCTION.id), "measurement"),
+        (results.layout_path(measurement().tables["a"].id), "layout"),
+    ):
         content = json.loads(path.read_text())
         inner = content["layout"] if kind == "layout" else content
         if inner.get(key) == value or (key, value) in (("structure", None), ("unread", {})):
@@ -226,7 +232,13 @@ def test_sweep_removes_half_written_files(saved):
     assert not part.exists()
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda s: st.lists(s) | st.dictionaries(st.text(), s), max_leaves=20))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda s: st.lists(s) | st.dictionaries(st.text(), s),
+        max_leaves=20,
+    )
+)
 def test_canonical_is_json(value):
     assert json.loads(canonical(value)) == value
 

@@ -13,8 +13,8 @@ import pytest
 
 from tcprobe import runner
 from tcprobe.backends import Device
-from tcprobe.backends.process import Worker
 from tcprobe.errors import EnvironmentUnfitError, NewerSchemaError, UsageError
+from tcprobe.process import Worker
 from tcprobe.results import Results
 
 HERE = Path(__file__).parent
@@ -33,7 +33,7 @@ def run(root, spec, patterns=FEW, force=False):
         todo = runner.select(patterns)
         todo = todo if force else runner.missing(todo, device, results)[0]
         items = list(runner.measure(session, device, todo, results))
-    return {m.experiment: m for m in items if not isinstance(m, dict)}
+    return {m.experiment: m for m in items if not isinstance(m, runner.Done)}
 
 
 def test_a_run_measures_everything_and_saves_it(tmp_path):
@@ -110,7 +110,7 @@ def test_killing_the_tool_leaves_whole_files_only(tmp_path, seed):
 def test_the_worker_ends_with_the_tool(tmp_path):
     session = runner.Session(worker("hang", CULPRIT))
     device = runner.choose(session.devices)
-    messages = session.work(device, [CULPRIT])
+    messages = session.work(device, [CULPRIT], careful=True)
     assert next(messages)[0]["event"] == "compiled"
     assert next(messages)[0]["event"] == "begin"
     session._process.stdin.close()  # what the kernel does when the tool is killed

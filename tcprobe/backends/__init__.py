@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
 
-OUTPUTS_KEPT = 3  # how many results of `run` stay valid at a time
+OUTPUTS_KEPT = 5  # how many results of `run` stay valid at a time
 
 
 class BackendFaultError(Exception):

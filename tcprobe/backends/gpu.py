@@ -34,6 +34,7 @@ class Gpu:
         self._functions: dict[str, Any] = {}
         self._modules: list[Any] = []
         self._arch: arch.Arch | None = None
+        self._index = 0
         self._memory: Any = None
         self._hosts: list[Any] = [None] * OUTPUTS_KEPT
 
@@ -63,7 +64,7 @@ class Gpu:
             raise UsageError(
                 f"there is no device {index}; visible: {', '.join(f'{d.index} ({d.name})' for d in devices)}."
             )
-        self._arch = arch.arch(devices[index].arch)
+        self._arch, self._index = arch.arch(devices[index].arch), index
         try:
             self._cupy.cuda.Device(index).use()
             self._cupy.cuda.runtime.free(0)
@@ -88,6 +89,7 @@ class Gpu:
     def _load_module(self, kernels: Sequence[Kernel]) -> tuple[bytes, str] | None:
         """Load one module; if the driver refuses it, its text and the error."""
         assert self._arch is not None
+        self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
         text = module(kernels, self._arch).encode()
         loaded = self._cupy.cuda.function.Module()
         try:

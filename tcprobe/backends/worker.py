@@ -1,13 +1,16 @@
 """The process that owns the GPU: `python -m tcprobe.backends.worker`. It can be killed and replaced.
 
-It says hello with its devices, takes one job {device, experiments}, compiles all kernels together, and
-answers event by event:
+It says hello with its devices, takes one job {device, experiments, careful}, and answers event by event:
 
-    hello   devices                        compiled  number of refused kernels
-    begin   experiment                     reading   experiment, ptx, arrays
-    refused experiment, words              unsound   experiment, words (outputs contradict each other)
-    fault   experiment, words (context lost; the process ends)    unfit  words, exit code (nothing can run)
-    done    stages
+    hello    devices                            compiled  (all kernels that will be)
+    begin    experiment                         reading   experiment, ptx, arrays
+    refused  experiment, ptx, words             unsound   experiment, ptx, words: outputs contradict each other
+    fault    words: the context is lost         unfit     words, exit_code: nothing can run here
+    done     stages (seconds), peak_mb
+
+Three things go on at once: a thread compiles the kernels chunk by chunk, the main thread runs experiments as
+soon as their chunk is compiled, and a few threads decode what was run. A careful job compiles everything
+first, so that it is plain whether a compilation or a launch lost the process.
 """
 
 from __future__ import annotations
@@ -18,28 +21,67 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from functools import cache
+from typing import IO
 
 from tcprobe.backends import OUTPUTS_KEPT, Backend, BackendFaultError
 from tcprobe.backends.wire import Arrays, receive, send
 from tcprobe.errors import ProbeError, TcprobeError
-from tcprobe.probes import Experiment, experiments, ptx_hash
+from tcprobe.probes import Experiment, MemoryExperiment, experiments, ptx_hash
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
 
 Message = tuple[dict[str, object], Arrays]
 
 
-class Clock:
-    """Seconds spent per stage, in the thread that measures; `decode` is what it waits for."""
+@dataclass(frozen=True)
+class Planned:
+    """An experiment with its launches, its kernels by name, and their hash."""
 
-    def __init__(self) -> None:
+    experiment: Experiment
+    launches: Sequence[Launch]
+    kernels: Mapping[str, Kernel]
+    ptx: str
+
+    @property
+    def about(self) -> dict[str, object]:
+        """What every event of the experiment says."""
+        return {"experiment": self.experiment.id, "ptx": self.ptx}
+
+
+@cache
+def planned(id_: str) -> Planned:
+    """An experiment's plan, made once."""
+    experiment = experiments()[id_]
+    launches = experiment.launches()
+    kernels = {launch.kernel.name: launch.kernel for launch in launches}
+    return Planned(experiment, launches, kernels, ptx_hash(list(kernels.values())))
+
+
+def chunks(plans: Sequence[Planned]) -> list[list[Planned]]:
+    """wmma fragments, wmma.mma, mma; and apart what needs a special target (`sm_120a`), so that the rest does not."""
+    found: dict[tuple[bool, bool, str], list[Planned]] = {}
+    for plan in plans:
+        fragment = plan.experiment.fragments[0]
+        special = not fragment.target.name[-1].isdigit()
+        key = (special, not isinstance(plan.experiment, MemoryExperiment), fragment.family)
+        found.setdefault(key, []).append(plan)
+    return [chunk for (special, _, _), chunk in sorted(found.items(), key=lambda item: item[0][0])]
+
+
+class Job:
+    """One job on an open backend; `stages` collects the seconds that the main thread spends."""
+
+    def __init__(self, backend: Backend, sink: IO[bytes]) -> None:
+        self.backend, self.sink = backend, sink
         self.stages: dict[str, float] = {}
+        self._decoders = ThreadPoolExecutor(OUTPUTS_KEPT - 1)
+        self._decoding: deque[Future[Message]] = deque()
 
     @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
+    def clock(self, stage: str) -> Iterator[None]:
         """Count the time inside towards `stage`."""
         start = time.perf_counter()
         try:
@@ -47,100 +89,91 @@ class Clock:
         finally:
             self.stages[stage] = self.stages.get(stage, 0.0) + time.perf_counter() - start
 
+    def work(self, ids: Sequence[str], careful: bool) -> None:
+        """Measure the experiments, each as soon as its chunk is compiled."""
+        with self.clock("plan"):
+            todo = chunks([planned(id_) for id_ in ids])
+        compiler = ThreadPoolExecutor(1)
+        compiled = [compiler.submit(self.backend.load, _kernels(chunk)) for chunk in todo]
+        if careful:
+            wait(compiled)
+        for chunk, refused in zip(todo, compiled, strict=True):
+            with self.clock("compile"):
+                words = refused.result()
+            if all(other.done() for other in compiled):
+                send(self.sink, {"event": "compiled"})
+            for plan in chunk:
+                self._measure(plan, words)
+        self._drain()
+        send(self.sink, {"event": "done", "stages": self.stages, "peak_mb": peak_memory()})
 
-@dataclass(frozen=True)
-class Planned:
-    """An experiment with its launches and the hash of its kernels."""
+    def _measure(self, plan: Planned, refused: Mapping[str, str]) -> None:
+        """Run one experiment and leave its outputs to the decoders."""
+        words = next((refused[name] for name in plan.kernels if name in refused), None)
+        if words:
+            send(self.sink, {"event": "refused", "words": words, **plan.about})
+            return
+        send(self.sink, {"event": "begin", **plan.about})
+        self._drain(keep=OUTPUTS_KEPT - 2)
+        try:
+            with self.clock("run"):
+                outputs = self.backend.run(plan.launches)
+        except BackendFaultError:
+            self._drain()
+            raise
+        self._decoding.append(self._decoders.submit(_decode, plan, outputs))
 
-    experiment: Experiment
-    launches: Sequence[Launch]
-    ptx: str
-
-    @classmethod
-    def of(cls, experiment: Experiment) -> Planned:
-        """Plan an experiment."""
-        launches = experiment.launches()
-        return cls(experiment, launches, ptx_hash(list(kernels_of(launches).values())))
-
-
-def kernels_of(launches: Sequence[Launch]) -> dict[str, Kernel]:
-    """The kernels of launches by name, each once."""
-    return {launch.kernel.name: launch.kernel for launch in launches}
+    def _drain(self, keep: int = 0) -> None:
+        """Send what is decoded, oldest first, until `keep` are left."""
+        with self.clock("decode"):
+            while len(self._decoding) > keep:
+                send(self.sink, *self._decoding.popleft().result())
 
 
 def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes]) -> None:
-    """Serve one job on the backend that `make` makes."""
-    clock = Clock()
+    """Serve one job on the backend that `make` makes; plan everything while the driver starts."""
     try:
-        with clock("import"):
-            backend = make()
-        with clock("devices"):
-            send(sink, {"event": "hello", "devices": [d.to_json() for d in backend.devices()]})
-        job = receive(source)
-        if job is None:
+        start = time.perf_counter()
+        job = Job(make(), sink)
+        job.stages["import"] = time.perf_counter() - start
+        threading.Thread(target=lambda: [planned(id_) for id_ in experiments()], daemon=True).start()
+        with job.clock("devices"):
+            send(sink, {"event": "hello", "devices": [d.to_json() for d in job.backend.devices()]})
+        asked = receive(source)
+        if asked is None:
             return
         threading.Thread(target=_outlive_nobody, args=(source,), daemon=True).start()
-        _work(backend, job[0], sink, clock)
+        with job.clock("context"):
+            job.backend.open(asked[0]["device"])
+        job.work(asked[0]["experiments"], asked[0]["careful"])
     except BackendFaultError as error:
         send(sink, {"event": "fault", "words": str(error)})
     except TcprobeError as error:
         send(sink, {"event": "unfit", "words": str(error), "exit_code": error.exit_code})
 
 
-def _work(backend: Backend, job: Mapping[str, Any], sink: IO[bytes], clock: Clock) -> None:
-    """Plan while the context is created, compile, then run one experiment while the last ones are decoded."""
-    pool = ThreadPoolExecutor(OUTPUTS_KEPT - 1)
-    planning = pool.submit(lambda: [Planned.of(experiments()[id_]) for id_ in job["experiments"]])
-    with clock("context"):
-        backend.open(job["device"])
-    with clock("plan"):
-        planned = planning.result()
-    with clock("compile"):
-        refused = _load(backend, planned)
-    send(sink, {"event": "compiled", "refused": len(refused)})
-    decoding: deque[Future[Message]] = deque()
-    for plan in planned:
-        words = next((refused[name] for name in kernels_of(plan.launches) if name in refused), None)
-        if words:
-            send(sink, {"event": "refused", "experiment": plan.experiment.id, "words": words, "ptx": plan.ptx})
-            continue
-        with clock("send"):
-            send(sink, {"event": "begin", "experiment": plan.experiment.id})
-        with clock("decode"):
-            _drain(decoding, sink, keep=OUTPUTS_KEPT - 2)
-        try:
-            with clock("run"):
-                outputs = backend.run(plan.launches)
-        except BackendFaultError:
-            _drain(decoding, sink)
-            raise
-        decoding.append(pool.submit(_decode, plan, outputs))
-    with clock("decode"):
-        _drain(decoding, sink)
-    send(sink, {"event": "done", "stages": clock.stages})
-
-
-def _load(backend: Backend, planned: Sequence[Planned]) -> dict[str, str]:
-    """All kernels in one go; those of a special target (`sm_120a`) apart, so that the rest keeps a plain one."""
-    kernels: dict[str, Kernel] = {}
-    for plan in planned:
-        kernels |= kernels_of(plan.launches)
-    special = [k for k in kernels.values() if not k.target.name[-1].isdigit()]
-    return backend.load([k for k in kernels.values() if k not in special]) | backend.load(special)
+def _kernels(chunk: Sequence[Planned]) -> list[Kernel]:
+    found: dict[str, Kernel] = {}
+    for plan in chunk:
+        found |= plan.kernels
+    return list(found.values())
 
 
 def _decode(plan: Planned, outputs: Sequence[Bytes]) -> Message:
-    about: dict[str, object] = {"experiment": plan.experiment.id, "ptx": plan.ptx}
     try:
-        return {"event": "reading", **about}, plan.experiment.decode(plan.launches, outputs)
+        return {"event": "reading", **plan.about}, plan.experiment.decode(plan.launches, outputs)
     except ProbeError as error:
-        return {"event": "unsound", "words": str(error), **about}, {}
+        return {"event": "unsound", "words": str(error), **plan.about}, {}
 
 
-def _drain(decoding: deque[Future[Message]], sink: IO[bytes], keep: int = 0) -> None:
-    """Send what is decoded, oldest first, until `keep` are left."""
-    while len(decoding) > keep:
-        send(sink, *decoding.popleft().result())
+def peak_memory() -> float | None:
+    """Largest resident size of this process so far, in MB; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
 def _outlive_nobody(source: IO[bytes]) -> None:

@@ -140,10 +140,17 @@ def point(pointer: str, image: str, fragment: Fragment) -> list[str]:
 
 
 def move(op: str, pointer: str, prefix: str, fragment: Fragment) -> list[str]:
-    """Load ("ld") or store ("st") a fragment's registers at `pointer`, raw."""
+    """Load ("ld") or store ("st") a fragment's registers at `pointer`, raw, up to 16 bytes at a time."""
     kind, step = _kind(fragment), fragment.register_bits // 8
-    place = [(f"%{prefix}{j}", f"[%{pointer}+{j * step}]") for j in range(fragment.registers)]
-    return [f"{op}.global.{kind} " + (f"{r}, {m};" if op == "ld" else f"{m}, {r};") for r, m in place]
+    width = min(fragment.registers, 16 // step)
+    vector = f".v{width}" if width > 1 else ""
+    lines = []
+    for first in range(0, fragment.registers, width):
+        names = ", ".join(f"%{prefix}{j}" for j in range(first, first + width))
+        registers, memory = f"{{{names}}}" if width > 1 else names, f"[%{pointer}+{first * step}]"
+        ends = (registers, memory) if op == "ld" else (memory, registers)
+        lines.append(f"{op}.global{vector}.{kind} {ends[0]}, {ends[1]};")
+    return lines
 
 
 def thread_bytes(fragment: Fragment) -> int:
