@@ -87,7 +87,7 @@ def run(  # noqa: PLR0913, PLR0917
     stopped is taken up where it ended.
     """
     from tcprobe import arch
-    from tcprobe.process import Worker
+    from tcprobe.backends.process import Worker
 
     if name:
         arch.arch(name)

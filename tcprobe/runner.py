@@ -19,13 +19,13 @@ from typing import Any, Literal
 
 from tcprobe import __version__, arch, inventory
 from tcprobe.backends import Device
+from tcprobe.backends.process import Worker
 from tcprobe.backends.wire import Arrays, receive, send
 from tcprobe.conclude import Context, conclude
 from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError, ProbeError, UsageError
 from tcprobe.instruction import Fragment
 from tcprobe.measurement import Measurement
 from tcprobe.probes import Experiment, MultiplyExperiment, experiments, kernels, ptx_hash
-from tcprobe.process import Worker
 from tcprobe.references import references
 from tcprobe.results import Results
 from tcprobe.table import Table

@@ -9,8 +9,8 @@ import pytest
 
 from tcprobe import inventory, runner
 from tcprobe.arch import arch
+from tcprobe.backends.process import Worker
 from tcprobe.compare import verdicts
-from tcprobe.process import Worker
 from tcprobe.results import Results, published
 
 pytestmark = pytest.mark.gpu

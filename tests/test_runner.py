@@ -13,8 +13,8 @@ import pytest
 
 from tcprobe import runner
 from tcprobe.backends import Device
+from tcprobe.backends.process import Worker
 from tcprobe.errors import EnvironmentUnfitError, NewerSchemaError, UsageError
-from tcprobe.process import Worker
 from tcprobe.results import Results
 
 HERE = Path(__file__).parent

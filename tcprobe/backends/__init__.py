@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tcprobe.probes.ptx import Bytes, Kernel, Launch
+if TYPE_CHECKING:  # brings NumPy along
+    from tcprobe.probes.ptx import Bytes, Kernel, Launch
 
 OUTPUTS_KEPT = 5  # how many results of `run` stay valid at a time
 

@@ -5,25 +5,20 @@ The only file that imports CuPy. Runs inside `worker`, in a process that may be 
 
 from __future__ import annotations
 
-import ctypes
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tcprobe import arch
-from tcprobe.backends import OUTPUTS_KEPT, BackendFaultError, Device
+from tcprobe.backends import OUTPUTS_KEPT, BackendFaultError, Device, driver
 from tcprobe.backends.compiler_log import blame
 from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.instruction import THREADS, version
 from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, module
 
 INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
-LOG_BYTES = 1 << 20
 LEAST_PINNED = 8 << 20
-# cuda.h, enum CUjit_option
-JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 5, 6
 
 
 class Gpu:
@@ -47,15 +42,15 @@ class Gpu:
             raise EnvironmentUnfitError(_no_device(str(error))) from None
         if not count:
             raise EnvironmentUnfitError(_no_device("no GPU is visible"))
-        cuda, driver = runtime.driverGetVersion(), _driver_version()
-        return [self._device(index, cuda, driver) for index in range(count)]
+        cuda, display = runtime.driverGetVersion(), driver.version()
+        return [self._device(index, cuda, display) for index in range(count)]
 
-    def _device(self, index: int, cuda: int, driver: str) -> Device:
+    def _device(self, index: int, cuda: int, display: str) -> Device:
         properties = self._cupy.cuda.runtime.getDeviceProperties(index)
         name = properties["name"].decode(errors="replace")
         number = f"sm_{properties['major'] * 10 + properties['minor']}"
         text = f"{cuda // 1000}.{cuda % 1000 // 10}"
-        return Device(index, name, number, driver, text, f"driver's PTX compiler, CUDA {text}")
+        return Device(index, name, number, display, text, f"driver's PTX compiler, CUDA {text}")
 
     def open(self, index: int) -> None:
         """Create the context of device `index`."""
@@ -78,7 +73,7 @@ class Gpu:
         if words is None:
             return {}
         text, error = words
-        blamed = blame(_jit_log(text), ordered)
+        blamed = blame(driver.jit_log(text), ordered)
         if not blamed and len(ordered) == 1:
             return {ordered[0].name: error}
         if not blamed:
@@ -161,32 +156,3 @@ def _no_device(words: str) -> str:
         f"no usable NVIDIA GPU: {words}. `nvidia-smi` shows whether the driver sees one; if the driver is too old "
         f"for this CuPy, update it or install the other extra. {INSTALL}"
     )
-
-
-def _library(linux: str, windows: str) -> Any:
-    return ctypes.WinDLL(windows) if os.name == "nt" else ctypes.CDLL(linux)  # type: ignore[attr-defined,unused-ignore]
-
-
-def _jit_log(text: bytes) -> str:
-    """The driver compiler's error log for a module that it refuses (cuModuleLoadDataEx), empty if it has none."""
-    try:
-        driver = _library("libcuda.so.1", "nvcuda.dll")
-    except OSError:
-        return ""
-    log, handle = ctypes.create_string_buffer(LOG_BYTES), ctypes.c_void_p()
-    options = (ctypes.c_int * 2)(JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
-    values = (ctypes.c_void_p * 2)(ctypes.addressof(log), LOG_BYTES)
-    if driver.cuModuleLoadDataEx(ctypes.byref(handle), ctypes.c_char_p(text), 2, options, values) == 0:
-        driver.cuModuleUnload(handle)
-    return log.value.decode(errors="replace")
-
-
-def _driver_version() -> str:
-    """The display driver's version through NVML, "unknown" where NVML is missing."""
-    try:
-        nvml = _library("libnvidia-ml.so.1", "nvml.dll")
-        text = ctypes.create_string_buffer(96)
-        answered = nvml.nvmlInit_v2() == 0 and nvml.nvmlSystemGetDriverVersion(text, len(text)) == 0
-    except (OSError, AttributeError):
-        return "unknown"
-    return text.value.decode(errors="replace") if answered else "unknown"

@@ -1,4 +1,4 @@
-"""The process that owns the GPU: `python -m tcprobe.backends.worker`. It can be killed and replaced.
+"""What the process does that owns the GPU (`tcprobe.backends.live`). It can be killed and replaced.
 
 It says hello with its devices, takes one job {device, experiments, careful}, and answers event by event:
 
@@ -189,9 +189,3 @@ def main(make: Callable[[], Backend]) -> None:
     serve(make, sys.stdin.buffer, sink)
     sink.flush()
     os._exit(0)  # the context dies with the process; tearing it down in order takes longer
-
-
-if __name__ == "__main__":
-    from tcprobe.backends.gpu import Gpu
-
-    main(Gpu)

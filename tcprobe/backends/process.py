@@ -11,7 +11,7 @@ from dataclasses import dataclass
 class Worker:
     """How to start a worker, and after how many seconds without a word from it it counts as hung."""
 
-    command: tuple[str, ...] = (sys.executable, "-m", "tcprobe.backends.worker")
+    command: tuple[str, ...] = (sys.executable, "-m", "tcprobe.backends.live")
     limit: float = 60.0
 
     def start(self) -> subprocess.Popen[bytes]:

@@ -1,0 +1,58 @@
+"""What CuPy does not offer of the CUDA driver and NVML, by ctypes: no NumPy, no CuPy, nothing on import."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+LOG_BYTES = 1 << 20
+# cuda.h, enum CUjit_option
+JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 5, 6
+
+
+def wake() -> None:
+    """Initialise the driver and, where there is one GPU only, create its primary context.
+
+    Meant for a thread, while Python imports CuPy, which then finds both there. What fails here fails again, and is
+    reported, when CuPy asks.
+    """
+    try:
+        driver = _library("libcuda.so.1", "nvcuda.dll")
+    except OSError:
+        return
+    count, context = ctypes.c_int(), ctypes.c_void_p()
+    if driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value == 1:
+        driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+
+
+def jit_log(text: bytes) -> str:
+    """The driver compiler's error log for a PTX module that it refuses, empty if it has none.
+
+    Source: CUDA driver API, cuModuleLoadDataEx.
+    """
+    try:
+        driver = _library("libcuda.so.1", "nvcuda.dll")
+    except OSError:
+        return ""
+    log, handle = ctypes.create_string_buffer(LOG_BYTES), ctypes.c_void_p()
+    options = (ctypes.c_int * 2)(JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+    values = (ctypes.c_void_p * 2)(ctypes.addressof(log), LOG_BYTES)
+    if driver.cuModuleLoadDataEx(ctypes.byref(handle), ctypes.c_char_p(text), 2, options, values) == 0:
+        driver.cuModuleUnload(handle)
+    return log.value.decode(errors="replace")
+
+
+def version() -> str:
+    """The display driver's version through NVML, "unknown" where NVML is missing."""
+    try:
+        nvml = _library("libnvidia-ml.so.1", "nvml.dll")
+        text = ctypes.create_string_buffer(96)
+        answered = nvml.nvmlInit_v2() == 0 and nvml.nvmlSystemGetDriverVersion(text, len(text)) == 0
+    except (OSError, AttributeError):
+        return "unknown"
+    return text.value.decode(errors="replace") if answered else "unknown"
+
+
+def _library(linux: str, windows: str) -> Any:
+    return ctypes.WinDLL(windows) if os.name == "nt" else ctypes.CDLL(linux)  # type: ignore[attr-defined,unused-ignore]
