@@ -4,7 +4,7 @@ A slot is a place in a fragment; slot number = lane * elements + i. An element c
 (copies), a slot can be unused (None).
 
 >>> from tcprobe.table import Table
->>> t = Table(2, 2, {"row": (0, 0, 1, 1), "col": (0, 1, 0, None)})
+>>> t = Table(2, 2, {"row": (0, 0, 1, None), "col": (0, 1, 0, None)})
 >>> t.at(0, 1), t.at(1, 1), t.holders(row=1, col=0)
 ({'row': 0, 'col': 1}, None, [(1, 0)])
 

@@ -1,0 +1,97 @@
+"""What is published: every file whole, every formula proven, every page what its tables give."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tcprobe import inventory, pages
+from tcprobe.arch import arch
+from tcprobe.fit import LINEAR, fit
+from tcprobe.numbering import predict
+from tcprobe.probes import experiments, kernels, ptx_hash
+from tcprobe.results import Results, published
+
+RESULTS = published()
+ALL = [(a, m, e) for a in RESULTS.archs() for m in RESULTS.methods(a) for e in RESULTS.experiments(a, m)]
+
+
+def test_sm_90_is_complete():
+    found = Counter(RESULTS.measurement(*key).status for key in ALL if key[:2] == ("sm_90", "live"))
+    assert found == {"measured": 241, "refused": 50}
+    assert set(RESULTS.experiments("sm_90", "live")) == set(experiments())
+
+
+@pytest.mark.parametrize(("name", "method"), sorted({key[:2] for key in ALL}))
+def test_every_measurement_is_whole_and_fits_the_inventory(name, method):
+    assert method != "emulated"
+    device = arch(name)
+    for experiment in RESULTS.experiments(name, method):
+        found = RESULTS.measurement(name, method, experiment)
+        fragments = {f.operand: f for f in experiments()[experiment].fragments}
+        assert found.provenance["ptx"] == ptx_hash(kernels(experiments()[experiment])), "made by other probes"
+        if found.status != "measured":
+            assert found.words
+            assert not any(f.target.on(device) for f in fragments.values())
+            continue
+        assert set(found.tables) == set(fragments)
+        for operand, table in found.tables.items():
+            f = fragments[operand]
+            assert (table.threads, table.elements) == (f.threads, f.elements)
+            assert len(table.inverse) == f.rows * f.cols * f.products
+            assert {len(h) for h in table.inverse.values()} == {f.copies}
+
+
+def test_published_hashes_are_those_of_the_structure_tensors_of_the_tables():
+    checked = 0
+    for key in ALL:
+        found = RESULTS.measurement(*key)
+        row = inventory.instructions().get(found.experiment)
+        if row and row.family == "mma" and found.structure:
+            assert predict(row, found.tables).digest() == found.structure
+            checked += 1
+    assert checked >= 70
+
+
+def test_every_layout_has_a_proven_formula_and_a_user():
+    used = {layout for a in RESULTS.archs() for m in RESULTS.methods(a) for layout in RESULTS.sharing(a, m)}
+    assert set(RESULTS.layouts()) == used
+    for layout in RESULTS.layouts():
+        table = RESULTS.layout(layout)
+        found = fit(table)
+        assert found.verdict == LINEAR
+        for name, formula in found.formulas.items():
+            values = [formula(lane, i) for lane in range(table.threads) for i in range(table.elements)]
+            assert values == list(table.values[name])
+
+
+def test_every_page_is_what_its_tables_give():
+    assert pages.stale(RESULTS) == []
+
+
+def test_links_of_pages_lead_somewhere():
+    import re
+
+    for page, text in pages.render(RESULTS).items():
+        for link in re.findall(r"\]\(([^)]+)\)", text):
+            assert (page.parent / link).exists(), (page, link)
+
+
+def test_a_changed_table_makes_its_pages_stale(tmp_path):
+    import shutil
+
+    copy = tmp_path / "results"
+    shutil.copytree(RESULTS.root, copy)
+    assert pages.stale(Results(copy)) == []
+    next((copy / "sm_90" / "live").glob("*.json")).unlink()
+    assert {p.name for p in pages.stale(Results(copy))} == {"README.md", "live.md"}
+
+
+def test_no_file_holds_a_path_or_time_of_the_machine():
+    for path in RESULTS.root.rglob("*"):
+        if path.is_file():
+            text = path.read_text("utf-8")
+            assert str(Path.home()) not in text
+            if path.suffix == ".json":
+                json.loads(text)

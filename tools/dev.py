@@ -1,0 +1,78 @@
+"""Set-up and the two main jobs from a fresh clone, with Python 3.11 or later and a package index only.
+
+    python3 tools/dev.py demo    the main job: on a GPU measure, save, fit and compare; without one fit, show and
+                                 compare the published tables
+    python3 tools/dev.py test    lint, types and the whole test suite (what CI runs)
+
+Both make their own environment in .venv and lean on nothing else that is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+
+
+def run(*command: str) -> None:
+    """Run a command of the environment in the project's folder; end with its exit code if it fails."""
+    print("$", *command, flush=True)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, env=clean, check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def install(extras: str) -> None:
+    """Make .venv if there is none, and install the project with `extras` into it."""
+    if not (BIN / ("python.exe" if os.name == "nt" else "python")).exists():
+        print("making", VENV, flush=True)
+        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
+    run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", f".{extras}")
+
+
+def cuda_extra() -> str:
+    """The extra with the CuPy for this machine's driver, empty without an NVIDIA driver."""
+    if not shutil.which("nvidia-smi"):
+        return ""
+    text = subprocess.run(["nvidia-smi"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"CUDA Version:\s*(\d+)", text)
+    return f"[cuda{min(int(version[1]), 13)}]" if version and int(version[1]) >= 12 else ""
+
+
+def demo() -> None:
+    """The main job."""
+    extra = cuda_extra()
+    install(extra)
+    if extra:
+        run("tcprobe", "run")
+    else:
+        print("No NVIDIA driver here: working on the published tables.", flush=True)
+    run("tcprobe", "fit")
+    run("tcprobe", "show", "wmma.m16n16k16.d.f32")
+    run("tcprobe", "compare")
+
+
+def test() -> None:
+    """What CI runs."""
+    install("[dev]")
+    run("ruff", "check", ".")
+    run("ruff", "format", "--check", ".")
+    run("mypy")
+    run("python", "-m", "pytest", *sys.argv[2:])
+
+
+if __name__ == "__main__":
+    if sys.version_info < (3, 11):  # noqa: UP036  (this runs before anything checks it)
+        sys.exit(f"tcprobe needs Python 3.11 or later; this is {sys.version.split()[0]}.")
+    jobs = {"demo": demo, "test": test}
+    if len(sys.argv) < 2 or sys.argv[1] not in jobs:
+        sys.exit(__doc__)
+    jobs[sys.argv[1]]()
