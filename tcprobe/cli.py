@@ -216,7 +216,10 @@ def show(patterns: tuple[str, ...], name: str | None, folder: Path | None, as_js
     Without --arch: the newest arch that has the table; --arch all: every one. --json: one object a line.
     """
     results = _results(folder)
-    shown = [pair for fragment in _chosen(patterns) for pair in _measured(fragment, name, results)]
+    chosen = _chosen(patterns)
+    shown = [(fragment, measured) for fragment in chosen for measured in _measured(fragment, name, results)]
+    if not shown:
+        raise _no_table(chosen[0], name, results)
     for fragment, measured in shown:
         if as_json:
             from tcprobe.describe import shown as described
@@ -224,6 +227,9 @@ def show(patterns: tuple[str, ...], name: str | None, folder: Path | None, as_js
             click.echo(json.dumps(described(fragment, measured, results)))
         else:
             _show(fragment, measured, results)
+    without = len(chosen) - len({fragment.id for fragment, _ in shown})
+    if without:
+        click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
 
 
 @main.command("why-not")
@@ -297,16 +303,20 @@ def _chosen(patterns: Sequence[str]) -> list[Fragment]:
     return list(dict.fromkeys(found))
 
 
-def _measured(fragment: Fragment, name: str | None, results: Results) -> list[tuple[Fragment, Measurement]]:
-    """The fragment's measurements on the archs asked for; UsageError where there is none."""
+def _measured(fragment: Fragment, name: str | None, results: Results) -> list[Measurement]:
+    """The fragment's measurements: on every arch for "all", on the newest that has it without a name."""
     archs = results.archs() if name in (None, "all") else [_arch(name or "")]
-    found = [(saved[0], arch) for arch in archs if (saved := results.find(arch, fragment))]
-    tables = [m for m, _ in found if fragment.operand in m.tables]
-    if tables:
-        return [(fragment, m) for m in (tables if name == "all" else tables[-1:])]
-    words = f" {found[0][1]} {found[0][0].status} it: {found[0][0].words}." if found else ""
+    found = [saved[0] for arch in archs if (saved := results.find(arch, fragment)) and saved[1]]
+    return found if name == "all" else found[-1:]
+
+
+def _no_table(fragment: Fragment, name: str | None, results: Results) -> UsageError:
+    """Why there is nothing to show of a fragment."""
+    archs = results.archs() if name in (None, "all") else [_arch(name or "")]
+    saved = [(arch, found[0]) for arch in archs if (found := results.find(arch, fragment))]
+    words = "".join(f" {arch} {m.status} it: {m.words}." for arch, m in saved[:1])
     where = f" on {archs[0]}" if len(archs) == 1 else ""
-    raise UsageError(
+    return UsageError(
         f"no table of {fragment.id}{where} in {results.root}.{words} "
         f"`tcprobe why-not {fragment.id} --arch {archs[0] if archs else 'sm_90'}` says more."
     )
@@ -381,7 +391,10 @@ def _compare_file(path: Path, names: Sequence[str], name: str | None, results: R
     if len(names) != 1:
         raise UsageError(f"`tcprobe compare {path} FRAGMENT` needs one fragment; got {len(names)}.")
     stated, fragment = read_csv(path), inventory.resolve(names[0])
-    measured = _measured(fragment, name, results)[-1][1]
+    found = _measured(fragment, name, results)
+    if not found:
+        raise _no_table(fragment, name, results)
+    measured = found[-1]
     table = measured.tables[fragment.operand]
     agreed, given, wrong = same_slots(stated, table)
     missing = table.slots - given

@@ -1,4 +1,4 @@
-"""A worker on the live GPU in which one kernel is replaced: python faulty_gpu_worker.py trap|loop|wild|bad PART."""
+"""A worker on the live GPU in which one kernel is replaced: python faulty_gpu_worker.py MODE PART (see BODY)."""
 
 import dataclasses
 import re
@@ -6,6 +6,7 @@ import sys
 
 from tcprobe.backends.gpu import Gpu
 from tcprobe.backends.worker import main
+from tcprobe.instruction import Target
 from tcprobe.probes.ptx import identifier
 
 BODY = {
@@ -13,6 +14,7 @@ BODY = {
     "loop": "again: bra again;",
     "wild": ".reg .u64 %p; mov.u64 %p, 8; st.global.u32 [%p], 1;",
     "bad": "no.such.instruction %r1;",
+    "future": None,
 }
 
 
@@ -25,6 +27,8 @@ class Faulty(Gpu):
         return super().load([self._broken(k) if self.part in k.name else k for k in kernels])
 
     def _broken(self, kernel):
+        if self.body is None:  # asks for a PTX version that no driver knows yet
+            return dataclasses.replace(kernel, target=Target("sm_80", "99.9"))
         head = re.match(r"(.*?\)\n)\{", kernel.text, re.DOTALL)[1]
         return dataclasses.replace(kernel, text=f"{head}{{\n    {self.body}\n    ret;\n}}\n")
 

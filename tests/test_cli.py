@@ -2,8 +2,10 @@
 
 import csv
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from click.testing import CliRunner
 from tcprobe import inventory
 from tcprobe.cli import main
 from tcprobe.fit import fit
-from tcprobe.results import published
+from tcprobe.results import Results, published
 
 RESULTS = ["--results", str(published().root)]
 
@@ -148,7 +150,7 @@ def test_fit_and_compare_take_a_csv(tmp_path):
     found = tcprobe("compare", wrong, fragment.id, *RESULTS, code=1).stdout
     assert "255 of 256 slots agree" in found
     assert "lane 1 i 1: stated [1, 3], measured [0, 3]" in found
-    assert "not linear: lane 1 i 1" in tcprobe("fit", wrong).stdout
+    assert "not linear: 1 slots contradict: lane 1 i 1" in tcprobe("fit", wrong).stdout
     assert "needs one fragment" in tcprobe("compare", right, *RESULTS, code=2).stderr
 
 
@@ -201,3 +203,47 @@ def test_help_and_version_of_every_command():
 def test_slow_imports_are_not_made_where_they_are_not_needed(code, banned):
     check = f"{code}\nimport sys\nassert not set(sys.modules) & set({banned!r}), sys.modules"
     subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, cwd=Path(__file__).parent)
+
+
+EMULATED = (sys.executable, str(Path(__file__).parent / "emulated_worker.py"))
+
+
+def test_run_measures_saves_and_sums_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("tcprobe.backends.process.COMMAND", (*EMULATED, "fine"))
+    root = tmp_path / "r"
+    kind = "mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32"
+    text = tcprobe("run", "wmma.m8n8k4.*", kind, "--results", root, "--stages").stdout
+    assert "emulated tensor core (sm_90)" in text
+    assert "measured    5  (5 wmma fragments)" in text
+    assert f"refused: {kind}: not on sm_90" in text
+    assert str(root / "sm_90") in text
+    again = tcprobe("run", "wmma.m8n8k4.*", "--results", root).stdout
+    assert "kept        5  measured before" in again
+    assert "measured    5" in tcprobe("run", "wmma.m8n8k4.*", "--results", root, "--force").stdout
+    tcprobe("run", "wmma.m8n8k4.*", "--arch", "sm_80", "--results", root, code=2)
+
+
+def test_run_says_what_failed_and_exits_with_1(tmp_path, monkeypatch):
+    monkeypatch.setattr("tcprobe.backends.process.COMMAND", (*EMULATED, "fault", "mma.m8n8k16.row.col.s32.u8.s8.s32"))
+    text = tcprobe("run", "mma.m8n8k16.*", "--results", tmp_path, code=1).stdout
+    assert "measured    3  (3 mma)" in text
+    assert "failed: mma.m8n8k16.row.col.s32.u8.s8.s32: CUDA_ERROR_ILLEGAL_ADDRESS" in text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_ctrl_c_keeps_what_was_measured(tmp_path):
+    code = (
+        f"from tcprobe.backends import process; process.COMMAND = {(*EMULATED, 'slow')!r}\n"
+        f"from tcprobe.cli import main; main(['run', 'mma.m8n8k16.*', 'wmma.m*', '--results', {str(tmp_path)!r}])"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    folder = tmp_path / "sm_90" / "emulated"
+    while process.poll() is None and not (folder.is_dir() and list(folder.glob("*.json"))):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, words = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "What was measured is saved" in words
+    assert "Traceback" not in words
+    saved = list(Results(tmp_path).measurements("sm_90", "emulated"))
+    assert 0 < len(saved) < 79

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+COMMAND = (sys.executable, "-m", "tcprobe.backends.live")
 
 
 @dataclass(frozen=True)
 class Worker:
     """How to start a worker, and after how many seconds without a word from it it counts as hung."""
 
-    command: tuple[str, ...] = (sys.executable, "-m", "tcprobe.backends.live")
+    command: tuple[str, ...] = field(default_factory=lambda: COMMAND)
     limit: float = 60.0
 
     def start(self) -> subprocess.Popen[bytes]:

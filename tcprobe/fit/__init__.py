@@ -7,7 +7,7 @@
 ('lane & 1', 'i & 1', 'linear')
 
 First a GF(2)-linear map is tried, then, output by output, a boolean search; failing that the verdict is "no
-closed form" and `contradiction` names the first slot that no linear map fits.
+closed form". `contradiction` names the first slots that no linear map fits.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 from tcprobe.fit.boolean import boolean_formula
 from tcprobe.fit.formula import Formula, linear_formula, proven
-from tcprobe.fit.layout import Contradiction, Layout, fit_layout
+from tcprobe.fit.layout import Layout, NotLinear, fit_layout
 from tcprobe.table import Table
 
 LINEAR, BOOLEAN, NONE = "linear", "boolean", "no closed form"
 
-__all__ = ["Contradiction", "Fit", "Formula", "Layout", "fit"]
+__all__ = ["Fit", "Formula", "Layout", "NotLinear", "fit"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Fit:
     verdict: str
     formulas: dict[str, Formula | None]
     layout: Layout | None
-    contradiction: Contradiction | None
+    contradiction: NotLinear | None
 
 
 def fit(table: Table) -> Fit:

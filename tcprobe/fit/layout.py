@@ -25,6 +25,7 @@ from tcprobe.table import Table
 
 FIELD = 20  # bits of each output in a packed element; values are below 2**16
 MASK = (1 << FIELD) - 1
+FIRST = 3  # contradicting slots that are shown
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,17 @@ class Contradiction:
 
     def __str__(self) -> str:
         return f"lane {self.lane} i {self.i}: linear {self.expected}, measured {self.found}"
+
+
+@dataclass(frozen=True)
+class NotLinear:
+    """Why a table has no linear map: the first slots that contradict it, of how many."""
+
+    first: tuple[Contradiction, ...]
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.count} slots contradict: " + "; ".join(map(str, self.first))
 
 
 @dataclass(frozen=True)
@@ -82,18 +94,22 @@ class Layout:
         return [values[lane << self.i_bits | i] for lane in range(self.threads) for i in range(self.elements)]
 
 
-def fit_layout(table: Table) -> Layout | Contradiction:
-    """The linear layout of a table, proven over every slot, or the first slot that contradicts it."""
+def fit_layout(table: Table) -> Layout | NotLinear:
+    """The linear layout of a table, proven over every slot, or the first slots that contradict it."""
     values = pack_table(table)
     layout = _through(table, values)
     fitted = layout.packed()
     if fitted == values:
         return layout
-    wrong = next((s for s, value in enumerate(values) if value is not None and value != fitted[s]), None)
-    if wrong is None:
+    wrong = [slot for slot, value in enumerate(values) if value is not None and value != fitted[slot]]
+    if not wrong:
         return layout
-    found, expected = unpack(values[wrong] or 0, table.outputs), unpack(fitted[wrong], table.outputs)
-    return Contradiction(*divmod(wrong, table.elements), expected=expected, found=found)
+    return NotLinear(tuple(_contradiction(table, slot, fitted[slot]) for slot in wrong[:FIRST]), len(wrong))
+
+
+def _contradiction(table: Table, slot: int, fitted: int) -> Contradiction:
+    lane, i = divmod(slot, table.elements)
+    return Contradiction(lane, i, unpack(fitted, table.outputs), table.at(lane, i) or {})
 
 
 def _through(table: Table, values: list[int | None]) -> Layout:
