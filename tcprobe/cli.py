@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tcprobe.instruction import Fragment
     from tcprobe.measurement import Measurement
     from tcprobe.results import Results
-    from tcprobe.table import Table
 
 RESULTS = click.option(
     "--results", "folder", type=click.Path(path_type=Path, file_okay=False),
@@ -132,9 +131,10 @@ def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
     PATHS are folders of results, layout files, or CSV files of lane,i,row,col. Default: ./results where it
     has tables, else the published ones.
     """
+    from tcprobe import lookup
     from tcprobe.fit import fit as fit_table
 
-    found = [(layout, who, table, fit_table(table)) for layout, who, table in _tables(paths)]
+    found = [(layout, who, table, fit_table(table)) for layout, who, table in lookup.tables(paths)]
     if as_json:
         for layout, who, table, fitted in found:
             formula = {n: None if f is None else str(f) for n, f in fitted.formulas.items()}
@@ -157,7 +157,9 @@ def compare(names: tuple[str, ...], name: str | None, folder: Path | None, as_js
     `compare FILE.csv FRAGMENT` checks somebody's own table of lane,i,row,col. Exit code 1 when something
     differs that is not a stated erratum.
     """
-    results = _results(folder)
+    from tcprobe import lookup
+
+    results = lookup.folder_of(folder)
     if names and (names[0].endswith(".csv") or Path(names[0]).is_file()):
         _compare_file(Path(names[0]), names[1:], name, results)
         return
@@ -165,7 +167,7 @@ def compare(names: tuple[str, ...], name: str | None, folder: Path | None, as_js
     from tcprobe.references import references
 
     unexplained = False
-    for arch_name in [_arch(name)] if name and name != "all" else results.archs():
+    for arch_name in lookup.archs_of(name, results):
         measured = list(measured_fragments(results, arch_name, names))
         if not measured:
             raise UsageError(
@@ -215,11 +217,13 @@ def show(patterns: tuple[str, ...], name: str | None, folder: Path | None, as_js
 
     Without --arch: the newest arch that has the table; --arch all: every one. --json: one object a line.
     """
-    results = _results(folder)
-    chosen = _chosen(patterns)
-    shown = [(fragment, measured) for fragment in chosen for measured in _measured(fragment, name, results)]
+    from tcprobe import lookup
+
+    results = lookup.folder_of(folder)
+    chosen = lookup.chosen(patterns)
+    shown = [(fragment, measured) for fragment in chosen for measured in lookup.measured(fragment, name, results)]
     if not shown:
-        raise _no_table(chosen[0], name, results)
+        raise lookup.no_table(chosen[0], name, results)
     for fragment, measured in shown:
         if as_json:
             from tcprobe.describe import shown as described
@@ -238,10 +242,10 @@ def show(patterns: tuple[str, ...], name: str | None, folder: Path | None, as_js
 @RESULTS
 def why_not(fragment: str, name: str, folder: Path | None) -> None:
     """Explain why an arch does not have FRAGMENT, or why there is no table of it."""
-    from tcprobe import arch, inventory
+    from tcprobe import arch, inventory, lookup
 
-    row, results = arch.arch(name), _results(folder)
-    for found in _chosen((fragment,)):
+    row, results = arch.arch(name), lookup.folder_of(folder)
+    for found in lookup.chosen((fragment,)):
         reason = inventory.why_not(found, row)
         saved = results.find(row.name, found)
         recorded = f"; {saved[0].method}: {saved[0].status}" if saved else "; not measured yet: `tcprobe run` does that"
@@ -276,52 +280,6 @@ def pages(folder: Path, check: bool) -> None:
     sys.exit(1 if check and changed else 0)
 
 
-def _results(folder: Path | None) -> Results:
-    from tcprobe.results import Results, default
-
-    if folder is None:
-        return default()
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: no such folder. `tcprobe run --results {folder}` makes it.")
-    return Results(folder)
-
-
-def _arch(name: str) -> str:
-    from tcprobe import arch
-
-    return arch.arch(name).name
-
-
-def _chosen(patterns: Sequence[str]) -> list[Fragment]:
-    """Fragments of names that must be unique, and of patterns and instructions that may mean several."""
-    from tcprobe import inventory
-
-    found: list[Fragment] = []
-    for pattern in patterns:
-        several = any(c in pattern for c in "*?[") or inventory.short(pattern) in inventory.instructions()
-        found += inventory.select_or_fail(pattern) if several else [inventory.resolve(pattern)]
-    return list(dict.fromkeys(found))
-
-
-def _measured(fragment: Fragment, name: str | None, results: Results) -> list[Measurement]:
-    """The fragment's measurements: on every arch for "all", on the newest that has it without a name."""
-    archs = results.archs() if name in (None, "all") else [_arch(name or "")]
-    found = [saved[0] for arch in archs if (saved := results.find(arch, fragment)) and saved[1]]
-    return found if name == "all" else found[-1:]
-
-
-def _no_table(fragment: Fragment, name: str | None, results: Results) -> UsageError:
-    """Why there is nothing to show of a fragment."""
-    archs = results.archs() if name in (None, "all") else [_arch(name or "")]
-    saved = [(arch, found[0]) for arch in archs if (found := results.find(arch, fragment))]
-    words = "".join(f" {arch} {m.status} it: {m.words}." for arch, m in saved[:1])
-    where = f" on {archs[0]}" if len(archs) == 1 else ""
-    return UsageError(
-        f"no table of {fragment.id}{where} in {results.root}.{words} "
-        f"`tcprobe why-not {fragment.id} --arch {archs[0] if archs else 'sm_90'}` says more."
-    )
-
-
 def _show(fragment: Fragment, measured: Measurement, results: Results) -> None:
     from tcprobe import render
     from tcprobe.compare import verdicts
@@ -330,47 +288,6 @@ def _show(fragment: Fragment, measured: Measurement, results: Results) -> None:
 
     fitted = fit_table(measured.tables[fragment.operand])
     render.shown(fragment, measured, fitted, verdicts(fragment, measured), notes(fragment, measured, results))
-
-
-def _tables(paths: Sequence[Path]) -> list[tuple[str, str, Table]]:
-    """(layout id, who has it, table) of every layout under `paths`."""
-    from tcprobe.errors import DataError
-    from tcprobe.foreign import read_csv
-    from tcprobe.results import Results, default
-
-    found = []
-    for path in paths or (default().root,):
-        if path.is_dir():
-            results = Results(path)
-            if not results.layouts():
-                raise UsageError(
-                    f"{path}: no saved tables there. `tcprobe run` makes them; CSV files are named one by one."
-                )
-            who = _who(results)
-            found += [(layout, who.get(layout, ""), results.layout(layout)) for layout in results.layouts()]
-        elif not path.exists():
-            raise UsageError(f"{path}: no such file or folder.")
-        elif path.suffix == ".csv":
-            table = read_csv(path)
-            found.append((table.id, str(path), table))
-        elif path.suffix == ".json" and path.parent.name == "layouts":
-            results = Results(path.parent.parent)
-            found.append((path.stem, str(path), results.layout(path.stem)))
-        else:
-            raise DataError(f"{path}: neither a folder of results, nor a file of layouts/, nor a CSV file.")
-    return found
-
-
-def _who(results: Results) -> dict[str, str]:
-    """Layout id to the fragments that have it: the first, and how many more."""
-    from tcprobe.describe import holders, some
-
-    names: dict[str, list[str]] = {}
-    for arch in results.archs():
-        for method in results.methods(arch):
-            for layout, ids in holders(results, arch, method).items():
-                names.setdefault(layout, []).extend(f"{arch} {id_}" for id_ in ids)
-    return {layout: some(ids, 1) for layout, ids in names.items()}
 
 
 def _printed(formulas: dict[str, Any], style: str | None) -> dict[str, str]:
@@ -384,16 +301,16 @@ def _printed(formulas: dict[str, Any], style: str | None) -> dict[str, str]:
 
 
 def _compare_file(path: Path, names: Sequence[str], name: str | None, results: Results) -> None:
-    from tcprobe import inventory
+    from tcprobe import inventory, lookup
     from tcprobe.compare import same_but_renumbered, same_slots
     from tcprobe.foreign import read_csv
 
     if len(names) != 1:
         raise UsageError(f"`tcprobe compare {path} FRAGMENT` needs one fragment; got {len(names)}.")
     stated, fragment = read_csv(path), inventory.resolve(names[0])
-    found = _measured(fragment, name, results)
+    found = lookup.measured(fragment, name, results)
     if not found:
-        raise _no_table(fragment, name, results)
+        raise lookup.no_table(fragment, name, results)
     measured = found[-1]
     table = measured.tables[fragment.operand]
     agreed, given, wrong = same_slots(stated, table)

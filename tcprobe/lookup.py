@@ -1,0 +1,92 @@
+"""What the names, folders and files of a command line mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tcprobe import arch, inventory
+from tcprobe.describe import holders, some
+from tcprobe.errors import DataError, UsageError
+from tcprobe.foreign import read_csv
+from tcprobe.instruction import Fragment
+from tcprobe.measurement import Measurement
+from tcprobe.results import Results, default
+from tcprobe.table import Table
+
+
+def folder_of(folder: Path | None) -> Results:
+    """The results of --results, or the default; UsageError if the folder is missing."""
+    if folder is None:
+        return default()
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder. `tcprobe run --results {folder}` makes it.")
+    return Results(folder)
+
+
+def archs_of(name: str | None, results: Results) -> list[str]:
+    """The arch that --arch names; without it, and for "all", every arch that has measurements, ascending."""
+    return results.archs() if name in (None, "all") else [arch.arch(name or "").name]
+
+
+def chosen(patterns: Sequence[str]) -> list[Fragment]:
+    """Fragments of names that must be unique, and of patterns and instructions that may mean several."""
+    found: list[Fragment] = []
+    for pattern in patterns:
+        several = any(c in pattern for c in "*?[") or inventory.short(pattern) in inventory.instructions()
+        found += inventory.select_or_fail(pattern) if several else [inventory.resolve(pattern)]
+    return list(dict.fromkeys(found))
+
+
+def measured(fragment: Fragment, name: str | None, results: Results) -> list[Measurement]:
+    """The fragment's measurements: on every arch for "all", on the newest that has it without a name."""
+    archs = archs_of(name, results)
+    found = [saved[0] for a in archs if (saved := results.find(a, fragment)) and saved[1]]
+    return found if name == "all" else found[-1:]
+
+
+def no_table(fragment: Fragment, name: str | None, results: Results) -> UsageError:
+    """Why there is nothing to show of a fragment."""
+    archs = archs_of(name, results)
+    saved = [(a, found[0]) for a in archs if (found := results.find(a, fragment))]
+    words = "".join(f" {a} {m.status} it: {m.words}." for a, m in saved[:1])
+    where = f" on {archs[0]}" if len(archs) == 1 else ""
+    return UsageError(
+        f"no table of {fragment.id}{where} in {results.root}.{words} "
+        f"`tcprobe why-not {fragment.id} --arch {archs[0] if archs else 'sm_90'}` says more."
+    )
+
+
+def tables(paths: Sequence[Path]) -> list[tuple[str, str, Table]]:
+    """(layout id, who has it, table) of every layout under `paths`."""
+    found = []
+    for path in paths or (default().root,):
+        if path.is_dir():
+            results = Results(path)
+            if not results.layouts():
+                raise UsageError(
+                    f"{path}: no saved tables there. `tcprobe run` makes them; CSV files are named one by one."
+                )
+            who = _who(results)
+            found += [(layout, who.get(layout, ""), results.layout(layout)) for layout in results.layouts()]
+        elif not path.exists():
+            raise UsageError(f"{path}: no such file or folder.")
+        elif path.suffix == ".csv":
+            table = read_csv(path)
+            found.append((table.id, str(path), table))
+        elif path.suffix == ".json" and path.parent.name == "layouts":
+            results = Results(path.parent.parent)
+            found.append((path.stem, str(path), results.layout(path.stem)))
+        else:
+            raise DataError(f"{path}: neither a folder of results, nor a file of layouts/, nor a CSV file.")
+    return found
+
+
+def _who(results: Results) -> dict[str, str]:
+    """Layout id to the fragments that have it: the first, and how many more."""
+    names: dict[str, list[str]] = {}
+    for name in results.archs():
+        for method in results.methods(name):
+            for layout, ids in holders(results, name, method).items():
+                names.setdefault(layout, []).extend(f"{name} {id_}" for id_ in ids)
+    return {layout: some(ids, 1) for layout, ids in names.items()}
