@@ -24,6 +24,10 @@ RESULTS = click.option(
 )  # fmt: skip
 ARCH = click.option("--arch", "name", metavar="sm_XX", help="Compute capability, for example sm_90.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
+CUDA = click.option(
+    "--cuda", type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of a CUDA toolkit whose ptxas and nvdisasm to use. Default: CUDA_HOME, the installed wheels, PATH.",
+)  # fmt: skip
 FAMILY = click.option("--family", type=click.Choice(["wmma", "mma"]), help="Only this family of instructions.")
 
 
@@ -57,8 +61,16 @@ def main() -> None:
 
 @main.command()
 @click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
-@ARCH
+@click.option("--arch", "name", metavar="sm_XX|all", help="Compute capability, for example sm_90, or all.")
+@click.option(
+    "--method",
+    type=click.Choice(["auto", "live", "sass"]),
+    default="auto",
+    show_default=True,
+    help="On a live GPU, or from the machine code that ptxas emits; auto: a GPU of the arch if there is one.",
+)
 @click.option("--device", "index", type=int, metavar="N", help="GPU number N, in CUDA's order.")
+@CUDA
 @click.option(
     "--results",
     "folder",
@@ -76,47 +88,34 @@ def main() -> None:
     help="Seconds without an answer after which a launch counts as hung.",
 )
 @click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
-def run(  # noqa: PLR0913, PLR0917
-    patterns: tuple[str, ...], name: str | None, index: int | None, folder: Path,
-    force: bool, limit: float, show_stages: bool,
-) -> None:  # fmt: skip
-    """Measure fragments on a live GPU and save their tables.
+def run(folder: Path, show_stages: bool, **asked: Any) -> None:
+    """Measure fragments, on a live GPU or from machine code, and save their tables.
 
-    Without FRAGMENT: every wmma and dense mma form. What is measured already is kept, so a run that was
+    Without FRAGMENT: every wmma and dense mma form on a GPU, every wmma fragment from machine code. Without --arch:
+    the GPU that is there, else machine code for all archs. What is measured already is kept, so a run that was
     stopped is taken up where it ended.
     """
     from tcprobe import arch
     from tcprobe.backends.process import Worker
 
-    if name:
-        arch.arch(name)
-    worker = Worker(limit=limit)
-    process = worker.start()
+    if asked["name"] not in (None, "all"):
+        arch.arch(asked["name"])
+    worker = Worker(limit=asked["limit"])
+    process = None if asked["method"] == "sass" else worker.start()
 
     from tcprobe import render, runner
+    from tcprobe.campaign import Campaign, Request
     from tcprobe.results import Results
 
-    with runner.Session(worker, process) as session:
-        results = Results(folder)
-        chosen = runner.select(patterns)
-        device = runner.choose(session.devices, name, index)
-        todo, complaints = (chosen, []) if force else runner.missing(chosen, device, results)
-        for complaint in complaints:
-            render.say(f"measured again, not trusted: {complaint}")
-        results.sweep()
-        found: list[Measurement] = []
-        done: runner.Done | None = None
-        with render.progress(len(todo)) as bar:
-            for item in runner.measure(session, device, todo, results):
-                if isinstance(item, runner.Done):
-                    done = item
-                else:
-                    found.append(item)
-                    bar.update(bar.task_ids[0], advance=1, description=item.experiment)
-    render.run_summary(device, found, len(chosen) - len(todo), results)
-    if show_stages and done:
-        render.stages(done)
-    if any(m.status == "failed" for m in found):
+    session = runner.Session(worker, process) if process else None
+    Results(folder).sweep()
+    with render.progress() as tick:
+        reports = Campaign(Request(**asked), folder, render.say, tick).run(session)
+    for report in reports:
+        render.run_summary(report, Results(folder))
+        if show_stages and report.done:
+            render.stages(report.done)
+    if any(m.status == "failed" for report in reports for m in report.found):
         sys.exit(1)
 
 

@@ -38,5 +38,9 @@ class ProbeError(TcprobeError):
     """What a probe brought back is not what a fragment or a matrix product can bring back."""
 
 
+class UnreadProbeError(ProbeError):
+    """Machine code that the reader does not follow exactly; the message names the opcode or operand."""
+
+
 class RowError(TcprobeError, ValueError):
     """A row of facts that contradicts itself."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from tcprobe.results import Results
 from tcprobe.table import Table
 
 if TYPE_CHECKING:  # brings NumPy along
-    from tcprobe.backends import Device
+    from tcprobe.campaign import Report
     from tcprobe.runner import Done
 
 OUT = Console(highlight=False, soft_wrap=True)
@@ -62,25 +62,36 @@ def fragments(rows: Sequence[Fragment]) -> None:
 
 
 @contextmanager
-def progress(total: int) -> Iterator[Progress]:
-    """A bar on stderr, on a terminal only."""
+def progress() -> Iterator[Callable[[int, str | None], None]]:
+    """A bar on stderr, on a terminal only; yields the function that adds to its total, or advances it."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=ERR, transient=True, disable=not ERR.is_terminal) as bar:
-        bar.add_task("compiling", total=total)
-        yield bar
+        task = bar.add_task("compiling", total=0)
+
+        def tick(more: int, finished: str | None) -> None:
+            if finished is None:
+                bar.update(task, total=(bar.tasks[0].total or 0) + more)
+            else:
+                bar.update(task, advance=1, description=finished)
+
+        yield tick
 
 
-def run_summary(device: Device, found: Sequence[Measurement], kept: int, results: Results) -> None:
-    """What a run measured, what was refused and in which words, what failed, and where it is."""
-    OUT.print(Text.assemble((device.name, "bold"), f" ({device.arch}), driver {device.driver}, CUDA {device.cuda}"))
+def run_summary(report: Report, results: Results) -> None:
+    """What was measured on a device, what was refused and in which words, what failed, and where it is."""
+    device, found = report.device, report.found
+    how = device.compiler if device.method == "sass" else f"driver {device.driver}, CUDA {device.cuda}"
+    OUT.print(Text.assemble((device.name, "bold"), f" ({device.arch}), {how}"))
+    for complaint in report.complaints:
+        say(f"measured again, not trusted: {complaint}")
     counts = Counter((m.status, _kind(m.experiment)) for m in found)
     for status in ("measured", "refused", "failed"):
         parts = [f"{n} {kind}" for (s, kind), n in sorted(counts.items()) if s == status]
         if parts:
             number = sum(n for (s, _), n in counts.items() if s == status)
             OUT.print(Text.assemble((f"{status:<9}", STYLE[status]), f"{number:>4}  ({', '.join(parts)})"))
-    if kept:
-        OUT.print(f"kept     {kept:>4}  measured before with the same probes; --force measures them again")
+    if report.kept:
+        OUT.print(f"kept     {report.kept:>4}  measured before with the same probes; --force measures them again")
     for status in ("refused", "failed"):
         _words(status, [m for m in found if m.status == status])
     OUT.print(f"{len(results.layouts())} distinct layouts; tables in {results.root / device.arch / device.method}")

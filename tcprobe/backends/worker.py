@@ -121,6 +121,9 @@ class Job:
         except BackendFaultError:
             self._drain()
             raise
+        except ProbeError as error:
+            send(self.sink, {"event": "unsound", "words": str(error), **plan.about})
+            return
         self._decoding.append(self._decoders.submit(_decode, plan, outputs))
 
     def _drain(self, keep: int = 0) -> None:

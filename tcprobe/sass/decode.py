@@ -1,0 +1,111 @@
+"""One line of nvdisasm's output as an Instruction: guard, opcode with modifiers, operands.
+
+>>> from tcprobe.sass.decode import instruction
+>>> instruction("@!P0 LDG.E.64 R4, desc[UR4][R2.64+0x10] ;", 0x30).opcode
+'LDG.E.64'
+>>> [str(o) for o in instruction("IMAD.WIDE.U32 R2, R7.reuse, c[0x0][0x170], -R2 ;", 0).operands]
+['R2', 'R7', 'c[0x0][0x170]', '-R2']
+
+An operand in a form that is not known raises UnreadError.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
+_GUARD = re.compile(r"@(!?U?P(?:\d|T))\s+(.*)")
+_ADDRESS = re.compile(r"(?:desc\[(UR\d+)\])?\[(R\d+|RZ)(\.64)?(?:\+(UR\d+))?(?:\+(-?0x[0-9a-f]+))?\]")
+_CONSTANT = re.compile(r"c\[0x([0-9a-f]+)\]\[0x([0-9a-f]+)\]")
+
+
+class UnreadError(Exception):
+    """An opcode, modifier, operand or situation that is not modelled exactly."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """`kind` R, UR, P, UP, B (barrier), SR, immediate, float, constant or address; `negative` for - and ! and ~."""
+
+    kind: str
+    index: int = 0
+    negative: str = ""
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Address(Operand):
+    """[R + UR + offset]; `descriptor` is the uniform register that describes the memory, if there is one."""
+
+    wide: bool = False
+    uniform: int | None = None
+    offset: int = 0
+    descriptor: int | None = None
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """At byte `at` of the disassembled image. `opcode` has all its modifiers."""
+
+    at: int
+    guard: Operand | None
+    opcode: str
+    operands: tuple[Operand, ...]
+    text: str
+
+
+REGISTER = {"RZ": 255, "URZ": 255, "PT": 7, "UPT": 7}
+
+
+def instruction(text: str, at: int) -> Instruction:
+    """Decode the text of one instruction."""
+    guard, body = None, text.strip().rstrip(";").strip()
+    match = _GUARD.fullmatch(body)
+    if match:
+        guard, body = operand(match[1]), match[2]
+    opcode, _, rest = body.partition(" ")
+    operands = tuple(operand(part.strip()) for part in rest.split(",")) if rest.strip() else ()
+    return Instruction(at, guard, opcode, operands, text)
+
+
+def operand(text: str) -> Operand:
+    """Decode one operand."""
+    negative, plain = (text[0], text[1:]) if text[:1] in "-!~" and text[1:2].isalpha() else ("", text)
+    plain = plain.removesuffix(".reuse")
+    match = re.fullmatch(r"(UR|R|UP|P|B)(\d+)", plain)
+    shown = negative + plain
+    if match:
+        return Operand(match[1], int(match[2]), negative, shown)
+    if plain in REGISTER:
+        return Operand(plain[:-1], REGISTER[plain], negative, shown)
+    if re.fullmatch(r"SR_[\w.]+", plain):
+        return Operand("SR", 0, negative, shown)
+    if re.fullmatch(r"-?0x[0-9a-f]+", text):
+        return Operand("immediate", int(text, 16) & 0xFFFFFFFF, "", text)
+    if re.fullmatch(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", text):
+        return Operand("float", 0, "", text)
+    match = _CONSTANT.fullmatch(plain)
+    if match and match[1] == "0":
+        return Operand("constant", int(match[2], 16), negative, shown)
+    return _address(text)
+
+
+def _address(text: str) -> Address:
+    match = _ADDRESS.fullmatch(text)
+    if not match:
+        raise UnreadError(f"operand {text!r} is not known")
+    descriptor, register, wide, uniform, offset = match.groups()
+    return Address(
+        "address",
+        REGISTER.get(register) or int(register[1:]),
+        "",
+        text,
+        wide=bool(wide),
+        uniform=int(uniform[2:]) if uniform else None,
+        offset=int(offset, 16) if offset else 0,
+        descriptor=int(descriptor[2:]) if descriptor else None,
+    )

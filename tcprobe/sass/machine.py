@@ -1,0 +1,218 @@
+"""Registers and memory of all warps of a launch, and the run of a kernel's instructions on them.
+
+Every value is an array over lanes (32 for each block). A register that nobody wrote, or that was loaded from a
+constant other than the kernel's parameters, is unknown: using it for anything but a memory descriptor is an
+error, as is memory outside the images, and a branch on which lanes disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.instruction import THREADS
+from tcprobe.sass.decode import Address, Instruction, Operand, UnreadError
+
+U32 = NDArray[np.uint32]
+U64 = NDArray[np.uint64]
+Bools = NDArray[np.bool_]
+MOST_STEPS = 100_000
+ZERO, TRUE = 255, 7
+
+
+@dataclass
+class Image:
+    """A piece of memory at a 64-bit address."""
+
+    base: int
+    data: NDArray[np.uint8]
+
+
+class Machine:
+    """`lanes` = 32 x blocks. `parameters` is the content of constant bank 0 from `parameter_base` on."""
+
+    def __init__(self, blocks: int, images: Sequence[Image], parameters: bytes, parameter_base: int) -> None:
+        self.lanes = THREADS * blocks
+        self.images = images
+        self._parameters, self._base = parameters, parameter_base
+        self._values = {kind: np.zeros((256, self.lanes), np.uint32) for kind in ("R", "UR")}
+        self._known = {kind: np.zeros((256, self.lanes), bool) for kind in ("R", "UR")}
+        self._predicates = {kind: np.zeros((8, self.lanes), bool) for kind in ("P", "UP")}
+        self._set = {kind: np.zeros(8, bool) for kind in ("P", "UP")}
+        self.pairs: dict[int, int] = {}  # carry predicates that count only together
+        for kind in ("R", "UR"):
+            self._known[kind][ZERO] = True
+        for kind in ("P", "UP"):
+            self._predicates[kind][TRUE], self._set[kind][TRUE] = True, True
+        self.active: Bools = np.ones(self.lanes, bool)
+        self.next: int | None = 0
+
+    # registers
+
+    def read(self, operand: Operand) -> U32:
+        """32 bits of a register, constant or immediate; `-` and `~` applied."""
+        if operand.kind == "immediate":
+            return np.full(self.lanes, operand.index, np.uint32)
+        if operand.kind == "constant":
+            value = np.full(self.lanes, self.constant(operand.index), np.uint32)
+        elif operand.kind in self._values:
+            value = self._register(operand.kind, operand.index)
+        else:
+            raise UnreadError(f"operand {operand} where a 32-bit value is needed")
+        if operand.negative == "-":
+            return (~value + np.uint32(1)).astype(np.uint32)
+        return ~value if operand.negative == "~" else value
+
+    def read64(self, operand: Operand) -> U64:
+        """A pair of registers as 64 bits."""
+        if operand.negative or operand.kind not in self._values:
+            raise UnreadError(f"operand {operand} where a pair of registers is needed")
+        if operand.index == ZERO:
+            return np.zeros(self.lanes, np.uint64)
+        if operand.index % 2:
+            raise UnreadError(f"{operand} is no even register pair")
+        low, high = (self._register(operand.kind, operand.index + j) for j in (0, 1))
+        return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
+
+    def write(self, operand: Operand, value: NDArray[Any], words: int = 1) -> None:
+        """32 bits, or with words = 2 the low and high half of 64, into a register."""
+        if operand.kind not in self._values or operand.negative:
+            raise UnreadError(f"operand {operand} cannot be written")
+        if operand.index == ZERO:
+            return
+        if operand.index % words or operand.index + words > ZERO:
+            raise UnreadError(f"{operand} is no group of {words} registers")
+        for word in range(words):
+            part = (value >> np.uint64(32 * word)).astype(np.uint32) if words > 1 else value.astype(np.uint32)
+            self.set(operand.kind, operand.index + word, part)
+
+    def set(self, kind: str, index: int, value: U32) -> None:
+        """One register, in the active lanes."""
+        if index >= ZERO:
+            raise UnreadError(f"{kind}{index} is no register")
+        self._values[kind][index] = np.where(self.active, value, self._values[kind][index])
+        self._known[kind][index] |= self.active
+
+    def forget(self, operand: Operand, words: int) -> None:
+        """Registers that now hold what is not known here."""
+        if operand.kind not in self._known or operand.index + words > ZERO:
+            raise UnreadError(f"operand {operand} cannot be written")
+        for word in range(words):
+            self._known[operand.kind][operand.index + word] = False
+
+    def _register(self, kind: str, index: int) -> U32:
+        known = self._known[kind][index] | ~self.active
+        if not known.all():
+            raise UnreadError(f"{kind}{index} is read, but nobody wrote it (or it holds an unknown constant)")
+        value: U32 = self._values[kind][index]
+        return value
+
+    def word(self, kind: str, index: int) -> U32:
+        """Register `index`, which may be one of a group."""
+        return self._register(kind, index)
+
+    # predicates
+
+    def test(self, operand: Operand) -> Bools:
+        """A predicate, negated with !."""
+        if operand.kind not in self._predicates or operand.negative not in ("", "!"):
+            raise UnreadError(f"operand {operand} where a predicate is needed")
+        if not self._set[operand.kind][operand.index]:
+            raise UnreadError(f"{operand} is read, but nobody wrote it")
+        value: Bools = self._predicates[operand.kind][operand.index]
+        return ~value if operand.negative else value
+
+    def decide(self, operand: Operand, value: Bools) -> None:
+        """Write a predicate; PT discards."""
+        if operand.kind not in self._predicates or operand.negative:
+            raise UnreadError(f"operand {operand} cannot hold a predicate")
+        if operand.index != TRUE:
+            self._predicates[operand.kind][operand.index] = value
+            self._set[operand.kind][operand.index] = True
+            self.pairs.pop(operand.index, None)
+
+    # constants and memory
+
+    def constant(self, offset: int) -> int:
+        """A 32-bit parameter; UnreadError outside the parameters."""
+        start = offset - self._base
+        if not 0 <= start <= len(self._parameters) - 4:
+            raise UnreadError(f"c[0x0][{offset:#x}] is no parameter of the kernel")
+        return int.from_bytes(self._parameters[start : start + 4], "little")
+
+    def is_parameter(self, offset: int, size: int) -> bool:
+        """Whether `size` bytes of bank 0 lie within the parameters."""
+        return 0 <= offset - self._base <= len(self._parameters) - size
+
+    def address(self, operand: Operand) -> U64:
+        """The 64-bit addresses of a memory operand."""
+        if not isinstance(operand, Address):
+            raise UnreadError(f"operand {operand} where an address is needed")
+        total = self.read64(Operand("R", operand.index, "", f"R{operand.index}"))
+        if operand.uniform is not None:
+            total = total + self.read64(Operand("UR", operand.uniform, "", f"UR{operand.uniform}"))
+        return total + np.uint64(operand.offset & 0xFFFFFFFFFFFFFFFF)
+
+    def load(self, addresses: U64, size: int) -> NDArray[np.uint8]:
+        """`size` bytes at each lane's address, shape (lanes, size)."""
+        image, places = self._places(addresses, size)
+        data: NDArray[np.uint8] = image.data[places]
+        return data
+
+    def store(self, addresses: U64, data: NDArray[np.uint8]) -> None:
+        """Write each active lane's bytes; UnreadError where two lanes write different values to one place."""
+        image, places = self._places(addresses, data.shape[1])
+        image.data[places[self.active]] = data[self.active]
+        if (image.data[places[self.active]] != data[self.active]).any():
+            raise UnreadError("two lanes write different values to the same address")
+
+    def _places(self, addresses: U64, size: int) -> tuple[Image, NDArray[np.int64]]:
+        wanted = addresses[self.active]
+        if (wanted % np.uint64(size)).any():
+            raise UnreadError(f"an access of {size} bytes at an address that is no multiple of {size}")
+        for image in self.images:
+            inside = (wanted >= image.base) & (wanted + np.uint64(size) <= image.base + len(image.data))
+            if inside.all():
+                start = np.where(self.active, addresses - np.uint64(image.base), 0).astype(np.int64)
+                return image, start[:, None] + np.arange(size)
+            if inside.any():
+                break
+        raise UnreadError("memory outside the images is accessed")
+
+    # control
+
+    def run(self, code: Mapping[int, Instruction], start: int, opcodes: Mapping[str, Callable[..., None]]) -> None:
+        """Run from `start` to EXIT."""
+        self.next = start
+        for _ in range(MOST_STEPS):
+            if self.next is None:
+                return
+            step = code.get(self.next)
+            if step is None:
+                raise UnreadError(f"no instruction at {self.next:#x}")
+            self.next = step.at + 16
+            self._step(step, opcodes)
+        raise UnreadError(f"no end after {MOST_STEPS} steps")
+
+    def _step(self, step: Instruction, opcodes: Mapping[str, Callable[..., None]]) -> None:
+        taken = self.test(step.guard) if step.guard else np.ones(self.lanes, bool)
+        if not taken.any():
+            return
+        function = opcodes.get(step.opcode)
+        if function is None:
+            raise UnreadError(f"opcode {step.opcode} is not modelled")
+        self.active = taken
+        try:
+            function(self, *step.operands)
+        except UnreadError as error:
+            raise UnreadError(f"{error}, in `{step.text.strip()}`") from None
+        except TypeError as error:
+            if "positional argument" not in str(error):
+                raise
+            raise UnreadError(f"{len(step.operands)} operands are not modelled, in `{step.text.strip()}`") from None
+        finally:
+            self.active = np.ones(self.lanes, bool)
