@@ -162,7 +162,7 @@ def compare(names: tuple[str, ...], name: str | None, folder: Path | None, as_js
     if names and (names[0].endswith(".csv") or Path(names[0]).is_file()):
         _compare_file(Path(names[0]), names[1:], name, results)
         return
-    from tcprobe.compare import findings, measured_fragments, verdicts
+    from tcprobe.compare import findings, measured_fragments, methods_agree, verdicts
     from tcprobe.references import references
 
     unexplained = False
@@ -173,7 +173,8 @@ def compare(names: tuple[str, ...], name: str | None, folder: Path | None, as_js
                 f"nothing of that is measured on {arch_name} in {results.root}; measured: {', '.join(results.archs())}."
             )
         found = [(fragment, m, v) for fragment, m in measured for v in verdicts(fragment, m)]
-        unexplained |= any(v.unexplained for _, _, v in found)
+        agree = list(methods_agree(results, arch_name))
+        unexplained |= any(v.unexplained for _, _, v in found) or not all(same for *_, same in agree)
         if as_json:
             for fragment, m, v in found:
                 click.echo(json.dumps({"id": fragment.id, "arch": m.arch, "method": m.method, **v.to_json()}))
@@ -182,6 +183,7 @@ def compare(names: tuple[str, ...], name: str | None, folder: Path | None, as_js
 
         listed = [(r.NAME, where, pattern, words) for r in references() for pattern, where, words in findings(r)]
         render.comparison(arch_name, found, [] if names else listed)
+        render.methods(agree)
     if not results.archs():
         raise UsageError(f"no measurements in {results.root}. `tcprobe run` makes them.")
     sys.exit(1 if unexplained else 0)

@@ -154,6 +154,18 @@ def _c_misfits(stated: Mapping[str, Table], measured: Mapping[str, Table]) -> li
     return wrong[:FIRST]
 
 
+def methods_agree(results: Results, name: str) -> Iterator[tuple[Fragment, str, str, bool]]:
+    """(fragment, method, other method, whether their tables are the same) wherever an arch has both."""
+    methods = results.methods(name)
+    for fragment in inventory.fragments().values():
+        found = [(m, results.measurement(name, m, fragment.experiment)) for m in methods]
+        tables = [
+            (m, saved.tables[fragment.operand]) for m, saved in found if saved and fragment.operand in saved.tables
+        ]
+        for method, table in tables[1:]:
+            yield fragment, tables[0][0], method, table == tables[0][1]
+
+
 def measured_fragments(
     results: Results, name: str, patterns: tuple[str, ...] = ()
 ) -> Iterator[tuple[Fragment, Measurement]]:

@@ -106,6 +106,14 @@ def unread(fragment: Fragment, measured: Measurement, results: Results) -> tuple
     return [sorted(set.intersection(*map(set, lanes))) for lanes in per_lane], len(multiplies)
 
 
+def how(measured: Measurement) -> str:
+    """The method and what it was done with, in words."""
+    p = measured.provenance
+    if measured.method == "sass":
+        return f"{measured.method}, from machine code by {p['compiler']}"
+    return f"{measured.method} on {p['device']}, driver {p['driver']}, CUDA {p['cuda']}"
+
+
 def notes(fragment: Fragment, measured: Measurement, results: Results) -> list[str]:
     """What `show` says of a layout: its name, who shares it, copies and which of them are read."""
     table = measured.tables[fragment.operand]
@@ -114,11 +122,23 @@ def notes(fragment: Fragment, measured: Measurement, results: Results) -> list[s
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:
         lines.append(f"each element has {' or '.join(map(str, counts))} holders")
+    lines += _other_methods(fragment, measured, results)
     lanes, multiplies = unread(fragment, measured, results)
     if lanes and any(lanes):
         same_i = all(lane == lanes[0] for lane in lanes)
         which = f"i = {_ranges(lanes[0])}" if same_i else f"{sum(map(len, lanes))} of {table.slots} slots"
         lines.append(f"never read by any of {multiplies} measured multiplies: {which}")
+    return lines
+
+
+def _other_methods(fragment: Fragment, measured: Measurement, results: Results) -> list[str]:
+    """Whether the arch's other methods found the same table."""
+    lines = []
+    for method in results.methods(measured.arch):
+        other = results.measurement(measured.arch, method, fragment.experiment) if method != measured.method else None
+        if other and fragment.operand in other.tables:
+            same = other.tables[fragment.operand] == measured.tables[fragment.operand]
+            lines.append(f"method {method}: {'the same table' if same else 'ANOTHER TABLE'} ({how(other)})")
     return lines
 
 

@@ -9,22 +9,26 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tcprobe import arch, inventory
+from tcprobe import arch, arch_pages, inventory
+from tcprobe.arch_pages import MADE, grid
 from tcprobe.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
-from tcprobe.describe import holders, some, unread
+from tcprobe.describe import holders, how, some, unread
 from tcprobe.fit import fit
 from tcprobe.instruction import Fragment
 from tcprobe.measurement import Measurement
 from tcprobe.references import references
 from tcprobe.results import Results
 
-MADE = "<!-- made by `tcprobe pages`; edit nothing here -->"
 MARK = {CONFIRMED: "confirmed", DIFFERS: "**differs**", NOT_COVERED: "-"}
 
 
 def render(results: Results) -> dict[Path, str]:
     """Text of every page by path."""
-    found = {results.root / "README.md": _text(_overview(results))}
+    found = {
+        results.root / "README.md": _text(_overview(results)),
+        results.root / "archs.md": _text(arch_pages.matrix(results)),
+        results.root / "changes.md": _text(arch_pages.changes(results)),
+    }
     for name in results.archs():
         for method in results.methods(name):
             found[results.root / name / f"{method}.md"] = _text(_arch_page(results, name, method))
@@ -51,11 +55,14 @@ def _overview(results: Results) -> Iterator[str]:
     yield "Which lane and element of a warp holds which matrix element. `lane` is 0 to 31, `i` counts a lane's elements"
     yield "from the low bits of its first register. Formulas are C, each proven over every slot of its table."
     yield ""
-    yield from _grid(["arch", "method", "device", "measured", "refused", "failed", "page"], _runs(results))
+    yield from grid(["arch", "method", "how", "measured", "refused", "failed", "page"], _runs(results))
+    yield ""
+    yield "- [archs.md](archs.md): every fragment on every arch, which layout, by which method, with which verdict"
+    yield "- [changes.md](changes.md): what changes between architectures"
     yield from ("", "## Layouts", "")
     yield "Fragments with the same layout id have the very same map. The table of a layout is in its file."
     yield ""
-    yield from _grid(["layout", "elements", "row", "col", "held by"], _layouts(results))
+    yield from grid(["layout", "elements", "row", "col", "held by"], _layouts(results))
     yield from ("", "## References", "")
     for reference in references():
         yield f"- {reference.NAME}: {reference.SOURCE}"
@@ -70,7 +77,7 @@ def _runs(results: Results) -> Iterator[list[str]]:
         for method in results.methods(name):
             found = list(results.measurements(name, method))
             counts = Counter(m.status for m in found)
-            devices = sorted({f"{m.provenance['device']}, driver {m.provenance['driver']}" for m in found})
+            devices = sorted({how(m) for m in found})
             numbers = [str(counts[status]) for status in ("measured", "refused", "failed")]
             yield [name, method, "; ".join(devices), *numbers, f"[{name}/{method}.md]({name}/{method}.md)"]
 
@@ -123,14 +130,12 @@ def _arch_page(results: Results, name: str, method: str) -> Iterator[str]:
     names = [reference.NAME for reference in references()]
     heads = ["fragment", "rows x cols", "layout", "row", "col", "numbers from", *names]
     measured = [(f, saved[f.experiment]) for f in inventory.fragments().values() if _has(saved, f)]
-    yield from _grid(heads, (_fragment_line(f, m) for f, m in measured))
+    yield from grid(heads, (_fragment_line(f, m) for f, m in measured))
     yield from ("", "## Copies", "")
     yield "Some wmma fragments hold an element several times. The multiplies read one copy; the others are ignored."
     yield ""
     copies = [(f, m) for f, m in measured if max(map(len, m.tables[f.operand].inverse.values())) > 1]
-    yield from _grid(
-        ["fragment", "holders", "never read", "multiplies"], (_copy_line(results, f, m) for f, m in copies)
-    )
+    yield from grid(["fragment", "holders", "never read", "multiplies"], (_copy_line(results, f, m) for f, m in copies))
     yield from ("", "## Multiplies", "")
     triples = [m for m in saved.values() if m.structure and m.status == "measured"]
     wmma = [m for m in triples if m.experiment.startswith("wmma")]
@@ -191,11 +196,4 @@ def _refusals(found: Sequence[Measurement]) -> Iterator[str]:
 
 def _provenance(measured: Measurement) -> str:
     p = measured.provenance
-    return f"{p['device']}, driver {p['driver']}, CUDA {p['cuda']}, compiler: {p['compiler']}, tcprobe {p['tcprobe']}"
-
-
-def _grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(heads) + " |"
-    yield "|" + " --- |" * len(heads)
-    for row in rows:
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+    return f"{how(measured)}, compiler: {p['compiler']}, tcprobe {p['tcprobe']}"

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from tcprobe import draw
 from tcprobe.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict
+from tcprobe.describe import how
 from tcprobe.fit import Fit
 from tcprobe.instruction import Fragment
 from tcprobe.measurement import Measurement
@@ -80,8 +81,8 @@ def progress() -> Iterator[Callable[[int, str | None], None]]:
 def run_summary(report: Report, results: Results) -> None:
     """What was measured on a device, what was refused and in which words, what failed, and where it is."""
     device, found = report.device, report.found
-    how = device.compiler if device.method == "sass" else f"driver {device.driver}, CUDA {device.cuda}"
-    OUT.print(Text.assemble((device.name, "bold"), f" ({device.arch}), {how}"))
+    tools = device.compiler if device.method == "sass" else f"driver {device.driver}, CUDA {device.cuda}"
+    OUT.print(Text.assemble((device.name, "bold"), f" ({device.arch}), {tools}"))
     for complaint in report.complaints:
         say(f"measured again, not trusted: {complaint}")
     counts = Counter((m.status, _kind(m.experiment)) for m in found)
@@ -160,10 +161,7 @@ def shown(
     for line in draw.lanes(table, fragment, OUT.width):
         OUT.print(Text(line))
     OUT.print()
-    p = measured.provenance
-    OUT.print(
-        f"measured: {measured.method} on {p['device']}, driver {p['driver']}, CUDA {p['cuda']}, tcprobe {p['tcprobe']}"
-    )
+    OUT.print(f"measured: {how(measured)}, tcprobe {measured.provenance['tcprobe']}")
     OUT.print(f"numbers from: {measured.numbering}")
     for verdict in verdicts:
         _verdict(verdict)
@@ -202,3 +200,14 @@ def comparison(
         OUT.print("known errata of the sources", style="bold")
     for reference, where, pattern, words in listed:
         OUT.print(Text(f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}"))
+
+
+def methods(agree: Sequence[tuple[Fragment, str, str, bool]]) -> None:
+    """How far the methods of one arch agree with each other."""
+    counts = Counter((first, other, same) for _, first, other, same in agree)
+    for first, other in dict.fromkeys((first, other) for _, first, other, _ in agree):
+        same, differ = counts[first, other, True], counts[first, other, False]
+        OUT.print(f"{first} against {other}: {same} fragments have the same table, {differ} another")
+    for fragment, first, other, same in agree:
+        if not same:
+            OUT.print(Text.assemble((fragment.id, "bold"), f": {first} and {other} ", ("differ", "red")))

@@ -1,0 +1,107 @@
+"""Pages across archs: which layout each fragment has where, and what changes from one arch to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from tcprobe import arch, inventory
+from tcprobe.compare import CONFIRMED, DIFFERS, verdicts
+from tcprobe.describe import some
+from tcprobe.fit import fit
+from tcprobe.instruction import Fragment
+from tcprobe.measurement import Measurement
+from tcprobe.results import Results
+
+MADE = "<!-- made by `tcprobe pages`; edit nothing here -->"
+Found = tuple[Measurement, str]  # a measurement and the layout id it gives
+
+
+def matrix(results: Results) -> Iterator[str]:
+    """Fragments x archs. Fragments with the same cells everywhere share a line."""
+    names = results.archs()
+    yield from (MADE, "# Every fragment on every arch", "")
+    yield "A cell names the layout; the same id means the very same map. L: measured live on a GPU, S: read from"
+    yield "machine code, D: derived. =: a reference confirms it, !: one differs (see `tcprobe compare`)."
+    yield "-: the arch does not have the fragment; blank: not measured. The link leads to the table."
+    yield ""
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for fragment in inventory.fragments().values():
+        cells = tuple(_cell(results, name, fragment) for name in names)
+        if any(cells) and set(cells) != {"-"}:
+            lines.setdefault(cells, []).append(fragment.id)
+    rows = ([", ".join(f"`{id_}`" for id_ in ids), *cells] for cells, ids in lines.items())
+    yield from grid(["fragments", *names], rows)
+
+
+def changes(results: Results) -> Iterator[str]:
+    """For each arch against the one before it: which fragments are new, which changed their layout and how."""
+    names = results.archs()
+    yield from (MADE, "# What changes between architectures", "")
+    yield "Each arch is compared with the one before it, over the fragments that are measured on both."
+    yield "x[i] of a fragment is not the same element across a change: code that indexes x must be told the arch."
+    for before, after in pairwise(names):
+        yield from _change(results, before, after)
+
+
+def found(results: Results, name: str, fragment: Fragment) -> Found | None:
+    """The strongest measurement of a fragment on an arch, and its layout id."""
+    saved = results.find(name, fragment)
+    return (saved[0], saved[1].id) if saved and saved[1] else None
+
+
+def grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A table in Markdown."""
+    yield "| " + " | ".join(heads) + " |"
+    yield "|" + " --- |" * len(heads)
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+
+
+def _cell(results: Results, name: str, fragment: Fragment) -> str:
+    here = found(results, name, fragment)
+    if here is None:
+        return "" if fragment.target.on(arch.arch(name)) else "-"
+    saved, layout = here
+    marks = {v.verdict for v in verdicts(fragment, saved)}
+    mark = "!" if DIFFERS in marks else "=" if CONFIRMED in marks else ""
+    methods = "".join(m[0].upper() for m in results.methods(name) if _has(results, name, m, fragment))
+    return f"[{layout[:6]}](layouts/{layout}.json) {methods}{mark}"
+
+
+def _has(results: Results, name: str, method: str, fragment: Fragment) -> bool:
+    saved = results.measurement(name, method, fragment.experiment)
+    return saved is not None and fragment.operand in saved.tables
+
+
+def _change(results: Results, before: str, after: str) -> Iterator[str]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    new, same = [], 0
+    for fragment in inventory.fragments().values():
+        one, two = found(results, before, fragment), found(results, after, fragment)
+        if one and two and one[1] != two[1]:
+            groups.setdefault((one[1], two[1]), []).append(fragment.id)
+        elif one and two:
+            same += 1
+        elif two and not fragment.target.on(arch.arch(before)):
+            new.append(fragment.id)
+    rows = (arch.arch(name) for name in (before, after))
+    yield from ("", "## " + " to ".join(f"{row.name} ({row.generation})" for row in rows), "")
+    yield f"{same} fragments keep their layout, {sum(map(len, groups.values()))} change it, {len(new)} are new."
+    if new:
+        yield f"New: {_list(new)}."
+    if groups:
+        yield ""
+        yield from grid(
+            ["fragments", f"row on {before}", f"row on {after}", f"col on {before}", f"col on {after}"],
+            ([_list(ids), *_formulas(results, *pair)] for pair, ids in groups.items()),
+        )
+
+
+def _formulas(results: Results, one: str, two: str) -> list[str]:
+    formulas = [fit(results.layout(layout)).formulas for layout in (one, two)]
+    return [f"`{f[name]}`" if f[name] else "no closed form" for name in ("row", "col") for f in formulas]
+
+
+def _list(ids: list[str]) -> str:
+    return some([f"`{id_}`" for id_ in ids], 8)
