@@ -169,9 +169,8 @@ def methods_agree(results: Results, name: str) -> Iterator[tuple[Fragment, str, 
 def measured_fragments(
     results: Results, name: str, patterns: tuple[str, ...] = ()
 ) -> Iterator[tuple[Fragment, Measurement]]:
-    """Fragments that `patterns` mean (all without one) with their measurements on arch `name`, by every method."""
+    """Fragments that `patterns` mean (all without one) with their strongest measurements on arch `name`."""
     for fragment in inventory.select_or_fail(*patterns):
-        for method in results.methods(name):
-            found = results.measurement(name, method, fragment.experiment)
-            if found and fragment.operand in found.tables:
-                yield fragment, found
+        found = results.find(name, fragment)
+        if found and found[1]:
+            yield fragment, found[0]

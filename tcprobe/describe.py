@@ -122,12 +122,25 @@ def notes(fragment: Fragment, measured: Measurement, results: Results) -> list[s
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:
         lines.append(f"each element has {' or '.join(map(str, counts))} holders")
+    lines += _other_archs(fragment, measured, results)
     lines += _other_methods(fragment, measured, results)
     lanes, multiplies = unread(fragment, measured, results)
     if lanes and any(lanes):
         same_i = all(lane == lanes[0] for lane in lanes)
         which = f"i = {_ranges(lanes[0])}" if same_i else f"{sum(map(len, lanes))} of {table.slots} slots"
         lines.append(f"never read by any of {multiplies} measured multiplies: {which}")
+    return lines
+
+
+def _other_archs(fragment: Fragment, measured: Measurement, results: Results) -> list[str]:
+    """On which other archs the fragment has the same table, and on which another."""
+    table = measured.tables[fragment.operand]
+    found = [(name, results.find(name, fragment)) for name in results.archs() if name != measured.arch]
+    others = [(name, saved[1] == table) for name, saved in found if saved and saved[1]]
+    lines = []
+    for same, words in ((True, "the same table on"), (False, "ANOTHER table on")):
+        names = [name for name, equal in others if equal == same]
+        lines += [f"{words} {', '.join(names)}"] if names else []
     return lines
 
 

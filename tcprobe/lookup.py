@@ -10,7 +10,7 @@ from tcprobe.describe import holders, some
 from tcprobe.errors import DataError, UsageError
 from tcprobe.foreign import read_csv
 from tcprobe.instruction import Fragment
-from tcprobe.measurement import Measurement
+from tcprobe.measurement import METHODS, Measurement
 from tcprobe.results import Results, default
 from tcprobe.table import Table
 
@@ -39,10 +39,14 @@ def chosen(patterns: Sequence[str]) -> list[Fragment]:
 
 
 def measured(fragment: Fragment, name: str | None, results: Results) -> list[Measurement]:
-    """The fragment's measurements: on every arch for "all", on the newest that has it without a name."""
+    """The fragment's measurements, one an arch: all of them for "all", else the one with the strongest method.
+
+    Of several archs with that method the newest.
+    """
     archs = archs_of(name, results)
     found = [saved[0] for a in archs if (saved := results.find(a, fragment)) and saved[1]]
-    return found if name == "all" else found[-1:]
+    strongest = sorted(found, key=lambda m: -METHODS.index(m.method))  # stable: the newest stays last
+    return found if name == "all" else strongest[-1:]
 
 
 def no_table(fragment: Fragment, name: str | None, results: Results) -> UsageError:

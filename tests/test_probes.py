@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tcprobe import inventory
 from tcprobe.arch import arch
 from tcprobe.backends.emulator import Emulator
-from tcprobe.conclude import OWN_RULE, Context, conclude
+from tcprobe.conclude import OWN_RULE, Context, conclude, memory_table
 from tcprobe.errors import ProbeError
 from tcprobe.probes import MemoryExperiment, MultiplyExperiment, experiments
 from tcprobe.probes.slots import codes, one_hot, pack, unpack
@@ -49,6 +49,13 @@ def test_slots_that_no_load_fills_are_seen(experiment, seed):
     table = emulation.one_copy(emulation.shuffled(fragment, rng), rng)
     reading = run(experiment, Emulator({fragment.id: table}))
     assert reading["elements"].tolist() == expected(table, fragment.cols)
+
+
+def test_a_table_that_lacks_a_copy_is_an_error():
+    fragment = inventory.fragments()["wmma.m16n16k16.a.row.f16"]
+    numbers = [*range(256), *range(255), -1]
+    with pytest.raises(ProbeError, match="1 elements are not held 2 times, first row 15 col 15: 1 times"):
+        memory_table(fragment, numbers)
 
 
 def test_load_and_store_that_disagree_are_an_error():

@@ -16,7 +16,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from tcprobe.arch import Arch
-from tcprobe.backends.compiler_log import blame, errors_by_line
+from tcprobe.backends.compiler_log import blame
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.instruction import version
 from tcprobe.probes.ptx import Kernel, module
@@ -66,18 +66,20 @@ def _ptxas(tools: Toolchain, kernels: Sequence[Kernel], row: Arch, cubin: Path) 
     done = call([tools.ptxas, "-arch", arch, str(source), "-o", str(cubin)])
     if done.returncode == 0 and cubin.exists():
         return {}
-    blamed = blame(done.stderr, kernels)
-    if not blamed and (errors_by_line(done.stderr) or len(kernels) > 1):
-        return _one_by_one(tools, kernels, row, cubin, done.stderr)
-    return blamed or {kernels[0].name: done.stderr.strip()[:300] or f"ptxas ended with code {done.returncode}"}
+    words = done.stderr.strip()[:300] or f"ptxas ended with code {done.returncode}"
+    return blame(done.stderr, kernels) or _each_alone(tools, kernels, row, cubin, words)
 
 
-def _one_by_one(tools: Toolchain, kernels: Sequence[Kernel], row: Arch, cubin: Path, words: str) -> dict[str, str]:
-    """ptxas refused a module without naming a kernel: try the first alone to tell a bad kernel from a bad ptxas."""
-    first = _ptxas(tools, kernels[:1], row, cubin)
-    if not first:
-        return dict.fromkeys((k.name for k in kernels[1:]), words.strip()[:300])
-    raise EnvironmentUnfitError(f"{tools.ptxas} cannot assemble for {row.name}: {next(iter(first.values()))}.")
+def _each_alone(tools: Toolchain, kernels: Sequence[Kernel], row: Arch, cubin: Path, words: str) -> dict[str, str]:
+    """ptxas refused a module without naming a kernel: find out which it refuses, or that it assembles nothing."""
+    if len(kernels) == 1:
+        return {kernels[0].name: words}
+    refused: dict[str, str] = {}
+    for kernel in kernels:
+        refused |= _ptxas(tools, [kernel], row, cubin)
+    if not 0 < len(refused) < len(kernels):
+        raise EnvironmentUnfitError(f"{tools.ptxas} cannot assemble the probes for {row.name}: {words}.")
+    return refused
 
 
 def _disassemble(tools: Toolchain, cubin: Path, row: Arch) -> dict[str, Code]:

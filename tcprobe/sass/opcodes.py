@@ -101,10 +101,17 @@ OPCODES["LDCU.128"] = _load_constant(4)
 # integer arithmetic
 
 
-@named("IMAD", "IMAD.SHL.U32", "IMAD.IADD", "IMAD.U32", "UIMAD")
+@named("IMAD", "IMAD.IADD", "IMAD.U32", "UIMAD")
 def imad(m: Machine, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
     """d = low 32 bits of a * b + c."""
     m.write(d, m.read(a) * m.read(b) + m.read(c))
+
+
+@named("IMAD.SHL.U32")
+def imad_shl(m: Machine, d: Operand, a: Operand, b: Operand, c: Operand) -> None:
+    """d = a * b, b a power of two, c RZ: a shift to the left."""
+    _must(b.kind == "immediate" and b.index.bit_count() == 1 and _is_zero(c), "IMAD.SHL that is no shift")
+    imad(m, d, a, b, c)
 
 
 @named("IMAD.X")

@@ -1,0 +1,363 @@
+"""Machine code: decoded and followed exactly, or refused; the published tables are what it gives today."""
+
+import dataclasses
+import random
+import re
+import shutil
+import stat
+import sys
+from collections import Counter
+from functools import cache
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tcprobe.arch import arch
+from tcprobe.backends.sass import Sass, run
+from tcprobe.cli import main
+from tcprobe.conclude import memory_table
+from tcprobe.errors import EnvironmentUnfitError, ProbeError
+from tcprobe.probes import MemoryExperiment, experiments
+from tcprobe.results import Results, published
+from tcprobe.sass import toolchain
+from tcprobe.sass.cubin import assemble
+from tcprobe.sass.decode import UnreadError, instruction
+from tcprobe.sass.machine import Image, Machine
+from tcprobe.sass.opcodes import OPCODES
+
+try:
+    TOOLS = toolchain.find()
+    REASON = ""
+except EnvironmentUnfitError as error:
+    TOOLS, REASON = None, str(error)
+needs_tools = pytest.mark.skipif(TOOLS is None, reason=f"no ptxas or nvdisasm for this platform: {REASON}")
+MEMORY = [e for e in experiments().values() if isinstance(e, MemoryExperiment)]
+
+
+@cache
+def codes(name):
+    """All probes of an arch: (experiment, launches) and code by kernel."""
+    row = arch(name)
+    planned = [(e, e.launches()) for e in MEMORY if all(f.target.on(row) for f in e.fragments)]
+    kernels = {launch.kernel.name: launch.kernel for _, launches in planned for launch in launches}
+    found, refused = assemble(TOOLS, list(kernels.values()), row)
+    assert not refused
+    return planned, found
+
+
+def table(experiment, launches, code):
+    reading = experiment.decode(launches, [run(code[x.kernel.name], x) for x in launches])
+    return memory_table(experiment.fragments[0], reading["elements"].tolist())
+
+
+@needs_tools
+@pytest.mark.parametrize("name", ["sm_70", "sm_75", "sm_87", "sm_90", "sm_120"])
+def test_the_published_tables_are_what_the_code_gives(name):
+    planned, code = codes(name)
+    for experiment, launches in planned:
+        saved = published().measurement(name, "sass", experiment.id)
+        assert saved.tables[experiment.fragments[0].operand] == table(experiment, launches, code), experiment.id
+
+
+def test_sm_90_is_the_same_live_and_from_machine_code():
+    results, same = published(), 0
+    for experiment in MEMORY:
+        live, sass = (results.measurement("sm_90", method, experiment.id) for method in ("live", "sass"))
+        assert live.tables == sass.tables
+        same += len(live.tables)
+    assert same == 88
+
+
+def machine(**registers):
+    found = Machine(1, [Image(0x7F0000000000, np.zeros(64, np.uint8))], bytes(range(20)), 0x160)
+    for name, value in registers.items():
+        kind, index = re.fullmatch(r"(R|UR)(\d+)", name).groups()
+        found.set(kind, int(index), np.broadcast_to(np.asarray(value, np.uint32), 32))
+    return found
+
+
+def step(m, text):
+    m.next = 0
+    m._step(instruction(text, 0), OPCODES)
+
+
+LANE = np.arange(32, dtype=np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("text", "registers", "result"),
+    [
+        ("MOV R1, R2", {"R2": LANE}, LANE),
+        ("IMAD R1, R2, 0x3, -R3", {"R2": LANE, "R3": 1}, (LANE * 3 - 1) & 0xFFFFFFFF),
+        ("IMAD.HI.U32 R1, R2, 0x10, RZ", {"R2": 0xF0000000}, 15),
+        ("IADD3 R1, R2, 0x10, R3", {"R2": 0xFFFFFFFF, "R3": 2}, 17),
+        ("LEA R1, R2, R3, 0x4", {"R2": 0xF0000001, "R3": 5}, 21),
+        ("LOP3.LUT R1, R2, 0x3, RZ, 0xc0, !PT", {"R2": LANE}, LANE & 3),
+        ("LOP3.LUT R1, R2, R3, R4, 0xe2, !PT", {"R2": 12, "R3": 10, "R4": 9}, (12 & 10) | (~10 & 9)),
+        ("SHF.R.U32.HI R1, RZ, 0x2, R2", {"R2": LANE}, LANE >> 2),
+        ("SHF.L.U32 R1, R2, 0x4, RZ", {"R2": LANE}, LANE << 4),
+        ("PRMT R1, R2, 0x5410, R3", {"R2": 0x33221100, "R3": 0x77665544}, 0x55441100),
+        ("S2R R1, SR_LANEID", {}, LANE),
+        ("MOV R1, c[0x0][0x164]", {}, 0x07060504),
+        ("HFMA2 R1, -RZ, RZ, 0, 0", {}, 0),
+    ],
+)
+def test_opcodes(text, registers, result):
+    m = machine(**registers)
+    step(m, text)
+    assert (m.word("R", 1) == np.broadcast_to(np.asarray(result, np.uint32), 32)).all()
+
+
+def test_wide_arithmetic_and_carries():
+    rng = random.Random(4)
+    for _ in range(50):
+        a, b, c = (rng.getrandbits(64) for _ in range(3))
+        m = machine(R2=a & 0xFFFFFFFF, R3=a >> 32, R4=b & 0xFFFFFFFF, R5=b >> 32, R6=c & 0xFFFFFFFF, R7=c >> 32)
+        for text in ("IADD3 R8, P0, P1, R2, R4, R6", "IADD3.X R9, R3, R5, R7, P0, P1"):
+            step(m, text)
+        assert value64(m, 8) == (a + b + c) % 2**64
+        for text in ("LEA R8, P0, R2, R4, 0x5", "LEA.HI.X R9, R2, R5, R3, 0x5, P0"):
+            step(m, text)
+        assert value64(m, 8) == ((a << 5) + b) % 2**64
+        step(m, "IADD.64 R8, R2, R4")
+        assert value64(m, 8) == (a + b) % 2**64
+        step(m, "IMAD.WIDE.U32 R8, R2, R4, R6")
+        assert value64(m, 8) == ((a & 0xFFFFFFFF) * (b & 0xFFFFFFFF) + c) % 2**64
+
+
+def value64(m, index):
+    return int(m.word("R", index)[0]) | int(m.word("R", index + 1)[0]) << 32
+
+
+def test_movm_transposes():
+    halves = np.arange(64, dtype=np.uint16).reshape(8, 8)
+    m = machine(R2=halves.reshape(-1).view(np.uint32))
+    step(m, "MOVM.16.MT88 R1, R2")
+    assert np.array_equal(np.ascontiguousarray(m.word("R", 1)).view(np.uint16).reshape(8, 8), halves.T)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("FROB.X R1, R2", "opcode FROB.X is not modelled"),
+        ("IMAD.WIDE.S16 R2, R2, R2, R2", "opcode IMAD.WIDE.S16"),
+        ("MOV R1, R9", "R9 is read, but nobody wrote it"),
+        ("MOV R1, R2.H1", "operand 'R2.H1' is not known"),
+        ("MOV R1, R2, R2", "3 operands are not modelled"),
+        ("IADD3 R1, P0, R2, -R2, RZ", "carries of a difference"),
+        ("IADD3 R1, P0, R2, R2, R2", "one carry of three terms"),
+        ("IMAD.X R1, R2, R2, R2, P3", "P3 is read, but nobody wrote it"),
+        ("SHF.R.U32.HI R1, R2, 0x2, R2", "funnel shift"),
+        ("PRMT R1, R2, 0xf410, R2", "repeats a sign"),
+        ("LDG.E R1, [R2.64]", "no multiple of 4"),
+        ("LDG.E.64 R1, [R4]", "no group of 2 registers"),
+        ("LDG.E.64 R6, [R4+0x4]", "no multiple of 8"),
+        ("LDG.E R6, [R4+0x3d]", "no multiple of 4"),
+        ("LDG.E R6, [R4+0x40]", "memory outside the images"),
+        ("STG.E [R4], R2", "different values to the same address"),
+        ("S2R R1, SR_CLOCKLO", "special register"),
+        ("LDC R1, c[0x1][0x160]", "is not known"),
+        ("HFMA2 R1, -RZ, RZ, 1, 0", "constant zero only"),
+        ("ISETP.NE.U32.AND P0, P1, R2, R2, PT", "second result"),
+    ],
+)
+def test_what_is_not_modelled_exactly_is_refused(text, words):
+    m = machine(R2=LANE, R3=0, R4=0, R5=0x7F00)
+    with pytest.raises(UnreadError, match=re.escape(words)):
+        step(m, text)
+
+
+def test_unknown_constants_may_be_moved_but_not_used():
+    m = machine()
+    step(m, "LDC R1, c[0x0][0x28]")
+    step(m, "ULDC.64 UR4, c[0x0][0x118]")
+    with pytest.raises(UnreadError, match="nobody wrote it"):
+        step(m, "MOV R2, R1")
+
+
+def test_one_of_two_carries_alone_is_refused():
+    m = machine(R2=1, R3=2, R4=3)
+    step(m, "IADD3 R5, P0, P1, R2, R3, R4")
+    with pytest.raises(UnreadError, match="count only together"):
+        step(m, "IADD3.X R6, R2, R3, R4, P0, !PT")
+
+
+# mutations
+
+
+def mutants(step, rng):
+    """The instruction with another opcode, modifier, register or immediate: texts."""
+    numbers = [m.span() for m in re.finditer(r"\b(?:R|UR|P)\d+\b|0x[0-9a-f]+", step.text)]
+    for start, end in numbers:
+        token = step.text[start:end]
+        if token.startswith("0x"):
+            new = hex(int(token, 16) ^ 1 << rng.randrange(max(1, int(token, 16).bit_length())))
+        else:
+            kind = token.rstrip("0123456789")
+            new = f"{kind}{(int(token[len(kind) :]) + rng.choice([1, 2])) % (7 if kind == 'P' else 60)}"
+        yield step.text[:start] + new + step.text[end:]
+    other = rng.choice(sorted(OPCODES))
+    yield step.text.replace(step.opcode, other, 1)
+    yield step.text.replace(step.opcode, step.opcode + ".X2", 1)
+
+
+def outcome(experiment, launches, code, name, at, text, original):
+    """How the reader takes a changed instruction: refused, incomplete (a check of the probe), unchanged, or wrong."""
+    try:
+        changed = dict(code[name].instructions) | {at: instruction(text, at)}
+        found = table(experiment, launches, dict(code) | {name: dataclasses.replace(code[name], instructions=changed)})
+    except UnreadError:
+        return "refused"
+    except ProbeError:
+        return "incomplete"
+    return "unchanged" if found == original else "wrong"
+
+
+def mutate(name, every, seed=0):
+    """Counts of outcomes over every `every`-th mutation of an arch's probes, and what survived as wrong."""
+    planned, code = codes(name)
+    rng = random.Random(seed)
+    counts, wrong, number = Counter(), [], 0
+    for experiment, launches in planned:
+        original = table(experiment, launches, code)
+        for kernel in dict.fromkeys(x.kernel.name for x in launches):
+            for at, step_ in code[kernel].instructions.items():
+                if step_.opcode == "NOP":
+                    continue
+                for text in mutants(step_, rng):
+                    number += 1
+                    if number % every == 0:
+                        found = outcome(experiment, launches, code, kernel, at, text, original)
+                        counts[found] += 1
+                        wrong += [(kernel, step_.text, text)] if found == "wrong" else []
+    return counts, wrong
+
+
+@needs_tools
+@pytest.mark.parametrize("name", ["sm_70", "sm_75", "sm_90"])
+def test_changed_code_gives_no_silent_wrong_table(name):
+    """A sample; `python tests/test_sass.py` runs all.
+
+    What survives (20 of 26,000) is code for another complete layout, which nothing in the code can tell from a
+    right one: mostly the transposition (MOVM) of a whole 8 x 8 block that is left out, or whose result goes elsewhere.
+    """
+    counts, wrong = mutate(name, every=101)
+    assert counts["refused"] > 0
+    assert counts["incomplete"] > 0
+    assert sum(counts.values()) > 50
+    assert len(wrong) <= 0.01 * sum(counts.values()), (counts, wrong)
+
+
+# bad tools
+
+
+VERSION = 'case "$1" in --version) echo V12.9.86;;'
+
+
+def fake(path, text):
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IEXEC)
+    return path
+
+
+def tcprobe(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+@needs_tools
+@pytest.mark.skipif(sys.platform == "win32", reason="makes shell scripts")
+@pytest.mark.parametrize(
+    ("program", "text", "words"),
+    [
+        ("ptxas", "echo garbage", "prints no version"),
+        ("ptxas", "kill -9 $$", "signal 9"),
+        (
+            "ptxas",
+            'case "$1" in --version) echo V12.9.86;; --help) echo "\'sm_80\'";; *) echo dead >&2; exit 1;; esac',
+            "dead",
+        ),
+        ("nvdisasm", f"{VERSION} *) echo garbage;; esac", "does not print the code"),
+        ("ptxas", f"{VERSION} *) exit 0;; esac", "does not know sm_80"),
+    ],
+)
+def test_bad_tools_give_a_clear_message(tmp_path, program, text, words):
+    fake(tmp_path / program, text)
+    done = tcprobe(
+        "run", "wmma.m8n8k4.*", "--arch", "sm_80", "--method", "sass", "--cuda", tmp_path, "--results", tmp_path / "r"
+    )
+    assert done.exit_code in (2, 3), done.output
+    assert words in done.stderr
+    assert "Traceback" not in done.output
+    assert not list((tmp_path / "r").rglob("*.json"))
+
+
+@needs_tools
+def test_a_tool_that_hangs_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(toolchain, "LIMIT", 0.5)
+    with pytest.raises(EnvironmentUnfitError, match="gave no answer"):
+        toolchain.call([shutil.which("sleep"), "20"])
+
+
+def test_missing_tools_say_where_was_looked(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    monkeypatch.setattr(toolchain, "WHEELS", ())
+    with pytest.raises(EnvironmentUnfitError, match=r"ptxas was not found in .*cuda.* PATH"):
+        toolchain.find()
+
+
+# the command
+
+
+@needs_tools
+def test_run_without_a_gpu_reads_machine_code(tmp_path):
+    done = tcprobe("run", "--arch", "sm_80", "--method", "sass", "--results", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "measured   75  (75 wmma fragments)" in done.stdout
+    assert TOOLS.name in done.stdout
+    ours, theirs = Results(tmp_path), published()
+    for m in ours.measurements("sm_80", "sass"):
+        assert m.tables == theirs.measurement("sm_80", "sass", m.experiment).tables
+    shown = tcprobe("show", "wmma.m16n16k16.d.f32", "--results", tmp_path).stdout
+    assert "measured: sass, from machine code by ptxas" in shown
+    assert "register-mapping: confirmed (printed table and formula: 256 of 256 slots agree)" in shown
+    assert tcprobe("compare", "--results", tmp_path).exit_code == 0
+
+
+@needs_tools
+def test_what_ptxas_refuses_is_recorded_in_its_words(tmp_path):
+    done = tcprobe("run", "wmma.m16n16k16.a.row.bf16", "--arch", "sm_75", "--method", "sass", "--results", tmp_path)
+    assert "refused: wmma.m16n16k16.a.row.bf16: Feature '.bf16' requires .target sm_80 or higher" in done.stdout
+
+
+@needs_tools
+def test_mma_cannot_be_read_from_machine_code(tmp_path):
+    done = tcprobe("run", "mma.m16n8k8.row.col.f32.*", "--arch", "sm_80", "--method", "sass", "--results", tmp_path)
+    assert done.exit_code == 2
+    assert "wmma fragments only" in done.stderr
+
+
+@needs_tools
+def test_an_opcode_that_is_not_modelled_stops_its_probe_only(monkeypatch):
+    monkeypatch.delitem(OPCODES, "MOVM.16.MT88")
+    backend = Sass("sm_80", TOOLS)
+    words = Counter()
+    for experiment in MEMORY[:9]:
+        launches = experiment.launches()
+        backend.load(list({launch.kernel.name: launch.kernel for launch in launches}.values()))
+        try:
+            experiment.decode(launches, backend.run(launches))
+            words["read"] += 1
+        except ProbeError as error:
+            words[str(error).split(", in")[0]] += 1
+    assert words["read"] > 0
+    assert words["not read: opcode MOVM.16.MT88 is not modelled"] > 0
+
+
+if __name__ == "__main__":
+    for arch_name in sys.argv[1:] or ("sm_70", "sm_75", "sm_90"):
+        totals, survivors = mutate(arch_name, every=1)
+        print(arch_name, dict(totals), f"{totals['wrong']} wrong of {sum(totals.values())}")
+        for survivor in survivors:
+            print("  ", *survivor, sep=" | ")
