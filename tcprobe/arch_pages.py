@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 from tcprobe import arch, inventory
 from tcprobe.compare import CONFIRMED, DIFFERS, verdicts
 from tcprobe.describe import some
 from tcprobe.fit import fit
-from tcprobe.instruction import Fragment
+from tcprobe.instruction import Fragment, Instruction
 from tcprobe.measurement import Measurement
 from tcprobe.results import Results
+from tcprobe.sass.lowering import Lowering, words
 
 MADE = "<!-- made by `tcprobe pages`; edit nothing here -->"
 Found = tuple[Measurement, str]  # a measurement and the layout id it gives
@@ -42,6 +44,29 @@ def changes(results: Results) -> Iterator[str]:
     yield "x[i] of a fragment is not the same element across a change: code that indexes x must be told the arch."
     for before, after in pairwise(names):
         yield from _change(results, before, after)
+
+
+def lowering(results: Results) -> Iterator[str]:
+    """Multiplies x archs: the tensor-core opcodes that each becomes. Forms with the same cells share a line."""
+    saved = {name: data for name in results.archs() if (data := results.lowering(name))}
+    yield from (MADE, "# What each multiply becomes in machine code", "")
+    yield "Tensor-core opcodes with counts, as ptxas emits them. *emulated*: opcodes of another type, or none; the number"
+    yield "is that of all other instructions of the probe. -: ptxas refuses the form for that arch."
+    yield ""
+    for name, data in saved.items():
+        yield f"- {name}: {data['compiler']}"
+    yield ""
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for row in inventory.instructions().values():
+        cells = tuple(_lowered(data["instructions"].get(row.id), row) for data in saved.values())
+        lines.setdefault(cells, []).append(row.id)
+    yield from grid(["multiplies", *saved], ([_list(ids), *cells] for cells, ids in lines.items()))
+
+
+def _lowered(data: dict[str, Any] | None, row: Instruction) -> str:
+    if data is None:
+        return ""
+    return words(Lowering(**data), row).replace("refused", "-").replace("emulated:", "*emulated*:")
 
 
 def found(results: Results, name: str, fragment: Fragment) -> Found | None:

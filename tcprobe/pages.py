@@ -29,6 +29,8 @@ def render(results: Results) -> dict[Path, str]:
         results.root / "archs.md": _text(arch_pages.matrix(results)),
         results.root / "changes.md": _text(arch_pages.changes(results)),
     }
+    if any(results.lowering(name) for name in results.archs()):
+        found[results.root / "lowering.md"] = _text(arch_pages.lowering(results))
     for name in results.archs():
         for method in results.methods(name):
             found[results.root / name / f"{method}.md"] = _text(_arch_page(results, name, method))
@@ -59,6 +61,8 @@ def _overview(results: Results) -> Iterator[str]:
     yield ""
     yield "- [archs.md](archs.md): every fragment on every arch, which layout, by which method, with which verdict"
     yield "- [changes.md](changes.md): what changes between architectures"
+    if any(results.lowering(name) for name in results.archs()):
+        yield "- [lowering.md](lowering.md): what each multiply becomes in machine code"
     yield from ("", "## Layouts", "")
     yield "Fragments with the same layout id have the very same map. The table of a layout is in its file."
     yield ""

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tcprobe import draw
 from tcprobe.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict
-from tcprobe.describe import how
+from tcprobe.describe import how, some
 from tcprobe.fit import Fit
 from tcprobe.instruction import Fragment
 from tcprobe.measurement import Measurement
@@ -23,6 +23,7 @@ from tcprobe.table import Table
 
 if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.campaign import Report
+    from tcprobe.diff import Difference
     from tcprobe.runner import Done
 
 OUT = Console(highlight=False, soft_wrap=True)
@@ -211,3 +212,16 @@ def methods(agree: Sequence[tuple[Fragment, str, str, bool]]) -> None:
     for fragment, first, other, same in agree:
         if not same:
             OUT.print(Text.assemble((fragment.id, "bold"), f": {first} and {other} ", ("differ", "red")))
+
+
+def difference(title: str, found: Difference) -> None:
+    """One comparison of `diff`."""
+    ones = f"{len(found.only_left)} only in the first, {len(found.only_right)} only in the second"
+    OUT.print(Text.assemble((title, "bold"), f": {len(found.same)} same, {len(found.changed)} changed, {ones}"))
+    for id_, lines in found.changed.items():
+        OUT.print(Text.assemble(("  changed ", "red"), id_))
+        for line in lines:
+            OUT.print(Text(f"    {line}"))
+    for side, ids in (("first", found.only_left), ("second", found.only_right)):
+        if ids:
+            OUT.print(Text(f"  only in the {side}: {some(ids, 8)}"))

@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -128,6 +128,19 @@ class Results:
         key = (measurement.arch, measurement.method, measurement.experiment)
         _write(self.path(*key), _seal("measurement", _to_json(measurement)))
         self._read[key] = measurement
+
+    def lowering_path(self, arch: str) -> Path:
+        """Where the lowering of an arch's multiplies is stored."""
+        return self.root / arch / "lowering.json"
+
+    def lowering(self, arch: str) -> dict[str, Any] | None:
+        """{"compiler": ..., "instructions": {id: {"opcodes", "others", "refused"}}}, None if there is none."""
+        path = self.lowering_path(arch)
+        return _read(path, "lowering") if path.exists() else None
+
+    def write_lowering(self, arch: str, compiler: str, instructions: Mapping[str, Any]) -> None:
+        """Save what an arch's multiplies become."""
+        _write(self.lowering_path(arch), _seal("lowering", {"compiler": compiler, "instructions": dict(instructions)}))
 
     def sweep(self) -> None:
         """Remove what a killed process left half-written."""

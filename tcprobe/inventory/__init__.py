@@ -86,6 +86,22 @@ def instruction(name: str) -> Instruction:
     raise _unknown(name, known)
 
 
+def select_instructions(*patterns: str) -> list[Instruction]:
+    """Multiplies that the patterns mean: shortened ids, or with * and ?; all without one. UsageError if one means none."""
+    known = instructions()
+    if not patterns:
+        return list(known.values())
+    found: dict[str, Instruction] = {}
+    for pattern in patterns:
+        wanted = short(pattern)
+        glob = any(c in wanted for c in "*?[")
+        fits = [i for i in known.values() if (fnmatch.fnmatchcase(i.id, wanted) if glob else _shortens(wanted, i.id))]
+        if not fits:
+            raise _unknown(pattern, known)
+        found |= {i.id: i for i in fits}
+    return list(found.values())
+
+
 def matches(name: str) -> list[Fragment]:
     """Fragments that `name` means: an id, an instruction (its operands), a glob pattern, or a shortened id.
 

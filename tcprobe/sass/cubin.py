@@ -20,7 +20,7 @@ from tcprobe.backends.compiler_log import blame
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.instruction import version
 from tcprobe.probes.ptx import Kernel, module
-from tcprobe.sass.decode import LINE, Instruction, UnreadError, instruction
+from tcprobe.sass.decode import LINE, Instruction, UnreadError, instruction, opcode_of
 from tcprobe.sass.toolchain import Toolchain, call
 
 PARAM_CBANK = 0x0A  # attribute of .nv.info.<kernel>: offset and size of the parameters in constant bank 0
@@ -31,7 +31,7 @@ HAS_SIZE = 0x04  # format of an attribute that is followed by its value; others 
 class Code:
     """A kernel's instructions by address, its first address, and where its parameters are in constant bank 0.
 
-    `unread` is why a line could not be decoded, by address.
+    `unread` is why a line could not be decoded, by address; `opcodes` are those of all lines, in order.
     """
 
     instructions: dict[int, Instruction]
@@ -39,6 +39,7 @@ class Code:
     parameter_base: int
     parameter_bytes: int
     unread: dict[int, str]
+    opcodes: tuple[str, ...]
 
 
 def assemble(tools: Toolchain, kernels: Sequence[Kernel], row: Arch) -> tuple[dict[str, Code], dict[str, str]]:
@@ -109,7 +110,7 @@ def _code(lines: Sequence[tuple[int, str]], start: int, parameters: tuple[int, i
             instructions[at] = instruction(text, at)
         except UnreadError as error:
             unread[at] = f"{error}, in `{text}`"
-    return Code(instructions, start, *parameters, unread)
+    return Code(instructions, start, *parameters, unread, tuple(opcode_of(text) for _, text in lines))
 
 
 def _sections(cubin: Path) -> tuple[dict[str, bytes], dict[str, tuple[int, int]]]:

@@ -72,6 +72,12 @@ def instruction(text: str, at: int) -> Instruction:
     return Instruction(at, guard, opcode, operands, text)
 
 
+def opcode_of(text: str) -> str:
+    """The opcode of an instruction whose operands may not be known."""
+    match = _GUARD.fullmatch(text.strip())
+    return (match[2] if match else text.strip()).split(" ")[0].rstrip(";")
+
+
 def operand(text: str) -> Operand:
     """Decode one operand."""
     negative, plain = (text[0], text[1:]) if text[:1] in "-!~" and text[1:2].isalpha() else ("", text)

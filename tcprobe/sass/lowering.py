@@ -1,0 +1,84 @@
+"""What a multiply becomes: the tensor-core opcodes of its machine code, with counts, native or emulated.
+
+    mma.m16n8k16.row.col.f32.f16.f16.f32 on sm_75: HMMA.1688.F32 x 2
+
+Native means that all its tensor-core opcodes are those of the type of A (`NATIVE`); a form that becomes opcodes of
+another type, or none, is emulated. `others` counts all remaining instructions, loads and stores of the probe included,
+so it compares archs, not costs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tcprobe.arch import Arch
+from tcprobe.instruction import Instruction
+from tcprobe.probes import multiply
+from tcprobe.sass.cubin import assemble
+from tcprobe.sass.toolchain import Toolchain
+
+TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA")
+# what a tensor-core opcode of the type of A looks like
+NATIVE = {
+    "f16": r"HMMA\.(?!.*(BF16|TF32))",
+    "bf16": r"HMMA\..*BF16",
+    "tf32": r"HMMA\..*TF32",
+    "f64": r"DMMA",
+    **dict.fromkeys(("s8", "u8"), r"IMMA\..*[SU]8"),
+    **dict.fromkeys(("s4", "u4"), r"IMMA\..*[SU]4"),
+    "b1": r"BMMA",
+    **dict.fromkeys(("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"), r"QMMA"),
+}
+FILLING = ("NOP", "EXIT", "BRA")
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """Tensor-core opcodes with counts, how many other instructions, or why ptxas refuses the form."""
+
+    opcodes: Mapping[str, int] = field(default_factory=dict)
+    others: int = 0
+    refused: str | None = None
+
+    def native(self, instruction: Instruction) -> bool:
+        """Whether the tensor cores do the multiply in its own type."""
+        pattern = NATIVE[instruction.type("a")]
+        return bool(self.opcodes) and all(re.match(pattern, opcode) for opcode in self.opcodes)
+
+    def to_json(self) -> dict[str, object]:
+        """Plain data."""
+        return {"opcodes": dict(self.opcodes), "others": self.others, "refused": self.refused}
+
+
+def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> dict[str, Lowering]:
+    """The lowering of each instruction on an arch, by id."""
+    kernels = {i.id: multiply.kernel(i) for i in instructions}
+    found: dict[str, Lowering] = {}
+    special = [id_ for id_, k in kernels.items() if not k.target.name[-1].isdigit()]
+    for group in ([id_ for id_ in kernels if id_ not in special], special):
+        codes, refused = assemble(tools, [kernels[id_] for id_ in group], row) if group else ({}, {})
+        for id_ in group:
+            name = kernels[id_].name
+            found[id_] = Lowering(refused=refused[name]) if name in refused else count(codes[name].opcodes)
+    return {i.id: found[i.id] for i in instructions}
+
+
+def count(opcodes: Sequence[str]) -> Lowering:
+    """The lowering that a kernel's opcodes amount to."""
+    counts = Counter(opcodes)
+    tensor = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in TENSOR}
+    filling = sum(n for o, n in counts.items() if o in FILLING)
+    return Lowering(tensor, len(opcodes) - sum(tensor.values()) - filling)
+
+
+def words(lowering: Lowering, instruction: Instruction) -> str:
+    """A lowering on one line."""
+    if lowering.refused:
+        return "refused"
+    text = ", ".join(f"{opcode} x {n}" if n > 1 else opcode for opcode, n in lowering.opcodes.items())
+    if lowering.native(instruction):
+        return text
+    return f"emulated: {text or 'no tensor-core opcode'}, {lowering.others} others"
