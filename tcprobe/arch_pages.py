@@ -50,8 +50,8 @@ def lowering(results: Results) -> Iterator[str]:
     """Multiplies x archs: the tensor-core opcodes that each becomes. Forms with the same cells share a line."""
     saved = {name: data for name in results.archs() if (data := results.lowering(name))}
     yield from (MADE, "# What each multiply becomes in machine code", "")
-    yield "Tensor-core opcodes with counts, as ptxas emits them. *emulated*: opcodes of another type, or none; the number"
-    yield "is that of all other instructions of the probe. -: ptxas refuses the form for that arch."
+    yield "Tensor-core opcodes with counts, as ptxas emits them. *emulated*: opcodes of another type, or none; the"
+    yield "number is that of all other instructions of the probe. -: ptxas refuses the form for that arch."
     yield ""
     for name, data in saved.items():
         yield f"- {name}: {data['compiler']}"

@@ -5,16 +5,64 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tcprobe import inventory, runner
 from tcprobe.arch import arch
+from tcprobe.backends.gpu import Gpu
 from tcprobe.backends.process import Worker
+from tcprobe.backends.sass import Sass
+from tcprobe.backends.sass import run as read_code
 from tcprobe.compare import verdicts
+from tcprobe.conclude import memory_table
+from tcprobe.errors import EnvironmentUnfitError
+from tcprobe.instruction import Target
+from tcprobe.probes import MemoryExperiment, kernels
+from tcprobe.probes.ptx import Kernel, Launch, entry
 from tcprobe.results import Results, published
+from tcprobe.sass import toolchain
+from tcprobe.sass.cubin import assemble
 
 pytestmark = pytest.mark.gpu
 HERE = Path(__file__).parent
+
+try:
+    TOOLS = toolchain.find()
+except EnvironmentUnfitError:
+    TOOLS = None
+
+# bodies that turn eight random words %a0-%a7 of a lane into four results %d0-%d3
+RANDOM = {
+    "wide": "mad.wide.u32 %w0, %a0, %a1, %w1; mad.wide.s32 %w1, %a2, %a3, %w0; mul.hi.u32 %d2, %a4, 16;"
+    "mov.u32 %d3, %ldm;",
+    "add64": "add.u64 %w0, %w0, %w1; add.u64 %w1, %w0, %w1; mov.u32 %d2, %lane; mov.u32 %d3, %x;",
+    "shifts": "shr.u32 %d2, %a0, 7; shl.b32 %d3, %a1, 5; shl.b64 %w0, %w0, 3; add.u64 %w0, %w0, %w1;",
+    "logic": "lop3.b32 %d2, %a0, %a1, %a2, 0xe2; lop3.b32 %d3, %a3, %a4, %a5, 0x96; and.b32 %t, %a6, 28;"
+    "mov.b64 %w0, {%t, %a7};",
+    "bytes": "prmt.b32 %d2, %a0, %a1, 0x5410; prmt.b32 %d3, %a2, %a3, 0x7632; mov.b64 %w0, {%a4, %a5};",
+    "products": "mad.lo.u32 %d2, %a0, %a1, %a2; mad.lo.u32 %d3, %a3, %ldm, %a4; mad.lo.u32 %t, %a5, 24, %a6;",
+    "turn": "movmatrix.sync.aligned.m8n8.trans.b16 %d2, %a0; movmatrix.sync.aligned.m8n8.trans.b16 %d3, %a1;",
+}
+
+
+def random_kernel(name):
+    """Eight words in, two 64-bit sums and two results out, each lane its own."""
+    registers = [".reg .b32 %a<8>, %d<4>, %t;", ".reg .b64 %w<2>;"]
+    body = [
+        "mad.lo.u32 %image, %x, 32, %lane;",
+        "mad.wide.u32 %in, %image, 32, %in;",
+        "mad.wide.u32 %out, %image, 16, %out;",
+        "ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%in];",
+        "ld.global.v4.b32 {%a4, %a5, %a6, %a7}, [%in+16];",
+        "mov.b64 %w0, {%a0, %a5}; mov.b64 %w1, {%a3, %a6}; mov.u32 %t, %a7;",
+        RANDOM[name],
+        "mov.b64 {%d0, %d1}, %w0; xor.b32 %d1, %d1, %t;",
+        "st.global.v4.b32 [%out], {%d0, %d1, %d2, %d3};",
+    ]
+    return Kernel(
+        f"random_{name}", None, entry(f"random_{name}", ("in", "out"), registers, body), Target("sm_75", "7.8")
+    )
 
 
 def run(root, worker=Worker(), patterns=()):  # noqa: B008
@@ -103,3 +151,40 @@ def test_the_command(tmp_path):
     refused = subprocess.run([*command, "--arch", missing], capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert f"no visible GPU of arch {missing}; there are: 0:" in refused.stderr
+
+
+@pytest.mark.skipif(TOOLS is None, reason="no ptxas or nvdisasm here")
+@pytest.mark.parametrize("name", sorted(RANDOM))
+def test_opcodes_against_the_gpu(name):
+    """Small PTX programs with random inputs: the reader's registers are the GPU's, bit by bit.
+
+    The opcodes that the programs become on this GPU's arch are printed; together they are those of its probes.
+    """
+    import cupy
+
+    device = cupy.cuda.Device()
+    row = arch(f"sm_{device.compute_capability}")
+    kernel = random_kernel(name)
+    code, refused = assemble(TOOLS, [kernel], row)
+    assert not refused
+    rng = np.random.default_rng(5)
+    data = rng.integers(0, 1 << 32, (4, 32 * 8), np.uint32).view(np.uint8)
+    launch = Launch(kernel, (4, 1, 1), (data,), 24, 4 * 32 * 16)
+    ours = read_code(code[kernel.name], launch)
+    gpu = Gpu()
+    gpu.open(device.id)
+    assert gpu.load([kernel]) == {}
+    assert np.array_equal(gpu.run([launch])[0], ours), Counter(code[kernel.name].opcodes)
+
+
+@pytest.mark.skipif(TOOLS is None, reason="no ptxas or nvdisasm here")
+def test_machine_code_of_this_gpu_gives_the_live_tables(whole):
+    _, device, found = whole
+    backend = Sass(device.arch, TOOLS)
+    for experiment in runner.select(()):
+        if isinstance(experiment, MemoryExperiment) and found[experiment.id].status == "measured":
+            launches = experiment.launches()
+            assert backend.load(kernels(experiment)) == {}
+            reading = experiment.decode(launches, backend.run(launches))
+            table = memory_table(experiment.fragments[0], reading["elements"].tolist())
+            assert all(t == table for t in found[experiment.id].tables.values())

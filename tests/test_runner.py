@@ -179,7 +179,7 @@ def test_without_cupy_or_gpu_the_message_says_what_to_do(tmp_path):
 
     if not gpu_missing():
         pytest.skip("there is a GPU here")
-    command = [sys.executable, "-m", "tcprobe", "run", "--results", str(tmp_path / "r")]
+    command = [sys.executable, "-m", "tcprobe", "run", "--method", "live", "--results", str(tmp_path / "r")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert "Traceback" not in done.stderr

@@ -87,7 +87,7 @@ def instruction(name: str) -> Instruction:
 
 
 def select_instructions(*patterns: str) -> list[Instruction]:
-    """Multiplies that the patterns mean: shortened ids, or with * and ?; all without one. UsageError if one means none."""
+    """Multiplies that the patterns mean: shortened ids, or with * and ?; UsageError if one means none."""
     known = instructions()
     if not patterns:
         return list(known.values())

@@ -2,9 +2,9 @@
 
     mma.m16n8k16.row.col.f32.f16.f16.f32 on sm_75: HMMA.1688.F32 x 2
 
-Native means that all its tensor-core opcodes are those of the type of A (`NATIVE`); a form that becomes opcodes of
-another type, or none, is emulated. `others` counts all remaining instructions, loads and stores of the probe included,
-so it compares archs, not costs.
+Native means that all its tensor-core opcodes are those of the type of A (`NATIVE`) and of its bit operation; a form
+that becomes others, or none, is emulated. `others` counts all remaining instructions, loads and stores of the probe
+included, so it compares archs, not costs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Lowering:
 
     def native(self, instruction: Instruction) -> bool:
         """Whether the tensor cores do the multiply in its own type."""
-        pattern = NATIVE[instruction.type("a")]
+        pattern = NATIVE[instruction.type("a")] + (rf"\..*{instruction.bit_op.upper()}" if instruction.bit_op else "")
         return bool(self.opcodes) and all(re.match(pattern, opcode) for opcode in self.opcodes)
 
     def to_json(self) -> dict[str, object]:
