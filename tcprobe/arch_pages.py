@@ -25,12 +25,13 @@ def matrix(results: Results) -> Iterator[str]:
     yield from (MADE, "# Every fragment on every arch", "")
     yield "A cell names the layout; the same id means the very same map. L: measured live on a GPU, S: read from"
     yield "machine code, D: derived. =: a reference confirms it, !: one differs (see `tcprobe compare`)."
-    yield "-: the arch does not have the fragment; blank: not measured. The link leads to the table."
+    yield "doc: documented only (by the PTX ISA), not measured; -: the arch does not have the fragment. The link leads"
+    yield "to the table."
     yield ""
     lines: dict[tuple[str, ...], list[str]] = {}
     for fragment in inventory.fragments().values():
         cells = tuple(_cell(results, name, fragment) for name in names)
-        if any(cells) and set(cells) != {"-"}:
+        if any(cell.startswith("[") for cell in cells):
             lines.setdefault(cells, []).append(fragment.id)
     rows = ([", ".join(f"`{id_}`" for id_ in ids), *cells] for cells, ids in lines.items())
     yield from grid(["fragments", *names], rows)
@@ -86,7 +87,8 @@ def grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 def _cell(results: Results, name: str, fragment: Fragment) -> str:
     here = found(results, name, fragment)
     if here is None:
-        return "" if fragment.target.on(arch.arch(name)) else "-"
+        documented = "doc" if fragment.family == "mma" else ""
+        return documented if fragment.target.on(arch.arch(name)) else "-"
     saved, layout = here
     marks = {v.verdict for v in verdicts(fragment, saved)}
     mark = "!" if DIFFERS in marks else "=" if CONFIRMED in marks else ""

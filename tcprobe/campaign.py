@@ -17,9 +17,11 @@ from pathlib import Path
 from tcprobe import arch, runner
 from tcprobe.backends import Device
 from tcprobe.backends.process import Worker
+from tcprobe.derive import derive
 from tcprobe.errors import EnvironmentUnfitError, UsageError
+from tcprobe.instruction import Instruction
 from tcprobe.measurement import Measurement
-from tcprobe.probes import Experiment, MemoryExperiment
+from tcprobe.probes import Experiment, MemoryExperiment, MultiplyExperiment
 from tcprobe.results import Results
 from tcprobe.sass.toolchain import Toolchain, find
 
@@ -105,7 +107,7 @@ class Campaign:
         tools = find(self.request.cuda)
         todo = [e for e in chosen if isinstance(e, MemoryExperiment)]
         if not todo:
-            raise UsageError("machine code shows the layouts of wmma fragments only; mma needs a GPU (--method live).")
+            raise UsageError("machine code shows wmma fragments, and mma only through them: leave FRAGMENT out.")
         unknown = [name for name in names if name not in {row.name for row in tools.archs}]
         if unknown:
             known = ", ".join(row.name for row in tools.archs)
@@ -114,12 +116,24 @@ class Campaign:
             )
         self.say(f"Reading machine code of {', '.join(names)} with {tools.name}.")
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            self.reports += pool.map(lambda name: self._read_one(name, tools, todo), names)
+            reports = list(pool.map(lambda name: self._read_one(name, tools, todo), names))
+        multiplies = [e.instruction for e in chosen if isinstance(e, MultiplyExperiment)]
+        for report in reports if multiplies else []:
+            self._derive(report, tools, multiplies)
+        self.reports += reports
 
     def _read_one(self, name: str, tools: Toolchain, todo: Sequence[Experiment]) -> Report:
         command = (sys.executable, "-m", "tcprobe.backends.sass", name, tools.ptxas, tools.nvdisasm)
         with runner.Session(Worker(command, self.request.limit)) as session:
             return self._measure(session, session.devices[0], todo)
+
+    def _derive(self, report: Report, tools: Toolchain, multiplies: Sequence[Instruction]) -> None:
+        """Follow the code of multiplies, on the tables just read."""
+        results, name = Results(self.folder), report.device.arch
+        found = derive(tools, arch.arch(name), multiplies, lambda f: results.table(name, "sass", f))
+        for measurement in found:
+            results.write(measurement)
+        report.found += found
 
     def _measure(self, session: runner.Session, device: Device, chosen: Sequence[Experiment]) -> Report:
         """Measure what is missing on one device."""

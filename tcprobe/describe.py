@@ -109,7 +109,7 @@ def unread(fragment: Fragment, measured: Measurement, results: Results) -> tuple
 def how(measured: Measurement) -> str:
     """The method and what it was done with, in words."""
     p = measured.provenance
-    if measured.method == "sass":
+    if measured.method in ("sass", "derived"):
         return f"{measured.method}, from machine code by {p['compiler']}"
     return f"{measured.method} on {p['device']}, driver {p['driver']}, CUDA {p['cuda']}"
 

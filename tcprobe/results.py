@@ -102,6 +102,11 @@ class Results:
                 return found, found.tables.get(fragment.operand)
         return None
 
+    def table(self, arch: str, method: str, fragment: Fragment) -> Table | None:
+        """A fragment's table by one method, None if there is none."""
+        found = self.measurement(arch, method, fragment.experiment)
+        return found.tables.get(fragment.operand) if found else None
+
     def layout(self, layout: str) -> Table:
         """The table of a layout id; DataError if its file is missing or cannot be trusted."""
         if layout not in self._layouts:

@@ -23,12 +23,10 @@ from tcprobe.backends.process import Worker
 from tcprobe.backends.wire import Arrays, receive, send
 from tcprobe.conclude import Context, conclude
 from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError, ProbeError, UsageError
-from tcprobe.instruction import Fragment
 from tcprobe.measurement import Measurement
 from tcprobe.probes import Experiment, MultiplyExperiment, experiments, kernels, ptx_hash
 from tcprobe.references import references
 from tcprobe.results import Results
-from tcprobe.table import Table
 
 
 @dataclass(frozen=True)
@@ -236,16 +234,11 @@ def _conclude(
     if words is None:
         try:
             row = arch.arch(device.arch)
-            context = Context(row, device.method, provenance, lambda f: _known(results, device, f))
+            context = Context(row, device.method, provenance, lambda f: results.table(device.arch, device.method, f))
             return conclude(experiment, arrays, context)
         except ProbeError as error:
             words = str(error)
     return Measurement(experiment.id, device.arch, device.method, status, provenance, words=words)
-
-
-def _known(results: Results, device: Device, fragment: Fragment) -> Table | None:
-    found = results.measurement(device.arch, device.method, fragment.experiment)
-    return found.tables.get(fragment.operand) if found else None
 
 
 def _up_to_date(experiment: Experiment, found: Measurement | None) -> bool:

@@ -13,14 +13,17 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tcprobe import inventory
 from tcprobe.arch import arch
 from tcprobe.backends.sass import Sass, run
 from tcprobe.cli import main
 from tcprobe.conclude import memory_table
+from tcprobe.derive import derive
 from tcprobe.errors import EnvironmentUnfitError, ProbeError
 from tcprobe.probes import MemoryExperiment, experiments
+from tcprobe.references import ptx_isa
 from tcprobe.results import Results, published
-from tcprobe.sass import toolchain
+from tcprobe.sass import tensor, toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.decode import UnreadError, instruction
 from tcprobe.sass.machine import Image, Machine
@@ -249,6 +252,59 @@ def test_changed_code_gives_no_silent_wrong_table(name):
     assert len(wrong) <= 0.01 * sum(counts.values()), (counts, wrong)
 
 
+# what follows for multiplies
+
+
+@needs_tools
+@pytest.mark.parametrize(("name", "count"), [("sm_70", 0), ("sm_75", 7), ("sm_80", 11), ("sm_90", 8), ("sm_120", 7)])
+def test_derived_mma_layouts_are_what_ptx_documents(name, count):
+    row = arch(name)
+    rows = list(inventory.instructions().values())
+    found = derive(TOOLS, row, rows, lambda f: published().table(name, "sass", f))
+    derived = [m for m in found if m.method == "derived"]
+    assert len(derived) == count
+    for m in derived:
+        assert m.numbering.startswith("memory addresses, through ")
+        for f in inventory.instructions()[m.experiment].fragments:
+            assert m.tables[f.operand] == ptx_isa.claim(f, row).meant, (m.experiment, f.operand)
+            assert m.tables == published().measurement(name, "derived", m.experiment).tables
+
+
+def test_copies_that_are_read_are_the_same_live_and_in_the_code():
+    results, compared = published(), 0
+    for experiment in results.experiments("sm_90", "sass"):
+        code, live = (results.measurement("sm_90", method, experiment) for method in ("sass", "live"))
+        if experiment.startswith("wmma.mma"):
+            compared += 1
+            assert code.unread == live.unread, experiment
+    assert compared > 80
+
+
+@needs_tools
+def test_a_word_that_is_computed_is_refused():
+    row = arch("sm_90")
+    s4 = inventory.instructions()["mma.m16n8k32.row.col.s32.s4.s4.s32"]
+    code, _ = assemble(TOOLS, [tensor.kernel(s4)], row)
+    with pytest.raises(UnreadError):
+        tensor.trace(next(iter(code.values())), s4)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "expected"),
+    [
+        ("HMMA.16816.F32", (16, 8, 16, 4, 2, 4)),
+        ("HMMA.1688.F16", (16, 8, 8, 2, 1, 2)),
+        ("HMMA.1684.F32.TF32", (16, 8, 4, 2, 1, 4)),
+        ("IMMA.8832.S4.S4", (8, 8, 32, 1, 1, 2)),
+        ("IMMA.16832.U8.S8", (16, 8, 32, 4, 2, 4)),
+        ("BMMA.168256.AND.POPC", (16, 8, 256, 4, 2, 4)),
+        ("DMMA.8x8x4", (8, 8, 4, 2, 2, 4)),
+    ],
+)
+def test_forms_of_opcodes(opcode, expected):
+    assert dataclasses.astuple(tensor.form(opcode)) == expected
+
+
 # bad tools
 
 
@@ -314,7 +370,7 @@ def test_missing_tools_say_where_was_looked(tmp_path, monkeypatch):
 def test_run_without_a_gpu_reads_machine_code(tmp_path):
     done = tcprobe("run", "--arch", "sm_80", "--method", "sass", "--results", tmp_path)
     assert done.exit_code == 0, done.output
-    assert "measured   75  (75 wmma fragments)" in done.stdout
+    assert "(11 mma, 75 wmma fragments, 88 wmma.mma)" in done.stdout, done.stdout
     assert TOOLS.name in done.stdout
     ours, theirs = Results(tmp_path), published()
     for m in ours.measurements("sm_80", "sass"):
@@ -335,7 +391,7 @@ def test_what_ptxas_refuses_is_recorded_in_its_words(tmp_path):
 def test_mma_cannot_be_read_from_machine_code(tmp_path):
     done = tcprobe("run", "mma.m16n8k8.row.col.f32.*", "--arch", "sm_80", "--method", "sass", "--results", tmp_path)
     assert done.exit_code == 2
-    assert "wmma fragments only" in done.stderr
+    assert "only through them" in done.stderr
 
 
 @needs_tools

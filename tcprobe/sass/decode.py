@@ -81,11 +81,11 @@ def opcode_of(text: str) -> str:
 def operand(text: str) -> Operand:
     """Decode one operand."""
     negative, plain = (text[0], text[1:]) if text[:1] in "-!~" and text[1:2].isalpha() else ("", text)
-    plain = plain.removesuffix(".reuse")
-    match = re.fullmatch(r"(UR|R|UP|P|B)(\d+)", plain)
+    plain = plain.replace(".reuse", "")
+    match = re.fullmatch(r"(UR|R|UP|P|B)(\d+)(\.ROW|\.COL)?", plain)
     shown = negative + plain
-    if match:
-        return Operand(match[1], int(match[2]), negative, shown)
+    if match:  # .ROW and .COL are on operands of tensor-core instructions only: a kind of its own, R.ROW
+        return Operand(match[1] + (match[3] or ""), int(match[2]), negative, shown)
     if plain in REGISTER:
         return Operand(plain[:-1], REGISTER[plain], negative, shown)
     if re.fullmatch(r"SR_[\w.]+", plain):

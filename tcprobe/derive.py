@@ -1,0 +1,167 @@
+"""Layouts of mma.sync that follow from machine code: forms that become one tensor-core instruction of known layout.
+
+wmma.load -> tensor-core instruction -> wmma.store anchors the instruction's layout in memory addresses: the tables of
+the wmma fragments say which element each word holds. An mma.sync form that becomes the same instruction, with its
+registers in order, has that layout too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tcprobe import __version__
+from tcprobe.arch import Arch
+from tcprobe.conclude import MEMORY
+from tcprobe.instruction import Fragment, Instruction
+from tcprobe.measurement import Measurement
+from tcprobe.probes import ptx_hash
+from tcprobe.sass.cubin import Code, assemble
+from tcprobe.sass.decode import UnreadError
+from tcprobe.sass.tensor import Form, Step, Trace, Word, form, kernel, trace
+from tcprobe.sass.toolchain import Toolchain
+from tcprobe.table import Table
+
+Known = Callable[[Fragment], Table | None]
+Cell = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Anchored:
+    """The layout of a tensor-core opcode: tables of a, b and d, and the multiply that anchors them."""
+
+    tables: Mapping[str, Table]
+    source: str
+
+
+def derive(tools: Toolchain, row: Arch, instructions: Sequence[Instruction], known: Known) -> list[Measurement]:
+    """What the code of multiplies shows on `row`; `known` gives the wmma tables of the arch.
+
+    For a wmma.mma (method sass) which elements it never reads; for an mma.sync (method derived) its layout, where it
+    follows. Forms whose code is not followed, emulated ones for instance, are left out.
+    """
+    allowed = [i for i in instructions if i.target.on(row) and i.target.name[-1].isdigit()]
+    kernels = {i.id: kernel(i) for i in allowed}
+    codes, _ = assemble(tools, list(kernels.values()), row) if kernels else ({}, {})
+    traces = {i.id: found for i in allowed if (found := _trace(codes.get(kernels[i.id].name), i))}
+    followed = [(i, traces[i.id]) for i in allowed if i.id in traces]
+    anchored = anchors([(i, traced) for i, traced in followed if i.family == "wmma"], known)
+    provenance = {"device": "machine code", "driver": "none", "cuda": "none", "compiler": tools.name}
+    measurements: list[Measurement] = []
+    for i, traced in followed:
+        about = provenance | {"ptx": ptx_hash([kernels[i.id]]), "tcprobe": __version__}
+        made = _read_by(i, traced, known) if i.family == "wmma" else _inherits(i, traced, anchored)
+        if made:
+            method = "sass" if i.family == "wmma" else "derived"
+            measurements.append(Measurement(i.id, row.name, method, "measured", about, **made))
+    return measurements
+
+
+def _read_by(instruction: Instruction, traced: Trace, known: Known) -> dict[str, Any] | None:
+    """Tables, and the elements that no tensor-core instruction of a wmma.mma takes."""
+    tables = {f.operand: table for f in instruction.fragments if (table := known(f))}
+    if len(tables) < len(instruction.fragments):
+        return None
+    taken = {word for step in traced.steps for word in (*step.a, *step.b)}
+    unread = {}
+    for fragment in instruction.fragments[:2]:
+        per_word = 32 / fragment.slot_bits
+        missing = [i for i in range(fragment.elements) if Word(fragment.operand, int(i / per_word)) not in taken]
+        if missing:
+            unread[fragment.operand] = (tuple(missing),) * fragment.threads
+    return {"tables": tables, "numbering": MEMORY, "unread": unread}
+
+
+def _trace(code: Code | None, instruction: Instruction) -> Trace | None:
+    """None where the code is not followed: an emulated form, or an opcode that is not modelled."""
+    try:
+        return trace(code, instruction) if code else None
+    except UnreadError:
+        return None
+
+
+def anchors(traces: Iterable[tuple[Instruction, Trace]], known: Known) -> dict[str, Anchored]:
+    """The layout of every tensor-core opcode that the wmma multiplies show and agree on."""
+    found: dict[str, Anchored] = {}
+    doubtful: set[str] = set()
+    for instruction, traced in traces:
+        given = {f.operand: known(f) for f in instruction.fragments}
+        tables = {operand: table for operand, table in given.items() if table}
+        if len(tables) < len(given):
+            continue
+        for number, step in enumerate(traced.steps):
+            local = _local(instruction, traced, number, step, tables)
+            if local and found.setdefault(step.opcode, Anchored(local, instruction.id)).tables != local:
+                doubtful.add(step.opcode)
+    return {opcode: layout for opcode, layout in found.items() if opcode not in doubtful}
+
+
+def _local(
+    instruction: Instruction, traced: Trace, number: int, step: Step, tables: Mapping[str, Table]
+) -> dict[str, Table] | None:
+    """The opcode's layout from one step; None where the step takes A from b (a transposed product) or is incomplete."""
+    shape = form(step.opcode)
+    d = _homes(traced, number, shape)
+    if d is None or {w.operand for w in step.a} != {"a"} or {w.operand for w in step.b} != {"b"}:
+        return None
+    fragments = dict(zip("abcd", instruction.fragments, strict=True))
+    cells = {
+        "a": _cells(fragments["a"], tables["a"], [w.number for w in step.a]),
+        "b": _cells(fragments["b"], tables["b"], [w.number for w in step.b]),
+        "d": _cells(fragments["d"], tables["d"], d),
+    }
+    origins = {operand: tuple(min(c[j] for c in found) for j in (0, 1)) for operand, found in cells.items()}
+    (m0, ka), (kb, n0) = origins["a"], origins["b"]
+    if ka != kb or origins["d"] != (m0, n0):
+        return None
+    sizes = {"a": (shape.m, shape.k), "b": (shape.k, shape.n), "d": (shape.m, shape.n)}
+    local = {o: [(r - origins[o][0], c - origins[o][1]) for r, c in found] for o, found in cells.items()}
+    if any(
+        set(found) != {(r, c) for r in range(sizes[o][0]) for c in range(sizes[o][1])} for o, found in local.items()
+    ):
+        return None
+    return {operand: _table(found) for operand, found in local.items()}
+
+
+def _homes(traced: Trace, number: int, shape: Form) -> list[int] | None:
+    """The words of D in which the results of a step end, through the steps that add to them."""
+    words = [Word("d", number * 256 + j) for j in range(shape.d)]
+    for later, step in enumerate(traced.steps):
+        if later > number and step.c == tuple(words):
+            words = [Word("d", later * 256 + j) for j in range(shape.d)]
+    places = {word: place for place, word in enumerate(traced.stored)}
+    return [places[word] for word in words] if all(word in places for word in words) else None
+
+
+def _cells(fragment: Fragment, table: Table, words: Sequence[int]) -> list[Cell]:
+    """The elements of some 32-bit words of every lane, lane by lane, low bits first; a word of f64 is half of one."""
+    per_word = 32 / fragment.slot_bits
+    parts = range(max(1, int(per_word)))
+    slots = list(dict.fromkeys(int(word * per_word) + j for word in words for j in parts))
+    cells = [table.cells[lane * table.elements + i] for lane in range(table.threads) for i in slots]
+    return [(cell[0], cell[1]) for cell in cells if cell is not None]
+
+
+def _table(cells: Sequence[Cell]) -> Table:
+    values = {"row": tuple(row for row, _ in cells), "col": tuple(col for _, col in cells)}
+    return Table(32, len(cells) // 32, values)
+
+
+def _inherits(instruction: Instruction, traced: Trace, anchored: Mapping[str, Anchored]) -> dict[str, Any] | None:
+    """Tables and numbering of an mma.sync form that is one known instruction with its registers in order."""
+    if len(traced.steps) != 1 or traced.steps[0].opcode not in anchored or instruction.products != 1:
+        return None
+    step = traced.steps[0]
+    shape, layout = form(step.opcode), anchored[step.opcode]
+    counts = {"a": shape.a, "b": shape.b, "c": shape.d}
+    in_order = all(
+        getattr(step, operand) == tuple(Word(operand, j) for j in range(count)) for operand, count in counts.items()
+    )
+    if not in_order or traced.stored != tuple(Word("d", j) for j in range(shape.d)):
+        return None
+    tables = {**layout.tables, "c": layout.tables["d"]}
+    fits = all(tables[f.operand].elements == f.elements for f in instruction.fragments)
+    if not fits or (shape.m, shape.n, shape.k) != instruction.shape:
+        return None
+    return {"tables": tables, "numbering": f"memory addresses, through {step.opcode} of {layout.source}"}
