@@ -85,9 +85,9 @@ def test_lower_prints_and_saves(tmp_path):
 
 def test_diff_of_two_archs():
     done = tcprobe("diff", "sm_75", "sm_80", "--results", published().root, code=1)
-    assert "62 same, 2 changed, 0 only in the first, 24 only in the second" in done.stdout
+    assert "74 same, 2 changed, 16 only in the first, 56 only in the second" in done.stdout
     assert "row: (lane & 28) >> 2  ->  (i & 1) + ((lane & 3) << 1)" in done.stdout
-    assert "88 same, 0 changed" in tcprobe("diff", "sm_80", "sm_86", "--results", published().root).stdout
+    assert "132 same, 0 changed" in tcprobe("diff", "sm_80", "sm_86", "--results", published().root).stdout
     assert "not measured" in tcprobe("diff", "sm_80", "sm_86", "--results", published().root / "layouts", code=2).stderr
     assert "give two archs" in tcprobe("diff", "sm_80", code=2).stderr
 
@@ -115,7 +115,7 @@ def test_diff_of_two_compilers(tmp_path):
     for program in (tools.ptxas, tools.nvdisasm):
         (tmp_path / program.rsplit("/", 1)[-1]).symlink_to(program)
     done = tcprobe("diff", "--cuda", tmp_path, "--cuda", tmp_path, "--arch", "sm_75")
-    assert "sm_75: 64 same, 0 changed" in done.stdout
+    assert "sm_75: 92 same, 0 changed" in done.stdout
 
 
 def test_doctor_says_what_is_there_and_what_to_do():
