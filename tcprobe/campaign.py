@@ -7,7 +7,7 @@ sass   machine code only
 
 from __future__ import annotations
 
-import sys
+import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tcprobe import arch, runner
 from tcprobe.backends import Device
-from tcprobe.backends.process import Worker
+from tcprobe.backends.process import Worker, sass_command
 from tcprobe.derive import derive
 from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.instruction import Instruction
@@ -54,12 +54,16 @@ class Report:
 
 @dataclass
 class Campaign:
-    """A request being carried out. `say` gets lines of talk, `tick` is called as (experiments more, or name done)."""
+    """A request being carried out. `say` gets lines of talk, `tick` is called as (experiments more, or name done).
+
+    `early` has workers by arch that were started before everything here was imported.
+    """
 
     request: Request
     folder: Path
     say: Callable[[str], None] = lambda _: None
     tick: Callable[[int, str | None], None] = lambda _, __: None
+    early: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     reports: list[Report] = field(default_factory=list)
 
     def run(self, live: runner.Session | None) -> list[Report]:
@@ -123,8 +127,8 @@ class Campaign:
         self.reports += reports
 
     def _read_one(self, name: str, tools: Toolchain, todo: Sequence[Experiment]) -> Report:
-        command = (sys.executable, "-m", "tcprobe.backends.sass", name, tools.ptxas, tools.nvdisasm)
-        with runner.Session(Worker(command, self.request.limit)) as session:
+        worker = Worker(sass_command(name, tools.ptxas, tools.nvdisasm), self.request.limit)
+        with runner.Session(worker, self.early.pop(name, None)) as session:
             return self._measure(session, session.devices[0], todo)
 
     def _derive(self, report: Report, tools: Toolchain, multiplies: Sequence[Instruction]) -> None:

@@ -96,12 +96,19 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
     stopped is taken up where it ended.
     """
     from tcprobe import arch
-    from tcprobe.backends.process import Worker
+    from tcprobe.backends.process import Worker, sass_command
+    from tcprobe.sass import toolchain
 
     if asked["name"] not in (None, "all"):
         arch.arch(asked["name"])
     worker = Worker(limit=asked["limit"])
     process = None if asked["method"] == "sass" else worker.start()
+    early = {}
+    if asked["method"] == "sass" and asked["name"] not in (None, "all"):
+        tools = toolchain.find(asked["cuda"])
+        row = arch.arch(asked["name"])
+        if row in tools.archs:
+            early[row.name] = Worker(sass_command(row.name, tools.ptxas, tools.nvdisasm)).start()
 
     from tcprobe import render, runner
     from tcprobe.campaign import Campaign, Request
@@ -110,7 +117,7 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
     session = runner.Session(worker, process) if process else None
     Results(folder).sweep()
     with render.progress() as tick:
-        reports = Campaign(Request(**asked), folder, render.say, tick).run(session)
+        reports = Campaign(Request(**asked), folder, render.say, tick, early).run(session)
     for report in reports:
         render.run_summary(report, Results(folder))
         if show_stages and report.done:

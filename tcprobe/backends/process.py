@@ -9,6 +9,11 @@ from dataclasses import dataclass, field
 COMMAND = (sys.executable, "-m", "tcprobe.backends.live")
 
 
+def sass_command(arch: str, ptxas: str, nvdisasm: str) -> tuple[str, ...]:
+    """The command of a worker that reads the machine code of an arch."""
+    return (sys.executable, "-m", "tcprobe.backends.sass", arch, ptxas, nvdisasm)
+
+
 @dataclass(frozen=True)
 class Worker:
     """How to start a worker, and after how many seconds without a word from it it counts as hung."""

@@ -133,13 +133,14 @@ class Job:
                 send(self.sink, *self._decoding.popleft().result())
 
 
-def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes]) -> None:
-    """Serve one job on the backend that `make` makes; plan everything while the driver starts."""
+def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], plan_ahead: bool) -> None:
+    """Serve one job on the backend that `make` makes; if `plan_ahead`, plan everything while the driver starts."""
     try:
         start = time.perf_counter()
         job = Job(make(), sink)
         job.stages["import"] = time.perf_counter() - start
-        threading.Thread(target=lambda: [planned(id_) for id_ in experiments()], daemon=True).start()
+        if plan_ahead:
+            threading.Thread(target=lambda: [planned(id_) for id_ in experiments()], daemon=True).start()
         with job.clock("devices"):
             send(sink, {"event": "hello", "devices": [d.to_json() for d in job.backend.devices()]})
         asked = receive(source)
@@ -185,10 +186,10 @@ def _outlive_nobody(source: IO[bytes]) -> None:
     os._exit(1)
 
 
-def main(make: Callable[[], Backend]) -> None:
+def main(make: Callable[[], Backend], plan_ahead: bool = False) -> None:
     """Serve on standard input and output; whatever else prints goes to standard error."""
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(make, sys.stdin.buffer, sink)
+    serve(make, sys.stdin.buffer, sink, plan_ahead)
     sink.flush()
     os._exit(0)  # the context dies with the process; tearing it down in order takes longer

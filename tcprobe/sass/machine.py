@@ -39,16 +39,18 @@ class Machine:
         self.lanes = THREADS * blocks
         self.images = images
         self._parameters, self._base = parameters, parameter_base
-        self._values = {kind: np.zeros((256, self.lanes), np.uint32) for kind in ("R", "UR")}
-        self._known = {kind: np.zeros((256, self.lanes), bool) for kind in ("R", "UR")}
+        # value and the lanes in which it is known, of the registers that were written
+        self._values: dict[str, dict[int, tuple[U32, Bools]]] = {"R": {}, "UR": {}}
+        self._all: Bools = np.ones(self.lanes, bool)
+        self._zero: U32 = np.zeros(self.lanes, np.uint32)
         self._predicates = {kind: np.zeros((8, self.lanes), bool) for kind in ("P", "UP")}
         self._set = {kind: np.zeros(8, bool) for kind in ("P", "UP")}
         self.pairs: dict[int, int] = {}  # carry predicates that count only together
         for kind in ("R", "UR"):
-            self._known[kind][ZERO] = True
+            self._values[kind][ZERO] = (self._zero, self._all)
         for kind in ("P", "UP"):
             self._predicates[kind][TRUE], self._set[kind][TRUE] = True, True
-        self.active: Bools = np.ones(self.lanes, bool)
+        self.active: Bools = self._all
         self.next: int | None = 0
 
     # registers
@@ -94,21 +96,23 @@ class Machine:
         """One register, in the active lanes."""
         if index >= ZERO:
             raise UnreadError(f"{kind}{index} is no register")
-        self._values[kind][index] = np.where(self.active, value, self._values[kind][index])
-        self._known[kind][index] |= self.active
+        if self.active is not self._all:
+            old, known = self._values[kind].get(index, (self._zero, ~self._all))
+            self._values[kind][index] = np.where(self.active, value, old), known | self.active
+        else:
+            self._values[kind][index] = value, self._all
 
     def forget(self, operand: Operand, words: int) -> None:
         """Registers that now hold what is not known here."""
-        if operand.kind not in self._known or operand.index + words > ZERO:
+        if operand.kind not in self._values or operand.index + words > ZERO:
             raise UnreadError(f"operand {operand} cannot be written")
         for word in range(words):
-            self._known[operand.kind][operand.index + word] = False
+            self._values[operand.kind].pop(operand.index + word, None)
 
     def _register(self, kind: str, index: int) -> U32:
-        known = self._known[kind][index] | ~self.active
-        if not known.all():
+        value, known = self._values[kind].get(index, (self._zero, None))
+        if known is None or (known is not self._all and not (known | ~self.active).all()):
             raise UnreadError(f"{kind}{index} is read, but nobody wrote it (or it holds an unknown constant)")
-        value: U32 = self._values[kind][index]
         return value
 
     def word(self, kind: str, index: int) -> U32:
@@ -199,9 +203,10 @@ class Machine:
         raise UnreadError(f"no end after {MOST_STEPS} steps")
 
     def _step(self, step: Instruction, opcodes: Mapping[str, Callable[..., None]]) -> None:
-        taken = self.test(step.guard) if step.guard else np.ones(self.lanes, bool)
+        taken = self.test(step.guard) if step.guard else self._all
         if not taken.any():
             return
+        taken = self._all if taken.all() else taken
         function = opcodes.get(step.opcode)
         if function is None:
             raise UnreadError(f"opcode {step.opcode} is not modelled")
@@ -215,4 +220,4 @@ class Machine:
                 raise
             raise UnreadError(f"{len(step.operands)} operands are not modelled, in `{step.text.strip()}`") from None
         finally:
-            self.active = np.ones(self.lanes, bool)
+            self.active = self._all
