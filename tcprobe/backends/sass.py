@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.machine import Image, Machine
 from tcprobe.sass.opcodes import OPCODES
 
+PARTS = 2  # ptxas and nvdisasm run on so many parts of the kernels at the same time
 # far apart, beyond 32 bits, and different in every byte, so that a wrong addition leaves the images
 BASES = (0x7F12_3456_0000, 0x7E98_7654_0000)
 
@@ -40,10 +42,14 @@ class Sass:
         """Nothing to do."""
 
     def load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
-        """Assemble and disassemble all kernels that move fragments."""
+        """Assemble and disassemble all kernels that move fragments, in PARTS at a time."""
         moves = [k for k in kernels if not isinstance(k.op, Multiply)]
-        codes, refused = assemble(self._tools, moves, self._row)
-        self._codes |= codes
+        parts = [part for j in range(PARTS) if (part := moves[j::PARTS])]
+        refused: dict[str, str] = {}
+        with ThreadPoolExecutor(PARTS) as pool:
+            for codes, words in pool.map(lambda part: assemble(self._tools, part, self._row), parts):
+                self._codes |= codes
+                refused |= words
         return refused
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
