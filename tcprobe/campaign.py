@@ -13,17 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tcprobe import arch, runner
 from tcprobe.backends import Device
 from tcprobe.backends.process import Worker, sass_command
-from tcprobe.derive import derive
 from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.instruction import Instruction
 from tcprobe.measurement import Measurement
 from tcprobe.probes import Experiment, MemoryExperiment, MultiplyExperiment
 from tcprobe.results import Results
-from tcprobe.sass.toolchain import Toolchain, find
+
+if TYPE_CHECKING:  # a run on a GPU needs nothing of machine code
+    from tcprobe.sass.toolchain import Toolchain
 
 AT_ONCE = 2  # archs that are read from machine code at the same time
 
@@ -100,15 +102,17 @@ class Campaign:
             return []
         if wanted not in (None, "all"):
             return [arch.arch(wanted or "").name]
-        return [
-            row.name
-            for row in find(self.request.cuda).archs
-            if method == "sass" or not device or row.name != device.arch
-        ]
+        measured = device.arch if device and method == "auto" else None
+        return [row.name for row in self._tools().archs if row.name != measured]
+
+    def _tools(self) -> Toolchain:
+        from tcprobe.sass.toolchain import find
+
+        return find(self.request.cuda)
 
     def _read(self, names: Sequence[str], chosen: Sequence[Experiment]) -> None:
         """Read archs from machine code, AT_ONCE at a time."""
-        tools = find(self.request.cuda)
+        tools = self._tools()
         todo = [e for e in chosen if isinstance(e, MemoryExperiment)]
         if not todo:
             raise UsageError("machine code shows wmma fragments, and mma only through them: leave FRAGMENT out.")
@@ -133,6 +137,8 @@ class Campaign:
 
     def _derive(self, report: Report, tools: Toolchain, multiplies: Sequence[Instruction]) -> None:
         """Follow the code of multiplies, on the tables just read."""
+        from tcprobe.derive import derive
+
         results, name = Results(self.folder), report.device.arch
         found = derive(tools, arch.arch(name), multiplies, lambda f: results.table(name, "sass", f))
         for measurement in found:

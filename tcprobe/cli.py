@@ -97,7 +97,6 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
     """
     from tcprobe import arch
     from tcprobe.backends.process import Worker, sass_command
-    from tcprobe.sass import toolchain
 
     if asked["name"] not in (None, "all"):
         arch.arch(asked["name"])
@@ -105,6 +104,8 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
     process = None if asked["method"] == "sass" else worker.start()
     early = {}
     if asked["method"] == "sass" and asked["name"] not in (None, "all"):
+        from tcprobe.sass import toolchain
+
         tools = toolchain.find(asked["cuda"])
         row = arch.arch(asked["name"])
         if row in tools.archs:
