@@ -33,6 +33,7 @@ from tcprobe.errors import ProbeError, TcprobeError
 from tcprobe.probes import Experiment, MemoryExperiment, experiments, ptx_hash
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
 
+CHUNK = 48  # multiplies that are compiled together, while the chunk before them runs
 Message = tuple[dict[str, object], Arrays]
 
 
@@ -44,6 +45,16 @@ class Planned:
     launches: Sequence[Launch]
     kernels: Mapping[str, Kernel]
     ptx: str
+
+    @property
+    def output_bytes(self) -> int:
+        """Size of all outputs: what running and decoding takes."""
+        return sum(launch.output_bytes for launch in self.launches)
+
+    @property
+    def special(self) -> bool:
+        """Whether it needs a target with a suffix, such as `sm_120a`."""
+        return not self.experiment.fragments[0].target.name[-1].isdigit()
 
     @property
     def about(self) -> dict[str, object]:
@@ -61,14 +72,17 @@ def planned(id_: str) -> Planned:
 
 
 def chunks(plans: Sequence[Planned]) -> list[list[Planned]]:
-    """wmma fragments, wmma.mma, mma; and apart what needs a special target (`sm_120a`), so that the rest does not."""
-    found: dict[tuple[bool, bool, str], list[Planned]] = {}
-    for plan in plans:
-        fragment = plan.experiment.fragments[0]
-        special = not fragment.target.name[-1].isdigit()
-        key = (special, not isinstance(plan.experiment, MemoryExperiment), fragment.family)
-        found.setdefault(key, []).append(plan)
-    return [chunk for (special, _, _), chunk in sorted(found.items(), key=lambda item: item[0][0])]
+    """wmma fragments first, since multiplies lean on them; then multiplies, the largest first, CHUNK at a time.
+
+    What needs a special target (`sm_120a`) is apart, at the end, so that the rest does not need it.
+    """
+    ordered = sorted(plans, key=lambda plan: -plan.output_bytes)
+    memory = [plan for plan in plans if isinstance(plan.experiment, MemoryExperiment)]
+    multiplies = [plan for plan in ordered if not isinstance(plan.experiment, MemoryExperiment)]
+    special = [plan for plan in multiplies if plan.special]
+    plain = [plan for plan in multiplies if not plan.special]
+    found = [memory, *(plain[start : start + CHUNK] for start in range(0, len(plain), CHUNK)), special]
+    return [chunk for chunk in found if chunk]
 
 
 class Job:
