@@ -242,8 +242,8 @@ def mutate(name, every, seed=0):
 def test_changed_code_gives_no_silent_wrong_table(name):
     """A sample; `python tests/test_sass.py` runs all.
 
-    What survives (26 of 39,208 when all were run) is code for another complete layout, which nothing in the code can tell from a
-    right one: mostly the transposition (MOVM) of a whole 8 x 8 block that is left out, or whose result goes elsewhere.
+    What survives (26 of 39,208 when all were run) is code for another complete layout, which nothing in the code can
+    tell from a right one: mostly the transposition (MOVM) of a whole 8 x 8 block that is left out or goes elsewhere.
     """
     counts, wrong = mutate(name, every=101)
     assert counts["refused"] > 0
