@@ -76,10 +76,6 @@ def run(code: Code, launch: Launch) -> Bytes:
     if code.parameter_bytes != len(parameters):
         raise UnreadError(f"the cubin has {code.parameter_bytes} bytes of parameters, the kernel {len(parameters)}")
     machine = Machine(launch.grid[0], images, parameters, code.parameter_base)
-    first = code.instructions[code.start]
-    if first.text.startswith("ISETP.NE.U32.AND P0, PT, RZ, UR2, PT"):
-        # sm_87: UR2 tells whether the barrier registers were set up; either way nothing else differs
-        machine.set("UR", 2, np.zeros(machine.lanes, np.uint32))
     machine.run(code.instructions, code.start, OPCODES)
     return output
 

@@ -22,6 +22,8 @@ U64 = NDArray[np.uint64]
 Bools = NDArray[np.bool_]
 MOST_STEPS = 100_000
 ZERO, TRUE = 255, 7
+# how code of sm_87 begins: UR2 tells whether the barrier registers were set up; either way nothing else differs
+PROLOGUE = "ISETP.NE.U32.AND P0, PT, RZ, UR2, PT"
 
 
 @dataclass
@@ -191,6 +193,8 @@ class Machine:
 
     def run(self, code: Mapping[int, Instruction], start: int, opcodes: Mapping[str, Callable[..., None]]) -> None:
         """Run from `start` to EXIT."""
+        if start in code and code[start].text.startswith(PROLOGUE):
+            self.set("UR", 2, self._zero)
         self.next = start
         for _ in range(MOST_STEPS):
             if self.next is None:

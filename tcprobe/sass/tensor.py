@@ -103,7 +103,6 @@ def trace(code: Code, instruction: Instruction) -> Trace:
     if code.unread:
         raise UnreadError(next(iter(code.unread.values())))
     machine = Machine(1, images, parameters, code.parameter_base)
-    machine.set("UR", 2, np.zeros(THREADS, np.uint32))  # see backends.sass: the start of sm_87
     steps: list[Step] = []
     names = {name for name in code.opcodes if name.split(".")[0] in TENSOR}
     machine.run(code.instructions, code.start, OPCODES | {name: _multiply(name, steps) for name in names})
