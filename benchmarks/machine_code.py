@@ -22,7 +22,8 @@ from tcprobe.backends.sass import run
 from tcprobe.probes import MemoryExperiment, experiments
 from tcprobe.probes.ptx import Kernel, module
 from tcprobe.sass import toolchain
-from tcprobe.sass.cubin import _sections, assemble
+from tcprobe.sass.cubin import assemble
+from tcprobe.sass.elf import contents
 
 ROW = arch("sm_90")
 TCPROBE = [sys.executable, "-m", "tcprobe"]
@@ -41,7 +42,7 @@ def bare(tools: toolchain.Toolchain, folder: Path) -> float:
     source, cubin, image = (folder / f"probes.{end}" for end in ("ptx", "cubin", "bin"))
     source.write_text(module(KERNELS, ROW))
     first = seconds([tools.ptxas, "-arch", ROW.name, str(source), "-o", str(cubin)])
-    image.write_bytes(b"".join(_sections(cubin)[0].values()))
+    image.write_bytes(b"".join(raw for raw, *_ in contents(cubin).values()))
     return first + seconds([tools.nvdisasm, "--binary", tools.disassembles_as(ROW), str(image)])
 
 

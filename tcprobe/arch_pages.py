@@ -12,8 +12,10 @@ from tcprobe.describe import some
 from tcprobe.fit import fit
 from tcprobe.instruction import Fragment, Instruction
 from tcprobe.measurement import Measurement
+from tcprobe.references import documented
 from tcprobe.results import Results
 from tcprobe.sass.lowering import Lowering, words
+from tcprobe.table import Table
 
 MADE = "<!-- made by `tcprobe pages`; edit nothing here -->"
 Found = tuple[Measurement, str]  # a measurement and the layout id it gives
@@ -25,13 +27,13 @@ def matrix(results: Results) -> Iterator[str]:
     yield from (MADE, "# Every fragment on every arch", "")
     yield "A cell names the layout; the same id means the very same map. L: measured live on a GPU, S: read from"
     yield "machine code, D: derived. =: a reference confirms it, !: one differs (see `tcprobe compare`)."
-    yield "doc: documented only (by the PTX ISA), not measured; -: the arch does not have the fragment. The link leads"
-    yield "to the table."
+    yield "doc: documented only, not measured on that arch, and what the reference says is the layout named (see"
+    yield "[documented.md](documented.md)); -: the arch does not have the fragment. The link leads to the table."
     yield ""
     lines: dict[tuple[str, ...], list[str]] = {}
     for fragment in inventory.fragments().values():
         cells = tuple(_cell(results, name, fragment) for name in names)
-        if any(cell.startswith("[") for cell in cells):
+        if any(cell != "-" for cell in cells):
             lines.setdefault(cells, []).append(fragment.id)
     rows = ([", ".join(f"`{id_}`" for id_ in ids), *cells] for cells, ids in lines.items())
     yield from grid(["fragments", *names], rows)
@@ -45,6 +47,58 @@ def changes(results: Results) -> Iterator[str]:
     yield "x[i] of a fragment is not the same element across a change: code that indexes x must be told the arch."
     for before, after in pairwise(names):
         yield from _change(results, before, after)
+
+
+def documentation(results: Results) -> Iterator[str]:
+    """Fragments that some arch has but nobody measured there, with the layout that a reference states."""
+    yield from (MADE, "# Documented only", "")
+    yield "These fragments are not measured on these archs: no GPU was at hand, and the machine code of the multiply is"
+    yield "no single tensor-core instruction whose layout is known there. The formulas are the reference's, **not a**"
+    yield "**measurement**. Where the layout has a link, the very same one is measured on another arch."
+    yield ""
+    lines: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}
+    for fragment in inventory.fragments().values():
+        for name in results.archs():
+            row = arch.arch(name)
+            stated = documented(fragment, row)
+            if stated and fragment.target.on(row) and not found(results, name, fragment):
+                reference, claim = stated
+                formulas = fit(claim.meant).formulas
+                texts = [f"`{formulas[o]}`" if formulas[o] else "no closed form" for o in ("row", "col")]
+                key = (_linked(results, claim.meant), *texts, f"{reference}, {claim.where}")
+                ids, names = lines.setdefault(key, ([], []))
+                ids += [fragment.id] if fragment.id not in ids else []
+                names += [name] if name not in names else []
+    heads = ["fragments", "archs", "layout", "row", "col", "stated by"]
+    yield from grid(heads, ([_list(ids), ", ".join(names), *key] for key, (ids, names) in lines.items()))
+
+
+def opcodes(results: Results) -> Iterator[str]:
+    """The layouts of tensor-core machine instructions, by opcode; archs on which all is the same share a line."""
+    yield from (MADE, "# Layouts of tensor-core machine instructions", "")
+    yield "Which element each register of an instruction holds: i counts a lane's elements of the operand from the low"
+    yield "bits of its first register. wmma.load, the instruction and wmma.store anchor it in memory addresses; the"
+    yield "last column names the multiply whose code showed it. HMMA.884 stands for all its STEPs, which share A and B;"
+    yield "its .ROW and .COL are on the operands A and B. A warp does four such products at a time, one for each quad"
+    yield "pair. C has the layout of D unless stated."
+    yield ""
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for name in results.archs():
+        for opcode, data in results.opcodes(name).items():
+            layouts = data["layouts"]
+            cells = [_layout(results, layouts[operand]) for operand in "abd"]
+            if layouts.get("c", layouts["d"]) != layouts["d"]:
+                cells[2] += f"; C: {_layout(results, layouts['c'])}"
+            lines.setdefault((f"`{opcode}`", *cells, f"`{data['source']}`"), []).append(name)
+    rows = ([key[0], ", ".join(names), *key[1:]] for key, names in sorted(lines.items()))
+    yield from grid(["opcode", "archs", "A", "B", "D", "shown by"], rows)
+
+
+def _layout(results: Results, layout: str) -> str:
+    """A linked layout with its formulas."""
+    table = results.layout(layout)
+    formulas = ", ".join(f"{name} `{formula}`" for name, formula in fit(table).formulas.items())
+    return f"{_linked(results, table)} {formulas}"
 
 
 def lowering(results: Results) -> Iterator[str]:
@@ -85,15 +139,20 @@ def grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def _cell(results: Results, name: str, fragment: Fragment) -> str:
-    here = found(results, name, fragment)
+    here, row = found(results, name, fragment), arch.arch(name)
     if here is None:
-        documented = "doc" if fragment.family == "mma" else ""
-        return documented if fragment.target.on(arch.arch(name)) else "-"
+        stated = documented(fragment, row)
+        return "-" if not fragment.target.on(row) else f"doc {_linked(results, stated[1].meant)}" if stated else ""
     saved, layout = here
     marks = {v.verdict for v in verdicts(fragment, saved)}
     mark = "!" if DIFFERS in marks else "=" if CONFIRMED in marks else ""
     methods = "".join(m[0].upper() for m in results.methods(name) if _has(results, name, m, fragment))
     return f"[{layout[:6]}](layouts/{layout}.json) {methods}{mark}"
+
+
+def _linked(results: Results, table: Table) -> str:
+    """A layout's short id, with a link where its table is stored: where it is measured on some arch."""
+    return f"[{table.id[:6]}](layouts/{table.id}.json)" if results.layout_path(table.id).exists() else table.id[:6]
 
 
 def _has(results: Results, name: str, method: str, fragment: Fragment) -> bool:

@@ -123,17 +123,19 @@ class Campaign:
                 f"{tools.ptxas} ({tools.ptxas_version}) does not know {', '.join(unknown)}; it knows {known}."
             )
         self.say(f"Reading machine code of {', '.join(names)} with {tools.name}.")
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            reports = list(pool.map(lambda name: self._read_one(name, tools, todo), names))
         multiplies = [e.instruction for e in chosen if isinstance(e, MultiplyExperiment)]
-        for report in reports if multiplies else []:
-            self._derive(report, tools, multiplies)
-        self.reports += reports
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            self.reports += pool.map(lambda name: self._read_one(name, tools, todo, multiplies), names)
 
-    def _read_one(self, name: str, tools: Toolchain, todo: Sequence[Experiment]) -> Report:
+    def _read_one(
+        self, name: str, tools: Toolchain, todo: Sequence[Experiment], multiplies: Sequence[Instruction]
+    ) -> Report:
         worker = Worker(sass_command(name, tools.ptxas, tools.nvdisasm), self.request.limit)
         with runner.Session(worker, self.early.pop(name, None)) as session:
-            return self._measure(session, session.devices[0], todo)
+            report = self._measure(session, session.devices[0], todo)
+        if multiplies:
+            self._derive(report, tools, multiplies)
+        return report
 
     def _derive(self, report: Report, tools: Toolchain, multiplies: Sequence[Instruction]) -> None:
         """Follow the code of multiplies, on the tables just read."""
@@ -141,9 +143,11 @@ class Campaign:
 
         results, name = Results(self.folder), report.device.arch
         found = derive(tools, arch.arch(name), multiplies, lambda f: results.table(name, "sass", f))
-        for measurement in found:
+        for measurement in found.measurements:
             results.write(measurement)
-        report.found += found
+        if found.opcodes:
+            results.write_opcodes(name, tools.name, {o: (a.tables, a.source) for o, a in found.opcodes.items()})
+        report.found += found.measurements
 
     def _measure(self, session: runner.Session, device: Device, chosen: Sequence[Experiment]) -> Report:
         """Measure what is missing on one device."""

@@ -14,8 +14,6 @@ from tcprobe import __version__
 from tcprobe.errors import TcprobeError, UsageError
 
 if TYPE_CHECKING:
-    from tcprobe.instruction import Fragment
-    from tcprobe.measurement import Measurement
     from tcprobe.results import Results
 
 RESULTS = click.option(
@@ -224,23 +222,34 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 def show(patterns: tuple[str, ...], name: str | None, folder: Path | None, as_json: bool) -> None:
     """Show fragments: formulas, the map drawn both ways, where it comes from and what others say.
 
-    Without --arch: the newest arch that has the table; --arch all: every one. --json: one object a line.
+    Without --arch: the newest arch that has the table; --arch all: every one. What nobody measured on an arch is
+    shown as documented, and says so. --json: one object a line.
     """
-    from tcprobe import lookup
+    from tcprobe import lookup, render
+    from tcprobe.compare import verdicts
+    from tcprobe.describe import notes
+    from tcprobe.describe import shown as described
+    from tcprobe.fit import fit as fit_table
+    from tcprobe.known import everywhere
 
     results = lookup.folder_of(folder)
-    chosen = lookup.chosen(patterns)
-    shown = [(fragment, measured) for fragment in chosen for measured in lookup.measured(fragment, name, results)]
-    if not shown:
+    chosen, without = lookup.chosen(patterns), 0
+    for fragment in chosen:
+        try:
+            found = everywhere(fragment, name, results)
+        except UsageError:
+            if len(chosen) == 1:
+                raise
+            found = []
+        without += not found
+        for known in found:
+            if as_json:
+                click.echo(json.dumps(described(known, results)))
+            else:
+                judged = verdicts(fragment, known.measured) if known.measured else []
+                render.shown(known, fit_table(known.table), judged, notes(known, results))
+    if without == len(chosen):
         raise lookup.no_table(chosen[0], name, results)
-    for fragment, measured in shown:
-        if as_json:
-            from tcprobe.describe import shown as described
-
-            click.echo(json.dumps(described(fragment, measured, results)))
-        else:
-            _show(fragment, measured, results)
-    without = len(chosen) - len({fragment.id for fragment, _ in shown})
     if without:
         click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
 
@@ -364,16 +373,6 @@ def pages(folder: Path, check: bool) -> None:
     for path in changed:
         click.echo(f"{'stale' if check else 'written'}: {path}")
     sys.exit(1 if check and changed else 0)
-
-
-def _show(fragment: Fragment, measured: Measurement, results: Results) -> None:
-    from tcprobe import render
-    from tcprobe.compare import verdicts
-    from tcprobe.describe import notes
-    from tcprobe.fit import fit as fit_table
-
-    fitted = fit_table(measured.tables[fragment.operand])
-    render.shown(fragment, measured, fitted, verdicts(fragment, measured), notes(fragment, measured, results))
 
 
 def _printed(formulas: dict[str, Any], style: str | None) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import Any
 from tcprobe import __version__
 from tcprobe.arch import Arch
 from tcprobe.conclude import MEMORY
-from tcprobe.instruction import Fragment, Instruction
+from tcprobe.instruction import THREADS, Fragment, Instruction, Shape
 from tcprobe.measurement import Measurement
 from tcprobe.probes import ptx_hash
 from tcprobe.sass.cubin import Code, assemble
@@ -29,13 +29,21 @@ Cell = tuple[int, int]
 
 @dataclass(frozen=True)
 class Anchored:
-    """The layout of a tensor-core opcode: tables of a, b and d, and the multiply that anchors them."""
+    """The layout of a tensor-core opcode: tables of a, b, d and (where it was seen) c, and what anchors them."""
 
     tables: Mapping[str, Table]
     source: str
 
 
-def derive(tools: Toolchain, row: Arch, instructions: Sequence[Instruction], known: Known) -> list[Measurement]:
+@dataclass(frozen=True)
+class Derived:
+    """What the code of multiplies shows: measurements, and the layouts of tensor-core opcodes by name."""
+
+    measurements: list[Measurement]
+    opcodes: dict[str, Anchored]
+
+
+def derive(tools: Toolchain, row: Arch, instructions: Sequence[Instruction], known: Known) -> Derived:
     """What the code of multiplies shows on `row`; `known` gives the wmma tables of the arch.
 
     For a wmma.mma (method sass) which elements it never reads; for an mma.sync (method derived) its layout, where it
@@ -55,7 +63,7 @@ def derive(tools: Toolchain, row: Arch, instructions: Sequence[Instruction], kno
         if made:
             method = "sass" if i.family == "wmma" else "derived"
             measurements.append(Measurement(i.id, row.name, method, "measured", about, **made))
-    return measurements
+    return Derived(measurements, anchored)
 
 
 def _read_by(instruction: Instruction, traced: Trace, known: Known) -> dict[str, Any] | None:
@@ -92,36 +100,48 @@ def anchors(traces: Iterable[tuple[Instruction, Trace]], known: Known) -> dict[s
             continue
         for number, step in enumerate(traced.steps):
             local = _local(instruction, traced, number, step, tables)
-            if local and found.setdefault(step.opcode, Anchored(local, instruction.id)).tables != local:
-                doubtful.add(step.opcode)
+            if local:
+                before = found.setdefault(step.opcode, Anchored(local, instruction.id))
+                if any(before.tables.get(operand, table) != table for operand, table in local.items()):
+                    doubtful.add(step.opcode)
+                elif len(local) > len(before.tables):
+                    found[step.opcode] = Anchored(local, instruction.id)
     return {opcode: layout for opcode, layout in found.items() if opcode not in doubtful}
 
 
 def _local(
     instruction: Instruction, traced: Trace, number: int, step: Step, tables: Mapping[str, Table]
 ) -> dict[str, Table] | None:
-    """The opcode's layout from one step; None where the step takes A from b (a transposed product) or is incomplete."""
+    """The opcode's layout from one step; None where the step takes A from b (a transposed product) or is incomplete.
+
+    Products of a warp are told apart by their lanes: each must hold one whole block of A, of B and of D, at the same
+    rows, columns and k. A fragment without copies leaves no other lanes to take them from.
+    """
     shape = form(step.opcode)
     d = _homes(traced, number, shape)
     if d is None or {w.operand for w in step.a} != {"a"} or {w.operand for w in step.b} != {"b"}:
         return None
+    numbers = {"a": [w.number for w in step.a], "b": [w.number for w in step.b], "d": d}
+    added = list(dict.fromkeys(step.c))
+    if added and all(w is not None and w.operand == "c" for w in added):
+        numbers["c"] = [w.number for w in added if w]
     fragments = dict(zip("abcd", instruction.fragments, strict=True))
-    cells = {
-        "a": _cells(fragments["a"], tables["a"], [w.number for w in step.a]),
-        "b": _cells(fragments["b"], tables["b"], [w.number for w in step.b]),
-        "d": _cells(fragments["d"], tables["d"], d),
-    }
-    origins = {operand: tuple(min(c[j] for c in found) for j in (0, 1)) for operand, found in cells.items()}
-    (m0, ka), (kb, n0) = origins["a"], origins["b"]
-    if ka != kb or origins["d"] != (m0, n0):
-        return None
-    sizes = {"a": (shape.m, shape.k), "b": (shape.k, shape.n), "d": (shape.m, shape.n)}
-    local = {o: [(r - origins[o][0], c - origins[o][1]) for r, c in found] for o, found in cells.items()}
-    if any(
-        set(found) != {(r, c) for r in range(sizes[o][0]) for c in range(sizes[o][1])} for o, found in local.items()
-    ):
-        return None
-    return {operand: _table(found) for operand, found in local.items()}
+    held = {operand: _cells(fragments[operand], tables[operand], words) for operand, words in numbers.items()}
+    local: dict[str, dict[tuple[int, int], tuple[int, ...]]] = {operand: {} for operand in held}
+    for product in range(shape.products):
+        lanes = [lane for lane in range(THREADS) if shape.product(lane) == product]
+        block = {operand: [cell for lane in lanes for cell in cells[lane]] for operand, cells in held.items()}
+        origins = {operand: tuple(min(cell[j] for cell in cells) for j in (0, 1)) for operand, cells in block.items()}
+        (m0, ka), (kb, n0) = origins["a"], origins["b"]
+        if ka != kb or any(origins[operand] != (m0, n0) for operand in held if operand in "cd"):
+            return None
+        for operand, (row, col) in origins.items():
+            moved = {(lane, j): (r - row, c - col) for lane in lanes for j, (r, c) in enumerate(held[operand][lane])}
+            rows, cols = Shape(shape.m, shape.n, shape.k).of(operand)
+            if set(moved.values()) != {(r, c) for r in range(rows) for c in range(cols)}:
+                return None
+            local[operand] |= {slot: (*cell, product) for slot, cell in moved.items()}
+    return {operand: _table(cells, shape.products) for operand, cells in local.items()}
 
 
 def _homes(traced: Trace, number: int, shape: Form) -> list[int] | None:
@@ -130,38 +150,39 @@ def _homes(traced: Trace, number: int, shape: Form) -> list[int] | None:
     for later, step in enumerate(traced.steps):
         if later > number and step.c == tuple(words):
             words = [Word("d", later * 256 + j) for j in range(shape.d)]
-    places = {word: place for place, word in enumerate(traced.stored)}
+    places = {word: place for place, word in enumerate(traced.stored or ())}
     return [places[word] for word in words] if all(word in places for word in words) else None
 
 
-def _cells(fragment: Fragment, table: Table, words: Sequence[int]) -> list[Cell]:
-    """The elements of some 32-bit words of every lane, lane by lane, low bits first; a word of f64 is half of one."""
+def _cells(fragment: Fragment, table: Table, words: Sequence[int]) -> list[list[Cell]]:
+    """Per lane the elements of some of its 32-bit words, low bits first; a word of f64 is half of one."""
     per_word = 32 / fragment.slot_bits
     parts = range(max(1, int(per_word)))
     slots = list(dict.fromkeys(int(word * per_word) + j for word in words for j in parts))
-    cells = [table.cells[lane * table.elements + i] for lane in range(table.threads) for i in slots]
-    return [(cell[0], cell[1]) for cell in cells if cell is not None]
+    lanes = range(0, table.slots, table.elements)
+    return [[(cell[0], cell[1]) for i in slots if (cell := table.cells[first + i])] for first in lanes]
 
 
-def _table(cells: Sequence[Cell]) -> Table:
-    values = {"row": tuple(row for row, _ in cells), "col": tuple(col for _, col in cells)}
-    return Table(32, len(cells) // 32, values)
+def _table(cells: Mapping[tuple[int, int], tuple[int, ...]], products: int) -> Table:
+    """Of (row, col, product) by (lane, i)."""
+    names = ("row", "col", "product")[: 3 if products > 1 else 2]
+    ordered = [cells[slot] for slot in sorted(cells)]
+    return Table(THREADS, len(cells) // THREADS, {n: tuple(c[j] for c in ordered) for j, n in enumerate(names)})
 
 
 def _inherits(instruction: Instruction, traced: Trace, anchored: Mapping[str, Anchored]) -> dict[str, Any] | None:
     """Tables and numbering of an mma.sync form that is one known instruction with its registers in order."""
-    if len(traced.steps) != 1 or traced.steps[0].opcode not in anchored or instruction.products != 1:
+    if len(traced.steps) != 1 or traced.steps[0].opcode not in anchored:
         return None
     step = traced.steps[0]
     shape, layout = form(step.opcode), anchored[step.opcode]
-    counts = {"a": shape.a, "b": shape.b, "c": shape.d}
-    in_order = all(
-        getattr(step, operand) == tuple(Word(operand, j) for j in range(count)) for operand, count in counts.items()
-    )
+    taken = {"a": step.a, "b": step.b, "c": tuple(dict.fromkeys(step.c))}
+    counts = {"a": shape.a, "b": shape.b, "c": shape.c}
+    in_order = all(words == tuple(Word(o, j) for j in range(counts[o])) for o, words in taken.items())
     if not in_order or traced.stored != tuple(Word("d", j) for j in range(shape.d)):
         return None
-    tables = {**layout.tables, "c": layout.tables["d"]}
-    fits = all(tables[f.operand].elements == f.elements for f in instruction.fragments)
-    if not fits or (shape.m, shape.n, shape.k) != instruction.shape:
+    fits = all(f.operand in layout.tables and layout.tables[f.operand].elements == f.elements
+               for f in instruction.fragments)  # fmt: skip
+    if not fits or (shape.m, shape.n, shape.k, shape.products) != (*instruction.shape, instruction.products):
         return None
-    return {"tables": tables, "numbering": f"memory addresses, through {step.opcode} of {layout.source}"}
+    return {"tables": layout.tables, "numbering": f"memory addresses, through {step.opcode} of {layout.source}"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tcprobe import inventory
 from tcprobe.compare import verdicts
@@ -11,6 +11,9 @@ from tcprobe.instruction import Fragment
 from tcprobe.measurement import Measurement
 from tcprobe.results import Results
 from tcprobe.table import Table
+
+if TYPE_CHECKING:
+    from tcprobe.known import Known
 
 
 def fragment_entry(fragment: Fragment) -> dict[str, Any]:
@@ -41,29 +44,31 @@ def fragment_entry(fragment: Fragment) -> dict[str, Any]:
     }
 
 
-def shown(fragment: Fragment, measured: Measurement, results: Results) -> dict[str, Any]:
+def shown(known: Known, results: Results) -> dict[str, Any]:
     """The object that `show --json` prints: the entry, the table, formulas, provenance and verdicts.
 
     `table[lane][i]` is [row, col], or None where the slot is unused; where a warp holds several products
     `product[lane][i]` says which. `formula` is C syntax in `lane` and `i`, None where there is no closed form.
-    `unread[lane]` lists the i that no measured multiply reads, None where no multiply was measured.
+    `unread[lane]` lists the i that no measured multiply reads, None where no multiply was measured. A layout that is
+    not measured has provenance {"method": "documented", "arch": ..., "source": ...} and no verdicts.
     """
-    table = measured.tables[fragment.operand]
+    table, fragment, measured = known.table, known.fragment, known.measured
     found = fit(table)
-    products = {"product": _by_lane(table, list(table.values["product"]))} if "product" in table.outputs else {}
+    products = {"product": by_lane(table, list(table.values["product"]))} if "product" in table.outputs else {}
+    source = {"method": "documented", "arch": known.arch, "source": known.evidence}
     return {
         **fragment_entry(fragment),
-        "arch": measured.arch,
+        "arch": known.arch,
         "layout_id": table.id,
-        "table": _by_lane(table, [None if cell is None else list(cell[:2]) for cell in table.cells]),
+        "table": by_lane(table, [None if cell is None else list(cell[:2]) for cell in table.cells]),
         **products,
         "formula": {name: None if formula is None else str(formula) for name, formula in found.formulas.items()},
         "fit": found.verdict,
-        "numbering": measured.numbering,
-        "unread": unread(fragment, measured, results)[0],
-        "same_layout": same_layout(fragment, measured, results),
-        "provenance": provenance(measured),
-        "references": [verdict.to_json() for verdict in verdicts(fragment, measured)],
+        "numbering": known.numbering,
+        "unread": unread(fragment, measured, results)[0] if measured else None,
+        "same_layout": same_layout(fragment, measured, results) if measured else [],
+        "provenance": provenance(measured) if measured else source,
+        "references": [verdict.to_json() for verdict in verdicts(fragment, measured)] if measured else [],
     }
 
 
@@ -114,14 +119,16 @@ def how(measured: Measurement) -> str:
     return f"{measured.method} on {p['device']}, driver {p['driver']}, CUDA {p['cuda']}"
 
 
-def notes(fragment: Fragment, measured: Measurement, results: Results) -> list[str]:
+def notes(known: Known, results: Results) -> list[str]:
     """What `show` says of a layout: its name, who shares it, copies and which of them are read."""
-    table = measured.tables[fragment.operand]
-    same = same_layout(fragment, measured, results)
+    table, fragment, measured = known.table, known.fragment, known.measured
+    same = same_layout(fragment, measured, results) if measured else []
     lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:
         lines.append(f"each element has {' or '.join(map(str, counts))} holders")
+    if not measured:
+        return lines
     lines += _other_archs(fragment, measured, results)
     lines += _other_methods(fragment, measured, results)
     lanes, multiplies = unread(fragment, measured, results)
@@ -165,5 +172,6 @@ def _ranges(numbers: list[int]) -> str:
     return f"{numbers[0]} to {numbers[-1]}" if whole and len(numbers) > 1 else ", ".join(map(str, numbers))
 
 
-def _by_lane(table: Table, slots: list[Any]) -> list[list[Any]]:
+def by_lane(table: Table, slots: list[Any]) -> list[list[Any]]:
+    """Values by slot as one list a lane."""
     return [slots[s : s + table.elements] for s in range(0, table.slots, table.elements)]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal, NamedTuple
 
 from tcprobe import arch
@@ -52,6 +52,7 @@ class Shape(NamedTuple):
         return {"a": (self.m, self.k), "b": (self.k, self.n)}.get(operand, (self.m, self.n))
 
 
+@cache
 def version(text: str) -> tuple[int, int]:
     """A PTX ISA version "8.7" as (8, 7); RowError if it is not one."""
     if not re.fullmatch(r"\d+\.\d+", text):
@@ -211,12 +212,12 @@ class Instruction:
         kind = f".kind::{self.kind}" if self.kind else ""
         return f"mma.sync.aligned.{self.shape}.{layouts}{kind}.{'.'.join(self.types)}{bits}"
 
-    @property
+    @cached_property
     def id(self) -> str:
         """`name` without the qualifiers that every form has."""
         return self.name.replace(".sync.aligned", "")
 
-    @property
+    @cached_property
     def target(self) -> Target:
         """Least target and PTX version."""
         return Target(self.least_target, self.least_ptx, self.family_target)

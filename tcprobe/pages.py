@@ -29,8 +29,11 @@ def render(results: Results) -> dict[Path, str]:
         results.root / "archs.md": _text(arch_pages.matrix(results)),
         results.root / "changes.md": _text(arch_pages.changes(results)),
     }
+    found[results.root / "documented.md"] = _text(arch_pages.documentation(results))
     if any(results.lowering(name) for name in results.archs()):
         found[results.root / "lowering.md"] = _text(arch_pages.lowering(results))
+    if any(results.opcodes(name) for name in results.archs()):
+        found[results.root / "opcodes.md"] = _text(arch_pages.opcodes(results))
     for name in results.archs():
         for method in results.methods(name):
             found[results.root / name / f"{method}.md"] = _text(_arch_page(results, name, method))
@@ -63,6 +66,9 @@ def _overview(results: Results) -> Iterator[str]:
     yield "- [changes.md](changes.md): what changes between architectures"
     if any(results.lowering(name) for name in results.archs()):
         yield "- [lowering.md](lowering.md): what each multiply becomes in machine code"
+    if any(results.opcodes(name) for name in results.archs()):
+        yield "- [opcodes.md](opcodes.md): the layouts of tensor-core machine instructions"
+    yield "- [documented.md](documented.md): what is documented but not measured"
     yield from ("", "## Layouts", "")
     yield "Fragments with the same layout id have the very same map. The table of a layout is in its file."
     yield ""

@@ -1,22 +1,22 @@
-"""What the commands print: the only file that imports rich. Results go to stdout, all talk to stderr."""
+"""What the commands print. Results go to stdout, all talk to stderr; only the progress bar needs rich."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table as Grid
-from rich.text import Text
+import click
 
 from tcprobe import draw
 from tcprobe.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict
-from tcprobe.describe import how, some
+from tcprobe.describe import some
 from tcprobe.fit import Fit
 from tcprobe.instruction import Fragment
+from tcprobe.known import Known
 from tcprobe.measurement import Measurement
 from tcprobe.results import Results
 from tcprobe.table import Table
@@ -26,21 +26,29 @@ if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.diff import Difference
     from tcprobe.runner import Done
 
-OUT = Console(highlight=False, soft_wrap=True)
-ERR = Console(stderr=True, highlight=False, soft_wrap=True)
-STYLE = {
-    CONFIRMED: "green",
-    DIFFERS: "red",
-    NOT_COVERED: "dim",
-    "measured": "green",
-    "refused": "yellow",
-    "failed": "red",
+STYLE: dict[str, dict[str, Any]] = {
+    CONFIRMED: {"fg": "green"},
+    DIFFERS: {"fg": "red"},
+    NOT_COVERED: {"dim": True},
+    "measured": {"fg": "green"},
+    "refused": {"fg": "yellow"},
+    "failed": {"fg": "red"},
 }
+
+
+def bold(text: str) -> str:
+    """Text that stands out on a terminal."""
+    return click.style(text, bold=True)
+
+
+def width() -> int:
+    """Columns of the terminal, or of COLUMNS; 80 where there is neither."""
+    return shutil.get_terminal_size().columns
 
 
 def say(text: str) -> None:
     """A line of talk."""
-    ERR.print(Text(text))
+    click.echo(text, err=True)
 
 
 def fragments(rows: Sequence[Fragment]) -> None:
@@ -59,15 +67,21 @@ def fragments(rows: Sequence[Fragment]) -> None:
     widths = [max(len(line[j]) for line in (heads, *lines)) for j in range(len(heads))]
     for line in (heads, *lines):
         text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        OUT.print(text, style="bold" if line is heads else "", markup=False)
+        click.echo(bold(text) if line is heads else text)
     say(f"{len(rows)} fragments")
 
 
 @contextmanager
 def progress() -> Iterator[Callable[[int, str | None], None]]:
     """A bar on stderr, on a terminal only; yields the function that adds to its total, or advances it."""
+    if not sys.stderr.isatty():
+        yield lambda _more, _finished: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=ERR, transient=True, disable=not ERR.is_terminal) as bar:
+    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
         task = bar.add_task("compiling", total=0)
 
         def tick(more: int, finished: str | None) -> None:
@@ -83,7 +97,7 @@ def run_summary(report: Report, results: Results) -> None:
     """What was measured on a device, what was refused and in which words, what failed, and where it is."""
     device, found = report.device, report.found
     tools = device.compiler if device.method == "sass" else f"driver {device.driver}, CUDA {device.cuda}"
-    OUT.print(Text.assemble((device.name, "bold"), f" ({device.arch}), {tools}"))
+    click.echo(f"{bold(device.name)} ({device.arch}), {tools}")
     for complaint in report.complaints:
         say(f"measured again, not trusted: {complaint}")
     counts = Counter((m.status, _kind(m.experiment)) for m in found)
@@ -91,12 +105,12 @@ def run_summary(report: Report, results: Results) -> None:
         parts = [f"{n} {kind}" for (s, kind), n in sorted(counts.items()) if s == status]
         if parts:
             number = sum(n for (s, _), n in counts.items() if s == status)
-            OUT.print(Text.assemble((f"{status:<9}", STYLE[status]), f"{number:>4}  ({', '.join(parts)})"))
+            click.echo(f"{click.style(f'{status:<9}', **STYLE[status])}{number:>4}  ({', '.join(parts)})")
     if report.kept:
-        OUT.print(f"kept     {report.kept:>4}  measured before with the same probes; --force measures them again")
+        click.echo(f"kept     {report.kept:>4}  measured before with the same probes; --force measures them again")
     for status in ("refused", "failed"):
         _words(status, [m for m in found if m.status == status])
-    OUT.print(f"{len(results.layouts())} distinct layouts; tables in {results.root / device.arch / device.method}")
+    click.echo(f"{len(results.layouts())} distinct layouts; tables in {results.root / device.arch / device.method}")
 
 
 def _words(status: str, found: Sequence[Measurement]) -> None:
@@ -105,7 +119,7 @@ def _words(status: str, found: Sequence[Measurement]) -> None:
         by_words.setdefault(m.words or "", []).append(m.experiment)
     for words, names in by_words.items():
         some = names[0] if len(names) == 1 else f"{len(names)} forms, for example {names[0]}"
-        OUT.print(Text.assemble((f"  {status}: ", STYLE[status]), f"{some}: {words}"))
+        click.echo(f"{click.style(f'  {status}: ', **STYLE[status])}{some}: {words}")
 
 
 def _kind(experiment: str) -> str:
@@ -130,50 +144,46 @@ def formulas(rows: Iterable[tuple[str, str, Table, Fit, dict[str, str]]]) -> Non
     """`fit`: (layout, who has it, table, fit, printed formulas) a layout."""
     for layout, who, table, found, printed in rows:
         title = f"{table.threads} threads x {table.elements} elements, {found.verdict}"
-        OUT.print(Text.assemble((layout, "bold"), f"  {title}  {who}"))
+        click.echo(f"{bold(layout)}  {title}  {who}")
         for name, text in printed.items():
-            OUT.print(Text.assemble(("  " + name.ljust(8), "cyan"), text))
+            click.echo(click.style(f"  {name:<8}", fg="cyan") + text)
         if found.contradiction:
-            OUT.print(Text(f"  not linear: {found.contradiction}"))
+            click.echo(f"  not linear: {found.contradiction}")
 
 
-def shown(
-    fragment: Fragment, measured: Measurement, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[str]
-) -> None:
+def shown(known: Known, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[str]) -> None:
     """`show`: formula, notes on its layout, both drawings, provenance, verdicts."""
-    table = measured.tables[fragment.operand]
+    table, fragment = known.table, known.fragment
     layout = f" .{fragment.layout}" if fragment.layout else ""
-    OUT.print(Text.assemble((fragment.id, "bold"), f" on {measured.arch}"))
-    OUT.print(
+    click.echo(f"{bold(fragment.id)} on {known.arch}")
+    click.echo(
         f"operand {fragment.operand.upper()}{layout}, {fragment.rows} x {fragment.cols} of {fragment.type}; "
         f"{fragment.elements} elements a lane in {fragment.registers} registers of {fragment.register_bits} bits"
     )
     for name in table.outputs:
         formula = fitted.formulas[name]
-        OUT.print(Text.assemble((f"  {name} = ", "cyan"), str(formula) if formula else "no closed form"))
+        click.echo(click.style(f"  {name} = ", fg="cyan") + (str(formula) if formula else "no closed form"))
     if fitted.contradiction:
-        OUT.print(Text(f"  not linear: {fitted.contradiction}"))
+        click.echo(f"  not linear: {fitted.contradiction}")
     for note in notes:
-        OUT.print(Text(note))
-    OUT.print("\nelement (row, col) -> lane:i", style="bold")
-    for line in draw.matrix(table, OUT.width):
-        OUT.print(Text(line))
-    OUT.print("\nlane -> row,col of each register's elements, low bits first", style="bold")
-    for line in draw.lanes(table, fragment, OUT.width):
-        OUT.print(Text(line))
-    OUT.print()
-    OUT.print(f"measured: {how(measured)}, tcprobe {measured.provenance['tcprobe']}")
-    OUT.print(f"numbers from: {measured.numbering}")
+        click.echo(note)
+    click.echo(bold("\nelement (row, col) -> lane:i"))
+    for line in draw.matrix(table, width()):
+        click.echo(line)
+    click.echo(bold("\nlane -> row,col of each register's elements, low bits first"))
+    for line in draw.lanes(table, fragment, width()):
+        click.echo(line)
+    click.echo()
+    click.echo(known.evidence)
+    click.echo(f"numbers from: {known.numbering}")
     for verdict in verdicts:
         _verdict(verdict)
 
 
 def _verdict(verdict: Verdict) -> None:
-    OUT.print(
-        Text.assemble(f"{verdict.reference}: ", (verdict.verdict, STYLE[verdict.verdict]), f" ({verdict.detail})")
-    )
+    click.echo(f"{verdict.reference}: {click.style(verdict.verdict, **STYLE[verdict.verdict])} ({verdict.detail})")
     if verdict.erratum:
-        OUT.print(Text(f"  stated erratum: {verdict.erratum}"))
+        click.echo(f"  stated erratum: {verdict.erratum}")
 
 
 def comparison(
@@ -183,24 +193,25 @@ def comparison(
 ) -> None:
     """`compare`: counts by reference, every difference, and the known errors of the sources."""
     counts = Counter((v.reference, v.verdict) for _, _, v in found)
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    for head in (f"{name}, against", CONFIRMED, DIFFERS, NOT_COVERED):
-        grid.add_column(head, justify="left" if "against" in head else "right")
-    for reference in dict.fromkeys(v.reference for _, _, v in found):
-        grid.add_row(reference, *(str(counts[reference, v]) for v in (CONFIRMED, DIFFERS, NOT_COVERED)))
-    OUT.print(grid)
+    heads = (f"{name}, against", CONFIRMED, DIFFERS, NOT_COVERED)
+    names = list(dict.fromkeys(v.reference for _, _, v in found))
+    first = max(map(len, (heads[0], *names)))
+    click.echo(bold("  ".join((heads[0].ljust(first), *heads[1:]))))
+    for reference in names:
+        cells = (str(counts[reference, v]).rjust(len(v)) for v in heads[1:])
+        click.echo("  ".join((reference.ljust(first), *cells)))
     for fragment, _, verdict in found:
         if verdict.verdict == DIFFERS:
-            OUT.print(Text.assemble((f"{fragment.id}", "bold")))
+            click.echo(bold(fragment.id))
             _verdict(verdict)
     errata = dict.fromkeys((v.reference, v.detail.split(":")[0], v.erratum) for _, _, v in found if v.erratum)
     listed = [(r, where, "", words) for r, where, words in errata if words] + [
         (r, where, pattern, words) for r, where, pattern, words in findings
     ]
     if listed:
-        OUT.print("known errata of the sources", style="bold")
+        click.echo(bold("known errata of the sources"))
     for reference, where, pattern, words in listed:
-        OUT.print(Text(f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}"))
+        click.echo(f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}")
 
 
 def methods(agree: Sequence[tuple[Fragment, str, str, bool]]) -> None:
@@ -208,20 +219,20 @@ def methods(agree: Sequence[tuple[Fragment, str, str, bool]]) -> None:
     counts = Counter((first, other, same) for _, first, other, same in agree)
     for first, other in dict.fromkeys((first, other) for _, first, other, _ in agree):
         same, differ = counts[first, other, True], counts[first, other, False]
-        OUT.print(f"{first} against {other}: {same} fragments have the same table, {differ} another")
+        click.echo(f"{first} against {other}: {same} fragments have the same table, {differ} another")
     for fragment, first, other, same in agree:
         if not same:
-            OUT.print(Text.assemble((fragment.id, "bold"), f": {first} and {other} ", ("differ", "red")))
+            click.echo(f"{bold(fragment.id)}: {first} and {other} {click.style('differ', fg='red')}")
 
 
 def difference(title: str, found: Difference) -> None:
     """One comparison of `diff`."""
     ones = f"{len(found.only_left)} only in the first, {len(found.only_right)} only in the second"
-    OUT.print(Text.assemble((title, "bold"), f": {len(found.same)} same, {len(found.changed)} changed, {ones}"))
+    click.echo(f"{bold(title)}: {len(found.same)} same, {len(found.changed)} changed, {ones}")
     for id_, lines in found.changed.items():
-        OUT.print(Text.assemble(("  changed ", "red"), id_))
+        click.echo(click.style("  changed ", fg="red") + id_)
         for line in lines:
-            OUT.print(Text(f"    {line}"))
+            click.echo(f"    {line}")
     for side, ids in (("first", found.only_left), ("second", found.only_right)):
         if ids:
-            OUT.print(Text(f"  only in the {side}: {some(ids, 8)}"))
+            click.echo(f"  only in the {side}: {some(ids, 8)}")

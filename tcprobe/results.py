@@ -2,6 +2,7 @@
 
     results/sm_90/live/mma.m16n8k16.row.col.f32.f16.f16.f32.json   one experiment, naming its layouts
     results/layouts/1f0c2a9be47d.json                              a layout: row and col of every slot
+    results/sm_90/lowering.json, opcodes.json                      what multiplies become; layouts of those opcodes
 
 So (arch, fragment) leads to its table: `<arch>/<method>/<fragment.experiment>.json`, "fragments", the
 operand's layout, `layouts/<it>.json`. Files are whole or absent: they are written aside and renamed.
@@ -14,7 +15,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -126,10 +127,7 @@ class Results:
 
     def write(self, measurement: Measurement) -> None:
         """Save a measurement and the layouts that it names, each atomically, layouts first."""
-        for table in measurement.tables.values():
-            if table.id not in self._layouts:
-                _write(self.layout_path(table.id), _seal("layout", {"layout": table.to_json()}))
-                self._layouts[table.id] = table
+        self._write_layouts(measurement.tables.values())
         key = (measurement.arch, measurement.method, measurement.experiment)
         _write(self.path(*key), _seal("measurement", _to_json(measurement)))
         self._read[key] = measurement
@@ -146,6 +144,31 @@ class Results:
     def write_lowering(self, arch: str, compiler: str, instructions: Mapping[str, Any]) -> None:
         """Save what an arch's multiplies become."""
         _write(self.lowering_path(arch), _seal("lowering", {"compiler": compiler, "instructions": dict(instructions)}))
+
+    def opcodes_path(self, arch: str) -> Path:
+        """Where the layouts of an arch's tensor-core opcodes are stored."""
+        return self.root / arch / "opcodes.json"
+
+    def opcodes(self, arch: str) -> dict[str, Any]:
+        """{opcode: {"compiler": ..., "layouts": {operand: layout id}, "source": a wmma.mma}}, empty without any."""
+        path = self.opcodes_path(arch)
+        found: dict[str, Any] = _read(path, "opcodes")["opcodes"] if path.exists() else {}
+        return found
+
+    def write_opcodes(self, arch: str, compiler: str, found: Mapping[str, tuple[Mapping[str, Table], str]]) -> None:
+        """Save the layouts of tensor-core opcodes, as (tables by operand, source); others that are saved stay."""
+        saved = self.opcodes(arch)
+        for opcode, (tables, source) in found.items():
+            self._write_layouts(tables.values())
+            layouts = {operand: table.id for operand, table in tables.items()}
+            saved[opcode] = {"compiler": compiler, "layouts": layouts, "source": source}
+        _write(self.opcodes_path(arch), _seal("opcodes", {"opcodes": saved}))
+
+    def _write_layouts(self, tables: Iterable[Table]) -> None:
+        for table in tables:
+            if table.id not in self._layouts:
+                _write(self.layout_path(table.id), _seal("layout", {"layout": table.to_json()}))
+                self._layouts[table.id] = table
 
     def sweep(self) -> None:
         """Remove what a killed process left half-written."""

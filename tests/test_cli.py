@@ -80,6 +80,18 @@ def test_show_draws_both_ways_and_names_copies_that_are_not_read():
     assert "NVIDIA H200" in text
 
 
+def test_show_says_what_is_only_documented():
+    name = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.a"
+    text = tcprobe("show", name, "--arch", "sm_89", *RESULTS).stdout
+    assert "documented only, by PTX ISA, section 9.7.14.5.10; not measured on sm_89" in text
+    assert "measured:" not in text
+    shown = json.loads(tcprobe("show", name, "--arch", "sm_89", "--json", *RESULTS).stdout)
+    assert shown["provenance"]["method"] == "documented"
+    assert shown["references"] == []
+    measured = json.loads(tcprobe("show", name, "--json", *RESULTS).stdout)
+    assert (measured["arch"], measured["table"]) == ("sm_90", shown["table"])
+
+
 def test_show_takes_several_names_and_patterns():
     lines = tcprobe("show", "wmma.m16n16k16.?.f32", "wmma.m8n8k4.a.row.f64", "--arch", "all", "--json", *RESULTS)
     assert [json.loads(line)["id"] for line in lines.stdout.splitlines()][-1] == "wmma.m8n8k4.a.row.f64"
@@ -92,7 +104,7 @@ def test_show_takes_several_names_and_patterns():
         (["show", "mma.m16n8k16.f16.a"], 2, "means 6 fragments"),
         (["show", "wmma.m16n16k16.a.row.bf16", "--arch", "sm_75"], 2, "sm_75 refused it: Feature '.bf16' requires"),
         (["show", "wmma.m16n16k16.d.f32", "--arch", "sm_99"], 2, "unknown arch 'sm_99'; did you mean sm_90"),
-        (["show", "mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32.a"], 2, "refused it: Instruction 'mma with"),
+        (["show", "kind::f8f6f4.f32.e2m1.e2m1.f32.a", "--arch", "sm_90"], 2, "refused it: Instruction 'mma with"),
         (["list", "nonsense"], 2, "no fragment or instruction is called 'nonsense'"),
         (["show"], 2, "Missing argument"),
         (["run", "--arch", "sm_1"], 2, "unknown arch"),

@@ -40,6 +40,7 @@ RANDOM = {
     "shifts": "shr.u32 %d2, %a0, 7; shl.b32 %d3, %a1, 5; shl.b64 %w0, %w0, 3; add.u64 %w0, %w0, %w1;",
     "logic": "lop3.b32 %d2, %a0, %a1, %a2, 0xe2; lop3.b32 %d3, %a3, %a4, %a5, 0x96; and.b32 %t, %a6, 28;"
     "mov.b64 %w0, {%t, %a7};",
+    "choice": "and.b32 %t, %a0, 2; setp.ne.u32 %p, %t, 0; selp.b32 %d2, %a1, %a2, %p; selp.b32 %d3, %a3, %a4, %p;",
     "bytes": "prmt.b32 %d2, %a0, %a1, 0x5410; prmt.b32 %d3, %a2, %a3, 0x7632; mov.b64 %w0, {%a4, %a5};",
     "products": "mad.lo.u32 %d2, %a0, %a1, %a2; mad.lo.u32 %d3, %a3, %ldm, %a4; mad.lo.u32 %t, %a5, 24, %a6;",
     "turn": "movmatrix.sync.aligned.m8n8.trans.b16 %d2, %a0; movmatrix.sync.aligned.m8n8.trans.b16 %d3, %a1;",
@@ -48,7 +49,7 @@ RANDOM = {
 
 def random_kernel(name):
     """Eight words in, two 64-bit sums and two results out, each lane its own."""
-    registers = [".reg .b32 %a<8>, %d<4>, %t;", ".reg .b64 %w<2>;"]
+    registers = [".reg .b32 %a<8>, %d<4>, %t;", ".reg .b64 %w<2>;", ".reg .pred %p;"]
     body = [
         "mad.lo.u32 %image, %x, 32, %lane;",
         "mad.wide.u32 %in, %image, 32, %in;",

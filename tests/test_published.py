@@ -9,6 +9,8 @@ import pytest
 from tcprobe import inventory, pages
 from tcprobe.arch import arch
 from tcprobe.fit import LINEAR, fit
+from tcprobe.instruction import Shape
+from tcprobe.known import known
 from tcprobe.numbering import predict
 from tcprobe.probes import experiments, kernels, ptx_hash
 from tcprobe.results import Results, published
@@ -99,3 +101,28 @@ def test_no_file_holds_a_path_or_time_of_the_machine():
             assert str(Path.home()) not in text
             if path.suffix == ".json":
                 json.loads(text)
+
+
+def test_layouts_of_opcodes_are_stored_whole():
+    met = set()
+    for name in RESULTS.archs():
+        for opcode, data in RESULTS.opcodes(name).items():
+            shape = tensor.form(opcode)
+            for operand, layout in data["layouts"].items():
+                table = RESULTS.layout(layout)
+                rows, cols = Shape(shape.m, shape.n, shape.k).of(operand)
+                assert len(table.inverse) == rows * cols * shape.products
+                assert {len(h) for h in table.inverse.values()} == {1}
+            met.add(opcode.split(".")[0] + "." + opcode.split(".")[1])
+    assert met >= {"HMMA.884", "HMMA.1688", "HMMA.16816", "HMMA.1684", "IMMA.8816", "IMMA.16816", "IMMA.8832",
+                   "BMMA.88128", "DMMA.884", "DMMA.8x8x4"}  # fmt: skip
+
+
+def test_what_is_not_measured_on_an_arch_is_documented_there():
+    """Every fragment that an arch has is measured on it or stated by a reference, and never both in one cell."""
+    documented = (RESULTS.root / "documented.md").read_text("utf-8")
+    for name in RESULTS.archs():
+        for f in inventory.select(device=arch(name)):
+            found = known(f, name, RESULTS)
+            assert (found.measured is None) == (RESULTS.find(name, f) is None)
+            assert found.measured or found.table.id[:6] in documented

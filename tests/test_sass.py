@@ -7,20 +7,18 @@ import shutil
 import stat
 import sys
 from collections import Counter
-from functools import cache
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from machine_code import MEMORY, TOOLS, codes, needs_tools, table
 
 from tcprobe import inventory
 from tcprobe.arch import arch
-from tcprobe.backends.sass import Sass, run
+from tcprobe.backends.sass import Sass
 from tcprobe.cli import main
-from tcprobe.conclude import memory_table
 from tcprobe.derive import derive
 from tcprobe.errors import EnvironmentUnfitError, ProbeError
-from tcprobe.probes import MemoryExperiment, experiments
 from tcprobe.references import ptx_isa
 from tcprobe.results import Results, published
 from tcprobe.sass import tensor, toolchain
@@ -28,30 +26,6 @@ from tcprobe.sass.cubin import assemble
 from tcprobe.sass.decode import UnreadError, instruction
 from tcprobe.sass.machine import Image, Machine
 from tcprobe.sass.opcodes import OPCODES
-
-try:
-    TOOLS = toolchain.find()
-    REASON = ""
-except EnvironmentUnfitError as error:
-    TOOLS, REASON = None, str(error)
-needs_tools = pytest.mark.skipif(TOOLS is None, reason=f"no ptxas or nvdisasm for this platform: {REASON}")
-MEMORY = [e for e in experiments().values() if isinstance(e, MemoryExperiment)]
-
-
-@cache
-def codes(name):
-    """All probes of an arch: (experiment, launches) and code by kernel."""
-    row = arch(name)
-    planned = [(e, e.launches()) for e in MEMORY if all(f.target.on(row) for f in e.fragments)]
-    kernels = {launch.kernel.name: launch.kernel for _, launches in planned for launch in launches}
-    found, refused = assemble(TOOLS, list(kernels.values()), row)
-    assert not refused
-    return planned, found
-
-
-def table(experiment, launches, code):
-    reading = experiment.decode(launches, [run(code[x.kernel.name], x) for x in launches])
-    return memory_table(experiment.fragments[0], reading["elements"].tolist())
 
 
 @needs_tools
@@ -186,82 +160,18 @@ def test_one_of_two_carries_alone_is_refused():
         step(m, "IADD3.X R6, R2, R3, R4, P0, !PT")
 
 
-# mutations
-
-
-def mutants(step, rng):
-    """The instruction with another opcode, modifier, register or immediate: texts."""
-    numbers = [m.span() for m in re.finditer(r"\b(?:R|UR|P)\d+\b|0x[0-9a-f]+", step.text)]
-    for start, end in numbers:
-        token = step.text[start:end]
-        if token.startswith("0x"):
-            new = hex(int(token, 16) ^ 1 << rng.randrange(max(1, int(token, 16).bit_length())))
-        else:
-            kind = token.rstrip("0123456789")
-            new = f"{kind}{(int(token[len(kind) :]) + rng.choice([1, 2])) % (7 if kind == 'P' else 60)}"
-        yield step.text[:start] + new + step.text[end:]
-    other = rng.choice(sorted(OPCODES))
-    yield step.text.replace(step.opcode, other, 1)
-    yield step.text.replace(step.opcode, step.opcode + ".X2", 1)
-
-
-def outcome(experiment, launches, code, name, at, text, original):
-    """How the reader takes a changed instruction: refused, incomplete (a check of the probe), unchanged, or wrong."""
-    try:
-        changed = dict(code[name].instructions) | {at: instruction(text, at)}
-        found = table(experiment, launches, dict(code) | {name: dataclasses.replace(code[name], instructions=changed)})
-    except UnreadError:
-        return "refused"
-    except ProbeError:
-        return "incomplete"
-    return "unchanged" if found == original else "wrong"
-
-
-def mutate(name, every, seed=0):
-    """Counts of outcomes over every `every`-th mutation of an arch's probes, and what survived as wrong."""
-    planned, code = codes(name)
-    rng = random.Random(seed)
-    counts, wrong, number = Counter(), [], 0
-    for experiment, launches in planned:
-        original = table(experiment, launches, code)
-        for kernel in dict.fromkeys(x.kernel.name for x in launches):
-            for at, step_ in code[kernel].instructions.items():
-                if step_.opcode == "NOP":
-                    continue
-                for text in mutants(step_, rng):
-                    number += 1
-                    if number % every == 0:
-                        found = outcome(experiment, launches, code, kernel, at, text, original)
-                        counts[found] += 1
-                        wrong += [(kernel, step_.text, text)] if found == "wrong" else []
-    return counts, wrong
-
-
-@needs_tools
-@pytest.mark.parametrize("name", ["sm_70", "sm_75", "sm_90"])
-def test_changed_code_gives_no_silent_wrong_table(name):
-    """A sample; `python tests/test_sass.py` runs all.
-
-    What survives (26 of 39,208 when all were run) is code for another complete layout, which nothing in the code can
-    tell from a right one: mostly the transposition (MOVM) of a whole 8 x 8 block that is left out or goes elsewhere.
-    """
-    counts, wrong = mutate(name, every=101)
-    assert counts["refused"] > 0
-    assert counts["incomplete"] > 0
-    assert sum(counts.values()) > 50
-    assert len(wrong) <= 0.01 * sum(counts.values()), (counts, wrong)
-
-
 # what follows for multiplies
 
 
 @needs_tools
-@pytest.mark.parametrize(("name", "count"), [("sm_70", 0), ("sm_75", 7), ("sm_80", 11), ("sm_90", 8), ("sm_120", 7)])
+@pytest.mark.parametrize(
+    ("name", "count"), [("sm_70", 12), ("sm_72", 12), ("sm_75", 7), ("sm_80", 11), ("sm_90", 8), ("sm_120", 7)]
+)
 def test_derived_mma_layouts_are_what_ptx_documents(name, count):
     row = arch(name)
     rows = list(inventory.instructions().values())
     found = derive(TOOLS, row, rows, lambda f: published().table(name, "sass", f))
-    derived = [m for m in found if m.method == "derived"]
+    derived = [m for m in found.measurements if m.method == "derived"]
     assert len(derived) == count
     for m in derived:
         assert m.numbering.startswith("memory addresses, through ")
@@ -277,7 +187,7 @@ def test_copies_that_are_read_are_the_same_live_and_in_the_code():
         if experiment.startswith("wmma.mma"):
             compared += 1
             assert code.unread == live.unread, experiment
-    assert compared == 69  # the others convert or emulate on the way
+    assert compared == 93  # the other three are emulated
 
 
 @needs_tools
@@ -292,13 +202,17 @@ def test_a_word_that_is_computed_is_refused():
 @pytest.mark.parametrize(
     ("opcode", "expected"),
     [
-        ("HMMA.16816.F32", (16, 8, 16, 4, 2, 4)),
-        ("HMMA.1688.F16", (16, 8, 8, 2, 1, 2)),
-        ("HMMA.1684.F32.TF32", (16, 8, 4, 2, 1, 4)),
-        ("IMMA.8832.S4.S4", (8, 8, 32, 1, 1, 2)),
-        ("IMMA.16832.U8.S8", (16, 8, 32, 4, 2, 4)),
-        ("BMMA.168256.AND.POPC", (16, 8, 256, 4, 2, 4)),
-        ("DMMA.8x8x4", (8, 8, 4, 2, 2, 4)),
+        ("HMMA.16816.F32", (16, 8, 16, 4, 2, 4, 4, 1)),
+        ("HMMA.1688.F16", (16, 8, 8, 2, 1, 2, 2, 1)),
+        ("HMMA.1684.F32.TF32", (16, 8, 4, 2, 1, 4, 4, 1)),
+        ("HMMA.884.F32.F32.ROW.COL", (8, 8, 4, 2, 2, 8, 8, 4)),
+        ("HMMA.884.F32.F16.COL.COL", (8, 8, 4, 2, 2, 4, 8, 4)),
+        ("HMMA.884.F16.F16.ROW.ROW", (8, 8, 4, 2, 2, 4, 4, 4)),
+        ("IMMA.8832.S4.S4.ROW.COL", (8, 8, 32, 1, 1, 2, 2, 1)),
+        ("IMMA.16832.U8.S8", (16, 8, 32, 4, 2, 4, 4, 1)),
+        ("BMMA.168256.AND.POPC", (16, 8, 256, 4, 2, 4, 4, 1)),
+        ("DMMA.8x8x4", (8, 8, 4, 2, 2, 4, 4, 1)),
+        ("DMMA.884", (8, 8, 4, 2, 2, 4, 4, 1)),
     ],
 )
 def test_forms_of_opcodes(opcode, expected):
@@ -370,7 +284,7 @@ def test_missing_tools_say_where_was_looked(tmp_path, monkeypatch):
 def test_run_without_a_gpu_reads_machine_code(tmp_path):
     done = tcprobe("run", "--arch", "sm_80", "--method", "sass", "--results", tmp_path)
     assert done.exit_code == 0, done.output
-    assert "(11 mma, 75 wmma fragments, 72 wmma.mma)" in done.stdout, done.stdout
+    assert "(11 mma, 75 wmma fragments, 96 wmma.mma)" in done.stdout, done.stdout
     assert TOOLS.name in done.stdout
     ours, theirs = Results(tmp_path), published()
     for m in ours.measurements("sm_80", "sass"):
@@ -409,11 +323,3 @@ def test_an_opcode_that_is_not_modelled_stops_its_probe_only(monkeypatch):
             words[str(error).split(", in")[0]] += 1
     assert words["read"] > 0
     assert words["not read: opcode MOVM.16.MT88 is not modelled"] > 0
-
-
-if __name__ == "__main__":
-    for arch_name in sys.argv[1:] or ("sm_70", "sm_75", "sm_90"):
-        totals, survivors = mutate(arch_name, every=1)
-        print(arch_name, dict(totals), f"{totals['wrong']} wrong of {sum(totals.values())}")
-        for survivor in survivors:
-            print("  ", *survivor, sep=" | ")

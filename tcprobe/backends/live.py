@@ -10,4 +10,4 @@ if __name__ == "__main__":
     from tcprobe.backends.gpu import Gpu
     from tcprobe.backends.worker import main
 
-    main(Gpu, plan_ahead=True)
+    main(Gpu, ahead=object)

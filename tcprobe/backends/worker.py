@@ -147,14 +147,14 @@ class Job:
                 send(self.sink, *self._decoding.popleft().result())
 
 
-def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], plan_ahead: bool) -> None:
-    """Serve one job on the backend that `make` makes; if `plan_ahead`, plan everything while the driver starts."""
+def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], ahead: type[object] | None) -> None:
+    """Serve one job on the backend that `make` makes; plan what is `ahead` while the job is waited for."""
     try:
         start = time.perf_counter()
         job = Job(make(), sink)
         job.stages["import"] = time.perf_counter() - start
-        if plan_ahead:
-            threading.Thread(target=lambda: [planned(id_) for id_ in experiments()], daemon=True).start()
+        if ahead:
+            threading.Thread(target=_plan, args=(ahead,), daemon=True).start()
         with job.clock("devices"):
             send(sink, {"event": "hello", "devices": [d.to_json() for d in job.backend.devices()]})
         asked = receive(source)
@@ -168,6 +168,12 @@ def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], plan_
         send(sink, {"event": "fault", "words": str(error)})
     except TcprobeError as error:
         send(sink, {"event": "unfit", "words": str(error), "exit_code": error.exit_code})
+
+
+def _plan(ahead: type[object]) -> None:
+    for id_, experiment in experiments().items():
+        if isinstance(experiment, ahead):
+            planned(id_)
 
 
 def _kernels(chunk: Sequence[Planned]) -> list[Kernel]:
@@ -200,10 +206,10 @@ def _outlive_nobody(source: IO[bytes]) -> None:
     os._exit(1)
 
 
-def main(make: Callable[[], Backend], plan_ahead: bool = False) -> None:
-    """Serve on standard input and output; whatever else prints goes to standard error."""
+def main(make: Callable[[], Backend], ahead: type[object] | None = None) -> None:
+    """Serve on standard input and output, `ahead` being what is probably asked; all else that prints goes to stderr."""
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(make, sys.stdin.buffer, sink, plan_ahead)
+    serve(make, sys.stdin.buffer, sink, ahead)
     sink.flush()
     os._exit(0)  # the context dies with the process; tearing it down in order takes longer

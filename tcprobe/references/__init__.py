@@ -15,7 +15,7 @@ from tcprobe.arch import Arch
 from tcprobe.instruction import Fragment
 from tcprobe.references.claim import Claim, Finding
 
-__all__ = ["Claim", "Finding", "Reference", "references"]
+__all__ = ["Claim", "Finding", "Reference", "documented", "references"]
 
 
 class Reference(Protocol):
@@ -35,3 +35,9 @@ def references() -> tuple[Reference, ...]:
     modules = [importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__)]
     found = [module for module in modules if hasattr(module, "claim") and hasattr(module, "NAME")]
     return tuple(sorted(found, key=lambda module: (module.NAME != "PTX ISA", module.NAME)))
+
+
+def documented(fragment: Fragment, device: Arch) -> tuple[str, Claim] | None:
+    """What the first reference that says anything of `fragment` on `device` says, and its name."""
+    claims = ((reference.NAME, reference.claim(fragment, device)) for reference in references())
+    return next(((name, claim) for name, claim in claims if isinstance(claim, Claim)), None)

@@ -1,19 +1,16 @@
 """Probes assembled in one go and disassembled in one go: the code of every kernel, and where its parameters are.
 
 The raw code of all kernels, one after the other, goes through `nvdisasm --binary`, which also prints the code of archs
-whose cubins nvdisasm 13 refuses (Volta). Parameters are where the cubin says (EIATTR_PARAM_CBANK in .nv.info).
+whose cubins nvdisasm 13 refuses (Volta).
 """
 
 from __future__ import annotations
 
-import struct
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
 
 from tcprobe.arch import Arch
 from tcprobe.backends.compiler_log import blame
@@ -23,8 +20,8 @@ from tcprobe.probes.ptx import Kernel, module
 from tcprobe.sass.decode import LINE, Instruction, UnreadError, instruction, opcode_of
 from tcprobe.sass.toolchain import Toolchain, call
 
-PARAM_CBANK = 0x0A  # attribute of .nv.info.<kernel>: offset and size of the parameters in constant bank 0
-HAS_SIZE = 0x04  # format of an attribute that is followed by its value; others hold it in place
+Content = tuple[bytes, int, int]  # raw code, offset and size of the parameters
+PARTS = 2
 
 
 @dataclass(frozen=True)
@@ -43,18 +40,34 @@ class Code:
 
 
 def assemble(tools: Toolchain, kernels: Sequence[Kernel], row: Arch) -> tuple[dict[str, Code], dict[str, str]]:
-    """(code, refused with ptxas' words), both by kernel name. EnvironmentUnfitError if the tools fail at all."""
+    """(code, refused with ptxas' words), both by kernel name. EnvironmentUnfitError if the tools fail at all.
+
+    ptxas works on PARTS of the kernels at the same time; nvdisasm, which takes long to start, runs once.
+    """
+    parts = [part for j in range(PARTS) if (part := kernels[j::PARTS])]
+    refused: dict[str, str] = {}
+    found: dict[str, Content] = {}
+    with tempfile.TemporaryDirectory(prefix="tcprobe-") as folder, ThreadPoolExecutor(PARTS) as pool:
+        paths = [Path(folder) / f"part{j}.cubin" for j in range(len(parts))]
+        compiled = pool.map(lambda part, path: _compile(tools, part, path, row), parts, paths)
+        from tcprobe.sass.elf import contents  # takes long to import: while ptxas works
+
+        for path, words in zip(paths, compiled, strict=True):
+            refused |= words
+            found |= contents(path) if path.exists() else {}
+        return _disassemble(tools, found, Path(folder), row) if found else {}, refused
+
+
+def _compile(tools: Toolchain, kernels: Sequence[Kernel], cubin: Path, row: Arch) -> dict[str, str]:
+    """Assemble into `cubin` all that ptxas does not refuse; what it refuses, with its words."""
     refused: dict[str, str] = {}
     pending = sorted(kernels, key=lambda k: version(k.target.ptx))
-    with tempfile.TemporaryDirectory(prefix="tcprobe-") as folder:
-        cubin = Path(folder) / "probes.cubin"
-        while pending:
-            words = _ptxas(tools, pending, row, cubin)
-            if not words:
-                return _disassemble(tools, cubin, row), refused
-            refused |= words
-            pending = [k for k in pending if k.name not in words]
-    return {}, refused
+    while pending and (words := _ptxas(tools, pending, row, cubin)):
+        refused |= words
+        pending = [k for k in pending if k.name not in words]
+    if not pending:
+        cubin.unlink(missing_ok=True)
+    return refused
 
 
 def _ptxas(tools: Toolchain, kernels: Sequence[Kernel], row: Arch, cubin: Path) -> dict[str, str]:
@@ -83,24 +96,26 @@ def _each_alone(tools: Toolchain, kernels: Sequence[Kernel], row: Arch, cubin: P
     return refused
 
 
-def _disassemble(tools: Toolchain, cubin: Path, row: Arch) -> dict[str, Code]:
-    sections, parameters = _sections(cubin)
-    image = cubin.with_suffix(".bin")
-    image.write_bytes(b"".join(sections.values()))
+def _disassemble(tools: Toolchain, found: dict[str, Content], folder: Path, row: Arch) -> dict[str, Code]:
+    """The code of all kernels; kernels with the same bytes and parameters share it."""
+    distinct = dict.fromkeys(found.values())
+    image = folder / "code.bin"
+    image.write_bytes(b"".join(raw for raw, *_ in distinct))
     done = call([tools.nvdisasm, "--binary", tools.disassembles_as(row), str(image)])
     lines = [(int(m[1], 16), m[2]) for m in map(LINE.match, done.stdout.splitlines()) if m]
-    size = sum(map(len, sections.values()))
+    size = sum(len(raw) for raw, *_ in distinct)
     if done.returncode or [at for at, _ in lines] != list(range(0, size, 16)):
         raise EnvironmentUnfitError(
             f"{tools.nvdisasm} does not print the code of {row.name} ({len(lines)} of {size // 16} instructions): "
             f"{done.stderr.strip()[:300] or done.stdout[:200]!r}."
         )
     codes, start = {}, 0
-    for name, raw in sections.items():
+    for kernel in distinct:
+        raw, offset, parameters = kernel
         end = start + len(raw)
-        codes[name] = _code(lines[start // 16 : end // 16], start, parameters[name])
+        codes[kernel] = _code(lines[start // 16 : end // 16], start, (offset, parameters))
         start = end
-    return codes
+    return {name: codes[kernel] for name, kernel in found.items()}
 
 
 def _code(lines: Sequence[tuple[int, str]], start: int, parameters: tuple[int, int]) -> Code:
@@ -111,28 +126,3 @@ def _code(lines: Sequence[tuple[int, str]], start: int, parameters: tuple[int, i
         except UnreadError as error:
             unread[at] = f"{error}, in `{text}`"
     return Code(instructions, start, *parameters, unread, tuple(opcode_of(text) for _, text in lines))
-
-
-def _sections(cubin: Path) -> tuple[dict[str, bytes], dict[str, tuple[int, int]]]:
-    """(raw code, (offset, size) of the parameters) by kernel."""
-    try:
-        with cubin.open("rb") as file:
-            sections = {s.name: s.data() for s in ELFFile(file).iter_sections()}
-        codes = {name.removeprefix(".text."): raw for name, raw in sections.items() if name.startswith(".text.")}
-        return codes, {name: _parameters(sections[f".nv.info.{name}"]) for name in codes}
-    except (ELFError, KeyError, struct.error, OSError) as error:
-        raise EnvironmentUnfitError(f"ptxas wrote no cubin that can be read: {error}.") from None
-
-
-def _parameters(info: bytes) -> tuple[int, int]:
-    """(offset, size) of the parameters in constant bank 0, from the attributes of .nv.info.<kernel>."""
-    place = 0
-    while place < len(info):
-        kind, attribute, value = struct.unpack_from("<BBH", info, place)
-        place += 4
-        if kind == HAS_SIZE:
-            if attribute == PARAM_CBANK:
-                _, offset, size = struct.unpack_from("<IHH", info, place)
-                return offset, size
-            place += value
-    raise KeyError("EIATTR_PARAM_CBANK")

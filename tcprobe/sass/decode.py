@@ -82,12 +82,11 @@ def operand(text: str) -> Operand:
     """Decode one operand."""
     negative, plain = (text[0], text[1:]) if text[:1] in "-!~" and text[1:2].isalpha() else ("", text)
     plain = plain.replace(".reuse", "")
-    match = re.fullmatch(r"(UR|R|UP|P|B)(\d+)(\.ROW|\.COL)?", plain)
+    match = re.fullmatch(r"(UR|R|UP|P|B)(\d+|(?<=R)Z|(?<=P)T)(\.ROW|\.COL|\.H0_H0|\.H1_H1)?", plain)
     shown = negative + plain
-    if match:  # .ROW and .COL are on operands of tensor-core instructions only: a kind of its own, R.ROW
-        return Operand(match[1] + (match[3] or ""), int(match[2]), negative, shown)
-    if plain in REGISTER:
-        return Operand(plain[:-1], REGISTER[plain], negative, shown)
+    if match:  # .ROW (of tensor-core instructions) and .H0_H0 (of conversions) make a kind of its own, R.ROW
+        index = REGISTER.get(match[1] + match[2])
+        return Operand(match[1] + (match[3] or ""), int(match[2]) if index is None else index, negative, shown)
     if re.fullmatch(r"SR_[\w.]+", plain):
         return Operand("SR", 0, negative, shown)
     if re.fullmatch(r"-?0x[0-9a-f]+", text):

@@ -226,8 +226,11 @@ def _small(shift: Operand) -> bool:
 
 
 @named("LOP3.LUT")
-def lop3(m: Machine, d: Operand, a: Operand, b: Operand, c: Operand, table: Operand, p: Operand) -> None:
-    """Bit by bit, d = bit (a, b, c) of the table; the predicate must be !PT."""
+def lop3(m: Machine, *operands: Operand) -> None:
+    """Bit by bit, d = bit (a, b, c) of the table; a predicate in front: d != 0. The one at the end must be !PT."""
+    found, rest = _split(operands)
+    _must(len(rest) == 6 and len(found) < 2, "LOP3.LUT with these operands is not modelled")
+    d, a, b, c, table, p = rest
     _must(table.kind == "immediate" and str(p) == "!PT", "LOP3.LUT in this form is not modelled")
     inputs = [m.read(o) for o in (a, b, c)]
     total = np.zeros(m.lanes, np.uint32)
@@ -235,6 +238,14 @@ def lop3(m: Machine, d: Operand, a: Operand, b: Operand, c: Operand, table: Oper
         if table.index >> row & 1:
             total |= np.bitwise_and.reduce([x if row >> 2 - j & 1 else ~x for j, x in enumerate(inputs)])
     m.write(d, total)
+    for predicate in found:
+        m.decide(predicate, total != 0)
+
+
+@named("SEL")
+def sel(m: Machine, d: Operand, a: Operand, b: Operand, p: Operand) -> None:
+    """d = a where the predicate holds, else b."""
+    m.write(d, np.where(m.test(p), m.read(a), m.read(b)))
 
 
 @named("SHF.R.U32.HI", "USHF.R.U32.HI")

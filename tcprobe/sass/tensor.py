@@ -2,7 +2,12 @@
 
 Every 32-bit word of A, B and C holds a tag (operand, number of the word, lane). Up to a tensor-core opcode code only
 moves words, so at the opcode the tags tell which words it multiplies; its results are tagged in turn, and where
-they are stored tells which words of D they are. Code that computes on the way (an emulated form) is refused.
+they are stored tells which words of D they are. Code that computes A or B on the way (an emulated form) is refused;
+C and D may be converted from and to another type, which is marked.
+
+HMMA.884 (Volta; Turing for mma.m8n8k4) is a sequence STEP0, STEP1, ... that takes A and B once and makes D part by
+part: it counts as one instruction. Each quad pair of the warp (lanes 4q to 4q + 3 and 16 + 4q to 16 + 4q + 3) has a
+product of its own (PTX ISA 9.1, section 9.7.14.5.1).
 """
 
 from __future__ import annotations
@@ -24,6 +29,8 @@ from tcprobe.sass.opcodes import OPCODES
 
 BASES = (0x7F12_3456_0000, 0x7E98_7654_0000, 0x7D0F_1E2D_0000, 0x7C55_AA33_0000)
 RESULT = 4  # tag of a word that a tensor-core instruction made; 1, 2, 3 are a, b, c
+CONVERTED = np.uint32(0xFF000000)  # what a conversion makes of any word
+CONVERSIONS = ("F2F.F16.F32", "F2FP.PACK_AB", "F2FP.F16.PACK_AB", "F2FP.F16.F32.PACK_AB", "HADD2.F32")
 BITS = {"HMMA": 16, "BMMA": 1, "DMMA": 64, "QMMA": 8}
 
 
@@ -37,44 +44,65 @@ class Word:
 
 @dataclass(frozen=True)
 class Step:
-    """One tensor-core instruction: its opcode and the words that it multiplies and adds."""
+    """One tensor-core instruction: its opcode and the words that it multiplies and adds; None: converted before."""
 
     opcode: str
     a: tuple[Word, ...]
     b: tuple[Word, ...]
-    c: tuple[Word, ...]
+    c: tuple[Word | None, ...]
 
 
 @dataclass(frozen=True)
 class Trace:
-    """All steps of a multiply in order, and for every word of D the result that is stored there."""
+    """All steps of a multiply in order, and for every word of D the result that is stored there.
+
+    `stored` is None where the results are converted and therefore not followed to D.
+    """
 
     steps: tuple[Step, ...]
-    stored: tuple[Word, ...]
+    stored: tuple[Word, ...] | None
 
 
 @dataclass(frozen=True)
 class Form:
-    """Shape and registers per thread of a tensor-core opcode."""
+    """Shape of one product and registers per thread of a tensor-core opcode; how many products a warp holds."""
 
     m: int
     n: int
     k: int
     a: int
     b: int
+    c: int
     d: int
+    products: int = 1
+
+    @property
+    def parts(self) -> int:
+        """Of how many STEPs the instruction consists: each makes two words of D."""
+        return self.d // 2 if self.products > 1 else 1
+
+    def product(self, lane: int) -> int:
+        """Which product the lane takes part in."""
+        return lane >> 2 & 3 if self.products > 1 else 0
 
 
 def form(opcode: str) -> Form:
     """What the opcode's name says: HMMA.16816.F32 is m16n8k16 of 16-bit types with 32-bit results."""
     name, digits, *rest = opcode.split(".")
     match = re.fullmatch(r"(\d+)x(\d+)x(\d+)|(16|8)(8)(\d+)", digits)
-    if name not in TENSOR or not match or "STEP" in opcode:
+    if name not in TENSOR or not match:
         raise UnreadError(f"opcode {opcode} is not modelled")
     m, n, k = (int(g) for g in match.groups() if g)
     bits = 32 if "TF32" in rest else BITS.get(name) or int(re.search(r"[SU](\d)", opcode)[1])  # type: ignore[index]
-    result = 64 if name == "DMMA" else 16 if rest and rest[0] == "F16" else 32
-    return Form(m, n, k, m * k * bits // 1024, k * n * bits // 1024, m * n * result // 1024)
+    d = 64 if name == "DMMA" else 16 if rest and rest[0] == "F16" else 32
+    products, c = (4, 16 if rest[1] == "F16" else 32) if (name, digits) == ("HMMA", "884") else (1, d)
+    words = [size * products // 1024 for size in (m * k * bits, k * n * bits, m * n * c, m * n * d)]
+    return Form(m, n, k, words[0], words[1], words[2], words[3], products)
+
+
+def name(opcode: str, a: Operand, b: Operand) -> str:
+    """The whole instruction's name: without the step, with the order of A and B where operands carry one."""
+    return re.sub(r"\.STEP\d", "", opcode) + "".join(re.findall(r"\.(?:ROW|COL)", a.kind + b.kind))
 
 
 def kernel(instruction: Instruction) -> Kernel:
@@ -104,19 +132,31 @@ def trace(code: Code, instruction: Instruction) -> Trace:
         raise UnreadError(next(iter(code.unread.values())))
     machine = Machine(1, images, parameters, code.parameter_base)
     steps: list[Step] = []
-    names = {name for name in code.opcodes if name.split(".")[0] in TENSOR}
-    machine.run(code.instructions, code.start, OPCODES | {name: _multiply(name, steps) for name in names})
-    return Trace(tuple(steps), tuple(_word(output[:, j]) for j in range(words[3])))
+    names = [name for name in code.opcodes if name.split(".")[0] in TENSOR]
+    opcodes = OPCODES | {name: _multiply(name, steps) for name in names} | dict.fromkeys(CONVERSIONS, _convert)
+    done = None
+    try:
+        machine.run(code.instructions, code.start, opcodes)
+        done = [_word(output[:, j]) for j in range(words[3])]
+    except UnreadError:  # what comes after the last tensor-core instruction may convert its results
+        if sum(form(step.opcode).parts for step in steps) < len(names):
+            raise
+    shapes = [form(step.opcode) for step in steps]
+    if any(len(step.c) != shape.d and (step.c or shape.parts > 1) for step, shape in zip(steps, shapes, strict=True)):
+        raise UnreadError("a tensor-core instruction lacks a step")
+    return Trace(tuple(steps), tuple(done) if done and None not in done else None)  # type: ignore[arg-type]
 
 
-def _tags(operand: int, count: int) -> np.ndarray:
+def _tags(operand: int, count: int, first: int = 0) -> np.ndarray:
     lanes = np.arange(THREADS, dtype=np.uint32)[:, None]
-    return np.ascontiguousarray(operand << 24 | np.arange(count, dtype=np.uint32) << 8 | lanes)
+    return np.ascontiguousarray(operand << 24 | np.arange(first, first + count, dtype=np.uint32) << 8 | lanes)
 
 
-def _word(values: np.ndarray) -> Word:
-    """The word that all lanes hold, each its own."""
+def _word(values: np.ndarray) -> Word | None:
+    """The word that all lanes hold, each its own; None if it was converted."""
     first = int(values[0])
+    if (values == CONVERTED).all():
+        return None
     if first & 0xFF or not np.array_equal(values, first + np.arange(THREADS, dtype=np.uint32)):
         raise UnreadError("a word is computed or comes from another lane")
     operand = {1: "a", 2: "b", 3: "c"}.get(first >> 24, "d")
@@ -126,18 +166,45 @@ def _word(values: np.ndarray) -> Word:
     return Word(operand, step * 256 + (first >> 8 & 0xFFFF))
 
 
+def _moved(values: np.ndarray) -> Word:
+    found = _word(values)
+    if found is None:
+        raise UnreadError("a word of A or B is converted")
+    return found
+
+
+def _convert(m: Machine, d: Operand, *_: Operand) -> None:
+    """A conversion of one word or of two halves: to what, and from what, does not matter here."""
+    m.write(d, np.full(m.lanes, CONVERTED))
+
+
 def _multiply(opcode: str, steps: list[Step]) -> Callable[..., None]:
+    part = int(match[1]) if (match := re.search(r"\.STEP(\d)", opcode)) else 0
+
     def multiply(m: Machine, d: Operand, a: Operand, b: Operand, c: Operand, *rest: Operand) -> None:
-        shape = form(opcode)
+        whole = name(opcode, a, b)
+        shape = form(whole)
         if any(str(o) not in ("!PT", "!UPT") for o in rest):
             raise UnreadError(f"{opcode} with these operands is not modelled")
-        words = [
-            tuple(_word(m.word("R", operand.index + j)) for j in range(count))
-            for operand, count in ((a, shape.a), (b, shape.b), (c, 0 if c.index == ZERO else shape.d))
-        ]
-        number = len(steps)
-        steps.append(Step(opcode, *words))
-        for j, tags in enumerate(_tags(RESULT + number, shape.d).T):
+        size = shape.d // shape.parts
+        left, right = (
+            tuple(_moved(m.word("R", operand.index + j)) for j in range(count))
+            for operand, count in ((a, shape.a), (b, shape.b))
+        )
+        added = tuple(_word(m.word("R", c.index + j)) for j in range(size)) if c.index != ZERO else ()
+        if part:
+            _continue(steps, Step(whole, left, right, added), part)
+        else:
+            steps.append(Step(whole, left, right, added))
+        for j, tags in enumerate(_tags(RESULT + len(steps) - 1, size, part * size).T):
             m.set("R", d.index + j, tags)
 
     return multiply
+
+
+def _continue(steps: list[Step], step: Step, part: int) -> None:
+    """Add STEP `part` to the instruction that it belongs to."""
+    last = steps[-1] if steps else None
+    if last is None or (last.opcode, last.a, last.b, len(last.c)) != (step.opcode, step.a, step.b, 2 * part):
+        raise UnreadError(f"STEP{part} of {step.opcode} does not continue the one before")
+    steps[-1] = Step(step.opcode, step.a, step.b, last.c + step.c)
