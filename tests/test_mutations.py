@@ -70,7 +70,7 @@ def mutate(name, every, seed=0):
 def test_changed_code_gives_no_silent_wrong_table(name):
     """A sample; `python tests/test_mutations.py` runs all.
 
-    What survives (26 of 39,208 when all were run) is code for another complete layout, which nothing in the code can
+    What survives (17 of 39,208 when all were run) is code for another complete layout, which nothing in the code can
     tell from a right one: mostly the transposition (MOVM) of a whole 8 x 8 block that is left out or goes elsewhere.
     """
     counts, wrong = mutate(name, every=101)
