@@ -11,21 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe import __version__
+from tcprobe.cli_questions import COMMANDS
 from tcprobe.errors import TcprobeError, UsageError
+from tcprobe.options import ARCH, CUDA, JSON, RESULTS
 
 if TYPE_CHECKING:
     from tcprobe.results import Results
 
-RESULTS = click.option(
-    "--results", "folder", type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of saved tables. Default: ./results where it has any, else the published tables.",
-)  # fmt: skip
-ARCH = click.option("--arch", "name", metavar="sm_XX", help="Compute capability, for example sm_90.")
-JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
-CUDA = click.option(
-    "--cuda", type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of a CUDA toolkit whose ptxas and nvdisasm to use. Default: CUDA_HOME, the installed wheels, PATH.",
-)  # fmt: skip
 FAMILY = click.option("--family", type=click.Choice(["wmma", "mma"]), help="Only this family of instructions.")
 
 
@@ -55,6 +47,10 @@ def main() -> None:
     Measured on GPUs, saved as tables, fitted by closed formulas, compared with what others published.
     FRAGMENT names may be shortened as long as they are unique, and may be patterns with * and ?.
     """
+
+
+for command in COMMANDS:
+    main.add_command(command)
 
 
 @main.command()

@@ -33,7 +33,7 @@ def lanes(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
     rows = []
     for lane in range(table.threads):
         first = lane * table.elements
-        rows.append([_runs(table.cells[first + s : first + min(s + size, table.elements)]) for s in starts])
+        rows.append([runs(table.cells[first + s : first + min(s + size, table.elements)]) for s in starts])
     yield from _grid(rows, [f"r{j}" for j in range(len(starts))], width)
 
 
@@ -47,7 +47,7 @@ def _holders(table: Table, row: int, col: int, product: int | None) -> str:
     return " ".join(f"{lane}:{','.join(i)}" for lane, i in by_lane.items()) or "-"
 
 
-def _runs(cells: Sequence[tuple[int, ...] | None]) -> str:
+def runs(cells: Sequence[tuple[int, ...] | None]) -> str:
     """Elements as row,col; runs along a row or a column as 0,0..3; an unused slot as -."""
     runs: list[list[tuple[int, int] | None]] = []
     for cell in cells:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe import draw
+from tcprobe.ask import Holder, Trace
 from tcprobe.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict
 from tcprobe.describe import some
 from tcprobe.fit import Fit
@@ -178,6 +179,44 @@ def shown(known: Known, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequenc
     click.echo(f"numbers from: {known.numbering}")
     for verdict in verdicts:
         _verdict(verdict)
+
+
+def holders(known: Known, found: Sequence[Holder], by_lane: bool) -> None:
+    """`where`: a line an element, or a line a slot; then what it rests on."""
+    name = known.fragment.operand.upper()
+    if by_lane:
+        for holder in found:
+            click.echo(f"{holder}: {name}{holder.element}")
+    else:
+        lines: dict[str, list[str]] = {}
+        for holder in found:
+            lines.setdefault(holder.element, []).append(str(holder))
+        for element, texts in lines.items():
+            click.echo(f"{name}{element}: {'; '.join(texts)}")
+    click.echo(f"{bold(known.fragment.id)} on {known.arch}, {known.evidence}")
+
+
+def trace(answer: Trace) -> None:
+    """`trace`: the slots on both sides, a line for each product of A and B, and what it rests on."""
+    click.echo(f"{bold(answer.about)} in {answer.instruction.id} on {answer.arch}")
+    if answer.d:
+        click.echo(f"  held by {_slots(answer, 'd', answer.d)}; gains C: {_slots(answer, 'c', answer.c)}")
+    lines = [(f"A{m.a[0].element}", _slots(answer, "a", m.a), f"B{m.b[0].element}", _slots(answer, "b", m.b),
+              f"D{m.d[0].element}", _slots(answer, "d", m.d)) for m in answer.meetings]  # fmt: skip
+    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for a, a_slots, b, b_slots, d, d_slots in lines:
+        left = f"{a:<{wide[0]}} {a_slots:<{wide[1]}}  x  {b:<{wide[2]}} {b_slots:<{wide[3]}}"
+        click.echo(f"  {left}  ->  {d:<{wide[4]}} {d_slots}".rstrip())
+    for evidence in dict.fromkeys(known.evidence for known in answer.operands.values()):
+        click.echo(evidence)
+
+
+def _slots(answer: Trace, operand: str, found: Sequence[Holder]) -> str:
+    """lane:i of every holder; one that the multiply never reads in parentheses."""
+    texts = (f"{h.lane}:{h.i}" for h in found)
+    return " ".join(
+        f"({t})" if (operand, h.lane, h.i) in answer.unread else t for t, h in zip(texts, found, strict=True)
+    )
 
 
 def _verdict(verdict: Verdict) -> None:

@@ -29,8 +29,12 @@ class Term:
 
     def __call__(self, lane: int, i: int) -> int:
         """The value at slot (lane, i)."""
-        value = (lane if self.variable == "lane" else i) & self.mask
-        return value << self.shift if self.shift >= 0 else value >> -self.shift
+        return self.of(lane if self.variable == "lane" else i)
+
+    def of(self, value: int) -> int:
+        """The term's value for a value of its variable."""
+        masked = value & self.mask
+        return masked << self.shift if self.shift >= 0 else masked >> -self.shift
 
     @property
     def reach(self) -> int:
@@ -112,7 +116,7 @@ def _bare(text: str) -> str:
 def linear_formula(images: Mapping[str, Sequence[int]], constant: int) -> Formula:
     """The formula of one output from the images of the bits of each variable."""
     masks: dict[tuple[str, int], int] = {}
-    for variable in ("i", "lane"):
+    for variable in sorted(images):
         for bit, image in enumerate(images[variable]):
             for out in range(image.bit_length()):
                 if image >> out & 1:

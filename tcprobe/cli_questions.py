@@ -1,0 +1,115 @@
+"""The commands that answer questions from saved tables: where, trace, convert, emit, and verify on a live GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tcprobe.errors import UsageError
+from tcprobe.options import ARCH, JSON, RESULTS, Numbers, write_whole
+
+
+@click.command()
+@click.argument("fragment", metavar="FRAGMENT")
+@click.option("--row", "rows", type=Numbers(), help="Row of the element, or a range: 3, 0-7. Default: all.")
+@click.option("--col", "cols", type=Numbers(), help="Column of the element, or a range.")
+@click.option("--product", "products", type=Numbers(), default=[], help="Which product, where a warp holds several.")
+@click.option("--lane", "lanes", type=Numbers(), help="What this lane holds instead, or a range.")
+@click.option("--i", "elements", type=Numbers(), help="With --lane: which of its elements. Default: all.")
+@ARCH
+@RESULTS
+@JSON
+def where(fragment: str, name: str | None, folder: Path | None, as_json: bool, **asked: Any) -> None:
+    """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i)."""
+    from tcprobe import ask, render
+    from tcprobe.inventory import resolve
+    from tcprobe.known import known
+    from tcprobe.lookup import folder_of
+
+    rows, cols, lanes, elements = (asked[key] for key in ("rows", "cols", "lanes", "elements"))
+    by_lane = lanes is not None or elements is not None
+    if by_lane == (rows is not None or cols is not None):
+        raise UsageError("give --row and --col, or --lane and --i.")
+    found = known(resolve(fragment), name, folder_of(folder))
+    if by_lane:
+        holders = ask.held(found, range(found.table.threads) if lanes is None else lanes, elements or [])
+    else:
+        rows = range(found.fragment.rows) if rows is None else rows
+        cols = range(found.fragment.cols) if cols is None else cols
+        holders = ask.where(found, rows, cols, asked["products"])
+    if as_json:
+        head = {"id": found.fragment.id, "arch": found.arch, "evidence": found.evidence}
+        click.echo(json.dumps({**head, "holders": [holder.to_json() for holder in holders]}))
+    else:
+        render.holders(found, holders, by_lane)
+
+
+@click.command()
+@click.argument("instruction", metavar="INSTRUCTION")
+@click.option("--row", type=int, help="Row of the D element.")
+@click.option("--col", type=int, help="Column of the D element.")
+@click.option("--product", type=int, help="Which product, where a warp holds several (m8n8k4 of f16).")
+@click.option("--operand", type=click.Choice(["a", "b", "c"]), help="What a slot of this operand feeds instead.")
+@click.option("--lane", type=int, help="With --operand: the slot's lane.")
+@click.option("--i", "element", type=int, help="With --operand: the slot's i.")
+@ARCH
+@RESULTS
+@JSON
+def trace(instruction: str, name: str | None, folder: Path | None, as_json: bool, **asked: Any) -> None:
+    """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds."""
+    from tcprobe import ask, inventory, render
+    from tcprobe.known import operands
+    from tcprobe.lookup import folder_of
+
+    row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
+    forward = None not in (operand, lane, element) and row is col is None
+    if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
+        raise UsageError("give --row and --col, or --operand, --lane and --i.")
+    multiply = inventory.instruction(instruction)
+    tables = operands(multiply, name, folder_of(folder))
+    if forward:
+        answer = ask.feeds(multiply, tables, operand, lane, element)
+    else:
+        answer = ask.trace(multiply, tables, row, col, asked["product"])
+    if as_json:
+        click.echo(json.dumps(answer.to_json()))
+    else:
+        render.trace(answer)
+
+
+@click.command()
+@click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
+@click.option("--to", "format_name", required=True, metavar="FORMAT", help="cuda, ptx, python, ...; `--to help` lists.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File. Default: standard output.")
+@ARCH
+@RESULTS
+def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Any) -> None:
+    """Write fragments as code or data for other programs.
+
+    Patterns may mean several fragments; an instruction means its four operands. Without --arch: the arch with the
+    strongest measurement; formats that tell archs apart (cuda) get every arch.
+    """
+    from tcprobe import emit as formats
+    from tcprobe import lookup
+    from tcprobe.known import for_emit
+
+    if format_name == "help":
+        for known_name, module in formats.formats().items():
+            click.echo(f"{known_name:<16}{module.WHAT}")
+        return
+    if format_name not in formats.names():
+        raise UsageError(f"unknown format {format_name!r}; known: {', '.join(formats.names())}.")
+    name = asked["name"] or ("all" if formats.for_all_archs(format_name) else None)
+    tables = for_emit(lookup.chosen(patterns), name, lookup.folder_of(asked["folder"]))
+    text = formats.emit(format_name, tables)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    write_whole(output, text)
+    click.echo(f"{output}: {len(tables)} tables as {format_name}", err=True)
+
+
+COMMANDS = (where, trace, emit)

@@ -1,0 +1,63 @@
+"""Layouts written in other programs' terms, one module a format.
+
+A format is a module of this package with WHAT (one line for the help) and `emit(tables) -> str`. It may set ARCHS to
+"all" (it tells archs apart itself, and gets every one) or SUFFIX (of a file). What a format cannot express it
+refuses with a UsageError that says why. The same tables always give the same text.
+
+>>> from tcprobe import emit
+>>> from tcprobe.known import load
+>>> print(emit.emit("csv", [load("mma.m8n8k16.row.col.s32.s8.s8.s32.d")]).splitlines()[:2])
+['lane,i,row,col', '0,0,0,0']
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from functools import cache
+from types import MappingProxyType
+from typing import Protocol
+
+from tcprobe.errors import UsageError
+from tcprobe.known import Known
+
+
+class Format(Protocol):
+    """The names that a format's module has."""
+
+    WHAT: str
+
+    def emit(self, tables: Sequence[Known]) -> str:
+        """The text; UsageError where the format cannot express a table."""
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Names of all formats: those of their files, with - for _."""
+    return tuple(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__) if m.name != "common")
+
+
+@cache
+def formats() -> MappingProxyType[str, Format]:
+    """All formats by name."""
+    return MappingProxyType({name: _module(name) for name in names()})
+
+
+def emit(name: str, tables: Sequence[Known]) -> str:
+    """The text of `tables` in format `name`; UsageError where the format is unknown or cannot express them."""
+    if name not in names():
+        raise UsageError(f"unknown format {name!r}; known: {', '.join(names())}.")
+    if not tables:
+        raise UsageError("no fragment to emit.")
+    return _module(name).emit(tables).rstrip("\n") + "\n"
+
+
+def for_all_archs(name: str) -> bool:
+    """Whether the format tells archs apart itself."""
+    return getattr(_module(name), "ARCHS", "") == "all"
+
+
+def _module(name: str) -> Format:
+    module: Format = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    return module

@@ -1,0 +1,82 @@
+"""What several formats need: what a text says of its source, names in code, and the layout that must be linear."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from tcprobe import __version__, inventory
+from tcprobe.errors import UsageError
+from tcprobe.fit import Fit, Formula, Layout, fit
+from tcprobe.instruction import Instruction
+from tcprobe.known import Known
+from tcprobe.table import Table
+
+_FITS: dict[str, Fit] = {}
+
+
+def about(known: Known) -> list[str]:
+    """What a comment says of a table: whose, where, of what size, on what evidence."""
+    fragment = known.fragment
+    size = f"{fragment.rows} x {fragment.cols} of {fragment.type}, {fragment.elements} elements a lane"
+    return [
+        f"{fragment.id} on {known.arch}: {size}, layout {known.table.id}",
+        f"{known.evidence}; numbers from {known.numbering}",
+    ]
+
+
+def heading(tables: Sequence[Known], comment: str) -> list[str]:
+    """The comment at the top of a file."""
+    lines = [f"made by tcprobe {__version__}; i counts a lane's elements from the low bits of its first register"]
+    lines += [line for known in tables for line in about(known)]
+    return [f"{comment} {line}" for line in lines]
+
+
+def fitted(table: Table) -> Fit:
+    """The table's fit, made once."""
+    return _FITS.setdefault(table.id, fit(table)) if table.id not in _FITS else _FITS[table.id]
+
+
+def formulas(known: Known) -> dict[str, Formula]:
+    """Formulas of all outputs; UsageError where one has no closed form."""
+    found = fitted(known.table).formulas
+    whole = {name: formula for name, formula in found.items() if formula is not None}
+    if len(whole) < len(found):
+        raise UsageError(f"{known.fragment.id} on {known.arch}: no closed form, so this format cannot express it.")
+    return whole
+
+
+def layout(known: Known) -> Layout:
+    """The linear layout; UsageError where the map is not linear, or element (0, 0) is not held by lane 0 i 0."""
+    found = fitted(known.table).layout
+    if found is None or found.offset:
+        raise UsageError(f"{known.fragment.id} on {known.arch}: not linear from zero on, so no such layout exists.")
+    return found
+
+
+def identifier(name: str) -> str:
+    """A fragment's or instruction's id as an identifier."""
+    return re.sub(r"\W+", "_", name)
+
+
+def multiplies(tables: Sequence[Known]) -> Iterator[tuple[Instruction, dict[str, Known]]]:
+    """The multiplies whose a, b, c and d are all among `tables`, each on one arch.
+
+    UsageError if there is none: some formats describe a whole multiply.
+    """
+    by_id = {known.fragment.id: known for known in tables}
+    found = [
+        (row, {f.operand: by_id[f.id] for f in row.fragments})
+        for row in inventory.instructions().values()
+        if all(f.id in by_id for f in row.fragments)
+    ]
+    if not found:
+        raise UsageError("this format describes a whole multiply: give the instruction, not single fragments.")
+    yield from found
+
+
+@cache
+def powers(size: int) -> list[int]:
+    """1, 2, 4, ... below `size`."""
+    return [1 << bit for bit in range((size - 1).bit_length())]

@@ -1,0 +1,21 @@
+"""lane,i,row,col: one line a slot, as `tcprobe compare FILE.csv FRAGMENT` and `tcprobe fit` read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tcprobe.errors import UsageError
+from tcprobe.known import Known
+
+WHAT = "lane,i,row,col: one line a slot"
+SUFFIX = ".csv"
+
+
+def emit(tables: Sequence[Known]) -> str:
+    """One table; unused slots have no line."""
+    if len(tables) != 1:
+        raise UsageError(f"a CSV holds one table, not {len(tables)}: name one fragment.")
+    table = tables[0].table
+    slots = ((*divmod(slot, table.elements), cell) for slot, cell in enumerate(table.cells))
+    lines = [",".join(map(str, (lane, i, *cell))) for lane, i, cell in slots if cell is not None]
+    return "\n".join([",".join(("lane", "i", *table.outputs)), *lines])

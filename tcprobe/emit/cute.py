@@ -1,0 +1,79 @@
+"""C++ types for CuTe (CUTLASS): the layout of (lane, i) as shape:stride.
+
+A layout maps (thread, value), each taken colexicographically, to m + M * k for A, n + N * k for B and m + M * n for
+C and D, as the traits of CuTe's MMA atoms do. Further products of a warp follow, M * N (and so on) apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tcprobe.emit.common import formulas, heading, identifier, layout
+from tcprobe.errors import UsageError
+from tcprobe.instruction import Fragment
+from tcprobe.known import Known
+
+WHAT = "C++ Layout types for CuTe, and shape:stride"
+SUFFIX = ".hpp"
+CONVENTION = (
+    "(lane, i) -> m + M * k for A, n + N * k for B, m + M * n for C and D; copies of an element have stride 0;",
+    "the products of a warp that has several follow each other",
+)
+Modes = tuple[tuple[int, ...], tuple[int, ...]]  # of lane and of i
+
+
+def emit(tables: Sequence[Known]) -> str:
+    """A type a table."""
+    lines = [*heading(tables, "//"), *(f"// {line}" for line in CONVENTION), "#pragma once", ""]
+    lines += ["#include <cute/layout.hpp>", "", "namespace tcprobe {", ""]
+    for known in tables:
+        shape, stride = thread_value(known)
+        lines += [f"// {nested(shape)}:{nested(stride)}"]
+        lines += [f"using {identifier(known.fragment.id)} = cute::Layout<{_type('Shape', shape)}, "
+                  f"{_type('Stride', stride)}>;", ""]  # fmt: skip
+    return "\n".join([*lines, "}  // namespace tcprobe"])
+
+
+def thread_value(known: Known) -> tuple[Modes, Modes]:
+    """(shape, stride), both of lane and of i. UsageError where the map is no sum of strides."""
+    found = layout(known)
+    if any(formula.overlapping for formula in formulas(known).values()):
+        raise UsageError(f"{known.fragment.id} on {known.arch} needs XOR: no shape:stride without a swizzle says that.")
+    if found.elements & (found.elements - 1):
+        raise UsageError(f"{known.fragment.id} holds {found.elements} elements a lane, no power of two.")
+    modes = [_merge([_number(known.fragment, base) for base in found.bases[name]]) for name in ("lane", "i")]
+    return (modes[0][0], modes[1][0]), (modes[0][1], modes[1][1])
+
+
+def _number(fragment: Fragment, element: dict[str, int]) -> int:
+    """CuTe's number of an element."""
+    row, col, product = element["row"], element["col"], element.get("product", 0)
+    size = fragment.rows * fragment.cols
+    inner = col + fragment.cols * row if fragment.operand == "b" else row + fragment.rows * col
+    return inner + size * product
+
+
+def _merge(strides: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Modes of size 2 as (sizes, strides), those whose stride doubles joined."""
+    modes: list[list[int]] = []
+    for stride in strides:
+        if modes and stride == modes[-1][0] * modes[-1][1]:
+            modes[-1][0] *= 2
+        else:
+            modes.append([2, stride])
+    modes = modes or [[1, 0]]
+    return tuple(size for size, _ in modes), tuple(stride for _, stride in modes)
+
+
+def nested(modes: Modes) -> str:
+    """Modes as CuTe prints them: ((4, 8), 2)."""
+    return "(" + ", ".join(str(mode[0] if len(mode) == 1 else mode) for mode in modes) + ")"
+
+
+def _type(kind: str, modes: Modes) -> str:
+    inner = [_integers(kind, mode) if len(mode) > 1 else f"cute::Int<{mode[0]}>" for mode in modes]
+    return f"cute::{kind}<{', '.join(inner)}>"
+
+
+def _integers(kind: str, mode: tuple[int, ...]) -> str:
+    return f"cute::{kind}<{', '.join(f'cute::Int<{n}>' for n in mode)}>"

@@ -1,0 +1,17 @@
+"""What `tcprobe show --json` prints: a JSON array with one object a fragment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tcprobe.describe import shown
+from tcprobe.known import Known
+from tcprobe.results import canonical
+
+WHAT = "JSON: table, formulas, provenance and verdicts, as `show --json`"
+SUFFIX = ".json"
+
+
+def emit(tables: Sequence[Known]) -> str:
+    """All tables."""
+    return canonical([shown(known, known.results) for known in tables])

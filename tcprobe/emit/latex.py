@@ -1,0 +1,21 @@
+"""LaTeX: an aligned block of formulas a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tcprobe.emit.common import formulas, heading
+from tcprobe.fit import symbolic
+from tcprobe.known import Known
+
+WHAT = "LaTeX formulas (amsmath)"
+SUFFIX = ".tex"
+
+
+def emit(tables: Sequence[Known]) -> str:
+    """An align* a table."""
+    lines = heading(tables, "%")
+    for known in tables:
+        rows = [rf"  \mathrm{{{name}}} &= {symbolic.latex(formula)}" for name, formula in formulas(known).items()]
+        lines += [r"\begin{align*}", *(f"{row} \\\\" for row in rows[:-1]), rows[-1], r"\end{align*}"]
+    return "\n".join(lines)

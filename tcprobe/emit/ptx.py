@@ -1,0 +1,57 @@
+"""PTX of a whole multiply: registers declared, each with the elements that a lane holds in it, and the instruction.
+
+wmma: the loads, the multiply and the store as well, since their order of registers is that of the fragments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tcprobe.emit.common import formulas, heading, multiplies
+from tcprobe.instruction import Fragment, Instruction
+from tcprobe.known import Known
+
+WHAT = "PTX of a multiply, its operands laid out in comments"
+SUFFIX = ".ptx"
+KINDS = {"f32": "f32", "f64": "f64"}  # register types; everything else is packed into .b32
+
+
+def emit(tables: Sequence[Known]) -> str:
+    """A block a multiply."""
+    lines = heading(tables, "//")
+    for instruction, operands in multiplies(tables):
+        lines += ["", *_multiply(instruction, operands)]
+    return "\n".join(lines)
+
+
+def _multiply(instruction: Instruction, operands: Mapping[str, Known]) -> Iterator[str]:
+    target, ptx = instruction.target.name, instruction.target.ptx
+    yield f"// {instruction.name}: .target {target}, .version {ptx} or later"
+    if instruction.family == "wmma":
+        yield "// %pa, ...: 64-bit addresses of the matrices; %lda, ...: elements from one line to the next, .u32"
+    for operand in "abcd":
+        yield from _registers(operand, operands[operand])
+    names = {o: "{" + ", ".join(_names(o, operands[o].fragment)) + "}" for o in "abcd"}
+    if instruction.family == "wmma":
+        yield from (f"{operands[o].fragment.instruction} {names[o]}, [%p{o}], %ld{o};" for o in "abc")
+    yield f"{instruction.name}"
+    yield f"  {names['d']}, {names['a']}, {names['b']}, {names['c']};"
+    if instruction.family == "wmma":
+        yield f"{operands['d'].fragment.instruction} [%pd], {names['d']}, %ldd;"
+
+
+def _registers(operand: str, known: Known) -> Iterator[str]:
+    fragment = known.fragment
+    yield f"// {operand.upper()}: " + ", ".join(f"{name} = {f}" for name, f in formulas(known).items())
+    kind = KINDS.get(fragment.type, "b32") if fragment.slot_bits >= 32 else "b32"
+    size = fragment.register_bits // fragment.slot_bits
+    for number, name in enumerate(_names(operand, fragment)):
+        first = number * size
+        which = f"i = {first}" + (f" to {first + size - 1}, low bits first" if size > 1 else "")
+        cells = known.table.cells[first : first + size]
+        shown = ", ".join("unused" if c is None else f"{operand.upper()}[{c[0]}][{c[1]}]" for c in cells[:4])
+        yield f".reg .{kind} {name};  // {which}; in lane 0: {shown}{', ...' if size > 4 else ''}"
+
+
+def _names(operand: str, fragment: Fragment) -> list[str]:
+    return [f"%{operand}{number}" for number in range(fragment.registers)]

@@ -1,0 +1,42 @@
+"""Python functions: row, col and their inverse, without any import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tcprobe.emit.common import formulas, heading, identifier
+from tcprobe.fit.inverse import inverse
+from tcprobe.known import Known
+
+WHAT = "Python classes: row(lane, i), col(lane, i), holders(row, col)"
+SUFFIX = ".py"
+
+
+def emit(tables: Sequence[Known]) -> str:
+    """A class a table."""
+    return "\n".join([*heading(tables, "#"), *(line for known in tables for line in _class(known))])
+
+
+def _class(known: Known) -> Iterator[str]:
+    fragment, table = known.fragment, known.table
+    element = ", ".join(table.outputs)
+    copies = max(map(len, table.inverse.values()))
+    yield from ("", "", f"class {identifier(fragment.id)}:")
+    yield f'    """{fragment.rows} x {fragment.cols} of {fragment.type} on {known.arch}, layout {table.id}."""'
+    yield ""
+    sizes = {"LANES": table.threads, "ELEMENTS": table.elements, "ROWS": fragment.rows, "COLS": fragment.cols,
+             "COPIES": copies}  # fmt: skip
+    yield from (f"    {name} = {value}" for name, value in sizes.items())
+    for name, formula in formulas(known).items():
+        yield from _function(name, "lane, i", f"{name} of the element that slot (lane, i) holds", str(formula))
+    found = inverse(table)
+    if found:
+        arguments = f"{element}, copy=0" if copies > 1 else element
+        for name in ("lane", "i"):
+            what = f"{name} of the holder of an element" + (", of its copy-th" if copies > 1 else "")
+            yield from _function(f"{name}_of", arguments, what, str(found[name]))
+
+
+def _function(name: str, arguments: str, what: str, body: str) -> list[str]:
+    return ["", "    @staticmethod", f"    def {name}({arguments}):", f'        """The {what}."""',
+            f"        return {body}"]  # fmt: skip

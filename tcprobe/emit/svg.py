@@ -1,0 +1,124 @@
+"""SVG: the matrix with the holder lane:i of every element, and every lane's elements; a colour a lane.
+
+Colours are light, so that the black text reads on paper too; lines mark registers. Elements of a row that lie side by
+side in one register are drawn as one cell where a matrix is wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from tcprobe.draw import runs
+from tcprobe.emit.common import about, fitted
+from tcprobe.known import Known
+
+WHAT = "SVG: the matrix with its holders, and each lane's elements"
+SUFFIX = ".svg"
+CELL, LINE, MARGIN, LETTER = 20, 18, 36, 6.2  # heights, left margin, width of a letter of 10 px, in px
+WIDE = 64  # columns from which runs are drawn as one cell
+Cell = tuple[int, int, str, int]  # first column, columns, text, lane
+
+
+def emit(tables: Sequence[Known]) -> str:
+    """All tables one below the other."""
+    parts: list[str] = []
+    top, widest = 0.0, 0.0
+    for known in tables:
+        drawn, width, height = _drawing(known)
+        parts += [f'<g transform="translate(0 {top:g})">', *drawn, "</g>"]
+        top, widest = top + height, max(widest, width)
+    style = "text{font:10px monospace;fill:#000}.h{font-weight:bold;font-size:12px}.c{text-anchor:middle}"
+    style += "rect{stroke:#555;stroke-width:.7}"
+    names = ", ".join(known.fragment.id for known in tables)
+    size = f'viewBox="0 0 {widest:g} {top:g}" width="{widest:g}" height="{top:g}"'
+    label = f'role="img" aria-label="register layout of {escape(names)}"'
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} {label}>',
+        f"<style>{style}</style>",
+        '<rect width="100%" height="100%" fill="#fff" stroke="none"/>', *parts, "</svg>",
+    ])  # fmt: skip
+
+
+def _drawing(known: Known) -> tuple[list[str], float, float]:
+    """(elements, width, height) of one table."""
+    lines = [*about(known)]
+    lines += [f"{name} = {formula}" for name, formula in fitted(known.table).formulas.items() if formula]
+    found = [_text(8, LINE * (number + 1), line, "h" if not number else "") for number, line in enumerate(lines)]
+    top: float = LINE * (len(lines) + 1)
+    width = max(len(line) for line in lines) * LETTER * 1.2 + 16
+    for title, heads, rows in (*_matrices(known), _lanes(known)):
+        found.append(_text(8, top + 12, title, "h"))
+        drawn, wide, high = _grid(heads, rows, top + LINE)
+        found += drawn
+        width, top = max(width, wide), top + LINE + high + LINE
+    return found, width, top
+
+
+def _matrices(known: Known) -> Iterator[tuple[str, list[str], list[list[Cell]]]]:
+    """The matrix, one for each product: rows of cells with lane:i."""
+    table, fragment = known.table, known.fragment
+    operand = fragment.operand.upper()
+    for product in range(fragment.products):
+        rows = []
+        for row in range(fragment.rows):
+            cells: list[Cell] = []
+            for col in range(fragment.cols):
+                key = (row, col, product) if "product" in table.outputs else (row, col)
+                _join(cells, col, [divmod(slot, table.elements) for slot in table.inverse[key]], fragment.cols >= WIDE)
+            rows.append(cells)
+        of = f", product {product}" if fragment.products > 1 else ""
+        yield f"{operand}[row][col]: lane:i{of}", [str(col) for col in range(fragment.cols)], rows
+
+
+def _join(cells: list[Cell], col: int, holders: Sequence[tuple[int, int]], merge: bool) -> None:
+    """Add an element's cell; where `merge`, lengthen the cell before if it is the same lane's, up to 32 elements."""
+    lane, i = holders[0]
+    if merge and cells and cells[-1][3] == lane and cells[-1][0] + cells[-1][1] == col and cells[-1][1] < 32:
+        first, count, text, _ = cells[-1]
+        start = text.split("..")[0]
+        cells[-1] = (first, count + 1, f"{start}..{i}", lane)
+        return
+    by_lane: dict[int, list[int]] = {}
+    for holder, element in holders:
+        by_lane.setdefault(holder, []).append(element)
+    cells.append((col, 1, " ".join(f"{n}:{','.join(map(str, e))}" for n, e in by_lane.items()), lane))
+
+
+def _lanes(known: Known) -> tuple[str, list[str], list[list[Cell]]]:
+    """A row a lane: a cell a register, with the elements in it."""
+    table, fragment = known.table, known.fragment
+    size = max(1, fragment.register_bits // fragment.slot_bits)
+    rows = []
+    for lane in range(table.threads):
+        cells: list[Cell] = []
+        for register in range(fragment.registers):
+            start = lane * table.elements + register * size
+            cells.append((register, 1, runs(table.cells[start : start + size]), lane))
+        rows.append(cells)
+    heads = [f"r{register}" for register in range(fragment.registers)]
+    return "lane: row,col of each register's elements, low bits first", heads, rows
+
+
+def _grid(heads: Sequence[str], rows: Sequence[Sequence[Cell]], top: float) -> tuple[list[str], float, float]:
+    """(elements, width, height) of a grid with heads above and row numbers on the left."""
+    wide = max(max(len(text) / count for row in rows for _, count, text, _ in row) * LETTER + 6, CELL)
+    found = [
+        _text(MARGIN + (col + 0.5) * wide, top + 12, head, "c")
+        for col, head in enumerate(heads)
+        if wide * (1 if len(heads) < WIDE else 8) > 20 and (len(heads) < WIDE or col % 8 == 0)
+    ]
+    for number, row in enumerate(rows):
+        y = top + LINE + number * CELL
+        found.append(_text(8, y + 14, str(number)))
+        for col, count, text, lane in row:
+            x = MARGIN + col * wide
+            fill = f"hsl({lane * 137 % 360} 70% {88 if lane % 2 else 94}%)"
+            found.append(f'<rect x="{x:.1f}" y="{y:g}" width="{count * wide:.1f}" height="{CELL}" fill="{fill}"/>')
+            found.append(_text(x + count * wide / 2, y + 14, text, "c"))
+    return found, MARGIN + len(heads) * wide + 8, LINE + len(rows) * CELL
+
+
+def _text(x: float, y: float, text: str, kind: str = "") -> str:
+    of = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{of}>{escape(text)}</text>'

@@ -1,0 +1,68 @@
+"""Python code that makes SymPy expressions in lane and i."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tcprobe.emit.common import formulas, heading, identifier
+from tcprobe.fit import symbolic
+from tcprobe.known import Known
+
+WHAT = "Python code with SymPy expressions of row and col"
+SUFFIX = ".py"
+IMPORT = "from sympy import Function, Integer, symbols"
+DEFINITIONS = '''
+lane, i = symbols("lane i", integer=True, nonnegative=True)
+
+
+class BitAnd(Function):
+    """x & mask; a number for numbers."""
+
+    @classmethod
+    def eval(cls, x, mask):
+        return Integer(int(x) & int(mask)) if x.is_Integer and mask.is_Integer else None
+
+
+class BitXor(Function):
+    """x ^ y ^ ...; a number for numbers."""
+
+    @classmethod
+    def eval(cls, *parts):
+        if all(part.is_Integer for part in parts):
+            total = 0
+            for part in parts:
+                total ^= int(part)
+            return Integer(total)
+
+
+class BitOr(Function):
+    """x | y | ...; a number for numbers."""
+
+    @classmethod
+    def eval(cls, *parts):
+        if all(part.is_Integer for part in parts):
+            total = 0
+            for part in parts:
+                total |= int(part)
+            return Integer(total)
+
+
+class Shift(Function):
+    """x << n, or x >> -n; a number for numbers."""
+
+    @classmethod
+    def eval(cls, x, n):
+        if x.is_Integer and n.is_Integer:
+            return Integer(int(x) << int(n) if n >= 0 else int(x) >> -int(n))
+'''
+
+
+def emit(tables: Sequence[Known]) -> str:
+    """One dict {output: expression} a table."""
+    lines = [*heading(tables, "#"), "", IMPORT, *DEFINITIONS.splitlines(), ""]
+    for known in tables:
+        expressions = {name: symbolic.expression(formula) for name, formula in formulas(known).items()}
+        lines += ["", f"{identifier(known.fragment.id)} = {{"]
+        lines += [f'    "{name}": {expression},' for name, expression in expressions.items()]
+        lines += ["}"]
+    return "\n".join(lines)

@@ -1,0 +1,21 @@
+"""Python code for the package tensor-layouts: Layout(shape, stride) in CuTe's convention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tcprobe.emit.common import heading, identifier
+from tcprobe.emit.cute import CONVENTION, nested, thread_value
+from tcprobe.known import Known
+
+WHAT = "Python code for tensor-layouts: Layout(shape, stride)"
+SUFFIX = ".py"
+
+
+def emit(tables: Sequence[Known]) -> str:
+    """A Layout a table, from (lane, i) to the element's number."""
+    lines = [*heading(tables, "#"), *(f"# {line}" for line in CONVENTION), "from tensor_layouts import Layout", ""]
+    for known in tables:
+        shape, stride = thread_value(known)
+        lines.append(f"{identifier(known.fragment.id)} = Layout({nested(shape)}, {nested(stride)})")
+    return "\n".join(lines)

@@ -1,0 +1,95 @@
+"""Python code for tinygrad: the rows of a TensorCore, with its opts and swizzle.
+
+tinygrad names the bits of the matrices: l0, l1, ... and u0, u1, ... are the bits of lane and of i of the accumulator,
+as `opts` assigns them to N (0) and M (1), lowest first; r0, r1, ... are the bits of k. A swizzle lists, for A and for
+B, which named bit each lane bit is, and which each bit of i is (highest first, over the u, then the r positions);
+bits that the operand does not have fill the rest. Source: tinygrad 0.14, codegen/opt/tc.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tcprobe.emit.common import heading, identifier, layout, multiplies
+from tcprobe.errors import UsageError
+from tcprobe.instruction import Instruction
+from tcprobe.known import Known
+
+WHAT = "Python code for tinygrad: dims, opts and swizzle of a TensorCore"
+SUFFIX = ".py"
+Bit = tuple[str, int]  # (m, n or k, number of the bit)
+Swizzle = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+AXES = {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n"), "d": ("m", "n")}
+
+
+def emit(tables: Sequence[Known]) -> str:
+    """Arguments of a TensorCore a multiply."""
+    lines = heading(tables, "#")
+    for instruction, operands in multiplies(tables):
+        opts, swizzle = rows(instruction, operands)
+        m, n, k = instruction.shape
+        elements = tuple(operands[o].table.elements for o in "abd")
+        lines += [
+            "", f"{identifier(instruction.id)} = dict(", f"    dims={(n, m, k)},", "    threads=32,",
+            f"    elements_per_thread={elements},", f"    opts={opts},", f"    swizzle={swizzle},", ")",
+        ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def rows(instruction: Instruction, operands: Mapping[str, Known]) -> tuple[tuple[str, ...], tuple[Swizzle, Swizzle]]:
+    """(opts, swizzle of A and B). UsageError where some bit of lane or i is not one bit of a matrix."""
+    bits = {operand: _bits(instruction, operands[operand]) for operand in "abd"}
+    lane, i = bits["d"]
+    names = {bit: f"l{j}" for j, bit in enumerate(lane)} | {bit: f"u{j}" for j, bit in enumerate(i)}
+    opts = _opts(names, instruction)
+    names |= {("k", j): f"r{j}" for j in range((instruction.shape.k - 1).bit_length())}
+    return opts, (_swizzle(bits["a"], names, len(i)), _swizzle(bits["b"], names, len(i)))
+
+
+def _bits(instruction: Instruction, known: Known) -> tuple[list[Bit], list[Bit]]:
+    """The matrix bit that each bit of lane, and of i, is."""
+    if instruction.products > 1:
+        raise UsageError(f"{instruction.id} does {instruction.products} products at a time; tinygrad knows one.")
+    found = layout(known)
+    axes = dict(zip(("row", "col"), AXES[known.fragment.operand], strict=True))
+    result: dict[str, list[Bit]] = {"lane": [], "i": []}
+    for variable, bits in result.items():
+        for base in found.bases[variable]:
+            set_ = [(axes[name], value) for name, value in base.items() if value]
+            if len(set_) != 1 or set_[0][1].bit_count() != 1:
+                raise UsageError(f"{known.fragment.id}: a bit of {variable} is not exactly one bit of row or col.")
+            bits.append((set_[0][0], set_[0][1].bit_length() - 1))
+    if len({*result["lane"], *result["i"]}) < len(result["lane"]) + len(result["i"]):
+        raise UsageError(f"{known.fragment.id} holds elements several times, which tinygrad has no words for.")
+    return result["lane"], result["i"]
+
+
+def _opts(names: Mapping[Bit, str], instruction: Instruction) -> tuple[str, ...]:
+    """Names in an order in which n, m, l and u each count up: "u0" means the next u is the next bit of axis 0, n."""
+    left = {axis: [names[axis, j] for j in range((size - 1).bit_length())]
+            for axis, size in (("n", instruction.shape.n), ("m", instruction.shape.m))}  # fmt: skip
+    next_ = {"l": 0, "u": 0}
+    found: list[str] = []
+    while any(left.values()):
+        for axis, digit in (("n", "0"), ("m", "1")):
+            name = left[axis][0] if left[axis] else ""
+            if name and int(name[1:]) == next_[name[0]]:
+                next_[name[0]] += 1
+                found.append(name[0] + digit)
+                left[axis].pop(0)
+                break
+        else:
+            raise UsageError(f"{instruction.id}: the accumulator's bits are in no order that opts can say.")
+    return tuple(found)
+
+
+def _swizzle(bits: tuple[list[Bit], list[Bit]], names: Mapping[Bit, str], upcasts: int) -> Swizzle:
+    lane, i = ([names[bit] for bit in part] for part in bits)
+    depth = sum(axis == "k" for axis, _ in names)
+    positions = [f"u{j}" for j in reversed(range(upcasts))] + [f"r{j}" for j in reversed(range(depth))]
+    placed = dict(zip(positions, reversed(i), strict=False))
+    rest = sorted((name for name in names.values() if name not in (*lane, *i)), key=lambda n: (n[0] == "u", n))
+    free = [f"r{j}" for j in range(depth)] + [f"u{j}" for j in range(upcasts)]
+    placed |= dict(zip((p for p in free if p not in placed), rest, strict=True))
+    upcast, reduce = ([placed[f"{kind}{j}"] for j in range(size)] for kind, size in (("u", upcasts), ("r", depth)))
+    return tuple(lane), tuple(upcast), tuple(reduce)

@@ -1,0 +1,43 @@
+"""Python code for Triton: bases of a LinearLayout, and Gluon's DistributedLinearLayout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tcprobe.emit.common import heading, identifier, layout
+from tcprobe.errors import UsageError
+from tcprobe.known import Known
+
+WHAT = "Python code for Triton: LinearLayout bases and Gluon's DistributedLinearLayout"
+SUFFIX = ".py"
+
+
+def emit(tables: Sequence[Known]) -> str:
+    """Bases and a Gluon layout a table; dimensions are row and col, after product where a warp holds several."""
+    lines = [*heading(tables, "#"), "# register counts elements, not 32-bit registers; one warp"]
+    lines += ["from triton.experimental.gluon import language as gl", ""]
+    for known in tables:
+        name, shape = identifier(known.fragment.id), _shape(known)
+        register, lane = bases(known)
+        lines += [
+            f"{name}_bases = [", f'    ("register", {register}),', f'    ("lane", {lane}),', '    ("warp", []),',
+            '    ("block", []),', "]",
+            f"{name} = gl.DistributedLinearLayout(", f"    reg_bases={register},", f"    lane_bases={lane},",
+            "    warp_bases=[],", "    block_bases=[],", f"    shape={shape},", ")", "",
+        ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def bases(known: Known) -> tuple[list[list[int]], list[list[int]]]:
+    """Bases of register (i) and of lane."""
+    found = layout(known)
+    if found.elements & (found.elements - 1):
+        raise UsageError(f"{known.fragment.id} holds {found.elements} elements a lane; Triton needs a power of two.")
+    names = [name for name in ("product", "row", "col") if name in known.table.outputs]
+    register, lane = ([[base[n] for n in names] for base in found.bases[variable]] for variable in ("i", "lane"))
+    return register, lane
+
+
+def _shape(known: Known) -> list[int]:
+    fragment = known.fragment
+    return [*([fragment.products] if fragment.products > 1 else []), fragment.rows, fragment.cols]
