@@ -112,4 +112,33 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     click.echo(f"{output}: {len(tables)} tables as {format_name}", err=True)
 
 
-COMMANDS = (where, trace, emit)
+@click.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.option("--transpose", is_flag=True, help="TO holds the transpose of the matrix.")
+@ARCH
+@RESULTS
+@JSON
+def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
+    """Turn fragments FROM into fragments TO that hold the same matrix: what has to move, what it costs, the code.
+
+    For example an accumulator into the A operand of the next multiply. Fragments are repeated as tiles until both
+    cover the same matrix.
+    """
+    from tcprobe import render
+    from tcprobe.convert import convert as converted
+    from tcprobe.inventory import resolve
+    from tcprobe.known import for_emit
+    from tcprobe.lookup import folder_of
+
+    if asked["name"] == "all":
+        raise UsageError("one arch is needed here, not all.")
+    to, from_ = for_emit([resolve(target), resolve(source)], asked["name"], folder_of(asked["folder"]))
+    found = converted(from_, to, transpose)
+    if asked["as_json"]:
+        click.echo(json.dumps(found.to_json()))
+    else:
+        render.conversion(found)
+
+
+COMMANDS = (where, trace, convert, emit)

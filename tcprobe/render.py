@@ -22,8 +22,9 @@ from tcprobe.measurement import Measurement
 from tcprobe.results import Results
 from tcprobe.table import Table
 
-if TYPE_CHECKING:  # brings NumPy along
+if TYPE_CHECKING:  # brings NumPy along, or is not needed by most commands
     from tcprobe.campaign import Report
+    from tcprobe.convert import Conversion
     from tcprobe.diff import Difference
     from tcprobe.runner import Done
 
@@ -208,6 +209,25 @@ def trace(answer: Trace) -> None:
         left = f"{a:<{wide[0]}} {a_slots:<{wide[1]}}  x  {b:<{wide[2]}} {b_slots:<{wide[3]}}"
         click.echo(f"  {left}  ->  {d:<{wide[4]}} {d_slots}".rstrip())
     for evidence in dict.fromkeys(known.evidence for known in answer.operands.values()):
+        click.echo(evidence)
+
+
+def conversion(found: Conversion) -> None:
+    """`convert`: what is tiled how, what has to move, what it costs, the code."""
+    tiles = found.tiling
+    turned = ", transposed" if tiles.transpose else ""
+    click.echo(f"{tiles.rows} x {tiles.cols} on {tiles.source.arch}")
+    for head, count, known, note in (("from", tiles.source_tiles, tiles.source, ""),
+                                     ("to  ", tiles.target_tiles, tiles.target, turned)):  # fmt: skip
+        size = f"{known.fragment.rows} x {known.fragment.cols} of {known.fragment.type}"
+        click.echo(f"  {head} {count} x {bold(known.fragment.id)}, {size}{note}")
+    click.echo(found.summary + (f" ({found.reason})" if found.reason else ""))
+    if found.plan:
+        parts = [f"{n} {name}" for name, n in found.costs.items()]
+        fewest = "; no scheme of 32-bit words has fewer shuffles" if found.fewest and "shuffle" in found.costs else ""
+        click.echo(f"a lane: {', '.join(parts) or 'no instruction'}{fewest}")
+        click.echo(f"\n{found.code}\n")
+    for evidence in dict.fromkeys((tiles.source.evidence, tiles.target.evidence)):
         click.echo(evidence)
 
 

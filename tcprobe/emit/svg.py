@@ -102,7 +102,10 @@ def _lanes(known: Known) -> tuple[str, list[str], list[list[Cell]]]:
 
 def _grid(heads: Sequence[str], rows: Sequence[Sequence[Cell]], top: float) -> tuple[list[str], float, float]:
     """(elements, width, height) of a grid with heads above and row numbers on the left."""
-    wide = max(max(len(text) / count for row in rows for _, count, text, _ in row) * LETTER + 6, CELL)
+    wide = max(
+        max(len(text) / count for row in rows for _, count, text, _ in row) * LETTER + 6,
+        CELL / (1 + 4 * (len(heads) >= WIDE)),
+    )
     found = [
         _text(MARGIN + (col + 0.5) * wide, top + 12, head, "c")
         for col, head in enumerate(heads)

@@ -1,0 +1,165 @@
+"""Conversions: every plan, run on the names of elements, ends with each element in its place; few shuffles."""
+
+import itertools
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tcprobe import inventory
+from tcprobe.arch import arch
+from tcprobe.cli import main
+from tcprobe.convert import MOVMATRIX, NOTHING, QUAD, RENAMED, SHARED, convert
+from tcprobe.convert.casts import CASTS, cast
+from tcprobe.convert.plan import LANES, run
+from tcprobe.convert.schedule import degree, rounds
+from tcprobe.errors import UsageError
+from tcprobe.known import known, load
+from tcprobe.results import published
+
+
+def arrives(found):
+    """Whether every slot of the target ends with the element that it needs."""
+    held, units = run(found.plan, found.tiling), found.plan.units
+    return all(
+        word[unit] == found.tiling.wanted(tile, lane, register * units + unit)
+        for lane in range(LANES)
+        for (tile, register), word in held[lane].items()
+        for unit in range(units)
+    )
+
+
+D = "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "summary", "costs"),
+    [
+        (D, "mma.m16n8k16.row.col.f32.f16.f16.f32.a", RENAMED, {"cvt": 4}),
+        (D, "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a", RENAMED, {"cvt": 4}),
+        (D, "mma.m16n8k16.row.col.f32.f16.f16.f32.c", NOTHING, {}),
+        (D, "mma.m16n8k16.row.col.f32.f16.f16.f32.b", MOVMATRIX, {"movmatrix": 2, "cvt": 2}),
+        (D, "mma.m16n8k8.row.col.f32.tf32.tf32.f32.a", QUAD, {"shuffle": 4, "cvt": 4, "select": 12}),
+        (D, "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.a", QUAD, {"shuffle": 4, "cvt": 8, "prmt": 8, "select": 12}),
+        ("wmma.m16n16k16.d.f32", "mma.m16n8k16.row.col.f32.f16.f16.f32.a", RENAMED, {"cvt": 4}),
+        ("wmma.m16n16k16.a.row.f16", "wmma.m16n16k16.a.row.f16", NOTHING, {}),
+        ("mma.m16n8k16.row.col.f64.f64.f64.f64.d", "mma.m16n8k16.row.col.f64.f64.f64.f64.c", NOTHING, {}),
+    ],
+)
+def test_known_cases(source, target, summary, costs):
+    found = convert(load(source, "sm_90"), load(target, "sm_90"))
+    assert (found.summary, found.costs) == (summary, costs)
+    assert arrives(found)
+
+
+def distinct(name):
+    """One fragment for each (layout, type) of an arch, of at most 512 elements."""
+    found = {}
+    for fragment in inventory.select(device=arch(name)):
+        if fragment.products == 1 and fragment.rows * fragment.cols <= 512:
+            table = known(fragment, name, published())
+            found.setdefault((table.table.id, fragment.type), table)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("name", ["sm_70", "sm_90"])
+def test_every_element_arrives(name):
+    """All pairs whose types convert, a third of them here for time; on sm_70 Volta's layouts with their copies."""
+    tables, done = distinct(name), 0
+    pairs = [p for p in itertools.product(tables, tables) if _convertible(*p)]
+    for number, (source, target) in enumerate(pairs):
+        if number % 3 == 0:
+            found = convert(source, target)
+            assert (found.plan is None) == (found.summary == SHARED)
+            assert found.plan is None or arrives(found), (source.fragment.id, target.fragment.id)
+            done += 1
+    assert done > 20
+
+
+def _convertible(source, target):
+    try:
+        cast(source.fragment, target.fragment, arch(source.arch))
+    except UsageError:
+        return False
+    return True
+
+
+def test_transposed():
+    d = load(D)
+    found = convert(d, load("mma.m16n8k16.row.col.f32.f16.f16.f32.a"), transpose=True)
+    assert (found.tiling.rows, found.tiling.cols) == (16, 16)
+    assert (found.summary, found.costs) == (MOVMATRIX, {"movmatrix": 4, "cvt": 4})
+    assert arrives(found)
+
+
+def test_old_archs_go_without_movmatrix_and_the_newest_cvt():
+    volta = convert(load("wmma.m16n16k16.d.f32", "sm_70"), load("wmma.m16n16k16.a.row.f16", "sm_70"))
+    assert "movmatrix" not in volta.costs
+    assert "cvt.rn.f16.f32" in volta.code
+    with pytest.raises(UsageError, match="sm_80 cannot convert f32 to e4m3; sm_89 can"):
+        cast(
+            load("wmma.m16n16k16.d.f32").fragment, load("mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.a").fragment,
+            arch("sm_80"),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "words"),
+    [
+        ("mma.m8n8k4.row.col.f32.f16.f16.f32.d", "wmma.m16n16k16.a.row.f16", "holds 4 matrices"),
+        ("mma.m16n8k32.row.col.s32.s8.s8.s32.d", "wmma.m16n16k16.a.row.f16", "no conversion from s32 to f16"),
+    ],
+)
+def test_refusals(source, target, words):
+    with pytest.raises(UsageError, match=words):
+        convert(load(source), load(target))
+
+
+def test_bytes_that_do_not_exist_need_shared_memory():
+    """B of 4-bit types holds k side by side; its transpose would need other pairs in a byte."""
+    b = load("mma.m16n8k32.row.col.s32.s4.s4.s32.b")
+    found = convert(b, b, transpose=True)
+    assert found.summary == SHARED
+    assert "different bytes" in found.reason
+
+
+EDGES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12)
+
+
+@given(EDGES)
+@settings(deadline=None)
+def test_rounds_are_a_colouring_with_the_least_number_of_colours(edges):
+    found = rounds(edges)
+    assert len(set(found)) <= degree(edges)
+    for side in (0, 1):
+        used = [(edge[side], colour) for edge, colour in zip(edges, found, strict=True)]
+        assert len(set(used)) == len(used)
+
+
+@given(EDGES.filter(lambda edges: len(edges) <= 6))
+@settings(deadline=None, max_examples=60)
+def test_no_schedule_has_fewer_rounds(edges):
+    """Exhaustive: every assignment of fewer rounds makes some lane send or receive two words at once."""
+    fewer = degree(edges) - 1
+    for colours in itertools.product(range(max(0, fewer)), repeat=len(edges)):
+        sent = {(edge[0], colour) for edge, colour in zip(edges, colours, strict=True)}
+        received = {(edge[1], colour) for edge, colour in zip(edges, colours, strict=True)}
+        assert len(sent) < len(edges) or len(received) < len(edges)
+
+
+def test_the_command_prints_code_and_costs():
+    done = CliRunner().invoke(main, ["convert", D, "mma.m16n8k32.f32.e4m3.e4m3.f32.a"])
+    assert done.exit_code == 0, done.output
+    assert "lanes exchanged within a quad" in done.stdout
+    assert "a lane: 4 shuffle, 8 cvt, 8 prmt, 12 select; no scheme of 32-bit words has fewer shuffles" in done.stdout
+    assert len(re.findall("__shfl_sync", done.stdout)) == 4
+    data = json.loads(CliRunner().invoke(main, ["convert", D, D.replace(".d", ".a"), "--json"]).stdout)
+    assert (data["summary"], data["from"]["tiles"], data["to"]["tiles"]) == (RENAMED, 2, 1)
+
+
+def test_all_casts_name_real_types():
+    types = {f.type for f in inventory.fragments().values()}
+    assert {name for pair in CASTS for name in pair} <= types
