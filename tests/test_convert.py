@@ -99,7 +99,7 @@ def test_old_archs_go_without_movmatrix_and_the_newest_cvt():
     volta = convert(load("wmma.m16n16k16.d.f32", "sm_70"), load("wmma.m16n16k16.a.row.f16", "sm_70"))
     assert "movmatrix" not in volta.costs
     assert "cvt.rn.f16.f32" in volta.code
-    with pytest.raises(UsageError, match="sm_80 cannot convert f32 to e4m3; sm_89 can"):
+    with pytest.raises(UsageError, match="sm_80 has no instruction from f32 to e4m3; sm_89 has"):
         cast(
             load("wmma.m16n16k16.d.f32").fragment, load("mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.a").fragment,
             arch("sm_80"),
@@ -139,7 +139,7 @@ def test_rounds_are_a_colouring_with_the_least_number_of_colours(edges):
         assert len(set(used)) == len(used)
 
 
-@given(EDGES.filter(lambda edges: len(edges) <= 6))
+@given(EDGES.filter(lambda edges: 1 <= len(edges) <= 6))
 @settings(deadline=None, max_examples=60)
 def test_no_schedule_has_fewer_rounds(edges):
     """Exhaustive: every assignment of fewer rounds makes some lane send or receive two words at once."""
@@ -151,7 +151,7 @@ def test_no_schedule_has_fewer_rounds(edges):
 
 
 def test_the_command_prints_code_and_costs():
-    done = CliRunner().invoke(main, ["convert", D, "mma.m16n8k32.f32.e4m3.e4m3.f32.a"])
+    done = CliRunner().invoke(main, ["convert", D, "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.a"])
     assert done.exit_code == 0, done.output
     assert "lanes exchanged within a quad" in done.stdout
     assert "a lane: 4 shuffle, 8 cvt, 8 prmt, 12 select; no scheme of 32-bit words has fewer shuffles" in done.stdout

@@ -68,7 +68,8 @@ def _own(
     """Where lanes hold the units of a target register: at the same place if all do, which of copies moves nothing."""
     tile, register = key
     same = [(tile, register * len(lanes[0]) + place) for place in range(len(lanes[0]))]
-    if all((lane, p) in tiling.holders.get(u, ()) for lane, units in enumerate(lanes) for p, u in zip(same, units)):
+    slots = [(lane, *pair) for lane, units in enumerate(lanes) for pair in zip(same, units, strict=True)]
+    if all((lane, place) in tiling.holders[unit] for lane, place, unit in slots):
         return [tuple(same)] * LANES
     return [tuple(held[lane].get(unit) for unit in units) for lane, units in enumerate(lanes)]
 
