@@ -29,7 +29,9 @@ COMMON = """
 
 // which GPU the layouts are for, as __CUDA_ARCH__ counts; host code has to say it where it is not {newest}
 #if !defined(TCPROBE_ARCH)
-#if defined(__CUDA_ARCH__)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 1010
+#define TCPROBE_ARCH 1100  // sm_101 is called sm_110 since CUDA 13
+#elif defined(__CUDA_ARCH__)
 #define TCPROBE_ARCH __CUDA_ARCH__
 #else
 #define TCPROBE_ARCH {newest}
@@ -45,7 +47,7 @@ namespace tcprobe {{
 /// Whether a layout is the measured one: FNV-1a over the element of every slot of one lane after the other, and the
 /// inverse leads back to each slot.
 template <class L>
-constexpr bool proven(unsigned long long hash) {{
+TCPROBE_HD constexpr bool proven(unsigned long long hash) {{
   unsigned long long h = {offset}ull;
   for (int lane = 0; lane < L::lanes; ++lane) {{
     for (int i = 0; i < L::elements; ++i) {{

@@ -102,10 +102,8 @@ def _lanes(known: Known) -> tuple[str, list[str], list[list[Cell]]]:
 
 def _grid(heads: Sequence[str], rows: Sequence[Sequence[Cell]], top: float) -> tuple[list[str], float, float]:
     """(elements, width, height) of a grid with heads above and row numbers on the left."""
-    wide = max(
-        max(len(text) / count for row in rows for _, count, text, _ in row) * LETTER + 6,
-        CELL / (1 + 4 * (len(heads) >= WIDE)),
-    )
+    least = CELL if len(heads) < WIDE else CELL / 5
+    wide = max(least, *((len(text) * LETTER + 6) / count for row in rows for _, count, text, _ in row))
     found = [
         _text(MARGIN + (col + 0.5) * wide, top + 12, head, "c")
         for col, head in enumerate(heads)

@@ -56,11 +56,11 @@ def _bits(instruction: Instruction, known: Known) -> tuple[list[Bit], list[Bit]]
     for variable, bits in result.items():
         for base in found.bases[variable]:
             set_ = [(axes[name], value) for name, value in base.items() if value]
+            if not set_:
+                raise UsageError(f"{known.fragment.id} holds elements several times, which tinygrad has no words for.")
             if len(set_) != 1 or set_[0][1].bit_count() != 1:
                 raise UsageError(f"{known.fragment.id}: a bit of {variable} is not exactly one bit of row or col.")
             bits.append((set_[0][0], set_[0][1].bit_length() - 1))
-    if len({*result["lane"], *result["i"]}) < len(result["lane"]) + len(result["i"]):
-        raise UsageError(f"{known.fragment.id} holds elements several times, which tinygrad has no words for.")
     return result["lane"], result["i"]
 
 
