@@ -132,7 +132,7 @@ def trace(instruction: Instruction, operands: Mapping[str, Known], row: int, col
     find = _Finder(operands, product)
     c, d = find("c", row, col), find("d", row, col)
     meetings = [Meeting(find("a", row, k), find("b", k, col), d) for k in range(instruction.shape.k)]
-    return Trace(instruction, operands, f"D{d[0].element}", c, d, meetings, _unread(instruction, operands))
+    return Trace(instruction, operands, f"D{d[0].element}", c, d, meetings, unread(instruction, operands))
 
 
 def feeds(instruction: Instruction, operands: Mapping[str, Known], operand: str, lane: int, i: int) -> Trace:
@@ -150,7 +150,7 @@ def feeds(instruction: Instruction, operands: Mapping[str, Known], operand: str,
         meetings = [Meeting(find("a", m, slot.row), [slot], find("d", m, slot.col)) for m in range(shape.m)]
     else:
         c, d = [slot], find("d", slot.row, slot.col)
-    return Trace(instruction, operands, about, c, d, meetings, _unread(instruction, operands))
+    return Trace(instruction, operands, about, c, d, meetings, unread(instruction, operands))
 
 
 class _Finder:
@@ -163,7 +163,8 @@ class _Finder:
         return where(self._operands[operand], [row], [col], self._products)
 
 
-def _unread(instruction: Instruction, operands: Mapping[str, Known]) -> frozenset[tuple[str, int, int]]:
+def unread(instruction: Instruction, operands: Mapping[str, Known]) -> frozenset[tuple[str, int, int]]:
+    """The slots (operand, lane, i) that the multiply never takes, as far as that was measured on the arch."""
     known = operands["d"]
     saved = known.results.measurement(known.arch, known.measured.method, instruction.id) if known.measured else None
     lanes_of = saved.unread if saved else {}

@@ -141,4 +141,43 @@ def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
         render.conversion(found)
 
 
-COMMANDS = (where, trace, convert, emit)
+@click.command()
+@click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
+@click.option("--device", "index", type=int, default=0, show_default=True, metavar="N", help="GPU number N.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the random matrices.")
+@RESULTS
+@JSON
+def verify(patterns: tuple[str, ...], index: int, seed: int, folder: Path | None, as_json: bool) -> None:
+    """Check the tables on a live GPU: operands go in and out by the emitted CUDA header, D is compared with NumPy.
+
+    INSTRUCTION is shortened or a pattern; without one every wmma and dense mma form that the GPU has. Shows as well
+    which slots are never read, and that a wrong layout fails. Exit code 1 when something is wrong.
+    """
+    from tcprobe import arch, inventory, lookup, render
+    from tcprobe.backends.gpu import Gpu
+    from tcprobe.known import operands
+    from tcprobe.verify import verify as verified
+
+    rows = inventory.select_instructions(*patterns)
+    gpu = Gpu()
+    gpu.open(index)
+    device = gpu.devices()[index]
+    row, results = arch.arch(device.arch), lookup.folder_of(folder)
+    allowed = [i for i in rows if i.target.on(row)]
+    if not allowed:
+        raise UsageError(f"{device.name} ({device.arch}) has none of these: `tcprobe why-not` says why.")
+    todo = [(i, operands(i, row.name, results)) for i in allowed]
+    found = []
+    for verdict in verified(gpu, todo, seed):
+        found.append(verdict)
+        if as_json:
+            click.echo(json.dumps(verdict.to_json()))
+        else:
+            render.verified(verdict)
+    if not as_json:
+        render.verified_all(device, found, len(rows) - len(allowed))
+    if not all(verdict.good for verdict in found):
+        raise SystemExit(1)
+
+
+COMMANDS = (where, trace, convert, emit, verify)

@@ -3,6 +3,8 @@
 >>> from tcprobe.dtypes import dtype
 >>> dtype("e4m3").one_in(8), dtype("e2m1").one_in(8), dtype("e2m1").one_in(4)
 (56, 8, 2)
+>>> hex(dtype("f16").pattern(-3, 16)), dtype("s4").pattern(-3, 4)
+('0xc200', 13)
 
 Zero is all bits clear in every type. Source: PTX ISA 9.1, sections 5.2.3 (alternate floating-point
 formats) and 9.7.14.2; for narrow types in an 8-bit container 9.7.14.5.10: e2m1 occupies bits 2 to 5,
@@ -35,6 +37,32 @@ class DType:
         if slot_bits < self.bits:
             raise RowError(f"type {self.name} of {self.bits} bits does not fit a slot of {slot_bits} bits.")
         return self.one << (self.container_shift if slot_bits > self.bits else 0)
+
+    def pattern(self, value: int, slot_bits: int) -> int:
+        """The bits of a whole number in a slot; RowError where the type cannot hold it exactly.
+
+        A float's exponent and mantissa follow from the pattern of one, whose exponent is the bias 0b01...1.
+        """
+        if not self.is_float:
+            if not -(1 << self.bits - 1) <= value < 1 << self.bits:
+                raise RowError(f"{value} does not fit type {self.name}.")
+            return value & (1 << self.bits) - 1
+        mantissa = (self.one & -self.one).bit_length() - 1
+        exponent = abs(value).bit_length() - 1
+        bias = self.one >> mantissa
+        if not value:
+            return 0
+        fraction = (abs(value) << mantissa) >> exponent
+        if exponent > bias or fraction << exponent != abs(value) << mantissa:
+            raise RowError(f"type {self.name} does not hold {value} exactly.")
+        bits = (exponent + bias << mantissa) + (fraction - (1 << mantissa))
+        sign = 1 << self.bits - 1 if value < 0 else 0
+        return (sign | bits) << (self.container_shift if slot_bits > self.bits else 0)
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether all bits set is a NaN: floats of 8 bits and more (PTX ISA 9.1, section 5.2.3)."""
+        return self.is_float and self.bits >= 8
 
 
 DTYPES = (

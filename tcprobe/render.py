@@ -23,10 +23,12 @@ from tcprobe.results import Results
 from tcprobe.table import Table
 
 if TYPE_CHECKING:  # brings NumPy along, or is not needed by most commands
+    from tcprobe.backends import Device
     from tcprobe.campaign import Report
     from tcprobe.convert import Conversion
     from tcprobe.diff import Difference
     from tcprobe.runner import Done
+    from tcprobe.verify import Verdict as Verified
 
 STYLE: dict[str, dict[str, Any]] = {
     CONFIRMED: {"fg": "green"},
@@ -229,6 +231,26 @@ def conversion(found: Conversion) -> None:
         click.echo(f"\n{found.code}\n")
     for evidence in dict.fromkeys((tiles.source.evidence, tiles.target.evidence)):
         click.echo(evidence)
+
+
+def verified(verdict: Verified) -> None:
+    """`verify`: one multiply."""
+    mark = click.style("ok   ", fg="green") if verdict.good else click.style("WRONG", fg="red")
+    words = [verdict.first] if not verdict.exact else []
+    words += [f"never read: {o.upper()} i = {', '.join(map(str, i))}" for o, i in verdict.unread.items()]
+    if verdict.expected not in (None, verdict.unread):
+        words.append(f"the results say never read: {verdict.expected}")
+    words += ["a wrong layout is not noticed"] if not verdict.noticed else []
+    click.echo(f"{mark} {verdict.instruction.id}" + (f": {'; '.join(words)}" if words else ""))
+
+
+def verified_all(device: Device, found: Sequence[Verified], others: int) -> None:
+    """The counts at the end of `verify`."""
+    exact, noticed = (sum(getattr(v, name) for v in found) for name in ("exact", "noticed"))
+    click.echo(f"{bold(device.name)} ({device.arch}): D exact in {exact} of {len(found)} multiplies; "
+               f"a wrong layout of A noticed in {noticed}")  # fmt: skip
+    if others:
+        say(f"{others} forms are not of {device.arch}")
 
 
 def _slots(answer: Trace, operand: str, found: Sequence[Holder]) -> str:

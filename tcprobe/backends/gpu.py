@@ -9,15 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tcprobe import arch
 from tcprobe.backends import OUTPUTS_KEPT, BackendFaultError, Device, driver
 from tcprobe.backends.compiler_log import blame
-from tcprobe.errors import EnvironmentUnfitError, UsageError
+from tcprobe.errors import EnvironmentUnfitError, ProbeError, UsageError
 from tcprobe.instruction import THREADS, version
 from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, module
 
 INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
+NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (or 'cupy-cuda12x[ctk]')."
 LEAST_PINNED = 8 << 20
 
 
@@ -80,6 +82,34 @@ class Gpu:
             half = len(ordered) // 2
             return self.load(ordered[:half]) | self.load(ordered[half:])
         return blamed | self.load([k for k in ordered if k.name not in blamed])
+
+    def compile_cuda(self, text: str, names: Sequence[str]) -> None:
+        """Compile CUDA C++ by NVRTC for the open device; `call` runs its functions `names`.
+
+        EnvironmentUnfitError if there is no NVRTC, ProbeError with the log if it does not compile.
+        """
+        self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
+        try:
+            module = self._cupy.RawModule(code=text, options=("-std=c++17",))
+            self._functions |= {name: module.get_function(name) for name in names}
+        except self._cupy.cuda.compiler.CompileException as error:
+            raise ProbeError(f"the emitted code does not compile: {error}") from None
+        except (RuntimeError, ImportError, OSError) as error:
+            raise EnvironmentUnfitError(f"NVRTC is needed, and CuPy cannot use it: {error}. {NVRTC}") from None
+
+    def call(self, name: str, blocks: int, inputs: Sequence[NDArray[Any]], output: NDArray[Any]) -> None:
+        """Run `name`(inputs..., output) with 32 threads a block; `output` is filled.
+
+        BackendFaultError if the device is lost.
+        """
+        runtime = self._cupy.cuda.runtime
+        try:
+            given = [self._cupy.asarray(array) for array in inputs]
+            made = self._cupy.zeros_like(self._cupy.asarray(output))
+            self._functions[name]((blocks,), (THREADS,), (*given, made))
+            output[...] = made.get()
+        except (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError) as error:
+            raise BackendFaultError(str(error)) from None
 
     def _load_module(self, kernels: Sequence[Kernel]) -> tuple[bytes, str] | None:
         """Load one module; if the driver refuses it, its text and the error."""

@@ -1,0 +1,136 @@
+"""On a live GPU: the emitted header feeds every multiply, and conversions bring every element to its place."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tcprobe import emit, inventory, verify
+from tcprobe.arch import arch
+from tcprobe.backends.gpu import Gpu
+from tcprobe.convert import convert
+from tcprobe.convert.casts import CASTS
+from tcprobe.dtypes import dtype
+from tcprobe.emit.common import identifier
+from tcprobe.errors import UsageError
+from tcprobe.known import for_emit, operands
+from tcprobe.results import published
+
+pytestmark = pytest.mark.gpu
+EXAMPLES = json.loads((Path(__file__).parent / "data" / "worked_examples.json").read_text())["examples"]
+RESULTS = published()
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    found = Gpu()
+    found.open(0)
+    return found, arch(found.devices()[0].arch)
+
+
+def test_every_multiply_is_exact_through_the_header(gpu):
+    device, row = gpu
+    todo = [(i, operands(i, row.name, RESULTS)) for i in inventory.instructions().values() if i.target.on(row)]
+    assert len(todo) > 100
+    for found in verify.verify(device, todo, seed=7):
+        assert found.exact, (found.instruction.id, found.first)
+        assert found.noticed, found.instruction.id
+        assert found.expected in (None, found.unread), found
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e["instruction"] + e["note"][:12])
+def test_worked_examples_are_reproduced(gpu, example):
+    device, row = gpu
+    instruction = inventory.instruction(example["instruction"])
+    tables = operands(instruction, row.name, RESULTS)
+    a, b = (np.repeat(np.array(example[o])[None], instruction.products, axis=0) for o in "ab")
+    c = np.zeros((instruction.products, instruction.shape.m, instruction.shape.n), np.int64)
+    for suffix in ("", "_wrong"):
+        device.compile_cuda(verify.source([(instruction, tables)], suffix), [verify._name(instruction, suffix)])
+    found = verify.check(device, instruction, tables, verify.Multiplicands(a, b, c))
+    assert found.exact, found.first
+    assert (verify.product(instruction, verify.Multiplicands(a, b, c))[0] == np.array(example["d"])).all()
+
+
+CASES = [
+    ("mma.m16n8k16.row.col.f32.f16.f16.f32.d", "mma.m16n8k16.row.col.f32.f16.f16.f32.a", False),
+    ("mma.m16n8k16.row.col.f32.f16.f16.f32.d", "mma.m16n8k16.row.col.f32.f16.f16.f32.a", True),
+    ("mma.m16n8k16.row.col.f32.f16.f16.f32.d", "mma.m16n8k16.row.col.f32.f16.f16.f32.b", False),
+    ("mma.m16n8k16.row.col.f32.bf16.bf16.f32.d", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a", False),
+    ("mma.m16n8k8.row.col.f32.tf32.tf32.f32.d", "mma.m16n8k8.row.col.f32.tf32.tf32.f32.a", False),
+    ("mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.d", "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.a", False),
+    ("mma.m16n8k32.row.col.f32.e5m2.e5m2.f32.d", "mma.m16n8k32.row.col.f32.e5m2.e5m2.f32.b", False),
+    ("mma.m16n8k16.row.col.f16.f16.f16.f16.d", "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.a", False),
+    ("mma.m16n8k16.row.col.f16.f16.f16.f16.d", "mma.m16n8k16.row.col.f16.f16.f16.f16.a", False),
+    ("mma.m16n8k32.row.col.s32.s8.s8.s32.d", "mma.m16n8k32.row.col.s32.s8.s8.s32.a", False),
+    ("mma.m16n8k32.row.col.s32.u8.u8.s32.d", "mma.m16n8k32.row.col.s32.u8.u8.s32.b", True),
+    ("wmma.m16n16k16.d.f32", "mma.m16n8k16.row.col.f32.f16.f16.f32.a", False),
+    ("wmma.m16n16k16.d.f32", "wmma.m8n32k16.a.row.f16", False),
+    ("wmma.m16n16k16.a.row.f16", "mma.m16n8k16.row.col.f32.f16.f16.f32.a", False),
+    ("mma.m16n8k64.row.col.s32.s4.s4.s32.a", "mma.m16n8k32.row.col.s32.s4.s4.s32.a", False),
+    ("mma.m16n8k16.row.col.f64.f64.f64.f64.d", "mma.m16n8k16.row.col.f64.f64.f64.f64.a", False),
+    ("mma.m16n8k256.row.col.s32.b1.b1.s32.and.popc.a", "mma.m16n8k128.row.col.s32.b1.b1.s32.and.popc.a", False),
+]
+
+KERNEL = """
+extern "C" __global__ void turn(const u64* given, u64* made) {{
+  {word} packed[{sources}][{f}::registers];
+  {word} result[{targets}][{t}::registers];
+  const unsigned char nothing[32 * {f}::elements] = {{}};
+  for (int tile = 0; tile < {sources}; ++tile)
+    gather<{f}>(given + tile * {f}::rows * {f}::cols, nothing, false, packed[tile]);
+  convert(reinterpret_cast<const {c_type} (&)[{sources}][{count}]>(packed), result);
+  for (int tile = 0; tile < {targets}; ++tile)
+    scatter<{t}>(made + tile * {t}::rows * {t}::cols, result[tile]);
+}}
+"""
+
+
+@pytest.mark.parametrize(("source", "target", "transpose"), CASES)
+def test_conversions_bring_every_element_to_its_place(gpu, source, target, transpose):
+    device, row = gpu
+    fragments = [inventory.resolve(name) for name in (source, target)]
+    if not all(f.target.on(row) for f in fragments):
+        pytest.skip(f"{row.name} does not have both fragments")
+    to, from_ = for_emit([fragments[1], fragments[0]], row.name, RESULTS)
+    try:
+        found = convert(from_, to, transpose)
+    except UsageError as error:
+        pytest.skip(str(error))
+    assert found.plan is not None
+    rng = np.random.default_rng(11)
+    most = 1 if fragments[0].type == "b1" else 7
+    least = 0 if fragments[1].type in ("u8", "b1") else -7
+    matrix = rng.integers(least, most + 1, (found.tiling.rows, found.tiling.cols))
+    made = np.zeros((found.tiling.target_tiles, fragments[1].rows, fragments[1].cols), np.uint64)
+    device.compile_cuda(program(found, from_, to), ["turn"])
+    device.call("turn", 1, [verify.patterns(cut(matrix, fragments[0]), fragments[0])], made)
+    wanted = cut(matrix.T if transpose else matrix, fragments[1])
+    kind = dtype(fragments[1].type)
+    assert made.ravel().tolist() == [kind.pattern(v, fragments[1].slot_bits) for v in wanted.ravel().tolist()]
+
+
+def cut(matrix, fragment):
+    """Tiles of a matrix, row by row."""
+    rows, cols = matrix.shape[0] // fragment.rows, matrix.shape[1] // fragment.cols
+    tiles = matrix.reshape(rows, fragment.rows, cols, fragment.cols).transpose(0, 2, 1, 3)
+    return np.ascontiguousarray(tiles).reshape(-1, fragment.rows, fragment.cols)
+
+
+def program(found, from_, to):
+    """The header, the conversion, and a kernel around it."""
+    (c_type, count) = found.code.split("convert(const ")[1].split("]>")[0].split(" (&from)")[0], None
+    count = int(found.code.split("(&from)[")[1].split("][")[1].split("]")[0])
+    kernel = KERNEL.format(
+        word="u64" if from_.fragment.register_bits == 64 else "unsigned", f=f"tcprobe::{identifier(from_.fragment.id)}",
+        t=f"tcprobe::{identifier(to.fragment.id)}", sources=found.tiling.source_tiles,
+        targets=found.tiling.target_tiles, c_type=c_type, count=count,
+    )  # fmt: skip
+    tables = {known.fragment.id: known for known in (from_, to)}
+    return "\n".join([emit.emit("cuda", list(tables.values())), verify.HELPERS, found.code, kernel])
+
+
+def test_every_cast_is_tried():
+    tried = {tuple(inventory.resolve(name).type for name in case[:2]) for case in CASES}
+    assert set(CASTS) - tried <= {("f16", "e5m2")}

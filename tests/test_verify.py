@@ -1,0 +1,135 @@
+"""verify without a GPU: the numbers, the references, and a warp that is emulated through the very header's layouts."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tcprobe import inventory, verify
+from tcprobe.ask import held
+from tcprobe.dtypes import DTYPES, dtype
+from tcprobe.errors import RowError
+from tcprobe.known import operands
+from tcprobe.results import published
+
+EXAMPLES = json.loads((Path(__file__).parent / "data" / "worked_examples.json").read_text())["examples"]
+RESULTS = published()
+
+
+@pytest.mark.parametrize("kind", [d.name for d in DTYPES if d.name != "b1"])
+def test_patterns_of_whole_numbers(kind):
+    row = dtype(kind)
+    slot = max(8, row.bits) if kind in ("e3m2", "e2m3", "e2m1") else row.bits
+    assert row.pattern(1, slot) == row.one_in(slot)
+    assert row.pattern(0, slot) == 0
+    decode = {"f16": np.float16, "f32": np.float32, "f64": np.float64}.get(kind)
+    for value in (-3, -2, 1, 2, 3):
+        if decode and row.is_float:
+            unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[row.bits]
+            assert np.array([row.pattern(value, slot)], unsigned).view(decode)[0] == value
+    if kind not in ("u8", "u4"):
+        assert row.pattern(-1, slot) != row.pattern(1, slot)
+
+
+def test_what_a_type_does_not_hold_is_refused():
+    for kind, value in (("e2m1", 5), ("e4m3", 17), ("f16", 2049), ("s4", 99)):
+        with pytest.raises(RowError):
+            dtype(kind).pattern(value, dtype(kind).bits)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e["instruction"])
+def test_worked_examples_are_products(example):
+    row = inventory.instruction(example["instruction"])
+    a, b = (np.array(example[o])[None] for o in "ab")
+    zero = np.zeros((1, row.shape.m, row.shape.n), np.int64)
+    assert (verify.product(row, verify.Multiplicands(a, b, zero))[0] == np.array(example["d"])).all()
+
+
+class Warp:
+    """A tensor core with the published layouts that runs what `verify` compiles, told apart by the kernels' names."""
+
+    def __init__(self, todo):
+        self.tables = dict(todo)
+        self.texts = {}
+
+    def compile_cuda(self, text, names):
+        for name in names:
+            assert f"void {name}(" in text
+            self.texts[name] = text
+
+    def call(self, name, blocks, inputs, output):
+        wrong = name.endswith("_wrong")
+        row = next(i for i in self.tables if verify._name(i, "_wrong" if wrong else "") == name)
+        tables = self.tables[row]
+        given = {o: verify.mistaken(k) if wrong and o == "a" else k for o, k in tables.items()}
+        for block in range(blocks):
+            output[block] = self.multiply(row, tables, given, inputs[:3], inputs[3][block])
+
+    def multiply(self, row, real, given, matrices, spoil):
+        start, operands_ = 0, {}
+        for operand, matrix in zip("abc", matrices, strict=True):
+            table, fragment = given[operand].table, real[operand].fragment
+            slots = np.zeros(table.slots, object)
+            for slot, cell in enumerate(table.cells):
+                r, c, p = (*cell, 0)[:3]
+                value = int(matrix[p, r, c])
+                slots[slot] = None if spoil[start + slot] else value
+            start += table.slots
+            truth = np.empty((fragment.products, fragment.rows, fragment.cols), object)
+            for slot, cell in reversed(list(enumerate(real[operand].table.cells))):  # the first of copies is read
+                r, c, p = (*cell, 0)[:3]
+                truth[p, r, c] = slots[slot]
+            operands_[operand] = truth
+        return self.result(row, operands_, matrices)
+
+    def result(self, row, found, matrices):
+        d = row.fragments[3]
+        if any(v is None for o in "abc" for v in found[o].ravel()):
+            return np.full((row.products, d.rows, d.cols), 1, np.uint64)
+        values = []
+        for operand in "abc":
+            fragment = row.fragments["abc".index(operand)]
+            numbers = {dtype(fragment.type).pattern(v, fragment.slot_bits): v for v in range(-9, 10)
+                       if not (v < 0 and fragment.type[0] in "ub")}  # fmt: skip
+            values.append(np.vectorize(numbers.__getitem__)(found[operand]))
+        product = verify.product(row, verify.Multiplicands(*values))
+        return verify.patterns(product, d)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["mma.m16n8k8.row.col.f32.f16.f16.f32", "mma.m8n8k4.row.col.f32.f16.f16.f32", "mma.m8n8k16.row.col.s32.u8.s8.s32",
+     "wmma.mma.row.col.m8n8k4.f64.f64.f64.f64"],
+)  # fmt: skip
+def test_a_warp_with_the_published_layouts_is_verified(name):
+    row = inventory.instruction(name)
+    todo = [(row, operands(row, "sm_90", RESULTS))]
+    (found,) = verify.verify(Warp(todo), todo, seed=3)
+    assert found.good, found
+    assert found.unread == {}
+    assert found.noticed
+
+
+def test_a_wrong_table_is_found_out():
+    row = inventory.instruction("mma.m16n8k8.row.col.f32.f16.f16.f32")
+    right = operands(row, "sm_90", RESULTS)
+    claimed = right | {"b": verify.mistaken(right["b"])}
+
+    class Other(Warp):
+        def multiply(self, row, real, given, matrices, spoil):
+            wrong = {o: (claimed if o == "b" else given)[o] for o in "abcd"}
+            return super().multiply(row, right, wrong, matrices, spoil)
+
+    (found,) = verify.verify(Other([(row, right)]), [(row, right)], seed=3)
+    assert not found.exact
+    assert not found.good
+    assert "elements, first D[" in found.first
+
+
+def test_the_mistake_is_another_layout_of_the_same_elements():
+    for table in operands(inventory.instruction("mma.m8n8k4.col.row.f32.f16.f16.f32"), "sm_90", RESULTS).values():
+        wrong = verify.mistaken(table)
+        assert wrong.table != table.table
+        assert set(wrong.table.inverse) == set(table.table.inverse)
+        assert [h.row for h in held(wrong, [1])] == [h.row for h in held(table, [4])]
