@@ -132,10 +132,10 @@ def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
     PATHS are folders of results, layout files, or CSV files of lane,i,row,col. Default: ./results where it
     has tables, else the published ones.
     """
-    from tcprobe import lookup
     from tcprobe.fit import fit as fit_table
+    from tcprobe.saved import tables
 
-    found = [(layout, who, table, fit_table(table)) for layout, who, table in lookup.tables(paths)]
+    found = [(layout, who, table, fit_table(table)) for layout, who, table in tables(paths)]
     if as_json:
         for layout, who, table, fitted in found:
             formula = {n: None if f is None else str(f) for n, f in fitted.formulas.items()}

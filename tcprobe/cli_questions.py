@@ -24,7 +24,7 @@ from tcprobe.options import ARCH, JSON, RESULTS, Numbers, write_whole
 @JSON
 def where(fragment: str, name: str | None, folder: Path | None, as_json: bool, **asked: Any) -> None:
     """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i)."""
-    from tcprobe import ask, render
+    from tcprobe import answers, ask
     from tcprobe.inventory import resolve
     from tcprobe.known import known
     from tcprobe.lookup import folder_of
@@ -44,7 +44,7 @@ def where(fragment: str, name: str | None, folder: Path | None, as_json: bool, *
         head = {"id": found.fragment.id, "arch": found.arch, "evidence": found.evidence}
         click.echo(json.dumps({**head, "holders": [holder.to_json() for holder in holders]}))
     else:
-        render.holders(found, holders, by_lane)
+        answers.holders(found, holders, by_lane)
 
 
 @click.command()
@@ -60,7 +60,7 @@ def where(fragment: str, name: str | None, folder: Path | None, as_json: bool, *
 @JSON
 def trace(instruction: str, name: str | None, folder: Path | None, as_json: bool, **asked: Any) -> None:
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds."""
-    from tcprobe import ask, inventory, render
+    from tcprobe import answers, ask, inventory
     from tcprobe.known import operands
     from tcprobe.lookup import folder_of
 
@@ -77,7 +77,7 @@ def trace(instruction: str, name: str | None, folder: Path | None, as_json: bool
     if as_json:
         click.echo(json.dumps(answer.to_json()))
     else:
-        render.trace(answer)
+        answers.trace(answer)
 
 
 @click.command()
@@ -125,7 +125,7 @@ def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
     For example an accumulator into the A operand of the next multiply. Fragments are repeated as tiles until both
     cover the same matrix.
     """
-    from tcprobe import render
+    from tcprobe import answers
     from tcprobe.convert import convert as converted
     from tcprobe.inventory import resolve
     from tcprobe.known import for_emit
@@ -138,7 +138,7 @@ def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
     if asked["as_json"]:
         click.echo(json.dumps(found.to_json()))
     else:
-        render.conversion(found)
+        answers.conversion(found)
 
 
 @click.command()
@@ -153,7 +153,7 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, folder: Path | None
     INSTRUCTION is shortened or a pattern; without one every wmma and dense mma form that the GPU has. Shows as well
     which slots are never read, and that a wrong layout fails. Exit code 1 when something is wrong.
     """
-    from tcprobe import arch, inventory, lookup, render
+    from tcprobe import answers, arch, inventory, lookup
     from tcprobe.backends.gpu import Gpu
     from tcprobe.known import operands
     from tcprobe.verify import verify as verified
@@ -173,9 +173,9 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, folder: Path | None
         if as_json:
             click.echo(json.dumps(verdict.to_json()))
         else:
-            render.verified(verdict)
+            answers.verified(verdict)
     if not as_json:
-        render.verified_all(device, found, len(rows) - len(allowed))
+        answers.verified_all(device, found, len(rows) - len(allowed))
     if not all(verdict.good for verdict in found):
         raise SystemExit(1)
 

@@ -8,7 +8,7 @@ from tcprobe import inventory
 from tcprobe.compare import verdicts
 from tcprobe.fit import fit
 from tcprobe.instruction import Fragment
-from tcprobe.measurement import Measurement
+from tcprobe.measurement import Measurement, how
 from tcprobe.results import Results
 from tcprobe.table import Table
 
@@ -111,14 +111,6 @@ def unread(fragment: Fragment, measured: Measurement, results: Results) -> tuple
     return [sorted(set.intersection(*map(set, lanes))) for lanes in per_lane], len(multiplies)
 
 
-def how(measured: Measurement) -> str:
-    """The method and what it was done with, in words."""
-    p = measured.provenance
-    if measured.method in ("sass", "derived"):
-        return f"{measured.method}, from machine code by {p['compiler']}"
-    return f"{measured.method} on {p['device']}, driver {p['driver']}, CUDA {p['cuda']}"
-
-
 def notes(known: Known, results: Results) -> list[str]:
     """What `show` says of a layout: its name, who shares it, copies and which of them are read."""
     table, fragment, measured = known.table, known.fragment, known.measured
@@ -141,9 +133,12 @@ def notes(known: Known, results: Results) -> list[str]:
 
 def _other_archs(fragment: Fragment, measured: Measurement, results: Results) -> list[str]:
     """On which other archs the fragment has the same table, and on which another."""
-    table = measured.tables[fragment.operand]
-    found = [(name, results.find(name, fragment)) for name in results.archs() if name != measured.arch]
-    others = [(name, saved[1] == table) for name, saved in found if saved and saved[1]]
+    layout = measured.tables[fragment.operand].id
+    others = []
+    for name in (name for name in results.archs() if name != measured.arch):
+        saved = (results.named_layouts(name, method, fragment.experiment) for method in results.methods(name))
+        found = next((layouts[fragment.operand] for layouts in saved if fragment.operand in layouts), None)
+        others += [(name, found == layout)] if found else []
     lines = []
     for same, words in ((True, "the same table on"), (False, "ANOTHER table on")):
         names = [name for name, equal in others if equal == same]

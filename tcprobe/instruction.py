@@ -121,9 +121,7 @@ class Fragment:
             raise RowError(f"{self.id}: operand {self.operand} cannot have layout {self.layout!r}.")
         if dtype(self.type).bits > self.slot_bits:
             raise RowError(f"{self.id}: {self.type} does not fit a slot of {self.slot_bits} bits.")
-        held, needed = THREADS * self.elements, self.rows * self.cols * self.products
-        if held % needed or held // needed not in (1, 2, 4):
-            raise RowError(f"{self.id}: {held} slots cannot hold {needed} elements one, two or four times each.")
+        _check_copies(self.id, THREADS * self.elements, self.rows * self.cols * self.products)
 
     @property
     def threads(self) -> int:
@@ -193,8 +191,10 @@ class Instruction:
         _check_types(self)
         if self.products not in (1, 4) or (self.products == 4) != (self._is_first_mma):
             raise RowError(f"{self.name}: {self.products} products; only mma.m8n8k4 of f16 has four.")
-        if len(self.fragments) != len(OPERANDS):
-            raise RowError(f"{self.name}: not four operands.")
+        for operand in OPERANDS:
+            rows, cols = self.shape.of(operand)
+            bits = self.registers(operand) * max(32, self.slot_bits(operand))
+            _check_copies(self.name, THREADS * bits // self.slot_bits(operand), rows * cols * self.products)
 
     @property
     def _is_first_mma(self) -> bool:
@@ -248,10 +248,13 @@ class Instruction:
 
     def _fragment(self, operand: str) -> Fragment:
         layout = self.layouts["ab".index(operand)] if operand in "ab" else None
-        names = _mma_names if self.family == "mma" else _wmma_names
+        if self.family == "wmma":
+            return _wmma_fragment(self.shape, operand, layout, self.type(operand), self.registers(operand), self.target)
         return Fragment(
-            **names(self, operand, layout),
-            family=self.family,
+            id=f"{self.id}.{operand}",
+            experiment=self.id,
+            instruction=self.name,
+            family="mma",
             shape=self.shape,
             operand=operand,
             layout=layout,
@@ -263,25 +266,34 @@ class Instruction:
         )
 
 
-def _mma_names(row: Instruction, operand: str, layout: str | None) -> dict[str, str]:
-    """An mma fragment belongs to its instruction alone."""
-    return {"id": f"{row.id}.{operand}", "experiment": row.id, "instruction": row.name}
-
-
-def _wmma_names(row: Instruction, operand: str, layout: str | None) -> dict[str, str]:
+@cache
+def _wmma_fragment(  # noqa: PLR0913, PLR0917
+    shape: Shape, operand: str, layout: str | None, kind: str, registers: int, target: Target
+) -> Fragment:
     """A wmma fragment is shared by all multiplies; the load or store that defines it names it.
 
     C and D are one experiment: load.c and store.d, by row and by column, must give the same table.
     """
-    kind = row.type(operand)
-    stem = f"wmma.{row.shape}"
     form = f"{'store' if operand == 'd' else 'load'}.{operand}"
     qualified = f"{operand}.{layout}" if layout else operand
-    return {
-        "id": f"{stem}.{qualified}.{kind}",
-        "experiment": f"{stem}.{qualified if layout else 'accumulator'}.{kind}",
-        "instruction": f"wmma.{form}.sync.aligned.{layout or 'row'}.{row.shape}.{kind}",
-    }
+    return Fragment(
+        id=f"wmma.{shape}.{qualified}.{kind}",
+        experiment=f"wmma.{shape}.{qualified if layout else 'accumulator'}.{kind}",
+        instruction=f"wmma.{form}.sync.aligned.{layout or 'row'}.{shape}.{kind}",
+        family="wmma",
+        shape=shape,
+        operand=operand,
+        layout=layout,
+        type=kind,
+        slot_bits=dtype(kind).bits,
+        registers=registers,
+        target=target,
+    )
+
+
+def _check_copies(name: str, held: int, needed: int) -> None:
+    if held % needed or held // needed not in (1, 2, 4):
+        raise RowError(f"{name}: {held} slots cannot hold {needed} elements one, two or four times each.")
 
 
 def _check_types(row: Instruction) -> None:

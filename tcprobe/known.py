@@ -11,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tcprobe import arch, inventory, lookup
-from tcprobe.describe import how
 from tcprobe.errors import UsageError
 from tcprobe.instruction import Fragment, Instruction
-from tcprobe.measurement import Measurement
-from tcprobe.references import Claim, documented
+from tcprobe.measurement import Measurement, how
 from tcprobe.results import Results
 from tcprobe.table import Table
+
+if TYPE_CHECKING:
+    from tcprobe.references import Claim
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ def known(fragment: Fragment, name: str | None, results: Results) -> Known:
     found = lookup.measured(fragment, name, results)
     if found:
         return Known(fragment, found[-1].arch, found[-1].tables[fragment.operand], found[-1], results)
+    from tcprobe.references import documented
+
     rows = [arch.arch(name)] if name not in (None, "all") else list(arch.ARCHS)
     for row in reversed([row for row in rows if fragment.target.on(row)]):
         stated = documented(fragment, row)
@@ -80,7 +84,7 @@ def load(name: str, arch: str | None = None, results: Path | None = None) -> Kno
 
 def operands(instruction: Instruction, name: str | None, results: Results) -> dict[str, Known]:
     """The tables of a, b, c and d on one arch: `name`, or the one where D has the strongest, newest measurement."""
-    fragments = [inventory.fragments()[f.id] for f in instruction.fragments]
+    fragments = [inventory.fragment(f.id) for f in instruction.fragments]
     if name == "all":
         raise UsageError("one arch is needed here, not all.")
     at = known(fragments[-1], name, results).arch

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tcprobe import arch, inventory
-from tcprobe.describe import holders, some
-from tcprobe.errors import DataError, UsageError
-from tcprobe.foreign import read_csv
+from tcprobe.errors import UsageError
 from tcprobe.instruction import Fragment
 from tcprobe.measurement import METHODS, Measurement
 from tcprobe.results import Results, default
-from tcprobe.table import Table
 
 
 def folder_of(folder: Path | None) -> Results:
@@ -44,9 +41,14 @@ def measured(fragment: Fragment, name: str | None, results: Results) -> list[Mea
     Of several archs with that method the newest.
     """
     archs = archs_of(name, results)
-    found = [saved[0] for a in archs if (saved := results.find(a, fragment)) and saved[1]]
-    strongest = sorted(found, key=lambda m: -METHODS.index(m.method))  # stable: the newest stays last
-    return found if name == "all" else strongest[-1:]
+    if name == "all":
+        return [saved[0] for a in archs if (saved := results.find(a, fragment)) and saved[1]]
+    for method in METHODS:
+        for a in reversed(archs):
+            found = results.measurement(a, method, fragment.experiment)
+            if found and fragment.operand in found.tables:
+                return [found]
+    return []
 
 
 def no_table(fragment: Fragment, name: str | None, results: Results) -> UsageError:
@@ -59,38 +61,3 @@ def no_table(fragment: Fragment, name: str | None, results: Results) -> UsageErr
         f"no table of {fragment.id}{where} in {results.root}.{words} "
         f"`tcprobe why-not {fragment.id} --arch {archs[0] if archs else 'sm_90'}` says more."
     )
-
-
-def tables(paths: Sequence[Path]) -> list[tuple[str, str, Table]]:
-    """(layout id, who has it, table) of every layout under `paths`."""
-    found = []
-    for path in paths or (default().root,):
-        if path.is_dir():
-            results = Results(path)
-            if not results.layouts():
-                raise UsageError(
-                    f"{path}: no saved tables there. `tcprobe run` makes them; CSV files are named one by one."
-                )
-            who = _who(results)
-            found += [(layout, who.get(layout, ""), results.layout(layout)) for layout in results.layouts()]
-        elif not path.exists():
-            raise UsageError(f"{path}: no such file or folder.")
-        elif path.suffix == ".csv":
-            table = read_csv(path)
-            found.append((table.id, str(path), table))
-        elif path.suffix == ".json" and path.parent.name == "layouts":
-            results = Results(path.parent.parent)
-            found.append((path.stem, str(path), results.layout(path.stem)))
-        else:
-            raise DataError(f"{path}: neither a folder of results, nor a file of layouts/, nor a CSV file.")
-    return found
-
-
-def _who(results: Results) -> dict[str, str]:
-    """Layout id to the fragments that have it: the first, and how many more."""
-    names: dict[str, list[str]] = {}
-    for name in results.archs():
-        for method in results.methods(name):
-            for layout, ids in holders(results, name, method).items():
-                names.setdefault(layout, []).extend(f"{name} {id_}" for id_ in ids)
-    return {layout: some(ids, 1) for layout, ids in names.items()}

@@ -44,3 +44,11 @@ class Measurement:
     structure: Structure | None = None
     unread: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     words: str | None = None
+
+
+def how(measured: Measurement) -> str:
+    """The method and what it was done with, in words."""
+    p = measured.provenance
+    if measured.method in ("sass", "derived"):
+        return f"{measured.method}, from machine code by {p['compiler']}"
+    return f"{measured.method} on {p['device']}, driver {p['driver']}, CUDA {p['cuda']}"

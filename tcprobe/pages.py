@@ -12,10 +12,10 @@ from pathlib import Path
 from tcprobe import arch, arch_pages, inventory
 from tcprobe.arch_pages import MADE, grid
 from tcprobe.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
-from tcprobe.describe import holders, how, some, unread
+from tcprobe.describe import holders, some, unread
 from tcprobe.fit import fit
 from tcprobe.instruction import Fragment
-from tcprobe.measurement import Measurement
+from tcprobe.measurement import Measurement, how
 from tcprobe.references import references
 from tcprobe.results import Results
 

@@ -6,7 +6,7 @@
 
 So (arch, fragment) leads to its table: `<arch>/<method>/<fragment.experiment>.json`, "fragments", the
 operand's layout, `layouts/<it>.json`. Files are whole or absent: they are written aside and renamed.
-A file is accepted only if it is byte for byte what `write` would write, its checksum included.
+A file is accepted only if all its bytes are those whose checksum it ends with.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ T = TypeVar("T")
 SCHEMA = 1
 MOST_BYTES = 8 << 20
 _NAMED_LAYOUT = re.compile(r'^  "([abcd])": "([0-9a-f]{12})"', re.MULTILINE)
+_CHECKSUM = b',\n "sha256": "'
 _plain = json.JSONEncoder(ensure_ascii=False).encode
 _KEYS = {
     "experiment", "arch", "method", "status", "provenance", "fragments", "numbering", "structure", "unread", "words",
@@ -43,11 +44,11 @@ class Results:
         self.root = root
         self._layouts: dict[str, Table] = {}
         self._read: dict[tuple[str, str, str], Measurement] = {}
-        self._sharing: dict[tuple[str, str], dict[str, list[tuple[str, str]]]] = {}
+        self._named: dict[tuple[str, str, str], dict[str, str]] = {}
 
     def path(self, arch: str, method: str, experiment: str) -> Path:
         """Where a measurement is stored."""
-        return self.root / arch / method / f"{experiment.replace('::', '--')}.json"
+        return self.root / arch / method / _file_name(experiment)
 
     def layout_path(self, layout: str) -> Path:
         """Where a layout is stored."""
@@ -64,7 +65,9 @@ class Results:
 
     def experiments(self, arch: str, method: str) -> list[str]:
         """Ids of the saved experiments, sorted."""
-        return sorted(p.stem.replace("--", "::") for p in (self.root / arch / method).glob("*.json"))
+        folder = self.root / arch / method
+        names = os.listdir(folder) if folder.is_dir() else []
+        return sorted(name.removesuffix(".json").replace("--", "::") for name in names if name.endswith(".json"))
 
     def measurement(self, arch: str, method: str, experiment: str) -> Measurement | None:
         """A saved measurement, None if there is none; DataError if its file cannot be trusted."""
@@ -85,15 +88,23 @@ class Results:
 
     def sharing(self, arch: str, method: str) -> dict[str, list[tuple[str, str]]]:
         """Layout id to the (experiment, operand) on `arch` that have it, both sorted."""
-        key = (arch, method)
-        if key not in self._sharing:
-            found: dict[str, list[tuple[str, str]]] = {}
-            for experiment in self.experiments(arch, method):
-                text = self.path(arch, method, experiment).read_text(encoding="utf-8", errors="replace")
-                for operand, layout in _NAMED_LAYOUT.findall(text):
-                    found.setdefault(layout, []).append((experiment, operand))
-            self._sharing[key] = dict(sorted(found.items()))
-        return self._sharing[key]
+        found: dict[str, list[tuple[str, str]]] = {}
+        for experiment in self.experiments(arch, method):
+            for operand, layout in self.named_layouts(arch, method, experiment).items():
+                found.setdefault(layout, []).append((experiment, operand))
+        return dict(sorted(found.items()))
+
+    def named_layouts(self, arch: str, method: str, experiment: str) -> dict[str, str]:
+        """Layout ids by operand, straight from a measurement's file; empty if there is none, or it is damaged."""
+        key = (arch, method, experiment)
+        if key not in self._named:
+            try:
+                with open(os.path.join(self.root, arch, method, _file_name(experiment)), "rb") as file:
+                    raw = file.read()  # hundreds of files: Path takes as long as reading
+            except OSError:
+                raw = b""
+            self._named[key] = dict(_NAMED_LAYOUT.findall(raw.decode())) if raw and _sealed(raw) else {}
+        return self._named[key]
 
     def find(self, arch: str, fragment: Fragment) -> tuple[Measurement, Table | None] | None:
         """The strongest measurement of a fragment on `arch`, and its table if it has one."""
@@ -213,6 +224,10 @@ def _check(body: dict[str, Any]) -> None:
         raise DataError(f"status {body['status']} does not go with the rest of the measurement.")
 
 
+def _file_name(experiment: str) -> str:
+    return f"{experiment.replace('::', '--')}.json"
+
+
 def published() -> Results:
     """The tables that come with tcprobe: inside the wheel, or `results/` of a checkout."""
     inside = Path(__file__).parent / "published"
@@ -290,12 +305,18 @@ def _read(path: Path, kind: str) -> dict[str, Any]:
         raise NewerSchemaError(
             f"{path}: schema {content['schema']}; this tcprobe knows schema {SCHEMA}. Update tcprobe."
         )
-    body = {k: v for k, v in content.items() if k not in ("kind", "schema", "sha256")}
-    if _seal(kind, body).encode() != raw:
+    if not _sealed(raw):
         raise DataError(
             f"{path}: its bytes do not match its checksum; it was damaged or edited. Measure again with --force."
         )
-    return body
+    return {k: v for k, v in content.items() if k not in ("kind", "schema", "sha256")}
+
+
+def _sealed(raw: bytes) -> bool:
+    """Whether the bytes end with the checksum of what is before it, as `_seal` writes it."""
+    text = raw.rpartition(_CHECKSUM)[0]
+    digest = hashlib.sha256(text + b"\n}").hexdigest().encode()
+    return raw == text + _CHECKSUM + digest + b'"\n}\n'
 
 
 def _parse(path: Path, raw: bytes) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tcprobe.fit.boolean import boolean_formula
 from tcprobe.fit.formula import Formula, linear_formula, proven
 from tcprobe.fit.layout import Layout, NotLinear, fit_layout
 from tcprobe.table import Table
@@ -54,5 +53,10 @@ def _one(table: Table, name: str) -> Formula | None:
     """One output by itself: it may be linear though others are not."""
     alone = Table(table.threads, table.elements, {name: table.values[name]})
     found = fit_layout(alone)
-    formula = _linear(found, name) if isinstance(found, Layout) else boolean_formula(table, name)
+    if isinstance(found, Layout):
+        formula: Formula | None = _linear(found, name)
+    else:
+        from tcprobe.fit.boolean import boolean_formula
+
+        formula = boolean_formula(table, name)
     return formula if formula is not None and proven(formula, table, name) else None

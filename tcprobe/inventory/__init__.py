@@ -16,6 +16,7 @@ import fnmatch
 import importlib
 import pkgutil
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from types import MappingProxyType
 
@@ -45,6 +46,13 @@ def fragments() -> MappingProxyType[str, Fragment]:
             if version(fragment.target.ptx) < version(known.target.ptx):
                 found[fragment.id] = fragment
     return MappingProxyType(found)
+
+
+def fragment(id_: str) -> Fragment:
+    """The fragment of an id; KeyError if there is none. Quick: one of mma is its instruction's alone."""
+    name, _, operand = id_.rpartition(".")
+    row = instructions().get(name)
+    return row.fragments["abcd".index(operand)] if row and row.family == "mma" else fragments()[id_]
 
 
 @cache
@@ -107,11 +115,12 @@ def matches(name: str) -> list[Fragment]:
 
     A shortened id has some of the dot-separated parts, in order: `wmma.m16n16k16.d.f32`, `m8n32k16.a.row.u8`.
     """
-    wanted, known = short(name), fragments()
-    if wanted in known:
-        return [known[wanted]]
+    wanted = short(name)
+    with suppress(KeyError, ValueError):
+        return [fragment(wanted)]
     if wanted in instructions():
-        return [known[f.id] for f in instructions()[wanted].fragments]
+        return [fragment(f.id) for f in instructions()[wanted].fragments]
+    known = fragments()
     if any(c in wanted for c in "*?["):
         return [f for f in known.values() if fnmatch.fnmatchcase(f.id, wanted)]
     whole = [f for f in known.values() if wanted in (f.experiment, short(f.instruction))]
