@@ -191,6 +191,7 @@ class Instruction:
         _check_types(self)
         if self.products not in (1, 4) or (self.products == 4) != (self._is_first_mma):
             raise RowError(f"{self.name}: {self.products} products; only mma.m8n8k4 of f16 has four.")
+        _ = self.target  # making it checks it
         for operand in OPERANDS:
             rows, cols = self.shape.of(operand)
             bits = self.registers(operand) * max(32, self.slot_bits(operand))

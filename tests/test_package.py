@@ -57,27 +57,3 @@ def test_the_wheel_carries_the_published_tables(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert "((i & 2) << 2) + ((lane & 28) >> 2)" in done.stdout
-
-
-COMMANDS = [
-    block.strip().splitlines()
-    for block in re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
-]
-
-
-@pytest.mark.parametrize("block", COMMANDS, ids=lambda block: block[0])
-def test_readme_blocks_print_what_the_readme_says(block):
-    """Every console block: the command's real output, `...` standing for lines left out."""
-    command, *expected = block
-    arguments = command.removeprefix("$ tcprobe ").split()
-    done = subprocess.run(
-        [sys.executable, "-m", "tcprobe", *arguments], capture_output=True, text=True, check=False,
-        env={"COLUMNS": "120", "PATH": ""}, cwd=ROOT,
-    )  # fmt: skip
-    printed = done.stdout.splitlines()
-    position = 0
-    for line in expected:
-        if line.strip() == "...":
-            continue
-        assert line in printed[position:], line
-        position = printed.index(line, position) + 1

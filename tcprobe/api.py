@@ -1,0 +1,49 @@
+"""The library as the commands use it: load a table, ask it, convert, emit. Published results need no GPU.
+
+>>> from tcprobe import api
+>>> d = api.load("wmma.m16n16k16.d.f32", arch="sm_80")
+>>> d.table.at(lane=5, i=2), d.evidence.split(",")[0]
+({'row': 9, 'col': 2}, 'measured: sass')
+>>> [str(holder) for holder in api.where(d, rows=[9], cols=[2])]
+['lane 5 i 2 (register 2, bits 0..31)']
+>>> multiply, operands = api.multiply("mma.m16n8k16.row.col.f32.f16.f16.f32")
+>>> found = api.trace(multiply, operands, row=3, col=2, product=None)
+>>> [(m.a[0].lane, m.b[0].lane) for m in found.meetings[:3]]
+[(12, 8), (12, 8), (13, 9)]
+>>> api.convert(operands["d"], operands["a"]).costs
+{'cvt': 4}
+>>> api.emit("cute", [operands["a"]]).splitlines()[-4]
+'// ((4, 8), (2, 2, 2)):((32, 1), (16, 8, 128))'
+
+Errors are `tcprobe.errors.TcprobeError`: UsageError for a name or number that means nothing, DataError for a file that
+cannot be trusted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tcprobe import inventory
+from tcprobe.ask import Holder, Meeting, Trace, feeds, held, trace, where
+from tcprobe.convert import Conversion, convert
+from tcprobe.emit import emit
+from tcprobe.emit import names as formats
+from tcprobe.fit import fit
+from tcprobe.instruction import Fragment, Instruction
+from tcprobe.known import Known, load, operands
+from tcprobe.lookup import folder_of
+from tcprobe.table import Table
+
+__all__ = [
+    "Conversion", "Fragment", "Holder", "Instruction", "Known", "Meeting", "Table", "Trace", "convert", "emit", "feeds",
+    "fit", "formats", "held", "load", "multiply", "trace", "where",
+]  # fmt: skip
+
+
+def multiply(name: str, arch: str | None = None, results: Path | None = None) -> tuple[Instruction, dict[str, Known]]:
+    """The multiply that `name` means (it may be shortened), and the tables of its a, b, c and d on one arch.
+
+    From the published results or a folder; without `arch` from the one with the strongest, newest measurement of D.
+    """
+    row = inventory.instruction(name)
+    return row, operands(row, arch, folder_of(results))

@@ -1,0 +1,79 @@
+"""Every block of the README and of docs/ is run: console blocks, Python sessions, CUDA code."""
+
+import doctest
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nvrtc
+import pytest
+
+from tcprobe import emit, inventory
+from tcprobe.known import for_emit
+from tcprobe.results import published
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(kind):
+    """(page, text) of all fenced blocks of a kind."""
+    pattern = rf"```{kind}\n(.*?)```"
+    return [(p.name, text) for p in PAGES for text in re.findall(pattern, p.read_text("utf-8"), re.DOTALL)]
+
+
+def name(value):
+    return value.strip().splitlines()[0] if "\n" in value else value
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("console"), ids=name)
+def test_commands_print_what_the_page_says(page, text):
+    """The command's real output, in order; `...` stands for lines left out."""
+    command, *expected = text.strip().splitlines()
+    done = subprocess.run(
+        [sys.executable, "-m", "tcprobe", *command.removeprefix("$ tcprobe ").split()], capture_output=True, text=True,
+        check=False, env={"COLUMNS": "120", "PATH": ""}, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    printed, position, free = done.stdout.splitlines(), 0, False
+    for line in expected:
+        if line.strip() == "...":
+            free = True
+            continue
+        at = printed.index(line, position) if line in printed[position:] else -1
+        assert at >= 0, (page, line)
+        assert free or at == position, (page, line, printed[position])
+        position, free = at + 1, False
+    assert free or position == len(printed), printed[position:]
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("python"), ids=name)
+def test_python_sessions(page, text):
+    """All sessions of a page in one namespace, in order: each is run after those above it."""
+    above = [t for p, t in blocks("python") if p == page]
+    source = "\n".join(above[: above.index(text) + 1])
+    test = doctest.DocTestParser().get_doctest(source, {}, page, page, 0)
+    found = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL, verbose=False).run(
+        test
+    )
+    assert found.attempted
+    assert found.failed == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one")
+@pytest.mark.parametrize(("page", "text"), blocks("cuda"), ids=name)
+def test_cuda_blocks_compile_with_the_header(page, text):
+    """Their first line names the fragments of the header that they include."""
+    fragments = [inventory.resolve(n) for n in text.splitlines()[0].removeprefix("// header: ").split()]
+    header = emit.emit("cuda", for_emit(fragments, "all", published()))
+    lib = nvrtc.library()
+    for arch in (75, 90):
+        done, log = nvrtc.compile_cuda(lib, header + text, f"-arch=sm_{arch}", "-std=c++17")
+        assert (done, log) == (True, ""), (page, log)
+
+
+def test_links_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8")):
+            assert target.startswith("http") or (page.parent / target).exists(), (page.name, target)
