@@ -228,13 +228,13 @@ def _file_name(experiment: str) -> str:
     return f"{experiment.replace('::', '--')}.json"
 
 
+@cache
 def published() -> Results:
     """The tables that come with tcprobe: inside the wheel, or `results/` of a checkout."""
     inside = Path(__file__).parent / "published"
     return Results(inside if inside.is_dir() else Path(__file__).parent.parent / "results")
 
 
-@cache
 def default() -> Results:
     """`./results` where it holds measurements, else what tcprobe publishes."""
     here = Results(Path("results"))

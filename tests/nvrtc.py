@@ -36,3 +36,17 @@ def compile_cuda(lib, text, *options):
     lib.nvrtcGetProgramLog(program, log)
     lib.nvrtcDestroyProgram(ctypes.byref(program))
     return code == 0, log.value.decode(errors="replace")
+
+
+def ptx(lib, text, *options):
+    """The PTX of CUDA C++ that compiles."""
+    program = ctypes.c_void_p()
+    assert lib.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"text.cu", 0, None, None) == 0
+    given = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
+    assert lib.nvrtcCompileProgram(program, len(options), given) == 0
+    size = ctypes.c_size_t()
+    lib.nvrtcGetPTXSize(program, ctypes.byref(size))
+    found = ctypes.create_string_buffer(size.value)
+    lib.nvrtcGetPTX(program, found)
+    lib.nvrtcDestroyProgram(ctypes.byref(program))
+    return found.value.decode()

@@ -92,19 +92,21 @@ def _layout(known: Known) -> Iterator[str]:
     found = inverse(table)
     if found is None:
         raise UsageError(f"{known.fragment.id} on {known.arch}: the inverse has no closed form.")
-    forward = {"product": "0"} | {name: str(formula) for name, formula in formulas(known).items()}
+    copies = max(map(len, table.inverse.values()))
+    sizes = {"lane": table.threads, "i": table.elements, "copy": copies, **table.extent}
+    bits = {name: (size - 1).bit_length() for name, size in sizes.items()}
+    forward = {"product": "0"} | {name: formula.text(bits) for name, formula in formulas(known).items()}
     yield from (f"#ifndef TCPROBE_LAYOUT_{table.id}", f"#define TCPROBE_LAYOUT_{table.id}", "namespace tcprobe {")
     yield f"struct layout_{table.id} {{"
-    copies = max(map(len, table.inverse.values()))
     for name, value in (("lanes", table.threads), ("elements", table.elements), ("copies", copies)):
         yield f"  static constexpr int {name} = {value};"
     for name in ("row", "col", "product"):
-        yield f"  /// {name} of the element that slot (lane, i) holds"
+        yield f"  /// {name} of the element that slot (lane, i) holds; lane < {table.threads}, i < {table.elements}"
         yield from _function(name, ("lane", "i"), forward[name])
     for name in ("lane", "i"):
         yield f"  /// {name} of the holder of an element; of its copy-th, 0 <= copy < copies"
         arguments = ("row", "col", "copy", "product")
-        yield from _function(f"{name}_of", arguments, str(found[name]), optional=("copy", "product"))
+        yield from _function(f"{name}_of", arguments, found[name].text(bits), optional=("copy", "product"))
     yield "};"
     yield f'static_assert(proven<layout_{table.id}>({digest(table):#x}ull), "not the layout that was measured");'
     yield from ("}  // namespace tcprobe", "#endif", "")

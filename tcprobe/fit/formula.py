@@ -42,10 +42,16 @@ class Term:
         return self.mask << self.shift if self.shift >= 0 else self.mask >> -self.shift
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, bits: int | None = None) -> str:
+        """C syntax; for a variable of that many bits without a mask that takes nothing away."""
+        shift = f"{'<<' if self.shift > 0 else '>>'} {abs(self.shift)}"
+        lost = max(0, -self.shift)
+        if bits is not None and self.mask >> lost == ((1 << bits) - 1) >> lost:
+            return f"({self.variable} {shift})" if self.shift else f"({self.variable})"
         masked = f"({self.variable} & {self.mask})"
-        if not self.shift:
-            return masked
-        return f"({masked} {'<<' if self.shift > 0 else '>>'} {abs(self.shift)})"
+        return f"({masked} {shift})" if self.shift else masked
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,12 @@ class Formula:
 
     def __str__(self) -> str:
         """C (and Python) syntax in `lane` and `i`."""
-        parts = [str(term) for term in self.terms] + ([str(self.constant)] if self.constant or not self.terms else [])
+        return self.text({})
+
+    def text(self, bits: Mapping[str, int]) -> str:
+        """C syntax; masks are left out that take nothing away from variables of so many bits."""
+        parts = [t.text(bits.get(t.variable)) if isinstance(t, Term) else str(t) for t in self.terms]
+        parts += [str(self.constant)] if self.constant or not self.terms else []
         if len(parts) == 1:
             return _bare(parts[0])
         return (" ^ " if self.overlapping else " + ").join(parts)
