@@ -135,7 +135,7 @@ def _agreement(
     instruction: Instruction, stated: Mapping[str, Table], measured: Mapping[str, Table]
 ) -> tuple[int, int, tuple[str, ...]]:
     """(matched triples, predicted triples, the first that do not fit)."""
-    if all(stated[operand].id == measured[operand].id for operand in "abd"):
+    if all(stated[operand] == measured[operand] for operand in "abd"):
         count = instruction.shape.m * instruction.shape.n * instruction.shape.k * instruction.products
         return count, count, ()  # the same layouts predict the same structure tensor
     from tcprobe.numbering import agreement, predict

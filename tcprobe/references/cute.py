@@ -92,10 +92,15 @@ def _table(layout: L, threads: L, lines: int, transposed: bool, elements: int) -
     With fewer than 32 threads an atom is one of several products of the warp.
     """
     places = {lane: (thread, product) for thread, lane, product in _lanes(threads)}
+    assert isinstance(layout.shape, tuple)
+    assert isinstance(layout.stride, tuple)
+    of_thread, of_value = (L(*mode) for mode in zip(layout.shape, layout.stride, strict=True))
+    starts = [_apply(of_thread, thread) for thread in range(_size(threads.shape))]
+    steps = [_apply(of_value, i) for i in range(elements)]
     values: dict[str, list[int]] = {"row": [], "col": [], "product": []}
     for lane, i in product(range(THREADS), range(elements)):
         thread, part = places[lane]
-        k, line = divmod(_apply(layout, thread + _size(threads.shape) * i), lines)
+        k, line = divmod(starts[thread] + steps[i], lines)
         row, col = (k, line) if transposed else (line, k)
         for column, value in zip(values.values(), (row, col, part), strict=True):
             column.append(value)

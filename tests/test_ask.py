@@ -1,0 +1,128 @@
+"""where and trace: every answer is what the tables say, both ways."""
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tcprobe import ask, inventory
+from tcprobe.arch import arch
+from tcprobe.cli import main
+from tcprobe.errors import UsageError
+from tcprobe.known import known, operands
+from tcprobe.numbering import predict
+from tcprobe.results import published
+
+RESULTS = published()
+FRAGMENTS = inventory.select(device=arch("sm_90"))
+MULTIPLIES = [i for i in inventory.instructions().values() if i.target.on(arch("sm_90"))]
+RESULTS_OPTION = ["--results", str(RESULTS.root)]
+
+
+def tcprobe(*arguments, code=0):
+    done = CliRunner().invoke(main, [*arguments, *RESULTS_OPTION])
+    assert done.exit_code == code, done.output
+    return done
+
+
+@given(st.sampled_from(FRAGMENTS), st.data())
+@settings(deadline=None, max_examples=60)
+def test_where_and_held_are_inverse(fragment, data):
+    table = known(fragment, "sm_90", RESULTS)
+    row, col = data.draw(st.integers(0, fragment.rows - 1)), data.draw(st.integers(0, fragment.cols - 1))
+    found = ask.where(table, [row], [col])
+    assert len(found) == fragment.copies * fragment.products
+    for holder in found:
+        (back,) = ask.held(table, [holder.lane], [holder.i])
+        assert back == holder
+        assert (holder.register, holder.bit) == fragment.place(holder.i)
+        assert holder.bit + holder.bits <= fragment.register_bits
+
+
+def test_all_elements_of_all_lanes():
+    for fragment in FRAGMENTS[::9]:
+        table = known(fragment, "sm_90", RESULTS)
+        assert len(ask.held(table, range(32))) == table.table.slots
+        assert len(ask.where(table, range(fragment.rows), range(fragment.cols))) == table.table.slots
+
+
+@given(st.sampled_from([i for i in MULTIPLIES if i.family == "mma"]), st.data())
+@settings(deadline=None, max_examples=25)
+def test_trace_is_the_structure_tensor(instruction, data):
+    """The triples of one D slot, as measured by hash, are those that trace lists, in k order; feeds is the reverse."""
+    tables = operands(instruction, "sm_90", RESULTS)
+    row = data.draw(st.integers(0, instruction.shape.m - 1))
+    col = data.draw(st.integers(0, instruction.shape.n - 1))
+    product = data.draw(st.integers(0, 3)) if instruction.products > 1 else None
+    found = ask.trace(instruction, tables, row, col, product)
+    sizes = {o: tables[o].table.elements for o in "abd"}
+    slot = {o: lambda h, o=o: h.lane * sizes[o] + h.i for o in "abd"}
+    (d,) = found.d
+    triples = predict(instruction, {o: tables[o].table for o in "abd"})
+    mine = {(slot["a"](m.a[0]), slot["b"](m.b[0])) for m in found.meetings}
+    theirs = {(a, b) for a, b, e in zip(triples.a.tolist(), triples.b.tolist(), triples.d.tolist(), strict=True)
+              if e == slot["d"](d)}  # fmt: skip
+    assert mine == theirs
+    assert [m.a[0].col for m in found.meetings] == list(range(instruction.shape.k))
+    first = found.meetings[0]
+    back = ask.feeds(instruction, tables, "a", first.a[0].lane, first.a[0].i)
+    assert any(m.d == found.d and m.b == first.b for m in back.meetings)
+    back = ask.feeds(instruction, tables, "b", first.b[0].lane, first.b[0].i)
+    assert any(m.d == found.d and m.a == first.a for m in back.meetings)
+    assert ask.feeds(instruction, tables, "c", found.c[0].lane, found.c[0].i).d == found.d
+
+
+def test_copies_that_are_never_read_are_marked():
+    text = tcprobe("trace", "wmma.mma.row.col.m16n16k16.f32.f32", "--row", "0", "--col", "0").stdout
+    assert "A[0][0]  0:0 (0:8)  x  B[0][0]  0:0 (0:8)" in text
+    data = json.loads(
+        tcprobe("trace", "wmma.mma.row.col.m16n16k16.f32.f32", "--row", "0", "--col", "0", "--json").stdout
+    )
+    assert [h["read"] for h in data["meetings"][0]["a"]] == [True, False]
+
+
+def test_where_prints_lines_and_json():
+    text = tcprobe("where", "wmma.m16n16k16.a.row.f16", "--row", "5", "--col", "3").stdout
+    assert "A[5][3]: lane 21 i 1 (register 0, bits 16..31); lane 21 i 9 (register 4, bits 16..31)" in text
+    assert "measured: live on NVIDIA H200" in text
+    data = json.loads(
+        tcprobe("where", "mma.m8n8k4.row.col.f32.f16.f16.f32.d", "--lane", "4", "--i", "0", "--json").stdout
+    )
+    assert data["holders"] == [
+        {"row": 0, "col": 0, "product": 1, "lane": 4, "i": 0, "register": 0, "bit": 0, "bits": 32}
+    ]
+    ranged = tcprobe("where", "mma.m16n8k8.row.col.f32.f16.f16.f32.d", "--lane", "0-3").stdout
+    assert ranged.count("lane ") == 16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["where", "wmma.m16n16k16.d.f32"], "give --row and --col, or --lane and --i"),
+        (["where", "wmma.m16n16k16.d.f32", "--row", "0", "--lane", "0"], "give --row and --col, or --lane and --i"),
+        (["where", "wmma.m16n16k16.d.f32", "--row", "16"], "row 16 is outside 0 to 15"),
+        (["where", "wmma.m16n16k16.d.f32", "--lane", "32"], "lane 32 is outside 0 to 31"),
+        (["where", "wmma.m16n16k16.d.f32", "--row", "7-3"], "is no number such as 3, nor a range"),
+        (["where", "wmma.m16n16k16.d", "--row", "0"], "means"),
+        (["trace", "wmma.mma.row.col.m16n16k16.f32.f32", "--row", "0"], "give --row and --col, or"),
+        (["trace", "mma.m8n8k4.row.col.f32.f16.f16.f32", "--row", "0", "--col", "0"], "say which with --product"),
+        (["trace", "mma.m16n8k16.row.col.f32.f16.f16.f32", "--row", "0", "--col", "8"], "col 8 is outside 0 to 7"),
+        (["trace", "mma.m16n8k16.f16", "--row", "0", "--col", "0"], "means"),
+        (
+            ["trace", "mma.m16n8k16.row.col.f32.f16.f16.f32", "--operand", "a", "--lane", "0", "--i", "8"],
+            "i 8 is outside",
+        ),
+        (["convert", "wmma.m16n16k16.d.f32", "nonsense"], "no fragment or instruction"),
+        (["convert", "wmma.m16n16k16.d.f32", "wmma.m16n16k16.a.row.u8"], "no conversion from f32 to u8"),
+    ],
+)
+def test_mistakes_get_a_message(arguments, words):
+    assert words in tcprobe(*arguments, code=2).stderr
+
+
+def test_tables_of_an_arch_that_lacks_one_are_refused():
+    with pytest.raises(UsageError, match="no table of"):
+        operands(inventory.instruction("mma.m16n8k16.row.col.f32.f16.f16.f32"), "sm_75", RESULTS)
