@@ -320,10 +320,11 @@ def header():
 def test_nvrtc_compiles_the_header_for_every_arch_it_knows():
     lib = nvrtc.library()
     assert lib is not None, "the dev extra installs NVRTC"
-    users = "\n".join(f"using u{j} = tcprobe::{identifier(f.id)};" for j, f in enumerate(inventory.select("wmma.*f16")))
     known_archs = [n for n in nvrtc.archs(lib) if n >= 70]
     assert len(known_archs) > 8
     for count in known_archs:
+        has = inventory.select("wmma.*", device=arch(f"sm_{110 if count == 101 else count}"))  # 101: 110's old name
+        users = "\n".join(f"using u{j} = tcprobe::{identifier(f.id)};" for j, f in enumerate(has))
         done, log = nvrtc.compile_cuda(lib, header() + users, f"-arch=sm_{count}", "-std=c++17")
         log = re.sub(r"nvrtc: warning: Architectures prior.*\n", "", log)
         assert (done, log) == (True, ""), count
@@ -382,9 +383,19 @@ def test_gcc_compiles_and_runs_the_host_side(tmp_path, name):
     assert lines == expected
 
 
-def test_an_arch_that_nobody_knows_is_an_error():
+@consumers
+def test_an_arch_without_a_table_is_an_error():
+    lib = nvrtc.library()
+    use = "\n__device__ int f(int i) { return tcprobe::wmma_m16n16k16_d_f32::row(0, i); }"
+    one = emit.emit("cuda", [load("wmma.m16n16k16.d.f32", "sm_80")]) + use
+    assert nvrtc.compile_cuda(lib, one, "-arch=sm_80", "-std=c++17")[0]
+    for other, words in ((70, "tcprobe::wmma_m16n16k16_d_f32"), (86, "knows no GPU as new")):
+        done, log = nvrtc.compile_cuda(lib, one, f"-arch=sm_{other}", "-std=c++17")
+        assert not done
+        assert words in log
+    assert nvrtc.compile_cuda(lib, one, "-arch=sm_86", "-std=c++17", "-DTCPROBE_ANY_ARCH")[0]
     newest = ARCHS[-1].number * 10
-    assert f"#if TCPROBE_ARCH > {newest} && !defined(TCPROBE_ANY_ARCH)" in header()
+    assert f"#define TCPROBE_NEWEST {newest}" in header()
 
 
 def test_every_layout_has_an_inverse():

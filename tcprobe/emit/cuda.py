@@ -1,7 +1,8 @@
 """A C++17 header without dependencies: row, col and their inverse as constexpr functions, for host and device.
 
-A struct a fragment, under its name. Where layouts differ between archs, TCPROBE_ARCH chooses (__CUDA_ARCH__ in device
-code). A static_assert goes over all slots: the hash of all elements, and that the inverse leads back.
+A struct a fragment, under its name, for the archs whose tables were given: TCPROBE_ARCH chooses (__CUDA_ARCH__ in
+device code), and for an arch without a table the struct does not exist. A static_assert goes over all slots: the hash
+of all elements, and that the inverse leads back.
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ COMMON = """
 #define TCPROBE_ARCH {newest}
 #endif
 #endif
-#if TCPROBE_ARCH > {newest} && !defined(TCPROBE_ANY_ARCH)
-#error "this tcprobe header knows no GPU beyond {newest}: make it anew, or define TCPROBE_ANY_ARCH to use the newest"
+#ifndef TCPROBE_NEWEST
+#define TCPROBE_NEWEST {newest}
+#endif
+#if TCPROBE_ARCH > TCPROBE_NEWEST && !defined(TCPROBE_ANY_ARCH)
+#error "this tcprobe header knows no GPU as new: make it anew, or define TCPROBE_ANY_ARCH to use its newest layouts"
 #endif
 
 #ifndef TCPROBE_CHECK
@@ -134,16 +138,16 @@ def _fragment(variants: Sequence[Known]) -> Iterator[str]:
         groups.setdefault(known.table.id, []).append(arch.arch(known.arch).number * 10)
     newest = max(variants, key=lambda known: arch.arch(known.arch).number).table.id
     for number, (layout, archs) in enumerate(groups.items()):
-        if len(groups) > 1:
-            beyond = [f"TCPROBE_ARCH > {max(archs)}"] if layout == newest else []
-            yield f"#{'elif' if number else 'if'} " + " || ".join([*(f"TCPROBE_ARCH == {a}" for a in archs), *beyond])
+        conditions = [f"TCPROBE_ARCH == {a}" for a in archs]
+        conditions += ["TCPROBE_ARCH > TCPROBE_NEWEST"] if layout == newest else []
+        yield f"#{'elif' if number else 'if'} {' || '.join(conditions)}"
         yield f"struct {name} : layout_{layout} {{"
         sizes = {"rows": fragment.rows, "cols": fragment.cols, "registers": fragment.registers,
                  "register_bits": fragment.register_bits, "slot_bits": fragment.slot_bits,
                  "products": fragment.products}  # fmt: skip
         yield from (f"  static constexpr int {key} = {value};" for key, value in sizes.items())
         yield "};"
-    yield from (["#endif", ""] if len(groups) > 1 else [""])
+    yield from ("#endif", "")
 
 
 def digest(table: Table) -> int:
