@@ -60,12 +60,14 @@ def known(fragment: Fragment, name: str | None, results: Results) -> Known:
 
     UsageError where the arch does not have the fragment, or nobody says anything of it.
     """
+    if name == "all":
+        raise UsageError("one arch is needed here, not all.")
     found = lookup.measured(fragment, name, results)
     if found:
         return Known(fragment, found[-1].arch, found[-1].tables[fragment.operand], found[-1], results)
     from tcprobe.references import documented
 
-    rows = [arch.arch(name)] if name not in (None, "all") else list(arch.ARCHS)
+    rows = [arch.arch(name)] if name else list(arch.ARCHS)
     for row in reversed([row for row in rows if fragment.target.on(row)]):
         stated = documented(fragment, row)
         if stated:
@@ -85,8 +87,6 @@ def load(name: str, arch: str | None = None, results: Path | None = None) -> Kno
 def operands(instruction: Instruction, name: str | None, results: Results) -> dict[str, Known]:
     """The tables of a, b, c and d on one arch: `name`, or the one where D has the strongest, newest measurement."""
     fragments = [inventory.fragment(f.id) for f in instruction.fragments]
-    if name == "all":
-        raise UsageError("one arch is needed here, not all.")
     at = known(fragments[-1], name, results).arch
     return {f.operand: known(f, at, results) for f in fragments}
 

@@ -454,6 +454,11 @@ def test_the_command_writes_a_whole_file_or_none(tmp_path):
         (["emit", "wmma.m16n16k16.?.f32", "--to", "csv"], "one table, not 2"),
         (["emit", "nonsense", "--to", "csv"], "no fragment or instruction"),
         (["emit", "--to", "csv"], "Missing argument"),
+        (
+            ["emit", "wmma.m16n16k16.d.f32", "--to", "python", "--arch", "all"],
+            "python takes one arch, not sm_70, sm_72",
+        ),
+        (["where", "wmma.m16n16k16.d.f32", "--row", "0", "--arch", "all"], "one arch is needed here"),
     ],
 )
 def test_mistakes(arguments, words):

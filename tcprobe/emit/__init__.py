@@ -1,8 +1,9 @@
 """Layouts written in other programs' terms, one module a format.
 
-A format is a module of this package with WHAT (one line for the help) and `emit(tables) -> str`. It may set ARCHS to
-"all" (it tells archs apart itself, and gets every one) or SUFFIX (of a file). What a format cannot express it
-refuses with a UsageError that says why. The same tables always give the same text.
+A format is a module of this package with WHAT (one line for the help) and `emit(tables) -> str`. It may set SUFFIX (of
+a file), and ARCHS: "all" if it tells archs apart itself and wants every one, "any" if tables of several archs may stand
+side by side; others take one arch. What a format cannot express it refuses with a UsageError that says why. The same
+tables always give the same text.
 
 >>> from tcprobe import emit
 >>> from tcprobe.known import load
@@ -50,12 +51,20 @@ def emit(name: str, tables: Sequence[Known]) -> str:
         raise UsageError(f"unknown format {name!r}; known: {', '.join(names())}.")
     if not tables:
         raise UsageError("no fragment to emit.")
+    archs = dict.fromkeys(known.arch for known in tables)
+    if len(archs) > 1 and not _archs(name):
+        raise UsageError(f"{name} takes one arch, not {', '.join(archs)}: choose with --arch, or take cuda.")
     return _module(name).emit(tables).rstrip("\n") + "\n"
 
 
 def for_all_archs(name: str) -> bool:
     """Whether the format tells archs apart itself."""
-    return getattr(_module(name), "ARCHS", "") == "all"
+    return _archs(name) == "all"
+
+
+def _archs(name: str) -> str:
+    found: str = getattr(_module(name), "ARCHS", "")
+    return found
 
 
 def _module(name: str) -> Format:

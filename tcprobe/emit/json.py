@@ -9,6 +9,7 @@ from tcprobe.known import Known
 from tcprobe.results import canonical
 
 WHAT = "JSON: table, formulas, provenance and verdicts, as `show --json`"
+ARCHS = "any"
 SUFFIX = ".json"
 
 

@@ -8,6 +8,7 @@ from tcprobe.emit.common import about, fitted
 from tcprobe.known import Known
 
 WHAT = "Markdown: formulas, and what each lane holds"
+ARCHS = "any"
 SUFFIX = ".md"
 
 

@@ -14,6 +14,7 @@ from tcprobe.emit.common import about, fitted
 from tcprobe.known import Known
 
 WHAT = "SVG: the matrix with its holders, and each lane's elements"
+ARCHS = "any"
 SUFFIX = ".svg"
 CELL, LINE, MARGIN, LETTER = 20, 18, 36, 6.2  # heights, left margin, width of a letter of 10 px, in px
 WIDE = 64  # columns from which runs are drawn as one cell
