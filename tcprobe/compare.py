@@ -10,7 +10,7 @@ A reference's known errors are compared as printed, and their verdict carries th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tcprobe import arch, inventory
 from tcprobe.errors import DataError
@@ -24,8 +24,7 @@ CONFIRMED, DIFFERS, NOT_COVERED = "confirmed", "differs", "not covered"
 FIRST = 3  # differing slots that a verdict shows
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What comparing one fragment with one reference gave; `erratum` where the source is known to err there."""
 
     reference: str
@@ -119,7 +118,8 @@ def _by_structure(
     reference: Reference, fragment: Fragment, measured: Measurement, device: arch.Arch, claim: Claim
 ) -> Verdict:
     instruction = inventory.instructions()[fragment.experiment]
-    claims = {f.operand: reference.claim(f, device) for f in instruction.fragments}
+    compared = "cd" if fragment.operand == "c" else "abd"
+    claims = {f.operand: reference.claim(f, device) for f in instruction.fragments if f.operand in compared}
     meant = {operand: c.meant for operand, c in claims.items() if isinstance(c, Claim)}
     if len(meant) < len(claims):
         silent = next(operand for operand, c in claims.items() if not isinstance(c, Claim))

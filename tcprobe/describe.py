@@ -85,16 +85,11 @@ def provenance(measured: Measurement) -> dict[str, Any]:
 def same_layout(fragment: Fragment, measured: Measurement, results: Results) -> list[str]:
     """Ids of the other fragments of the arch that have the very same layout, in the inventory's order."""
     layout = measured.tables[fragment.operand].id
-
-    def shape(other: Fragment) -> tuple[int, ...]:
-        return other.rows, other.cols, other.products, other.elements
-
     return [
         other.id
-        for other in inventory.fragments().values()
-        if shape(other) == shape(fragment) and other.id != fragment.id
-        and results.named_layouts(measured.arch, measured.method, other.experiment).get(other.operand) == layout
-    ]  # fmt: skip
+        for other in inventory.alike(fragment)
+        if results.named_layouts(measured.arch, measured.method, other.experiment).get(other.operand) == layout
+    ]
 
 
 def holders(results: Results, arch: str, method: str) -> dict[str, list[str]]:

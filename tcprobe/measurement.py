@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tcprobe.table import Table
 
@@ -13,8 +13,7 @@ STATUSES = ("measured", "refused", "failed")
 PROVENANCE = ("device", "driver", "cuda", "compiler", "ptx", "tcprobe")
 
 
-@dataclass(frozen=True)
-class Structure:
+class Structure(NamedTuple):
     """The structure tensor of a multiply: number of triples, and the hash of all (a, b, d) slot numbers.
 
     The hash is the SHA-256 of the triples sorted by a, then d, each as three little-endian 32-bit numbers.

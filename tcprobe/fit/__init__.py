@@ -12,7 +12,7 @@ closed form". `contradiction` names the first slots that no linear map fits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tcprobe.fit.formula import Formula, linear_formula, proven
 from tcprobe.fit.layout import Layout, NotLinear, fit_layout
@@ -23,8 +23,7 @@ LINEAR, BOOLEAN, NONE = "linear", "boolean", "no closed form"
 __all__ = ["Fit", "Formula", "Layout", "NotLinear", "fit"]
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """`formulas` by output (None where there is none); `layout` where all outputs are linear together."""
 
     verdict: str

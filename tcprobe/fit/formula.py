@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import xor
+from typing import NamedTuple
 
 from tcprobe.table import Table
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(NamedTuple):
     """(variable & mask) moved left by `shift` (right where negative)."""
 
     variable: str
@@ -54,8 +54,7 @@ class Term:
         return f"({masked} {shift})" if self.shift else masked
 
 
-@dataclass(frozen=True)
-class Products:
+class Products(NamedTuple):
     """One output bit as an OR of products: each product lists (variable, bit, wanted value)."""
 
     bit: int

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 from tcprobe.fit import gf2
 from tcprobe.table import Table
@@ -28,8 +29,7 @@ MASK = (1 << FIELD) - 1
 FIRST = 3  # contradicting slots that are shown
 
 
-@dataclass(frozen=True)
-class Contradiction:
+class Contradiction(NamedTuple):
     """A slot that no linear map fits: what the map through the slots before it says, and what is there."""
 
     lane: int

@@ -55,6 +55,20 @@ def fragment(id_: str) -> Fragment:
     return row.fragments["abcd".index(operand)] if row and row.family == "mma" else fragments()[id_]
 
 
+def alike(wanted: Fragment) -> list[Fragment]:
+    """Other fragments with as many rows, columns, products and elements a thread: those that may have its layout."""
+    size = (wanted.rows, wanted.cols)
+    rows = (row for row in instructions().values() if row.products == wanted.products)
+    found = {
+        f.id: f
+        for row in rows
+        if any(row.shape.of(operand) == size for operand in "abc")
+        for f in row.fragments
+        if (f.rows, f.cols) == size and f.elements == wanted.elements and f.id != wanted.id
+    }
+    return list(found.values())
+
+
 @cache
 def users(fragment_id: str) -> tuple[str, ...]:
     """Names of the multiplies that take the fragment as an operand."""

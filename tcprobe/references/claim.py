@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tcprobe.table import Table
 
 Formula = Callable[[int, int], int]
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """A layout as a source states it.
 
     `printed` is what it literally says, `where` the place in it. Where the source is known to err, `erratum`
@@ -24,8 +23,7 @@ class Claim:
     meant: Table
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """A known error of a source that no layout shows: the fragments it touches (a pattern), where, and what."""
 
     pattern: str

@@ -8,7 +8,6 @@ the types (D, A, B, C) and the order of A and B (T: k is contiguous, N: m or n i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from typing import NamedTuple
@@ -37,8 +36,7 @@ class L(NamedTuple):
 WARP = L(32, 1)
 
 
-@dataclass(frozen=True)
-class Atom:
+class Atom(NamedTuple):
     """Atoms that share their traits: `header`, names separated by blanks, thread layout and operand layouts."""
 
     header: str
@@ -54,7 +52,7 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     if fragment.family == "wmma":
         return "CuTe has no wmma atoms"
     instruction = inventory.instructions()[fragment.experiment]
-    atom = _atoms().get(_key(instruction))
+    atom = _atom(_key(instruction))
     if atom is None:
         return f"CuTe has no atom for {instruction.name}"
     layout = {"a": atom.a, "b": atom.b}.get(fragment.operand, atom.c)
@@ -64,8 +62,10 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
 
 
 @cache
-def _atoms() -> dict[tuple[object, ...], Atom]:
-    return {_parse(name): atom for atom in ATOMS for name in atom.names.split()}
+def _atom(key: tuple[object, ...]) -> Atom | None:
+    shape = "_{}x{}x{}_".format(*key[0])  # type: ignore[misc]
+    named = ((name, atom) for atom in ATOMS if shape in atom.names for name in atom.names.split() if shape in name)
+    return next((atom for name, atom in named if _parse(name) == key), None)
 
 
 def _parse(name: str) -> tuple[object, ...]:

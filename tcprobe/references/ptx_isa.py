@@ -8,8 +8,8 @@ Errata of the document are stated in their rows: `printed_col` keeps what is pri
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from tcprobe import inventory
 from tcprobe.arch import Arch
@@ -22,8 +22,7 @@ SOURCE = "NVIDIA, Parallel Thread Execution ISA Version 9.1, section 9.7.14"
 Map = Callable[[int, int], int]
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One fragment of section 9.7.14.5. `with_a` restricts it to instructions whose A has one of these types."""
 
     shape: str

@@ -7,7 +7,7 @@ formulas below (its `tid` is the lane). Formulas and printed tables agree with e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tcprobe.arch import Arch
 from tcprobe.instruction import Fragment, Shape
@@ -18,8 +18,7 @@ SOURCE = "cuda-tensorcores-register-mapping (MIT), printed tables and formulas o
 FINDINGS: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One printed table: the archs and accumulator types that it is for, and its formulas."""
 
     archs: tuple[str, ...]
