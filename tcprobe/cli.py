@@ -53,7 +53,7 @@ for command in COMMANDS:
     main.add_command(command)
 
 
-@main.command()
+@main.command(short_help="Measure fragments, on a GPU or from machine code.")
 @click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
 @click.option("--arch", "name", metavar="sm_XX|all", help="Compute capability, for example sm_90, or all.")
 @click.option(
@@ -121,7 +121,7 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
         sys.exit(1)
 
 
-@main.command()
+@main.command(short_help="Fit closed formulas to saved tables.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--sympy", "style", flag_value="sympy", help="Print SymPy expressions.")
 @click.option("--latex", "style", flag_value="latex", help="Print LaTeX.")
@@ -147,7 +147,7 @@ def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
     render.formulas((layout, who, t, f, _printed(f.formulas, style)) for layout, who, t, f in found)
 
 
-@main.command()
+@main.command(short_help="Where tables agree with what others published.")
 @click.argument("names", nargs=-1, metavar="[FILE.csv] [FRAGMENT]...")
 @ARCH
 @RESULTS
@@ -191,7 +191,7 @@ def compare(names: tuple[str, ...], name: str | None, folder: Path | None, as_js
     sys.exit(1 if unexplained else 0)
 
 
-@main.command("list")
+@main.command("list", short_help="List fragments, with patterns.")
 @click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
 @ARCH
 @FAMILY
@@ -210,7 +210,7 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
     render.fragments(found)
 
 
-@main.command()
+@main.command(short_help="Formula, map both ways, evidence and verdicts.")
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
 @ARCH
 @RESULTS
@@ -250,7 +250,7 @@ def show(patterns: tuple[str, ...], name: str | None, folder: Path | None, as_js
         click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
 
 
-@main.command("why-not")
+@main.command("why-not", short_help="Why an arch does not have a fragment.")
 @click.argument("fragment")
 @click.option("--arch", "name", required=True, metavar="sm_XX", help="Compute capability, for example sm_75.")
 @RESULTS
@@ -268,7 +268,7 @@ def why_not(fragment: str, name: str, folder: Path | None) -> None:
         click.echo(f"{found.id}: {reason or allowed + recorded}{words}")
 
 
-@main.command()
+@main.command(short_help="Two archs, two results folders or two compilers.")
 @click.argument("sides", nargs=-1, metavar="[ARCH ARCH | FOLDER FOLDER]")
 @click.option(
     "--cuda",
@@ -298,7 +298,7 @@ def diff(sides: tuple[str, ...], folders: tuple[Path, ...], name: str | None, fo
     sys.exit(0 if all(difference.none for difference in found.values()) else 1)
 
 
-@main.command()
+@main.command(short_help="Which machine instructions a multiply becomes.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option("--arch", "name", metavar="sm_XX|all", help="Default: all that ptxas knows.")
 @CUDA
@@ -335,7 +335,7 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
             click.echo(json.dumps(data) if as_json else text)
 
 
-@main.command()
+@main.command(short_help="What of this machine can be used.")
 @CUDA
 def doctor(cuda: Path | None) -> None:
     """Show what of this machine can be used, and what to install for the rest."""
@@ -345,7 +345,7 @@ def doctor(cuda: Path | None) -> None:
         click.echo(f"{'ok' if finding.there else '--'}  {finding.what}: {finding.words}")
 
 
-@main.command()
+@main.command(short_help="Write the pages of a results folder anew.")
 @click.option(
     "--results",
     "folder",

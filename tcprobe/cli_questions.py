@@ -12,7 +12,7 @@ from tcprobe.errors import UsageError
 from tcprobe.options import ARCH, JSON, RESULTS, Numbers, write_whole
 
 
-@click.command()
+@click.command(short_help="Who holds an element, or what a lane holds.")
 @click.argument("fragment", metavar="FRAGMENT")
 @click.option("--row", "rows", type=Numbers(), help="Row of the element, or a range: 3, 0-7. Default: all.")
 @click.option("--col", "cols", type=Numbers(), help="Column of the element, or a range.")
@@ -47,7 +47,7 @@ def where(fragment: str, name: str | None, folder: Path | None, as_json: bool, *
         answers.holders(found, holders, by_lane)
 
 
-@click.command()
+@click.command(short_help="Which slots feed an element of D, or what a slot feeds.")
 @click.argument("instruction", metavar="INSTRUCTION")
 @click.option("--row", type=int, help="Row of the D element.")
 @click.option("--col", type=int, help="Column of the D element.")
@@ -80,7 +80,7 @@ def trace(instruction: str, name: str | None, folder: Path | None, as_json: bool
         answers.trace(answer)
 
 
-@click.command()
+@click.command(short_help="Write fragments as code or data for other programs.")
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
 @click.option("--to", "format_name", required=True, metavar="FORMAT", help="cuda, ptx, python, ...; `--to help` lists.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File. Default: standard output.")
@@ -112,7 +112,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     click.echo(f"{output}: {len(tables)} tables as {format_name}", err=True)
 
 
-@click.command()
+@click.command(short_help="From one fragment to another: moves, cost, code.")
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @click.option("--transpose", is_flag=True, help="TO holds the transpose of the matrix.")
@@ -141,7 +141,7 @@ def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
         answers.conversion(found)
 
 
-@click.command()
+@click.command(short_help="Check the tables on a live GPU against NumPy.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option("--device", "index", type=int, default=0, show_default=True, metavar="N", help="GPU number N.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random matrices.")

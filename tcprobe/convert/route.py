@@ -154,9 +154,11 @@ class _Exchange:
         ]
         edges = [pair for pair, _ in self._sent]
         self._round, self._rounds = rounds(edges), degree(edges)
-        sources = [unit for _, units in needs.items() for unit in units]
-        unique = all(len(tiling.holders[unit]) == 1 for unit in sources) and len(set(sources)) == len(sources)
-        self.fewest = unique or not self._rounds
+        foreign = Counter(to for (_, to), units in needs.items() for _ in units)
+        least = max((-(-count // maker.units) for count in foreign.values()), default=0)
+        moved = [unit for units in needs.values() for unit in units]
+        unique = len(set(moved)) == len(moved) and all(len(tiling.holders[unit]) == 1 for unit in moved)
+        self.fewest = unique or self._rounds == least  # no choice of senders, or as few as the words a lane needs
 
     def _needs(self, tiling: Tiling) -> dict[tuple[int, int], list[Unit]]:
         """(from, to) -> units, for all that a lane does not hold itself; from the nearest lane that does."""
