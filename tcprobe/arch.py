@@ -10,14 +10,13 @@ every later one; a target with suffix `a` on that one alone; with suffix `f` on 
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 
 from tcprobe.errors import UsageError
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Arch:
     """A compute capability: `number` is 10 x major + minor, `family` the first number of its `f` family."""
 
@@ -66,6 +65,8 @@ def arch(name: str) -> Arch:
     digits = name.lower().removeprefix("sm_").removeprefix("compute_").replace(".", "")
     found = _BY_NAME.get(f"sm_{digits}")
     if found is None:
+        import difflib
+
         near = difflib.get_close_matches(f"sm_{digits}", _BY_NAME, n=3, cutoff=0.5)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise UsageError(f"unknown arch {name!r}{hint} Known: {', '.join(_BY_NAME)}.")

@@ -49,7 +49,9 @@ class Shape(NamedTuple):
 
     def of(self, operand: str) -> tuple[int, int]:
         """(rows, cols) of operand "a", "b", "c" or "d"."""
-        return {"a": (self.m, self.k), "b": (self.k, self.n)}.get(operand, (self.m, self.n))
+        if operand == "a":
+            return self.m, self.k
+        return (self.k, self.n) if operand == "b" else (self.m, self.n)
 
 
 @cache
@@ -194,8 +196,8 @@ class Instruction:
         _ = self.target  # making it checks it
         for operand in OPERANDS:
             rows, cols = self.shape.of(operand)
-            bits = self.registers(operand) * max(32, self.slot_bits(operand))
-            _check_copies(self.name, THREADS * bits // self.slot_bits(operand), rows * cols * self.products)
+            slot, registers = self.slot_bits(operand), self.registers(operand)
+            _check_copies(self.name, THREADS * registers * max(32, slot) // slot, rows * cols * self.products)
 
     @property
     def _is_first_mma(self) -> bool:

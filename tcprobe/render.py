@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,7 +43,13 @@ def bold(text: str) -> str:
 
 def width() -> int:
     """Columns of the terminal, or of COLUMNS; 80 where there is neither."""
-    return shutil.get_terminal_size().columns
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdigit() and int(stated):
+        return int(stated)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def say(text: str) -> None:
@@ -168,11 +174,9 @@ def shown(known: Known, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequenc
     for note in notes:
         click.echo(note)
     click.echo(bold("\nelement (row, col) -> lane:i"))
-    for line in draw.matrix(table, width()):
-        click.echo(line)
+    click.echo("\n".join(draw.matrix(table, width())))
     click.echo(bold("\nlane -> row,col of each register's elements, low bits first"))
-    for line in draw.lanes(table, fragment, width()):
-        click.echo(line)
+    click.echo("\n".join(draw.lanes(table, fragment, width())))
     click.echo()
     click.echo(known.evidence)
     click.echo(f"numbers from: {known.numbering}")

@@ -11,7 +11,6 @@ A row file is a module of this package with INSTRUCTIONS; adding a family is add
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import importlib
 import pkgutil
@@ -71,8 +70,12 @@ def alike(wanted: Fragment) -> list[Fragment]:
 
 @cache
 def users(fragment_id: str) -> tuple[str, ...]:
-    """Names of the multiplies that take the fragment as an operand."""
-    return tuple(i.name for i in instructions().values() if any(f.id == fragment_id for f in i.fragments))
+    """Names of the multiplies that take the fragment as an operand: one of mma is its instruction's alone."""
+    row = instructions().get(fragment_id.rpartition(".")[0])
+    if row and row.family == "mma":
+        return (row.name,)
+    wmma = (i for i in instructions().values() if i.family == "wmma")
+    return tuple(i.name for i in wmma if any(f.id == fragment_id for f in i.fragments))
 
 
 def select(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:
@@ -173,6 +176,8 @@ def _some(names: Iterable[str], most: int = 6) -> str:
 
 
 def _unknown(name: str, known: Iterable[str]) -> UsageError:
+    import difflib
+
     near = difflib.get_close_matches(short(name), list(known), n=3, cutoff=0.6)
     hint = f" Did you mean {' or '.join(near)}?" if near else " See `tcprobe list`."
     return UsageError(f"no fragment or instruction is called {name!r}.{hint}")
