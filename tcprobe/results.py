@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
@@ -278,7 +279,7 @@ def _seal(kind: str, body: dict[str, Any]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}.json.part")
+    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.json.part")
     try:
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import emulation
 import pytest
@@ -56,6 +57,23 @@ def test_a_layout_is_stored_once(tmp_path):
         results.write(Measurement(name, "sm_90", "live", "measured", PROVENANCE, {"a": table}))
     assert results.layouts() == [table.id]
     assert Results(tmp_path).sharing("sm_90", "live") == {table.id: [("one", "a"), ("two", "a")]}
+
+
+def test_threads_may_write_the_same_layout_at_the_same_time(tmp_path):
+    """Two archs that are read from machine code at once share layouts."""
+    table = emulation.shuffled(FRAGMENT, random.Random(1))
+
+    def write(name):
+        for _ in range(20):
+            results = Results(tmp_path)
+            results.write(Measurement("one", name, "sass", "measured", PROVENANCE, {"a": table}))
+            results.write_opcodes(name, "c", {"HMMA.16816.F32": ({"a": table}, "a multiply")})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, ["sm_80", "sm_86", "sm_89", "sm_90"]))
+    assert Results(tmp_path).layouts() == [table.id]
+    assert Results(tmp_path).opcodes("sm_86")["HMMA.16816.F32"]["layouts"] == {"a": table.id}
+    assert not list(tmp_path.rglob("*.part"))
 
 
 def test_the_same_measurement_gives_the_same_bytes(tmp_path):
