@@ -19,12 +19,12 @@ from tcprobe.measurement import Measurement
 from tcprobe.probes import ptx_hash
 from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.decode import UnreadError
-from tcprobe.sass.tensor import Form, Step, Trace, Word, form, kernel, trace
+from tcprobe.sass.tensor import Step, Trace, Word, form, kernel, trace
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.table import Table
+from tcprobe.whole import cells, homes, whole
 
 Known = Callable[[Fragment], Table | None]
-Cell = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def derive(tools: Toolchain, row: Arch, instructions: Sequence[Instruction], kno
 def _read_by(instruction: Instruction, traced: Trace, known: Known) -> dict[str, Any] | None:
     """Tables, and the elements that no tensor-core instruction of a wmma.mma takes."""
     tables = {f.operand: table for f in instruction.fragments if (table := known(f))}
-    if len(tables) < len(instruction.fragments):
+    if len(tables) < len(instruction.fragments) or not whole(instruction, traced, tables):
         return None
     taken = {word for step in traced.steps for word in (*step.a, *step.b)}
     unread = {}
@@ -96,7 +96,7 @@ def anchors(traces: Iterable[tuple[Instruction, Trace]], known: Known) -> dict[s
     for instruction, traced in traces:
         given = {f.operand: known(f) for f in instruction.fragments}
         tables = {operand: table for operand, table in given.items() if table}
-        if len(tables) < len(given):
+        if len(tables) < len(given) or not whole(instruction, traced, tables):
             continue
         for number, step in enumerate(traced.steps):
             local = _local(instruction, traced, number, step, tables)
@@ -118,7 +118,7 @@ def _local(
     rows, columns and k. A fragment without copies leaves no other lanes to take them from.
     """
     shape = form(step.opcode)
-    d = _homes(traced, number, shape)
+    d = homes(traced, number)
     if d is None or {w.operand for w in step.a} != {"a"} or {w.operand for w in step.b} != {"b"}:
         return None
     numbers = {"a": [w.number for w in step.a], "b": [w.number for w in step.b], "d": d}
@@ -126,12 +126,12 @@ def _local(
     if added and all(w is not None and w.operand == "c" for w in added):
         numbers["c"] = [w.number for w in added if w]
     fragments = dict(zip("abcd", instruction.fragments, strict=True))
-    held = {operand: _cells(fragments[operand], tables[operand], words) for operand, words in numbers.items()}
+    held = {operand: cells(fragments[operand], tables[operand], words) for operand, words in numbers.items()}
     local: dict[str, dict[tuple[int, int], tuple[int, ...]]] = {operand: {} for operand in held}
     for product in range(shape.products):
         lanes = [lane for lane in range(THREADS) if shape.product(lane) == product]
-        block = {operand: [cell for lane in lanes for cell in cells[lane]] for operand, cells in held.items()}
-        origins = {operand: tuple(min(cell[j] for cell in cells) for j in (0, 1)) for operand, cells in block.items()}
+        block = {operand: [cell for lane in lanes for cell in found[lane]] for operand, found in held.items()}
+        origins = {operand: tuple(min(cell[j] for cell in found) for j in (0, 1)) for operand, found in block.items()}
         (m0, ka), (kb, n0) = origins["a"], origins["b"]
         if ka != kb or any(origins[operand] != (m0, n0) for operand in held if operand in "cd"):
             return None
@@ -141,33 +141,14 @@ def _local(
             if set(moved.values()) != {(r, c) for r in range(rows) for c in range(cols)}:
                 return None
             local[operand] |= {slot: (*cell, product) for slot, cell in moved.items()}
-    return {operand: _table(cells, shape.products) for operand, cells in local.items()}
+    return {operand: _table(found, shape.products) for operand, found in local.items()}
 
 
-def _homes(traced: Trace, number: int, shape: Form) -> list[int] | None:
-    """The words of D in which the results of a step end, through the steps that add to them."""
-    words = [Word("d", number * 256 + j) for j in range(shape.d)]
-    for later, step in enumerate(traced.steps):
-        if later > number and step.c == tuple(words):
-            words = [Word("d", later * 256 + j) for j in range(shape.d)]
-    places = {word: place for place, word in enumerate(traced.stored or ())}
-    return [places[word] for word in words] if all(word in places for word in words) else None
-
-
-def _cells(fragment: Fragment, table: Table, words: Sequence[int]) -> list[list[Cell]]:
-    """Per lane the elements of some of its 32-bit words, low bits first; a word of f64 is half of one."""
-    per_word = 32 / fragment.slot_bits
-    parts = range(max(1, int(per_word)))
-    slots = list(dict.fromkeys(int(word * per_word) + j for word in words for j in parts))
-    lanes = range(0, table.slots, table.elements)
-    return [[(cell[0], cell[1]) for i in slots if (cell := table.cells[first + i])] for first in lanes]
-
-
-def _table(cells: Mapping[tuple[int, int], tuple[int, ...]], products: int) -> Table:
+def _table(found: Mapping[tuple[int, int], tuple[int, ...]], products: int) -> Table:
     """Of (row, col, product) by (lane, i)."""
     names = ("row", "col", "product")[: 3 if products > 1 else 2]
-    ordered = [cells[slot] for slot in sorted(cells)]
-    return Table(THREADS, len(cells) // THREADS, {n: tuple(c[j] for c in ordered) for j, n in enumerate(names)})
+    ordered = [found[slot] for slot in sorted(found)]
+    return Table(THREADS, len(found) // THREADS, {n: tuple(c[j] for c in ordered) for j, n in enumerate(names)})
 
 
 def _inherits(instruction: Instruction, traced: Trace, anchored: Mapping[str, Anchored]) -> dict[str, Any] | None:

@@ -31,6 +31,14 @@ BASES = (0x7F12_3456_0000, 0x7E98_7654_0000, 0x7D0F_1E2D_0000, 0x7C55_AA33_0000)
 RESULT = 4  # tag of a word that a tensor-core instruction made; 1, 2, 3 are a, b, c
 CONVERTED = np.uint32(0xFF000000)  # what a conversion makes of any word
 CONVERSIONS = ("F2F.F16.F32", "F2FP.PACK_AB", "F2FP.F16.PACK_AB", "F2FP.F16.F32.PACK_AB", "HADD2.F32")
+# every name that is modelled; another modifier is another instruction
+NARROW = "E[2-5]M[1-3]"
+KNOWN = re.compile(
+    r"HMMA\.(884\.F(16\.F16|32\.F(16|32))|(1688|16816)\.F(16|32(\.BF16)?)|168[48]\.F32\.TF32)"
+    r"|IMMA\.(8816|16816|16832)\.[SU]8\.[SU]8|IMMA\.(8832|16832|16864)\.[SU]4\.[SU]4"
+    r"|BMMA\.(88128|168128|168256)\.(AND|XOR)\.POPC|DMMA\.(884|8x8x4|16x8x(4|8|16))"
+    rf"|QMMA\.168(16|32)\.F(16|32)\.{NARROW}\.{NARROW}"
+)
 BITS = {"HMMA": 16, "BMMA": 1, "DMMA": 64, "QMMA": 8}
 
 
@@ -88,10 +96,11 @@ class Form:
 
 def form(opcode: str) -> Form:
     """What the opcode's name says: HMMA.16816.F32 is m16n8k16 of 16-bit types with 32-bit results."""
+    if not KNOWN.fullmatch(re.sub(r"\.(ROW|COL)", "", opcode)):
+        raise UnreadError(f"opcode {opcode} is not modelled")
     name, digits, *rest = opcode.split(".")
     match = re.fullmatch(r"(\d+)x(\d+)x(\d+)|(16|8)(8)(\d+)", digits)
-    if name not in TENSOR or not match:
-        raise UnreadError(f"opcode {opcode} is not modelled")
+    assert match
     m, n, k = (int(g) for g in match.groups() if g)
     bits = 32 if "TF32" in rest else BITS.get(name) or int(re.search(r"[SU](\d)", opcode)[1])  # type: ignore[index]
     d = 64 if name == "DMMA" else 16 if rest and rest[0] == "F16" else 32
@@ -207,4 +216,7 @@ def _continue(steps: list[Step], step: Step, part: int) -> None:
     last = steps[-1] if steps else None
     if last is None or (last.opcode, last.a, last.b, len(last.c)) != (step.opcode, step.a, step.b, 2 * part):
         raise UnreadError(f"STEP{part} of {step.opcode} does not continue the one before")
+    shape, shared = form(step.opcode), step.c == last.c[-2:]
+    if shape.c < shape.d and shared != bool(part % 2):  # a word of C of f16 serves two steps, the next the next two
+        raise UnreadError(f"STEP{part} of {step.opcode} adds C in another order")
     steps[-1] = Step(step.opcode, step.a, step.b, last.c + step.c)
