@@ -12,7 +12,7 @@ import click
 
 from tcprobe import __version__, cli_questions, cli_tools
 from tcprobe.errors import TcprobeError, UsageError
-from tcprobe.options import ARCH, CUDA, JSON, RESULTS
+from tcprobe.options import ARCH, CUDA, JSON, RESULTS, WRITTEN
 
 if TYPE_CHECKING:
     from tcprobe.results import Results
@@ -64,14 +64,7 @@ for command in (*cli_questions.COMMANDS, *cli_tools.COMMANDS):
 )
 @click.option("--device", "index", type=int, metavar="N", help="GPU number N, in CUDA's order.")
 @CUDA
-@click.option(
-    "--results",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("results"),
-    show_default=True,
-    help="Folder for the tables.",
-)
+@WRITTEN
 @click.option("--force", is_flag=True, help="Measure again what is already there.")
 @click.option(
     "--limit",

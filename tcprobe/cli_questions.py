@@ -131,7 +131,7 @@ def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
     from tcprobe.known import for_emit
     from tcprobe.lookup import folder_of
 
-    if asked["name"] == "all":  # known to no single table, so for_emit would give several
+    if asked["name"] == "all":  # for_emit would give a table an arch
         raise UsageError("one arch is needed here, not all.")
     to, from_ = for_emit([resolve(target), resolve(source)], asked["name"], folder_of(asked["folder"]))
     found = converted(from_, to, transpose)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.options import CUDA, JSON, RESULTS
+from tcprobe.options import CUDA, JSON, RESULTS, WRITTEN
 
 
 @click.command(short_help="Two archs, two results folders or two compilers.")
@@ -90,14 +90,7 @@ def doctor(cuda: Path | None) -> None:
 
 
 @click.command(short_help="Write the pages of a results folder anew.")
-@click.option(
-    "--results",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("results"),
-    show_default=True,
-    help="Folder of saved tables; pages are written into it.",
-)
+@WRITTEN
 @click.option("--check", is_flag=True, help="Write nothing; exit code 1 if a page is not what would be written.")
 def pages(folder: Path, check: bool) -> None:
     """Write the pages of a results folder anew from its tables."""

@@ -14,7 +14,7 @@ from typing import Any
 from tcprobe import __version__
 from tcprobe.arch import Arch
 from tcprobe.conclude import MEMORY
-from tcprobe.instruction import THREADS, Fragment, Instruction, Shape
+from tcprobe.instruction import THREADS, Fragment, Instruction
 from tcprobe.measurement import Measurement
 from tcprobe.probes import ptx_hash
 from tcprobe.sass.cubin import Code, assemble
@@ -22,7 +22,7 @@ from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.tensor import Step, Trace, Word, form, kernel, trace
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.table import Table
-from tcprobe.whole import cells, homes, whole
+from tcprobe.whole import blocks, cells, taken, whole
 
 Known = Callable[[Fragment], Table | None]
 
@@ -117,30 +117,18 @@ def _local(
     Products of a warp are told apart by their lanes: each must hold one whole block of A, of B and of D, at the same
     rows, columns and k. A fragment without copies leaves no other lanes to take them from.
     """
-    shape = form(step.opcode)
-    d = homes(traced, number)
-    if d is None or {w.operand for w in step.a} != {"a"} or {w.operand for w in step.b} != {"b"}:
+    words, places, shape = taken(traced, number), blocks(instruction, traced, number, tables), form(step.opcode)
+    if words is None or places is None or "d" not in words or step.a[0].operand != "a":
         return None
-    numbers = {"a": [w.number for w in step.a], "b": [w.number for w in step.b], "d": d}
-    added = list(dict.fromkeys(step.c))
-    if added and all(w is not None and w.operand == "c" for w in added):
-        numbers["c"] = [w.number for w in added if w]
-    fragments = dict(zip("abcd", instruction.fragments, strict=True))
-    held = {operand: cells(fragments[operand], tables[operand], words) for operand, words in numbers.items()}
-    local: dict[str, dict[tuple[int, int], tuple[int, ...]]] = {operand: {} for operand in held}
-    for product in range(shape.products):
-        lanes = [lane for lane in range(THREADS) if shape.product(lane) == product]
-        block = {operand: [cell for lane in lanes for cell in found[lane]] for operand, found in held.items()}
-        origins = {operand: tuple(min(cell[j] for cell in found) for j in (0, 1)) for operand, found in block.items()}
-        (m0, ka), (kb, n0) = origins["a"], origins["b"]
-        if ka != kb or any(origins[operand] != (m0, n0) for operand in held if operand in "cd"):
-            return None
-        for operand, (row, col) in origins.items():
-            moved = {(lane, j): (r - row, c - col) for lane in lanes for j, (r, c) in enumerate(held[operand][lane])}
-            rows, cols = Shape(shape.m, shape.n, shape.k).of(operand)
-            if set(moved.values()) != {(r, c) for r in range(rows) for c in range(cols)}:
-                return None
-            local[operand] |= {slot: (*cell, product) for slot, cell in moved.items()}
+    local: dict[str, dict[tuple[int, int], tuple[int, ...]]] = {operand: {} for operand in words}
+    for operand, numbers in words.items():
+        held = cells(instruction.fragments["abcd".index(operand)], tables[operand], numbers)
+        for lane in range(THREADS):
+            product = shape.product(lane)
+            m, n, k = places[product]
+            first = {"a": (m, k), "b": (k, n)}.get(operand, (m, n))
+            moved = ((row - first[0], col - first[1], product) for row, col in held[lane])
+            local[operand] |= {(lane, i): cell for i, cell in enumerate(moved)}
     return {operand: _table(found, shape.products) for operand, found in local.items()}
 
 

@@ -13,6 +13,10 @@ RESULTS = click.option(
     "--results", "folder", type=click.Path(path_type=Path, file_okay=False),
     help="Folder of saved tables. Default: ./results where it has any, else the published tables.",
 )  # fmt: skip
+WRITTEN = click.option(
+    "--results", "folder", type=click.Path(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
+    help="Folder of tables that is written.",
+)  # fmt: skip
 ARCH = click.option("--arch", "name", metavar="sm_XX", help="Compute capability, for example sm_90.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
 CUDA = click.option(

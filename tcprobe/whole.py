@@ -25,16 +25,16 @@ def whole(instruction: Instruction, traced: Trace, tables: Tables) -> bool:
     """Whether every product is formed once, C is added once, and D is where the table has it."""
     formed = np.zeros(instruction.shape, np.int64)
     starts: Counter[tuple[int, int]] = Counter()
-    blocks: list[list[Block] | None] = []
+    done: list[list[Block]] = []
     for number, step in enumerate(traced.steps):
-        found = _blocks(instruction, traced, number, tables)
-        blocks.append(found)
+        found = blocks(instruction, traced, number, tables)
         if found is None:
             return False
+        done.append(found)
         before = _continued(traced, number)
         if before is None:
             starts.update((m, n) for m, n, _ in found)
-        elif [b[:2] for b in blocks[before] or []] != [b[:2] for b in found]:
+        elif before == number or [b[:2] for b in done[before]] != [b[:2] for b in found]:
             return False
         shape = _turned(form(step.opcode), step)
         for m, n, k in found:
@@ -62,23 +62,32 @@ def cells(fragment: Fragment, table: Table, words: Sequence[int]) -> list[list[C
     return [[(cell[0], cell[1]) for i in slots if (cell := table.cells[first + i])] for first in lanes]
 
 
-def _blocks(instruction: Instruction, traced: Trace, number: int, tables: Tables) -> list[Block] | None:
-    """Which block each product of a step is; None where its words hold no whole blocks that fit each other."""
+def taken(traced: Trace, number: int) -> dict[str, list[int]] | None:
+    """The words of each operand that a step takes; "d" where they end, "c" where it adds C, if that is known.
+
+    None where A and B are not each of one operand, or the results get lost.
+    """
     step = traced.steps[number]
-    operands = [{w.operand for w in words} for words in (step.a, step.b)]
-    if sorted(map(sorted, operands)) != [["a"], ["b"]]:
+    sides = {frozenset(w.operand for w in words): words for words in (step.a, step.b)}
+    if set(sides) != {frozenset("a"), frozenset("b")}:
         return None
-    shape, turned = form(step.opcode), operands[0] == {"b"}
-    words = {"ba"[not turned]: step.a, "ab"[not turned]: step.b}
-    held = {o: [w.number for w in found] for o, found in words.items()}
-    end = homes(traced, number) if traced.stored is not None else None
-    if end is not None:
-        held["d"] = end
-    elif traced.stored is not None:
+    found = {operand: [w.number for w in sides[frozenset(operand)]] for operand in "ab"}
+    if traced.stored is not None:
+        end = homes(traced, number)
+        if end is None:
+            return None
+        found["d"] = end
+    added = [w for w in dict.fromkeys(step.c) if w is not None and w.operand == "c"]
+    return found | ({"c": [w.number for w in added]} if added and len(added) == len(set(step.c)) else {})
+
+
+def blocks(instruction: Instruction, traced: Trace, number: int, tables: Tables) -> list[Block] | None:
+    """Which block each product of a step is; None where its words hold no whole blocks that fit each other."""
+    held = taken(traced, number)
+    if held is None:
         return None
-    added = list(dict.fromkeys(step.c))
-    if added and all(w is not None and w.operand == "c" for w in added):
-        held["c"] = [w.number for w in added if w]
+    step = traced.steps[number]
+    shape = form(step.opcode)
     sizes = _turned(shape, step)
     found = []
     for product in range(shape.products):
@@ -114,7 +123,7 @@ def _turned(shape: Form, step: Step) -> Form:
 
 
 def _continued(traced: Trace, number: int) -> int | None:
-    """The step whose whole result this one adds to; None where it adds C, or what was converted from it."""
+    """The step whose whole result this one adds to, itself if there is none; None where it adds C, also converted."""
     added = traced.steps[number].c
     first = added[0] if added else None
     if first is None or first.operand != "d":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
 
 from tcprobe import __version__, inventory
 from tcprobe.errors import UsageError
@@ -74,9 +73,3 @@ def multiplies(tables: Sequence[Known]) -> Iterator[tuple[Instruction, dict[str,
     if not found:
         raise UsageError("this format describes a whole multiply: give the instruction, not single fragments.")
     yield from found
-
-
-@cache
-def powers(size: int) -> list[int]:
-    """1, 2, 4, ... below `size`."""
-    return [1 << bit for bit in range((size - 1).bit_length())]

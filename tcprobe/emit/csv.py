@@ -8,7 +8,6 @@ from tcprobe.errors import UsageError
 from tcprobe.known import Known
 
 WHAT = "lane,i,row,col: one line a slot"
-SUFFIX = ".csv"
 
 
 def emit(tables: Sequence[Known]) -> str:

@@ -17,7 +17,6 @@ from tcprobe.known import Known
 from tcprobe.table import Table
 
 WHAT = "C++17 header: constexpr row, col and their inverse for host and device, self-checking"
-SUFFIX = ".h"
 ARCHS = "all"
 OFFSET, PRIME, MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1  # FNV-1a, 64 bits
 

@@ -14,7 +14,6 @@ from tcprobe.instruction import Fragment
 from tcprobe.known import Known
 
 WHAT = "C++ Layout types for CuTe, and shape:stride"
-SUFFIX = ".hpp"
 CONVENTION = (
     "(lane, i) -> m + M * k for A, n + N * k for B, m + M * n for C and D; copies of an element have stride 0;",
     "the products of a warp that has several follow each other",

@@ -10,7 +10,6 @@ from tcprobe.results import canonical
 
 WHAT = "JSON: table, formulas, provenance and verdicts, as `show --json`"
 ARCHS = "any"
-SUFFIX = ".json"
 
 
 def emit(tables: Sequence[Known]) -> str:

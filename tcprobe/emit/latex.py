@@ -9,7 +9,6 @@ from tcprobe.fit import symbolic
 from tcprobe.known import Known
 
 WHAT = "LaTeX formulas (amsmath)"
-SUFFIX = ".tex"
 
 
 def emit(tables: Sequence[Known]) -> str:

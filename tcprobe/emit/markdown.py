@@ -9,7 +9,6 @@ from tcprobe.known import Known
 
 WHAT = "Markdown: formulas, and what each lane holds"
 ARCHS = "any"
-SUFFIX = ".md"
 
 
 def emit(tables: Sequence[Known]) -> str:

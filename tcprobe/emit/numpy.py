@@ -9,7 +9,6 @@ from tcprobe.errors import UsageError
 from tcprobe.known import Known
 
 WHAT = "NumPy arrays ROW[lane, i] and COL[lane, i], gather and scatter"
-SUFFIX = ".py"
 CLASS = '''
 
 class {name}:

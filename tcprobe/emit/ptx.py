@@ -12,7 +12,6 @@ from tcprobe.instruction import Fragment, Instruction
 from tcprobe.known import Known
 
 WHAT = "PTX of a multiply, its operands laid out in comments"
-SUFFIX = ".ptx"
 KINDS = {"f32": "f32", "f64": "f64"}  # register types; everything else is packed into .b32
 
 

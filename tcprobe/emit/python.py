@@ -9,7 +9,6 @@ from tcprobe.fit.inverse import inverse
 from tcprobe.known import Known
 
 WHAT = "Python classes: row(lane, i), col(lane, i), holders(row, col)"
-SUFFIX = ".py"
 
 
 def emit(tables: Sequence[Known]) -> str:

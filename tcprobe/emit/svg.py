@@ -15,7 +15,6 @@ from tcprobe.known import Known
 
 WHAT = "SVG: the matrix with its holders, and each lane's elements"
 ARCHS = "any"
-SUFFIX = ".svg"
 CELL, LINE, MARGIN, LETTER = 20, 18, 36, 6.2  # heights, left margin, width of a letter of 10 px, in px
 WIDE = 64  # columns from which runs are drawn as one cell
 Cell = tuple[int, int, str, int]  # first column, columns, text, lane

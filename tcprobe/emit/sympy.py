@@ -1,4 +1,7 @@
-"""Python code that makes SymPy expressions in lane and i."""
+"""Python code that makes SymPy expressions in lane and i.
+
+The `eval` of its classes is SymPy's name for what a Function of numbers is worth; nothing evaluates text.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from tcprobe.fit import symbolic
 from tcprobe.known import Known
 
 WHAT = "Python code with SymPy expressions of row and col"
-SUFFIX = ".py"
 IMPORT = "from sympy import Function, Integer, symbols"
 DEFINITIONS = '''
 lane, i = symbols("lane i", integer=True, nonnegative=True)
@@ -32,18 +34,6 @@ class BitXor(Function):
             total = 0
             for part in parts:
                 total ^= int(part)
-            return Integer(total)
-
-
-class BitOr(Function):
-    """x | y | ...; a number for numbers."""
-
-    @classmethod
-    def eval(cls, *parts):
-        if all(part.is_Integer for part in parts):
-            total = 0
-            for part in parts:
-                total |= int(part)
             return Integer(total)
 
 

@@ -9,7 +9,6 @@ from tcprobe.emit.cute import CONVENTION, nested, thread_value
 from tcprobe.known import Known
 
 WHAT = "Python code for tensor-layouts: Layout(shape, stride)"
-SUFFIX = ".py"
 
 
 def emit(tables: Sequence[Known]) -> str:

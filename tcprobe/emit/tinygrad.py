@@ -16,7 +16,6 @@ from tcprobe.instruction import Instruction
 from tcprobe.known import Known
 
 WHAT = "Python code for tinygrad: dims, opts and swizzle of a TensorCore"
-SUFFIX = ".py"
 Bit = tuple[str, int]  # (m, n or k, number of the bit)
 Swizzle = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 AXES = {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n"), "d": ("m", "n")}

@@ -9,7 +9,6 @@ from tcprobe.errors import UsageError
 from tcprobe.known import Known
 
 WHAT = "Python code for Triton: LinearLayout bases and Gluon's DistributedLinearLayout"
-SUFFIX = ".py"
 
 
 def emit(tables: Sequence[Known]) -> str:
