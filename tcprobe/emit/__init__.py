@@ -1,9 +1,9 @@
 """Layouts written in other programs' terms, one module a format.
 
-A format is a module of this package with WHAT (one line for the help) and `emit(tables) -> str`. It may set ARCHS: "all"
-if it tells archs apart itself and wants every one, "any" if tables of several archs may stand side by side; others take
-one arch. What a format cannot express it refuses with a UsageError that says why. The same tables always give the same
-text.
+A format is a module of this package with WHAT (one line for the help) and `emit(tables) -> str`. It may set ARCHS:
+"all" if it tells archs apart itself and wants every one, "any" if tables of several archs may stand side by side;
+others take one arch. What a format cannot express it refuses with a UsageError that says why. The same tables always
+give the same text.
 
 >>> from tcprobe import emit
 >>> from tcprobe.known import load

@@ -1,8 +1,8 @@
 """Formulas as SymPy expressions and LaTeX, and SymPy's minimising of sums of products.
 
 The only file that imports SymPy. Integers and bit operations are Function classes of our own: with SymPy's
-Symbols `>>` would mean Implies and `^` logical Xor, and `//` would turn into floating point in C. Their `eval` is SymPy's
-name for what a Function of numbers is worth; nothing evaluates text.
+Symbols `>>` would mean Implies and `^` logical Xor, and `//` would turn into floating point in C. Their `eval` is
+SymPy's name for what a Function of numbers is worth; nothing evaluates text.
 """
 
 from __future__ import annotations
