@@ -68,7 +68,7 @@ def identifier(name: str) -> str:
 def multiplies(tables: Sequence[Known]) -> Iterator[tuple[Instruction, dict[str, Known]]]:
     """The multiplies whose a, b, c and d are all among `tables`, each on one arch.
 
-    UsageError if there is none: some formats describe a whole multiply.
+    UsageError if there is none, since some formats describe a whole multiply, or if a table is not a whole fragment's.
     """
     by_id = {known.fragment.id: known for known in tables}
     found = [
@@ -78,4 +78,6 @@ def multiplies(tables: Sequence[Known]) -> Iterator[tuple[Instruction, dict[str,
     ]
     if not found:
         raise UsageError("this format describes a whole multiply: give the instruction, not single fragments.")
+    for known in tables:
+        require_fit(known.fragment, known.table)
     yield from found
