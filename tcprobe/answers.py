@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.text import escaped
+
 if TYPE_CHECKING:
     from tcprobe.ask import Holder, Trace
     from tcprobe.backends import Device
@@ -83,7 +85,7 @@ def verified(verdict: Verdict) -> None:
 def verified_all(device: Device, found: Sequence[Verdict], others: int) -> None:
     """The counts at the end of `verify`."""
     exact, noticed = (sum(getattr(v, name) for v in found) for name in ("exact", "noticed"))
-    click.echo(f"{bold(device.name)} ({device.arch}): D exact in {exact} of {len(found)} multiplies; "
+    click.echo(f"{bold(escaped(device.name))} ({device.arch}): D exact in {exact} of {len(found)} multiplies; "
                f"a wrong layout of A noticed in {noticed}")  # fmt: skip
     if others:
         click.echo(f"{others} forms are not of {device.arch}", err=True)

@@ -16,6 +16,7 @@ from tcprobe.references import documented
 from tcprobe.results import Results
 from tcprobe.sass.lowering import Lowering, words
 from tcprobe.table import Table
+from tcprobe.text import markdown
 
 MADE = "<!-- made by `tcprobe pages`; edit nothing here -->"
 Found = tuple[Measurement, str]  # a measurement and the layout id it gives
@@ -109,7 +110,7 @@ def lowering(results: Results) -> Iterator[str]:
     yield "number is that of all other instructions of the probe. -: ptxas refuses the form for that arch."
     yield ""
     for name, data in saved.items():
-        yield f"- {name}: {data['compiler']}"
+        yield f"- {name}: {markdown(data['compiler'])}"
     yield ""
     lines: dict[tuple[str, ...], list[str]] = {}
     for row in inventory.instructions().values():

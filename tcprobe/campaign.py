@@ -146,7 +146,8 @@ class Campaign:
         for measurement in found.measurements:
             results.write(measurement)
         if found.opcodes:
-            results.write_opcodes(name, tools.name, {o: (a.tables, a.source) for o, a in found.opcodes.items()})
+            opcodes = {o: (a.tables, a.source) for o, a in found.opcodes.items()}
+            report.complaints += results.write_opcodes(name, tools.name, opcodes)
         report.found += found.measurements
 
     def _measure(self, session: runner.Session, device: Device, chosen: Sequence[Experiment]) -> Report:

@@ -13,6 +13,7 @@ import click
 from tcprobe import __version__, cli_questions, cli_tools
 from tcprobe.errors import TcprobeError, UsageError
 from tcprobe.options import ARCH, CUDA, JSON, RESULTS, WRITTEN
+from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from tcprobe.results import Results
@@ -27,8 +28,11 @@ class Group(click.Group):
         """Run a command."""
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = escaped(error.message)  # type: ignore[misc]  # click has it final
+            raise
         except TcprobeError as error:
-            click.echo(f"Error: {error}", err=True)
+            click.echo(escaped(f"Error: {error}"), err=True)
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
             click.echo("Stopped. What was measured is saved; run again to go on.", err=True)
@@ -285,7 +289,7 @@ def _compare_file(path: Path, names: Sequence[str], name: str | None, results: R
     table = measured.tables[fragment.operand]
     agreed, given, wrong = same_slots(stated, table)
     missing = table.slots - given
-    click.echo(f"{path} against {fragment.id} on {measured.arch}: {agreed} of {given} slots agree" + (
+    click.echo(escaped(f"{path} against {fragment.id} on {measured.arch}: {agreed} of {given} slots agree") + (
         f"; {missing} slots are not stated" if missing else ""))  # fmt: skip
     for line in wrong:
         click.echo(f"  {line}")

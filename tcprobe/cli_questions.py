@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.options import ARCH, JSON, RESULTS, Numbers, write_whole
+from tcprobe.options import ARCH, JSON, RESULTS, Numbers
+from tcprobe.text import escaped
 
 
 @click.command(short_help="Who holds an element, or what a lane holds.")
@@ -93,7 +94,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     strongest measurement; formats that tell archs apart (cuda) get every arch.
     """
     from tcprobe import emit as formats
-    from tcprobe import lookup
+    from tcprobe import files, lookup
     from tcprobe.known import for_emit
 
     if format_name == "help":
@@ -108,8 +109,8 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     if output is None:
         click.echo(text, nl=False)
         return
-    write_whole(output, text)
-    click.echo(f"{output}: {len(tables)} tables as {format_name}", err=True)
+    files.write(output, text.encode())
+    click.echo(escaped(f"{output}: {len(tables)} tables as {format_name}"), err=True)
 
 
 @click.command(short_help="From one fragment to another: moves, cost, code.")

@@ -10,6 +10,7 @@ import click
 
 from tcprobe.errors import UsageError
 from tcprobe.options import CUDA, JSON, RESULTS, WRITTEN
+from tcprobe.text import escaped
 
 
 @click.command(short_help="Two archs, two results folders or two compilers.")
@@ -65,7 +66,9 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
     for row in archs:
         found = lower_all(tools, row, rows)
         if save:
-            Results(save).write_lowering(row.name, tools.name, {id_: low.to_json() for id_, low in found.items()})
+            saved = {id_: low.to_json() for id_, low in found.items()}
+            for complaint in Results(save).write_lowering(row.name, tools.name, saved):
+                click.echo(escaped(f"written anew, not trusted: {complaint}"), err=True)
         for instruction in rows:
             low = found[instruction.id]
             data = {
@@ -86,7 +89,7 @@ def doctor(cuda: Path | None) -> None:
     from tcprobe.doctor import examine
 
     for finding in examine(cuda):
-        click.echo(f"{'ok' if finding.there else '--'}  {finding.what}: {finding.words}")
+        click.echo(escaped(f"{'ok' if finding.there else '--'}  {finding.what}: {finding.words}"))
 
 
 @click.command(short_help="Write the pages of a results folder anew.")
@@ -104,7 +107,7 @@ def pages(folder: Path, check: bool) -> None:
     if not check:
         write(results)
     for path in changed:
-        click.echo(f"{'stale' if check else 'written'}: {path}")
+        click.echo(escaped(f"{'stale' if check else 'written'}: {path}"))
     sys.exit(1 if check and changed else 0)
 
 

@@ -79,7 +79,7 @@ def _run(run: Sequence[tuple[int, int] | None]) -> str:
 
 def _grid(cells: Sequence[Sequence[str]], heads: Sequence[str], width: int) -> Iterator[str]:
     """Numbered lines of equally wide columns, in blocks of columns that fit `width`."""
-    wide = max(len(text) for row in (*cells, heads) for text in row) + 2
+    wide = max((len(text) for row in (*cells, heads) for text in row), default=0) + 2
     margin = len(str(len(cells) - 1)) + 2
     per_block = max(1, (width - margin) // wide)
     for start in range(0, len(heads), per_block):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from tcprobe.table import Table
+from tcprobe.text import one_line
 
 METHODS = ("live", "sass", "derived", "emulated")
 STATUSES = ("measured", "refused", "failed")
@@ -30,7 +31,7 @@ class Measurement:
     `numbering` names what anchors row, column and k numbers: "memory addresses" for wmma, a reference for
     mma, "own rule" where nothing else fits. `unread` lists per operand, lane by lane, the elements that the
     multiply does not take into account. `provenance` has the keys PROVENANCE, `ptx` being the hash of the
-    kernels' text.
+    kernels' text. Texts are kept as one printable line each: some come from compilers and drivers.
     """
 
     experiment: str
@@ -43,6 +44,11 @@ class Measurement:
     structure: Structure | None = None
     unread: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     words: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "provenance", {name: one_line(text) for name, text in self.provenance.items()})
+        for name, text in (("numbering", self.numbering), ("words", self.words)):
+            object.__setattr__(self, name, None if text is None else one_line(text))
 
 
 def how(measured: Measurement) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import click
-
-from tcprobe.errors import EnvironmentUnfitError
 
 RESULTS = click.option(
     "--results", "folder", type=click.Path(path_type=Path, file_okay=False),
@@ -25,19 +24,11 @@ CUDA = click.option(
 )  # fmt: skip
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file aside and rename it, so that it is whole or as it was; EnvironmentUnfitError if that fails."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8", newline="\n")
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise EnvironmentUnfitError(f"cannot write {path}: {error.strerror}.") from None
+_RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
 class Numbers(click.ParamType[list[int]]):
-    """A number, or a range of them: 3, 0-7."""
+    """A number of at most five digits, or a range of them: 3, 0-7."""
 
     name = "N|N-M"
 
@@ -45,7 +36,8 @@ class Numbers(click.ParamType[list[int]]):
         """The numbers, ascending."""
         if isinstance(value, list):
             return value
-        first, dash, last = str(value).partition("-")
-        if not (first.isdigit() and (last.isdigit() or not dash)) or int(last or first) < int(first):
+        match = _RANGE.fullmatch(str(value))
+        found = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
+        if not found:
             self.fail(f"{value!r} is no number such as 3, nor a range such as 0-7.", param, ctx)
-        return list(range(int(first), int(last or first) + 1))
+        return list(found)

@@ -9,15 +9,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tcprobe import arch, arch_pages, inventory
+from tcprobe import arch, arch_pages, files, inventory
 from tcprobe.arch_pages import MADE, grid
 from tcprobe.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
 from tcprobe.describe import holders, some, unread
+from tcprobe.errors import DataError
 from tcprobe.fit import fit
 from tcprobe.instruction import Fragment
 from tcprobe.measurement import Measurement, how
 from tcprobe.references import references
 from tcprobe.results import Results
+from tcprobe.text import markdown
 
 MARK = {CONFIRMED: "confirmed", DIFFERS: "**differs**", NOT_COVERED: "-"}
 
@@ -42,13 +44,21 @@ def render(results: Results) -> dict[Path, str]:
 
 def stale(results: Results) -> list[Path]:
     """Pages that are missing or not what their tables give."""
-    return [path for path, text in render(results).items() if not path.exists() or path.read_text("utf-8") != text]
+    return [path for path, text in render(results).items() if not _is(path, text.encode())]
 
 
 def write(results: Results) -> None:
-    """Write all pages."""
+    """Write all pages, each whole, once all are made; EnvironmentUnfitError if one cannot be written."""
     for path, text in render(results).items():
-        path.write_text(text, encoding="utf-8", newline="\n")
+        files.write(path, text.encode())
+
+
+def _is(path: Path, page: bytes) -> bool:
+    """Whether a file is just that page."""
+    try:
+        return files.read(path, most=len(page)) == page
+    except DataError:
+        return False
 
 
 def _text(lines: Iterable[str]) -> str:
@@ -87,7 +97,7 @@ def _runs(results: Results) -> Iterator[list[str]]:
         for method in results.methods(name):
             found = list(results.measurements(name, method))
             counts = Counter(m.status for m in found)
-            devices = sorted({how(m) for m in found})
+            devices = sorted({markdown(how(m)) for m in found})
             numbers = [str(counts[status]) for status in ("measured", "refused", "failed")]
             yield [name, method, "; ".join(devices), *numbers, f"[{name}/{method}.md]({name}/{method}.md)"]
 
@@ -172,7 +182,7 @@ def _fragment_line(fragment: Fragment, measured: Measurement) -> list[str]:
         f"{fragment.rows} x {fragment.cols}",
         link,
         *text,
-        measured.numbering or "",
+        markdown(measured.numbering or ""),
         *marks,
     ]
 
@@ -199,11 +209,11 @@ def _refusals(found: Sequence[Measurement]) -> Iterator[str]:
     for m in found:
         by_words.setdefault((m.status, m.words or ""), []).append(f"`{m.experiment}`")
     for (status, words), names in sorted(by_words.items()):
-        yield f"- {status}: {words}: {some(names, 2)}"
+        yield f"- {status}: {markdown(words)}: {some(names, 2)}"
     if not found:
         yield "None."
 
 
 def _provenance(measured: Measurement) -> str:
     p = measured.provenance
-    return f"{how(measured)}, compiler: {p['compiler']}, tcprobe {p['tcprobe']}"
+    return markdown(f"{how(measured)}, compiler: {p['compiler']}, tcprobe {p['tcprobe']}")

@@ -20,6 +20,7 @@ from tcprobe.known import Known
 from tcprobe.measurement import Measurement
 from tcprobe.results import Results
 from tcprobe.table import Table
+from tcprobe.text import escaped
 
 if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.campaign import Report
@@ -54,7 +55,7 @@ def width() -> int:
 
 def say(text: str) -> None:
     """A line of talk."""
-    click.echo(text, err=True)
+    click.echo(escaped(text), err=True)
 
 
 def fragments(rows: Sequence[Fragment]) -> None:
@@ -103,7 +104,7 @@ def run_summary(report: Report, results: Results) -> None:
     """What was measured on a device, what was refused and in which words, what failed, and where it is."""
     device, found = report.device, report.found
     tools = device.compiler if device.method == "sass" else f"driver {device.driver}, CUDA {device.cuda}"
-    click.echo(f"{bold(device.name)} ({device.arch}), {tools}")
+    click.echo(f"{bold(escaped(device.name))} ({device.arch}), {escaped(tools)}")
     for complaint in report.complaints:
         say(f"measured again, not trusted: {complaint}")
     counts = Counter((m.status, _kind(m.experiment)) for m in found)
@@ -116,7 +117,8 @@ def run_summary(report: Report, results: Results) -> None:
         click.echo(f"kept     {report.kept:>4}  measured before with the same probes; --force measures them again")
     for status in ("refused", "failed"):
         _words(status, [m for m in found if m.status == status])
-    click.echo(f"{len(results.layouts())} distinct layouts; tables in {results.root / device.arch / device.method}")
+    folder = results.root / device.arch / device.method
+    click.echo(escaped(f"{len(results.layouts())} distinct layouts; tables in {folder}"))
 
 
 def _words(status: str, found: Sequence[Measurement]) -> None:
@@ -150,7 +152,7 @@ def formulas(rows: Iterable[tuple[str, str, Table, Fit, dict[str, str]]]) -> Non
     """`fit`: (layout, who has it, table, fit, printed formulas) a layout."""
     for layout, who, table, found, printed in rows:
         title = f"{table.threads} threads x {table.elements} elements, {found.verdict}"
-        click.echo(f"{bold(layout)}  {title}  {who}")
+        click.echo(f"{bold(layout)}  {title}  {escaped(who)}")
         for name, text in printed.items():
             click.echo(click.style(f"  {name:<8}", fg="cyan") + text)
         if found.contradiction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def tables(paths: Sequence[Path]) -> list[tuple[str, str, Table]]:
                 )
             who = _who(results)
             found += [(layout, who.get(layout, ""), results.layout(layout)) for layout in results.layouts()]
-        elif not path.exists():
+        elif not os.path.exists(path):
             raise UsageError(f"{path}: no such file or folder.")
         elif path.suffix == ".csv":
             table = read_csv(path)

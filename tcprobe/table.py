@@ -15,19 +15,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from tcprobe.errors import DataError
+from tcprobe.errors import DataError, UsageError
 
 OUTPUTS = ("row", "col", "product")
 MOST_VALUE = 1 << 16
+MOST_SLOTS = 1 << 16
 
 
 @dataclass(frozen=True)
 class Table:
-    """`values[output][slot]` is a number from 0 to 65535, or None in every output where the slot is unused."""
+    """`values[output][slot]` is a number from 0 to 65535, or None in every output where the slot is unused.
+
+    `threads` is a power of two, and there are at most MOST_SLOTS slots; DataError where anything of that is not so.
+    """
 
     threads: int
     elements: int
@@ -37,6 +42,10 @@ class Table:
         if self.threads < 1 or self.threads & (self.threads - 1) or self.elements < 1:
             raise DataError(
                 f"a table of {self.threads} threads x {self.elements} elements; threads must be a power of two."
+            )
+        if self.slots > MOST_SLOTS:
+            raise DataError(
+                f"a table of {self.threads} threads x {self.elements} elements; at most {MOST_SLOTS} slots."
             )
         if not self.values or not set(self.values) <= set(OUTPUTS):
             raise DataError(f"a table with outputs {sorted(self.values)}; known are {', '.join(OUTPUTS)}.")
@@ -65,7 +74,11 @@ class Table:
         return tuple(None if cell[0] is None else cell for cell in joined)
 
     def at(self, lane: int, i: int) -> dict[str, int] | None:
-        """The element that slot (lane, i) holds, by output name; None if the slot is unused."""
+        """The element that slot (lane, i) holds, by output name; None if the slot is unused.
+
+        UsageError unless lane is from 0 to threads - 1 and i from 0 to elements - 1.
+        """
+        lane, i = inside("lane", lane, self.threads), inside("i", i, self.elements)
         cell = self.cells[lane * self.elements + i]
         return None if cell is None else dict(zip(self.outputs, cell, strict=True))
 
@@ -78,9 +91,21 @@ class Table:
                 found.setdefault(cell, []).append(slot)
         return found
 
+    @cached_property
+    def copies(self) -> frozenset[int]:
+        """How many holders elements have: {1} where each has one."""
+        return frozenset(map(len, self.inverse.values()))
+
     def holders(self, **element: int) -> list[tuple[int, int]]:
-        """Every (lane, i) that holds the element, given as row=, col= (and product= where there are several)."""
-        key = tuple(element[name] for name in self.outputs)
+        """Every (lane, i) that holds the element, given as row=, col= (and product= where there are several).
+
+        UsageError unless exactly the outputs are named, each from 0 to its extent - 1.
+        """
+        if set(element) != set(self.outputs):
+            raise UsageError(
+                f"an element is given by {', '.join(self.outputs)}, not by {', '.join(element) or 'nothing'}."
+            )
+        key = tuple(inside(name, element[name], self.extent[name]) for name in self.outputs)
         return [divmod(slot, self.elements) for slot in self.inverse.get(key, [])]
 
     @cached_property
@@ -102,13 +127,25 @@ class Table:
     @classmethod
     def from_json(cls, data: object) -> Table:
         """The inverse of `to_json`; DataError where anything is missing or of the wrong kind."""
-        if not isinstance(data, dict) or not {"threads", "elements", "row", "col"} <= set(data):
-            raise DataError("a layout needs threads, elements, row and col.")
+        needed = {"threads", "elements", "row", "col"}
+        if not isinstance(data, dict) or set(data) - {"product"} != needed:
+            raise DataError("a layout needs threads, elements, row and col, and may have product.")
         threads, elements = data["threads"], data["elements"]
         if not all(type(n) is int and 0 < n <= 1 << 12 for n in (threads, elements)):
             raise DataError("threads and elements must be numbers from 1 to 4096.")
-        columns = {name: _column(name, rows, elements) for name, rows in data.items() if name in OUTPUTS}
+        columns = {name: _column(name, data[name], elements) for name in OUTPUTS if name in data}
         return cls(threads, elements, columns)
+
+
+def inside(name: str, value: int, size: int) -> int:
+    """`value` as an int; UsageError with the name and the value unless it is a whole number from 0 to size - 1."""
+    try:
+        found = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        found = -1
+    if not 0 <= found < size:
+        raise UsageError(f"{name} {value!r} is not a number from 0 to {size - 1}.")
+    return found
 
 
 def _column(name: str, rows: object, elements: int) -> tuple[int | None, ...]:

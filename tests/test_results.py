@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tcprobe import inventory
+from tcprobe import files, inventory
+from tcprobe.documents import canonical, seal
 from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError
 from tcprobe.measurement import Measurement, Structure
-from tcprobe.results import Results, canonical, published
+from tcprobe.results import Results, published
 from tcprobe.table import Table
 
 PROVENANCE = {"device": "d", "driver": "1", "cuda": "13.0", "compiler": "c", "ptx": "0" * 16, "tcprobe": "0.1.0"}
@@ -24,10 +25,20 @@ INSTRUCTION = inventory.instructions()["mma.m16n8k32.row.col.kind::f8f6f4.f32.e2
 def measurement(seed=0):
     rng = random.Random(seed)
     tables = {f.operand: emulation.shuffled(f, rng) for f in INSTRUCTION.fragments}
-    unread = {"a": tuple(tuple(range(lane % 3)) for lane in range(32))}
-    return Measurement(
-        INSTRUCTION.id, "sm_120", "live", "measured", PROVENANCE, tables, "PTX ISA", Structure(4096, "ab" * 32), unread
-    )
+    structure = Structure(4096, "ab" * 32)
+    return Measurement(INSTRUCTION.id, "sm_120", "live", "measured", PROVENANCE, tables, "PTX ISA", structure)
+
+
+def with_unread(seed=0):
+    """A multiply that reads one of two holders of each element of A."""
+    rng = random.Random(seed)
+    row = inventory.instructions()["wmma.mma.row.col.m16n16k16.f32.f32"]
+    tables = {f.operand: emulation.shuffled(f, rng) for f in row.fragments}
+    skipped = {rng.choice(slots) for slots in tables["a"].inverse.values()}
+    size = row.fragments[0].elements
+    unread = {"a": tuple(tuple(i for i in range(size) if lane * size + i in skipped) for lane in range(32))}
+    structure = Structure(4096, "ab" * 32)
+    return Measurement(row.id, "sm_120", "live", "measured", PROVENANCE, tables, "memory addresses", structure, unread)
 
 
 @pytest.fixture
@@ -41,11 +52,15 @@ def saved(tmp_path):
 def test_written_measurements_are_read_back(saved):
     results = Results(saved)
     assert results.measurement("sm_120", "live", INSTRUCTION.id) == measurement()
+    results.write(with_unread())
+    assert Results(saved).measurement("sm_120", "live", with_unread().experiment) == with_unread()
     _, table = results.find("sm_120", INSTRUCTION.fragments[1])
     assert table == measurement().tables["b"]
     refused, nothing = results.find("sm_120", FRAGMENT)
     assert (refused.status, refused.words, nothing) == ("refused", '"no", \u00e4', None)
-    assert results.experiments("sm_120", "live") == sorted([INSTRUCTION.id, FRAGMENT.experiment])
+    assert results.experiments("sm_120", "live") == sorted(
+        [INSTRUCTION.id, FRAGMENT.experiment, with_unread().experiment]
+    )
     assert results.archs() == ["sm_120"]
     assert results.find("sm_90", FRAGMENT) is None
 
@@ -61,18 +76,20 @@ def test_a_layout_is_stored_once(tmp_path):
 
 def test_threads_may_write_the_same_layout_at_the_same_time(tmp_path):
     """Two archs that are read from machine code at once share layouts."""
-    table = emulation.shuffled(FRAGMENT, random.Random(1))
+    opcode, source = "HMMA.16816.F32", "wmma.mma.row.row.m16n16k16.f32.f32"
+    layouts = published().opcodes("sm_86")[opcode]["layouts"]
+    tables = {operand: published().layout(layout) for operand, layout in layouts.items()}
 
     def write(name):
         for _ in range(20):
             results = Results(tmp_path)
-            results.write(Measurement("one", name, "sass", "measured", PROVENANCE, {"a": table}))
-            results.write_opcodes(name, "c", {"HMMA.16816.F32": ({"a": table}, "a multiply")})
+            results.write(Measurement("one", name, "sass", "measured", PROVENANCE, tables))
+            results.write_opcodes(name, "c", {opcode: (tables, source)})
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, ["sm_80", "sm_86", "sm_89", "sm_90"]))
-    assert Results(tmp_path).layouts() == [table.id]
-    assert Results(tmp_path).opcodes("sm_86")["HMMA.16816.F32"]["layouts"] == {"a": table.id}
+    assert Results(tmp_path).layouts() == sorted({table.id for table in tables.values()})
+    assert Results(tmp_path).opcodes("sm_86")[opcode]["layouts"] == layouts
     assert not list(tmp_path.rglob("*.part"))
 
 
@@ -133,11 +150,11 @@ def mutable(request, tmp_path_factory):
     root = tmp_path_factory.mktemp("mutable")
     results = Results(root)
     results.write(measurement())
-    results.write(Measurement("other", "sm_120", "live", "refused", PROVENANCE, words="w"))
+    results.write(Measurement(FRAGMENT.experiment, "sm_120", "live", "refused", PROVENANCE, words="w"))
     layout = measurement().tables["d"].id
     if request.param == "layout":
         return results.layout_path(layout), lambda: Results(root).layout(layout)
-    experiment = INSTRUCTION.id if request.param == "measurement" else "other"
+    experiment = INSTRUCTION.id if request.param == "measurement" else FRAGMENT.experiment
     return results.path("sm_120", "live", experiment), lambda: Results(root).measurement("sm_120", "live", experiment)
 
 
@@ -153,8 +170,6 @@ def mutable(request, tmp_path_factory):
     ),
 )
 def test_valid_json_of_the_wrong_kind_is_refused_even_with_a_right_checksum(value, key, tmp_path_factory):
-    from tcprobe import results as module
-
     root = tmp_path_factory.mktemp("wrong")
     results = Results(root)
     results.write(measurement())
@@ -169,7 +184,7 @@ def test_valid_json_of_the_wrong_kind_is_refused_even_with_a_right_checksum(valu
         inner[key] = value
         body = {k: v for k, v in content.items() if k not in ("kind", "schema", "sha256")}
         try:
-            text = module._seal(kind, body)
+            text = seal(kind, body)
         except (TypeError, ValueError):
             continue
         path.write_text(text)
@@ -227,27 +242,16 @@ def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path):
 
 
 def test_a_failed_write_leaves_the_old_file(saved, monkeypatch):
-    from pathlib import Path
-
     results = Results(saved)
     before = {p: p.read_bytes() for p in saved.rglob("*.json")}
 
-    def full(self, raw):
-        with open(self, "wb") as file:
-            file.write(raw[:7])
+    def full(part, path):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(files.os, "replace", full)
     with pytest.raises(EnvironmentUnfitError, match="No space left"):
         results.write(measurement(seed=1))
     assert {p: p.read_bytes() for p in saved.rglob("*") if p.is_file()} == before
-
-
-def test_sweep_removes_half_written_files(saved):
-    part = saved / "sm_120" / "live" / "x.json.123.json.part"
-    part.write_text("{")
-    Results(saved).sweep()
-    assert not part.exists()
 
 
 @given(

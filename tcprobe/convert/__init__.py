@@ -17,6 +17,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from tcprobe import arch
+from tcprobe.acceptance import require_fit
 from tcprobe.convert.casts import Cast, cast
 from tcprobe.convert.cuda import source
 from tcprobe.convert.plan import Movmatrix, Pack, Plan, Shuffle
@@ -64,9 +65,11 @@ class Conversion:
 def convert(from_: Known, to: Known, transpose: bool = False) -> Conversion:
     """How the matrix in fragments `from_` gets into fragments `to`; `transpose`: its transpose.
 
-    UsageError where the two are on different archs, no conversion of their types is known, or a warp holds several
-    products in one of them.
+    UsageError where the two are on different archs, no conversion of their types is known, a warp holds several
+    products in one of them, or a table is not a whole fragment's.
     """
+    for known in (from_, to):
+        require_fit(known.fragment, known.table)
     if from_.arch != to.arch:
         raise UsageError(f"tables of two archs, {from_.arch} and {to.arch}: a warp runs on one.")
     device = arch.arch(from_.arch)

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tcprobe import __version__, inventory
+from tcprobe.acceptance import require_fit
 from tcprobe.errors import UsageError
 from tcprobe.fit import Fit, Formula, Layout, fit
 from tcprobe.instruction import Instruction
 from tcprobe.known import Known
 from tcprobe.table import Table
+from tcprobe.text import comment
 
 _FITS: dict[str, Fit] = {}
 
@@ -25,11 +27,11 @@ def about(known: Known) -> list[str]:
     ]
 
 
-def heading(tables: Sequence[Known], comment: str) -> list[str]:
-    """The comment at the top of a file."""
+def heading(tables: Sequence[Known], mark: str) -> list[str]:
+    """The comment at the top of a file, in lines that begin with `mark`."""
     lines = [f"made by tcprobe {__version__}; i counts a lane's elements from the low bits of its first register"]
     lines += [line for known in tables for line in about(known)]
-    return [f"{comment} {line}" for line in lines]
+    return [f"{mark} {comment(line)}" for line in lines]
 
 
 def fitted(table: Table) -> Fit:
@@ -38,19 +40,23 @@ def fitted(table: Table) -> Fit:
 
 
 def formulas(known: Known) -> dict[str, Formula]:
-    """Formulas of all outputs; UsageError where one has no closed form."""
+    """Formulas of all outputs; UsageError where one has no closed form, or the table is not a whole fragment's."""
     found = fitted(known.table).formulas
     whole = {name: formula for name, formula in found.items() if formula is not None}
     if len(whole) < len(found):
         raise UsageError(f"{known.fragment.id} on {known.arch}: no closed form, so this format cannot express it.")
+    require_fit(known.fragment, known.table)
     return whole
 
 
 def layout(known: Known) -> Layout:
-    """The linear layout; UsageError where the map is not linear, or element (0, 0) is not held by lane 0 i 0."""
+    """The linear layout; UsageError where the map is not linear, element (0, 0) is not held by lane 0 i 0, or the table
+    is not a whole fragment's.
+    """
     found = fitted(known.table).layout
     if found is None or found.offset:
         raise UsageError(f"{known.fragment.id} on {known.arch}: not linear from zero on, so no such layout exists.")
+    require_fit(known.fragment, known.table)
     return found
 
 
@@ -62,7 +68,7 @@ def identifier(name: str) -> str:
 def multiplies(tables: Sequence[Known]) -> Iterator[tuple[Instruction, dict[str, Known]]]:
     """The multiplies whose a, b, c and d are all among `tables`, each on one arch.
 
-    UsageError if there is none: some formats describe a whole multiply.
+    UsageError if there is none, since some formats describe a whole multiply, or if a table is not a whole fragment's.
     """
     by_id = {known.fragment.id: known for known in tables}
     found = [
@@ -72,4 +78,6 @@ def multiplies(tables: Sequence[Known]) -> Iterator[tuple[Instruction, dict[str,
     ]
     if not found:
         raise UsageError("this format describes a whole multiply: give the instruction, not single fragments.")
+    for known in tables:
+        require_fit(known.fragment, known.table)
     yield from found

@@ -15,6 +15,7 @@ from tcprobe.errors import UsageError
 from tcprobe.fit.inverse import inverse
 from tcprobe.known import Known
 from tcprobe.table import Table
+from tcprobe.text import comment
 
 WHAT = "C++17 header: constexpr row, col and their inverse for host and device, self-checking"
 ARCHS = "all"
@@ -130,7 +131,7 @@ def _fragment(variants: Sequence[Known]) -> Iterator[str]:
     for known in variants:
         words = f"layout {known.table.id}, {known.evidence.replace(f'; not measured on {known.arch}', '')}"
         by_evidence.setdefault(words, []).append(known.arch)
-    yield from (f"/// {', '.join(archs)}: {words}" for words, archs in by_evidence.items())
+    yield from (f"/// {', '.join(archs)}: {comment(words)}" for words, archs in by_evidence.items())
     name = identifier(fragment.id)
     groups: dict[str, list[int]] = {}
     for known in variants:

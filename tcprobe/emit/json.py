@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tcprobe.describe import shown
+from tcprobe.documents import canonical
 from tcprobe.known import Known
-from tcprobe.results import canonical
 
 WHAT = "JSON: table, formulas, provenance and verdicts, as `show --json`"
 ARCHS = "any"

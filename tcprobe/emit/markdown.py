@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tcprobe.emit.common import about, fitted
 from tcprobe.known import Known
+from tcprobe.text import markdown
 
 WHAT = "Markdown: formulas, and what each lane holds"
 ARCHS = "any"
@@ -21,7 +22,7 @@ def _section(known: Known) -> Iterator[str]:
     first, *rest = about(known)
     yield f"## {known.fragment.id}, {known.arch}"
     yield ""
-    yield f"{first}. {' '.join(rest)}."
+    yield markdown(f"{first}. {' '.join(rest)}.")
     yield ""
     for name, formula in fitted(table).formulas.items():
         yield f"- {name} = `{formula}`" if formula else f"- {name}: no closed form"

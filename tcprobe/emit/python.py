@@ -17,7 +17,7 @@ def emit(tables: Sequence[Known]) -> str:
 
 
 def _class(known: Known) -> Iterator[str]:
-    fragment, table = known.fragment, known.table
+    fragment, table, forward = known.fragment, known.table, formulas(known)
     element = ", ".join(table.outputs)
     copies = max(map(len, table.inverse.values()))
     yield from ("", "", f"class {identifier(fragment.id)}:")
@@ -26,7 +26,7 @@ def _class(known: Known) -> Iterator[str]:
     sizes = {"LANES": table.threads, "ELEMENTS": table.elements, "ROWS": fragment.rows, "COLS": fragment.cols,
              "COPIES": copies}  # fmt: skip
     yield from (f"    {name} = {value}" for name, value in sizes.items())
-    for name, formula in formulas(known).items():
+    for name, formula in forward.items():
         yield from _function(name, "lane, i", f"{name} of the element that slot (lane, i) holds", str(formula))
     found = inverse(table)
     if found:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from tcprobe.acceptance import require_fit
 from tcprobe.draw import runs
 from tcprobe.emit.common import about, fitted
 from tcprobe.known import Known
+from tcprobe.text import escaped
 
 WHAT = "SVG: the matrix with its holders, and each lane's elements"
 ARCHS = "any"
@@ -21,10 +23,11 @@ Cell = tuple[int, int, str, int]  # first column, columns, text, lane
 
 
 def emit(tables: Sequence[Known]) -> str:
-    """All tables one below the other."""
+    """All tables one below the other; UsageError where one is not a whole fragment's."""
     parts: list[str] = []
     top, widest = 0.0, 0.0
     for known in tables:
+        require_fit(known.fragment, known.table)
         drawn, width, height = _drawing(known)
         parts += [f'<g transform="translate(0 {top:g})">', *drawn, "</g>"]
         top, widest = top + height, max(widest, width)
@@ -42,7 +45,7 @@ def emit(tables: Sequence[Known]) -> str:
 
 def _drawing(known: Known) -> tuple[list[str], float, float]:
     """(elements, width, height) of one table."""
-    lines = [*about(known)]
+    lines = [escaped(line) for line in about(known)]
     lines += [f"{name} = {formula}" for name, formula in fitted(known.table).formulas.items() if formula]
     found = [_text(8, LINE * (number + 1), line, "h" if not number else "") for number, line in enumerate(lines)]
     top: float = LINE * (len(lines) + 1)

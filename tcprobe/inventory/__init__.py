@@ -54,6 +54,23 @@ def fragment(id_: str) -> Fragment:
     return row.fragments["abcd".index(operand)] if row and row.family == "mma" else fragments()[id_]
 
 
+def of_experiment(id_: str) -> tuple[Fragment, ...]:
+    """The fragments whose tables a measurement of that id holds: the operands of a multiply, or a wmma fragment, with
+    c and d together; none where the id is unknown.
+    """
+    row = instructions().get(id_)
+    return row.fragments if row else _moved().get(id_, ())
+
+
+@cache
+def _moved() -> MappingProxyType[str, tuple[Fragment, ...]]:
+    """The wmma fragments by the experiment that loads and stores them."""
+    found: dict[str, tuple[Fragment, ...]] = {}
+    for fragment in (f for f in fragments().values() if f.family == "wmma"):
+        found[fragment.experiment] = (*found.get(fragment.experiment, ()), fragment)
+    return MappingProxyType(found)
+
+
 def alike(wanted: Fragment) -> list[Fragment]:
     """Other fragments with as many rows, columns, products and elements a thread: those that may have its layout."""
     size = (wanted.rows, wanted.cols)

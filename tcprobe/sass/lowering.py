@@ -19,6 +19,7 @@ from tcprobe.instruction import Instruction
 from tcprobe.probes import multiply
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.toolchain import Toolchain
+from tcprobe.text import one_line
 
 TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA")
 # what a tensor-core opcode of the type of A looks like
@@ -37,11 +38,14 @@ FILLING = ("NOP", "EXIT", "BRA")
 
 @dataclass(frozen=True)
 class Lowering:
-    """Tensor-core opcodes with counts, how many other instructions, or why ptxas refuses the form."""
+    """Tensor-core opcodes with counts, how many other instructions, or on one line why ptxas refuses the form."""
 
     opcodes: Mapping[str, int] = field(default_factory=dict)
     others: int = 0
     refused: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "refused", self.refused and one_line(self.refused))
 
     def native(self, instruction: Instruction) -> bool:
         """Whether the tensor cores do the multiply in its own type."""

@@ -1,0 +1,188 @@
+"""Files: what is read is regular and bounded, what is written is whole or as it was.
+
+A regular file is written aside, as `.tcprobe-<process>-<random>.part` in its folder, and renamed. The part file is
+locked meanwhile, where the system has locks. `sweep` removes such files whose writer is gone, and no others.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from tcprobe.errors import DataError, EnvironmentUnfitError
+
+if sys.platform != "win32":
+    import fcntl
+
+MOST_BYTES = 4 << 20  # of any file that is read
+DAY = 86_400.0  # seconds
+TRIES = 10
+_PART = re.compile(r"\.tcprobe-([1-9][0-9]*)-[0-9a-f]{16}\.part")
+_THREADS = threading.Lock()
+
+
+def read(path: str | Path, most: int = MOST_BYTES) -> bytes | None:
+    """The bytes of a regular file, None if there is none; a FIFO or a device is not waited for.
+
+    DataError where it cannot be read, is no regular file, or has more than `most` bytes.
+    """
+    try:
+        with open(path, "rb", opener=_at_once) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise DataError(f"{path}: not a regular file.")
+            if status.st_size > most:
+                raise DataError(f"{path}: {status.st_size} bytes; tcprobe reads files of at most {most}.")
+            raw = file.read(status.st_size + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read: {_reason(error)}.") from None
+    if len(raw) > status.st_size:
+        raise DataError(f"{path}: it grows while it is read.")
+    return raw
+
+
+def write(path: Path, data: bytes, parents: bool = False) -> None:
+    """Write a file whole; EnvironmentUnfitError if that fails, and the file is then as it was.
+
+    The permissions of an existing file stay, a link stays and what it leads to is written. What is no regular file (a
+    FIFO, a device), or is open already (/dev/stdout), is written through. `parents` makes missing folders.
+    """
+    try:
+        if parents:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        mode = _mode(path)
+        if mode is not None and (not stat.S_ISREG(mode) or _is_open(str(path))):
+            _write_through(path, data)
+        else:
+            _replace(os.path.realpath(path), data, mode)
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, error) from None
+
+
+def sweep(folders: Iterable[Path]) -> None:
+    """Remove the part files of writers that are gone: not locked, and of no process that is there or a day old.
+
+    A writer that only looks gone (on another machine, without locks) writes again.
+    """
+    for part in (part for folder in folders for part in folder.glob(".tcprobe-*.part")):
+        match = _PART.fullmatch(part.name)
+        with suppress(OSError):  # locked, not to be opened, or removed by somebody else
+            if match and _left(part.lstat(), int(match[1])):
+                with open(part, "rb", opener=_at_once) as file:
+                    _lock(file.fileno())
+                    part.unlink()
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Alone with `folder`, which is made where it is missing, among all that lock it: threads, and where the system has
+    locks processes too. EnvironmentUnfitError if there can be no such folder.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY) if sys.platform != "win32" else None
+    except (OSError, ValueError) as error:
+        raise _unwritable(folder, error) from None
+    with _THREADS, ExitStack() as stack:
+        if sys.platform != "win32" and handle is not None:
+            stack.callback(os.close, handle)
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _is_open(path: str) -> bool:
+    """Whether a link on the way is one of /proc: it stands for a file that is open, as /dev/stdout does."""
+    while os.path.islink(path):
+        folder = os.path.dirname(path)
+        if os.path.realpath(folder).startswith("/proc/"):
+            return True
+        path = os.path.join(folder, os.readlink(path))
+    return False
+
+
+def _write_through(path: Path, data: bytes) -> None:
+    with open(path, "ab", opener=lambda name, flags: os.open(name, flags & ~os.O_CREAT)) as file:
+        file.write(data)
+
+
+def _replace(path: str, data: bytes, mode: int | None) -> None:
+    """Write aside and rename; again where the part file was taken away."""
+    if mode is not None and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    for left in reversed(range(TRIES)):
+        part = os.path.join(os.path.dirname(path), f".tcprobe-{os.getpid()}-{os.urandom(8).hex()}.part")
+        try:
+            with open(part, "xb") as file:
+                _lock(file.fileno())
+                file.write(data)
+                file.flush()
+                if mode is not None:
+                    os.chmod(part, stat.S_IMODE(mode))
+                if sys.platform == "win32":  # which renames no open file
+                    file.close()
+                os.replace(part, path)
+            return
+        except (FileNotFoundError, BlockingIOError):
+            if not left:
+                raise
+        finally:
+            with suppress(OSError):
+                os.unlink(part)
+
+
+def _lock(handle: int) -> None:
+    """Lock a part file; BlockingIOError if somebody else has it. Nothing where the file system has no locks."""
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            return
+
+
+def _left(status: os.stat_result, process: int) -> bool:
+    """Whether the writer of a part file is gone; a number that is in use may have been given to another since."""
+    return stat.S_ISREG(status.st_mode) and (not _alive(process) or time.time() - status.st_mtime > DAY)
+
+
+def _alive(process: int) -> bool:
+    if sys.platform == "win32":  # there os.kill ends a process
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _unwritable(path: Path, error: OSError | ValueError) -> EnvironmentUnfitError:
+    return EnvironmentUnfitError(f"cannot write {path}: {_reason(error)}. Free space, or choose another place.")
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)

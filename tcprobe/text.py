@@ -1,0 +1,57 @@
+r"""Text that came from outside (a file, a tool, a name), made safe for where it goes: a terminal, a comment, Markdown.
+
+>>> from tcprobe.text import comment, escaped, markdown
+>>> escaped("ptxas\x1b[2J\u202e"), comment("a */ b \\"), markdown("a|b <i> `c`")
+('ptxas\\x1b[2J\\u202e', 'a * / b \\.', 'a|b &lt;i> \\`c\\`')
+
+A text is *plain* where every character can be printed and moves nothing (`str.isprintable`): no control characters (C0,
+DEL, C1), no line or paragraph separators, no marks that turn the direction of writing, no surrogates. Files hold plain
+texts only, of at most MOST_TEXT characters.
+"""
+
+from __future__ import annotations
+
+MOST_TEXT = 500
+_SHOWN = 60
+# what ends a comment, or begins one inside, in C, Python and XML; and trigraphs
+_MARKS = (("*/", "* /"), ("/*", "/ *"), ('"""', "'''"), ("-->", "-- >"), ("??", "? ?"))
+_SYNTAX = str.maketrans({"&": "&amp;", "<": "&lt;", **{c: f"\\{c}" for c in "\\`[]*"}})
+
+
+def plain(text: str) -> bool:
+    """Whether a file may hold the text: printable on one line, and not longer than MOST_TEXT."""
+    return len(text) <= MOST_TEXT and text.isprintable()
+
+
+def escaped(text: str) -> str:
+    r"""The text with everything that cannot be printed spelt out as in Python: \n, \x1b, \u202e."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def one_line(text: str) -> str:
+    """What a file may hold of a text: spelt out, and cut where it is longer than MOST_TEXT."""
+    return _cut(escaped(text), MOST_TEXT)
+
+
+def quoted(text: str) -> str:
+    """The beginning of a text in quotes, for a message."""
+    return f"'{_cut(escaped(text[: _SHOWN + 1]), _SHOWN)}'"
+
+
+def comment(text: str) -> str:
+    """The text for a comment of any emitted language: nothing in it ends the comment or reaches past its line."""
+    text = escaped(text)
+    for mark, harmless in _MARKS:
+        text = text.replace(mark, harmless)
+    return f"{text}." if text.rstrip().endswith("\\") else text
+
+
+def markdown(text: str) -> str:
+    """The text for a Markdown page, where it shows as it is; a table escapes its own bars."""
+    return escaped(text).translate(_SYNTAX)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -1,0 +1,399 @@
+"""What a file says must be possible, also where its checksum fits: else it is refused, by name, with exit code 4."""
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tcprobe import acceptance, inventory
+from tcprobe.arch import ARCHS
+from tcprobe.cli import main
+from tcprobe.documents import seal
+from tcprobe.errors import DataError, NewerSchemaError, UsageError
+from tcprobe.known import load
+from tcprobe.references import Claim, references
+from tcprobe.results import Results, published
+from tcprobe.table import Table
+
+LOAD = "wmma.m16n16k16.a.row.f16"  # each element is held twice
+MULTIPLY = "wmma.mma.row.row.m16n16k16.f32.f32"
+MMA = "mma.m8n8k4.row.col.f32.f16.f16.f32"  # four products
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A folder with a load, a multiply that reads one copy, an mma of several products, opcodes and a lowering."""
+    results = Results(tmp_path)
+    for experiment in (LOAD, MULTIPLY, MMA):
+        results.write(published().measurement("sm_90", "live", experiment))
+    opcodes = published().opcodes("sm_90")
+    results.write_opcodes("sm_90", "c", {o: ({k: published().layout(x) for k, x in d["layouts"].items()}, d["source"])
+                                         for o, d in opcodes.items()})  # fmt: skip
+    results.write_lowering("sm_90", "c", published().lowering("sm_90")["instructions"])
+    return tmp_path
+
+
+def rewrite(path, change):
+    """Change a file's content and seal it anew."""
+    content = json.loads(path.read_text())
+    kind = content.pop("kind")
+    del content["schema"], content["sha256"]
+    change(content)
+    path.write_text(seal(kind, content))
+
+
+def refusal(root, experiment):
+    results = Results(root)
+    with pytest.raises(DataError) as caught:
+        results.measurement("sm_90", "live", experiment)
+    assert str(results.path("sm_90", "live", experiment)) in str(caught.value) or "layouts" in str(caught.value)
+    return str(caught.value)
+
+
+def put(root, table):
+    """Store a table; its id."""
+    results = Results(root)
+    results._write_layouts([table])
+    return table.id
+
+
+def replaced(table, **columns):
+    return Table(table.threads, table.elements, {**table.values, **columns})
+
+
+def wrong_tables():
+    """(name, fragment's experiment, operand, table): tables that are sound in themselves, and not of the fragment."""
+    a = load(LOAD, "sm_90").table
+    product = published().measurement("sm_90", "live", MMA).tables["a"]
+    row, col = a.values["row"], a.values["col"]
+    yield "another fragment's", load("mma.m16n8k16.row.col.f32.f16.f16.f32.a", "sm_90").table, LOAD, "elements"
+    fewer = Table(16, 16, {name: column[:256] for name, column in a.values.items()})
+    yield "fewer threads", fewer, LOAD, "16 threads x 16 elements, not 32 threads x 16"
+    yield (
+        "one element twice, one missing",
+        replaced(a, row=(row[1], *row[1:]), col=(col[1], *col[1:])),
+        LOAD,
+        "are held",
+    )
+    yield "a slot unused", replaced(a, row=(None, *row[1:]), col=(None, *col[1:])), LOAD, "are held 2 times"
+    yield "nothing at all", replaced(a, row=(None,) * 512, col=(None,) * 512), LOAD, "0 of 256 elements"
+    yield "a row outside", replaced(a, row=(16, *row[1:])), LOAD, "row 16 is outside 0 to 15"
+    yield "a column outside", replaced(a, col=(65535, *col[1:])), LOAD, "col 65535 is outside"
+    yield "a product too much", replaced(a, product=(0,) * 512), LOAD, "it says row, col, product"
+    without = Table(32, product.elements, {n: c for n, c in product.values.items() if n != "product"})
+    yield "no product", without, MMA, "it says row, col of a slot, not row, col, product"
+    yield "one product", replaced(product, product=(0,) * product.slots), MMA, "are held"
+    yield "a fifth product", replaced(product, product=(4, *product.values["product"][1:])), MMA, "product 4 is outside"
+
+
+@pytest.mark.parametrize(("name", "table", "experiment", "words"), list(wrong_tables()), ids=lambda x: str(x)[:30])
+def test_a_table_that_cannot_be_the_fragments_is_refused(root, name, table, experiment, words):
+    id_ = put(root, table)
+    path = Results(root).path("sm_90", "live", experiment)
+    rewrite(path, lambda content: content["fragments"].update(a=id_))
+    assert words in refusal(root, experiment)
+    row = inventory.of_experiment(experiment)[0]
+    assert acceptance.misfit(row, table)
+    with pytest.raises(UsageError, match="cannot be a table of"):
+        acceptance.require_fit(row, table)
+
+
+def first(content):
+    return content["unread"]["a"][0]
+
+
+CHANGES = [
+    (LOAD, lambda c: c["fragments"].clear(), "status measured does not go"),
+    (MULTIPLY, lambda c: c["fragments"].pop("c"), "it needs the tables of a, b, c, d, not of a, b, d"),
+    (LOAD, lambda c: c["fragments"].update(b=c["fragments"]["a"]), "it needs the tables of a, not of a, b"),
+    (LOAD, lambda c: c["fragments"].update(a="0" * 12), "missing"),
+    (LOAD, lambda c: c["fragments"].update(a="../../x"), "or no layout"),
+    (LOAD, lambda c: c["fragments"].update(a=7), "or no layout"),
+    (LOAD, lambda c: c.update(experiment="wmma.m16n16k16.a.col.f16"), "renamed or copied"),
+    (LOAD, lambda c: c.update(arch="sm_80"), "renamed or copied"),
+    (LOAD, lambda c: c.update(structure={"triples": 4096, "sha256": "0" * 64}), "is a load or store"),
+    (MULTIPLY, lambda c: c.update(structure=None), "a multiply's structure is missing"),
+    (MULTIPLY, lambda c: c["structure"].update(triples=4095), "4095 triples; wmma.mma.*forms 4096"),
+    (MULTIPLY, lambda c: c["structure"].update(triples=-4096), "a number above 0"),
+    (MULTIPLY, lambda c: c["structure"].update(triples=True), "a number above 0"),
+    (MULTIPLY, lambda c: c["structure"].update(triples=4096.0), "a number above 0"),
+    (MULTIPLY, lambda c: c["structure"].update(sha256="0" * 63), "and sha256"),
+    (MULTIPLY, lambda c: c["structure"].update(sha256="G" * 64), "and sha256"),
+    (MMA, lambda c: c["structure"].update(triples=256), "256 triples; mma.*forms 1024"),
+    (LOAD, lambda c: c.update(unread={"a": [[]] * 32}), "is no factor of a multiply"),
+    (MULTIPLY, lambda c: c["unread"].update(d=[[]] * 32), "d is no factor of a multiply"),
+    (MULTIPLY, lambda c: c["unread"].update(x=[[]] * 32), "no operand"),
+    (MULTIPLY, lambda c: c["unread"]["a"].pop(), "a needs 32 lanes of ascending numbers below 16"),
+    (MULTIPLY, lambda c: c["unread"]["a"].append([]), "a needs 32 lanes"),
+    (MULTIPLY, lambda c: first(c).reverse(), "ascending"),
+    (MULTIPLY, lambda c: first(c).append(first(c)[-1]), "ascending"),
+    (MULTIPLY, lambda c: first(c).append(16), "ascending"),
+    (MULTIPLY, lambda c: first(c).insert(0, -1), "ascending"),
+    (MULTIPLY, lambda c: first(c).append(True), "no number"),
+    (MULTIPLY, lambda c: first(c).append("1"), "no number"),
+    (MULTIPLY, lambda c: c["unread"].update(a=[list(range(16))] * 32), "no holder would be read"),
+    (MULTIPLY, lambda c: first(c).insert(0, 0), "no holder would be read"),
+    (MMA, lambda c: c.update(unread={"a": [[0]] + [[]] * 31}), "no holder would be read"),
+    (LOAD, lambda c: c.update(words="why"), "status measured does not go"),
+    (LOAD, lambda c: c.update(status="refused"), "status refused does not go"),
+    (LOAD, lambda c: c.update(status="wonderful"), "not the keys, status or method"),
+    (LOAD, lambda c: c.update(numbering=None), "status measured does not go"),
+    (LOAD, lambda c: c.update(more=1), "not the keys"),
+    (LOAD, lambda c: c["provenance"].pop("driver"), "provenance needs the keys"),
+    (LOAD, lambda c: c["provenance"].update(driver=5), "each a text"),
+    (LOAD, lambda c: c["provenance"].update(compiler="x\ny"), r"compiler: the text 'x\\ny' has characters"),
+    (LOAD, lambda c: c["provenance"].update(compiler="x" * 501), "or more than 500"),
+    (LOAD, lambda c: c.update(numbering="\x1b[2J"), "numbering: the text"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("experiment", "change", "words"), CHANGES)
+def test_what_does_not_go_with_the_inventory_is_refused(root, experiment, change, words):
+    rewrite(Results(root).path("sm_90", "live", experiment), change)
+    assert re.search(words, refusal(root, experiment))
+    done = CliRunner().invoke(main, ["pages", "--results", str(root)])
+    assert done.exit_code == 4
+    assert str(root) in done.stderr
+
+
+@pytest.mark.parametrize("schema", ["0", "-1", "true", "1.0", '"1"', "null", "[1]", "9" * 5000])
+def test_only_schema_one_is_read(root, schema):
+    path = Results(root).path("sm_90", "live", LOAD)
+    path.write_text(resealed(path.read_text().replace('"schema": 1', f'"schema": {schema}')))
+    assert re.search("not a tcprobe measurement|not JSON", refusal(root, LOAD))
+    path.write_text(resealed(path.read_text().replace(f'"schema": {schema}', '"schema": 2')))
+    with pytest.raises(NewerSchemaError):
+        Results(root).measurement("sm_90", "live", LOAD)
+
+
+def resealed(text):
+    """A text with the checksum that it would have."""
+    import hashlib
+
+    head = text.rpartition(',\n "sha256"')[0]
+    return f'{head},\n "sha256": "{hashlib.sha256((head + chr(10) + "}").encode()).hexdigest()}"\n}}\n'
+
+
+@pytest.mark.parametrize(
+    ("key", "twice"),
+    [("status", '"status": "refused",\n "status": "measured"'), ("a", '"a": "000000000000",\n  "a": "111111111111"'),
+     ("schema", '"schema": 1,\n "schema": 1'), ("driver", '"driver": "1",\n  "driver": "2"')],
+)  # fmt: skip
+def test_a_key_that_stands_twice_is_refused(root, key, twice):
+    path = Results(root).path("sm_90", "live", LOAD)
+    path.write_text(resealed(re.sub(rf'"{key}": [^,\n]+', lambda _: twice, path.read_text(), count=1)))
+    assert f"the key '{key}' stands twice" in refusal(root, LOAD)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_what_is_no_number_is_refused(root, number):
+    path = Results(root).path("sm_90", "live", MULTIPLY)
+    path.write_text(resealed(path.read_text().replace('"triples": 4096', f'"triples": {number}')))
+    assert re.search("is no number|a number above 0", refusal(root, MULTIPLY))
+
+
+def test_what_a_later_tcprobe_wrote_is_left_alone_unless_it_is_asked_for(root):
+    """Experiments and archs that are not known yet: other files go on being read, and theirs stay."""
+    path = Results(root).path("sm_90", "live", LOAD)
+    later = "mma.sp.m16n8k32.row.col.f32.f16.f16.f32"
+    content = json.loads(path.read_text())
+    body = {k: v for k, v in content.items() if k not in ("kind", "schema", "sha256")} | {"experiment": later}
+    unknown = path.with_name(f"{later}.json")
+    unknown.write_text(seal("measurement", body))
+    (root / "sm_999" / "live").mkdir(parents=True)
+    (root / "sm_999" / "live" / path.name).write_text("?")
+    results = Results(root)
+    assert results.archs() == ["sm_90"]
+    assert {m.experiment for m in results.measurements("sm_90", "live")} == {LOAD, MULTIPLY, MMA}
+    assert "nothing that this tcprobe knows" in refusal(root, later)
+    before = unknown.read_bytes()
+    assert CliRunner().invoke(main, ["pages", "--results", str(root)]).exit_code == 0
+    assert CliRunner().invoke(main, ["show", LOAD, "--results", str(root)]).exit_code == 0
+    assert unknown.read_bytes() == before
+
+
+def test_everything_that_is_stated_or_published_can_belong():
+    for fragment in inventory.fragments().values():
+        assert fragment in inventory.of_experiment(fragment.experiment)
+        for row in ARCHS:
+            for claim in (reference.claim(fragment, row) for reference in references()):
+                assert not isinstance(claim, Claim) or acceptance.misfit(fragment, claim.meant) is None
+    assert not inventory.of_experiment("mma.m1n1k1.row.col.f16.f16.f16.f16")
+
+
+# opcodes and lowerings
+
+
+def opcode(content):
+    return content["opcodes"]["HMMA.16816.F32"]
+
+
+OPCODES = [
+    lambda c: c["opcodes"].update({"hmma": opcode(c)}),
+    lambda c: c["opcodes"].update({"HMMA|`x`": opcode(c)}),
+    lambda c: c["opcodes"].update({"": opcode(c)}),
+    lambda c: c["opcodes"].update({"HMMA.1": []}),
+    lambda c: c.update(opcodes=[]),
+    lambda c: c.update(more={}),
+    lambda c: opcode(c).update(compiler=None),
+    lambda c: opcode(c).update(compiler="\x07"),
+    lambda c: opcode(c).update(source="mma.m16n8k16.row.col.f32.f16.f16.f32"),
+    lambda c: opcode(c).update(source="`x`"),
+    lambda c: opcode(c).update(source=["x"]),
+    lambda c: opcode(c).pop("source"),
+    lambda c: opcode(c).update(layouts="abd"),
+    lambda c: opcode(c)["layouts"].pop("d"),
+    lambda c: opcode(c)["layouts"].update(e="0" * 12),
+    lambda c: opcode(c)["layouts"].update(a="../../../x"),
+    lambda c: opcode(c)["layouts"].update(a="0" * 12),
+    lambda c: opcode(c)["layouts"].update(a=opcode(c)["layouts"]["b"]),
+    lambda c: opcode(c)["layouts"].update(c=opcode(c)["layouts"]["a"]),
+]
+
+
+@pytest.mark.parametrize("change", [*OPCODES, None])
+def test_damaged_opcodes_are_named_by_readers_and_healed_by_writers(root, change):
+    path = Results(root).opcodes_path("sm_90")
+    if change:
+        rewrite(path, change)
+    else:
+        path.write_text(path.read_text()[:1000])
+    assert_refused_by_pages(root, "opcodes.json")
+    good = published().opcodes("sm_90")["DMMA.8x8x4"]
+    tables = {operand: published().layout(layout) for operand, layout in good["layouts"].items()}
+    complaints = Results(root).write_opcodes("sm_90", "d", {"DMMA.8x8x4": (tables, good["source"])})
+    assert len(complaints) == 1
+    assert str(root) in complaints[0]
+    assert Results(root).opcodes("sm_90") == {"DMMA.8x8x4": {**good, "compiler": "d"}}
+    assert Results(root).write_opcodes("sm_90", "d", {}) == []
+
+
+def assert_refused_by_pages(root, name):
+    done = CliRunner().invoke(main, ["pages", "--results", str(root)])
+    assert done.exit_code == 4, done.output
+    assert "Traceback" not in done.stderr
+    assert str(root / "sm_90" / name) in done.stderr or "missing" in done.stderr
+
+
+def test_opcodes_of_another_arch_are_refused(root):
+    row = published().opcodes("sm_80")
+    first = Results(root)
+    (root / "sm_75").mkdir()
+    with pytest.raises(DataError, match=r"no wmma\.mma of sm_75"):
+        acceptance.opcodes({"opcodes": row}, "sm_75")
+    first.opcodes_path("sm_75").write_text(first.opcodes_path("sm_90").read_text())
+    with pytest.raises(DataError, match=str(root)):
+        first.opcodes("sm_75")
+
+
+def test_a_damaged_layout_of_an_opcode_is_written_anew(root):
+    data = published().opcodes("sm_90")["DMMA.8x8x4"]
+    tables = {operand: published().layout(layout) for operand, layout in data["layouts"].items()}
+    path = Results(root).layout_path(data["layouts"]["a"])
+    path.write_text("{")
+    (complaint,) = Results(root).write_opcodes("sm_90", "d", {"DMMA.8x8x4": (tables, data["source"])})
+    assert str(path) in complaint
+    assert "DMMA.8x8x4" in Results(root).opcodes("sm_90")
+
+
+def lowered(content):
+    return content["instructions"][MULTIPLY]
+
+
+LOWERINGS = [
+    lambda c: c.update(compiler=1),
+    lambda c: c.update(instructions=[1]),
+    lambda c: c.pop("instructions"),
+    lambda c: c["instructions"].update({"`x`": lowered(c)}),
+    lambda c: lowered(c).update(opcodes={"hmma": 1}),
+    lambda c: lowered(c).update(opcodes={"HMMA.16816.F32": 0}),
+    lambda c: lowered(c).update(opcodes={"HMMA.16816.F32": True}),
+    lambda c: lowered(c).update(opcodes={"HMMA.16816.F32": "2"}),
+    lambda c: lowered(c).update(opcodes=["HMMA"]),
+    lambda c: lowered(c).update(others=-1),
+    lambda c: lowered(c).update(others=None),
+    lambda c: lowered(c).update(refused="x\x9b31m"),
+    lambda c: lowered(c).update(refused="no"),
+    lambda c: lowered(c).update(refused=1),
+    lambda c: lowered(c).update(more=1),
+    lambda c: c["instructions"].update({MULTIPLY: None}),
+]
+
+
+@pytest.mark.parametrize("change", [*LOWERINGS, None])
+def test_damaged_lowerings_are_named_by_readers_and_healed_by_writers(root, change):
+    path = Results(root).lowering_path("sm_90")
+    if change:
+        rewrite(path, change)
+    else:
+        path.write_bytes(b"\xff")
+    assert_refused_by_pages(root, "lowering.json")
+    (complaint,) = Results(root).write_lowering("sm_90", "d", published().lowering("sm_90")["instructions"])
+    assert str(path) in complaint
+    assert Results(root).lowering("sm_90")["compiler"] == "d"
+
+
+def test_a_later_lowering_or_later_opcodes_are_not_written_over(root):
+    results = Results(root)
+    for path in (results.lowering_path("sm_90"), results.opcodes_path("sm_90")):
+        path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
+        before = path.read_text()
+        with pytest.raises(NewerSchemaError):
+            results.write_lowering("sm_90", "d", {}) if "lowering" in path.name else results.write_opcodes(
+                "sm_90", "d", {}
+            )
+        assert path.read_text() == before
+
+
+def test_instructions_that_are_not_known_yet_may_have_a_lowering(root):
+    later = "mma.sp.m16n8k32.row.col.f32.f16.f16.f32"
+    rewrite(Results(root).lowering_path("sm_90"), lambda c: c["instructions"].update({later: lowered(c)}))
+    assert later in Results(root).lowering("sm_90")["instructions"]
+    assert CliRunner().invoke(main, ["pages", "--results", str(root)]).exit_code == 0
+
+
+# the API
+
+
+TABLE = load("mma.m16n8k16.row.col.f32.f16.f16.f32.a", "sm_90").table
+ODD = st.one_of(
+    st.integers(), st.booleans(), st.floats(), st.none(), st.text(max_size=3), st.lists(st.integers(), max_size=2)
+)
+
+
+@settings(max_examples=300)
+@given(lane=ODD, i=ODD)
+def test_at_answers_inside_its_range_only(lane, i):
+    right = all(type(v) is int and 0 <= v < size for v, size in ((lane, 32), (i, 8)))
+    if right:
+        assert TABLE.at(lane, i) == dict(zip(("row", "col"), TABLE.cells[lane * 8 + i], strict=True))
+        return
+    with pytest.raises(UsageError) as caught:
+        TABLE.at(lane, i)
+    assert repr(lane) in str(caught.value) or repr(i) in str(caught.value)
+
+
+@pytest.mark.parametrize(("lane", "i"), [(0, 8), (-1, 0), (0, -1), (32, 0), (True, 0), (0, False), (1.0, 0), ("1", 0)])
+def test_at_says_which_value_is_wrong(lane, i):
+    with pytest.raises(UsageError, match=r"is not a number from 0 to (31|7)"):
+        TABLE.at(lane=lane, i=i)
+
+
+@pytest.mark.parametrize(
+    ("element", "words"),
+    [({}, "not by nothing"), ({"row": 0}, "not by row"), ({"row": 0, "col": 0, "product": 0}, "not by row, col,"),
+     ({"Row": 0, "col": 0}, "not by Row, col"), ({"row": 16, "col": 0}, "row 16 is not a number from 0 to 15"),
+     ({"row": -1, "col": 0}, "row -1"), ({"row": 0, "col": 16}, "col 16"), ({"row": True, "col": 0}, "row True"),
+     ({"row": 0, "col": None}, "col None")],
+)  # fmt: skip
+def test_holders_wants_the_outputs_and_values_inside(element, words):
+    with pytest.raises(UsageError, match=words):
+        TABLE.holders(**element)
+
+
+def test_holders_of_a_table_of_one_output():
+    assert Table(2, 1, {"row": (0, 2)}).holders(row=2) == [(1, 0)]
+    assert Table(2, 1, {"row": (0, 2)}).holders(row=1) == []

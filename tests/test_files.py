@@ -1,0 +1,374 @@
+"""Files are read bounded and regular only, written whole or not at all, and those of others are left alone."""
+
+import os
+import resource
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tcprobe import files
+from tcprobe.cli import main
+from tcprobe.errors import DataError, EnvironmentUnfitError
+from tcprobe.results import Results, published
+
+posix = pytest.mark.skipif(os.name != "posix", reason="needs FIFOs, links and POSIX permissions")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and /dev/full")
+TEXT = b"whole\n" * 1000
+
+
+def parts(folder):
+    return [p for p in folder.rglob("*") if ".part" in p.name]
+
+
+# reading
+
+
+def test_a_regular_file_is_read_and_a_missing_one_is_none(tmp_path):
+    (tmp_path / "x").write_bytes(TEXT)
+    assert files.read(tmp_path / "x") == TEXT
+    assert files.read(str(tmp_path / "x"), len(TEXT)) == TEXT
+    assert files.read(tmp_path / "none") is None
+    assert files.read(tmp_path / "x" / "y") is None
+    with pytest.raises(DataError, match="6000 bytes; tcprobe reads files of at most 5999"):
+        files.read(tmp_path / "x", len(TEXT) - 1)
+
+
+@posix
+@pytest.mark.parametrize(
+    "kind", ["folder", "fifo", "socket", "device", "link to a device", "loop", "long", "zero byte"]
+)
+def test_nothing_but_regular_files_is_read_and_nothing_is_waited_for(tmp_path, monkeypatch, kind):
+    path = tmp_path / "x"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "socket":
+        listening = socket.socket(socket.AF_UNIX)
+        monkeypatch.chdir(tmp_path)  # the names of sockets are short
+        listening.bind("x")
+    elif kind == "link to a device":
+        path.symlink_to("/dev/zero")
+    elif kind == "loop":
+        path.symlink_to(path)
+    else:
+        path = {"device": Path("/dev/zero"), "long": tmp_path / ("x" * 5000), "zero byte": Path("a\0b")}[kind]
+    start = time.perf_counter()
+    with pytest.raises(DataError, match=r"not a regular file|cannot be read"):
+        files.read(path)
+    assert time.perf_counter() - start < 1
+
+
+@posix
+def test_a_large_sparse_file_costs_nothing(tmp_path):
+    with open(tmp_path / "x", "wb") as file:
+        file.truncate(1 << 40)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DataError, match="1099511627776 bytes"):
+        files.read(tmp_path / "x")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 10
+
+
+# writing
+
+
+def test_a_new_file_has_the_usual_permissions_and_an_old_one_keeps_its_own(tmp_path):
+    path, plain = tmp_path / "x", tmp_path / "plain"
+    files.write(path, TEXT)
+    plain.write_bytes(b"")
+    assert path.read_bytes() == TEXT
+    assert path.stat().st_mode == plain.stat().st_mode
+    for mode in (0o600, 0o751, 0o664):
+        path.chmod(mode)
+        files.write(path, b"other")
+        assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"other", mode)
+    assert not parts(tmp_path)
+
+
+@posix
+def test_a_link_stays_a_link_and_its_target_is_written(tmp_path):
+    (tmp_path / "there").mkdir()
+    target, link, second = tmp_path / "there" / "x", tmp_path / "link", tmp_path / "second"
+    link.symlink_to(target)
+    second.symlink_to("link")
+    for path, data in ((link, b"one"), (second, b"two")):  # the first time it leads nowhere
+        files.write(path, data)
+        assert target.read_bytes() == data
+        assert (link.is_symlink(), second.is_symlink()) == (True, True)
+
+
+@posix
+def test_a_fifo_is_written_through(tmp_path):
+    path, got = tmp_path / "x", []
+    os.mkfifo(path)
+    reader = threading.Thread(target=lambda: got.append(path.read_bytes()))
+    reader.start()
+    files.write(path, TEXT)
+    reader.join(10)
+    assert got == [TEXT]
+    assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+WRITE = "import sys; from pathlib import Path; from tcprobe.files import write; write(Path(sys.argv[1]), b'new\\n')"
+
+
+@linux
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
+@pytest.mark.parametrize("mode", ["wb", "ab"])
+def test_standard_output_is_written_through_wherever_it_leads(tmp_path, name, mode):
+    """Also where it is a regular file, which something was written into before."""
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    command = [sys.executable, "-c", WRITE, name]
+    assert subprocess.run(command, check=True, capture_output=True, cwd=tmp_path).stdout == b"new\n"
+    (tmp_path / "out").write_bytes(b"old\n")
+    with open(tmp_path / "out", mode) as out:
+        subprocess.run(command, check=True, stdout=out, cwd=tmp_path)
+        assert os.fstat(out.fileno()).st_ino == (tmp_path / "out").stat().st_ino
+    assert (tmp_path / "out").read_bytes() == (b"old\n" if mode == "ab" else b"") + b"new\n"
+
+
+@linux
+def test_devices_are_written_through_and_say_when_they_are_full(tmp_path):
+    before = os.stat("/dev/null")
+    files.write(Path("/dev/null"), TEXT)
+    assert os.stat("/dev/null").st_rdev == before.st_rdev
+    with pytest.raises(EnvironmentUnfitError, match="cannot write /dev/full: No space left on device"):
+        files.write(Path("/dev/full"), TEXT)
+    (tmp_path / "full").symlink_to("/dev/full")
+    with pytest.raises(EnvironmentUnfitError, match="No space left"):
+        files.write(tmp_path / "full", TEXT)
+
+
+@posix
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("folder", "Is a directory"),
+        ("", "Is a directory"),
+        (".", "Is a directory"),
+        ("none/x", "No such file or directory"),
+        ("file/x", "Not a directory"),
+        ("loop", "Too many levels of symbolic links"),
+        ("x" * 300, "File name too long"),
+        ("y/" * 3000 + "x", "File name too long"),
+        ("listening", "No such device or address"),
+    ],
+)
+def test_what_cannot_be_written_is_a_clear_error_and_leaves_nothing(tmp_path, monkeypatch, name, words):
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("file").write_bytes(b"old")
+    Path("loop").symlink_to("loop")
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind("listening")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(EnvironmentUnfitError, match=f"cannot write .*: {words}"):
+        files.write(Path(name), TEXT)
+    done = CliRunner().invoke(main, ["emit", "wmma.m16n16k16.d.f32", "--to", "csv", "-o", name])
+    assert done.exit_code in (2, 3)  # click refuses folders itself
+    assert "Traceback" not in done.stderr
+    assert isinstance(done.exception, SystemExit)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert Path("file").read_bytes() == b"old"
+
+
+@posix
+@pytest.mark.skipif(os.name == "posix" and os.geteuid() == 0, reason="root may write everything")
+def test_a_file_that_is_write_protected_stays(tmp_path):
+    (tmp_path / "x").write_bytes(b"old")
+    (tmp_path / "x").chmod(0o444)
+    with pytest.raises(EnvironmentUnfitError, match="Permission denied"):
+        files.write(tmp_path / "x", TEXT)
+    assert (tmp_path / "x").read_bytes() == b"old"
+
+
+@posix
+def test_a_write_that_is_cut_short_leaves_the_old_file_and_nothing_else(tmp_path):
+    """A full disk in the middle of the file, by a limit of the system."""
+    (tmp_path / "x").write_bytes(b"old")
+    code = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (5, 5))\n{WRITE.replace('new', 'n' * 100)}"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "x")], capture_output=True, text=True, check=False
+    )
+    assert "cannot write" in done.stderr
+    assert "File too large" in done.stderr
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"x": b"old"}
+
+
+def test_a_missing_folder_is_made_only_where_that_is_asked_for(tmp_path):
+    with pytest.raises(EnvironmentUnfitError):
+        files.write(tmp_path / "a" / "b" / "x", TEXT)
+    assert not list(tmp_path.iterdir())
+    files.write(tmp_path / "a" / "b" / "x", TEXT, parents=True)
+    assert (tmp_path / "a" / "b" / "x").read_bytes() == TEXT
+
+
+# what a killed writer leaves, and what others own
+
+
+def dead():
+    """The number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_a_sweep_removes_what_a_writer_left_that_is_gone_and_nothing_else(tmp_path):
+    results = Results(tmp_path)
+    gone, here, token = dead(), os.getpid(), "0123456789abcdef"
+    for folder in ("", "layouts", "sm_90", "sm_90/live", "other", "sm_90/live/deeper"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    left = [tmp_path / f / f".tcprobe-{gone}-{token}.part" for f in ("", "layouts", "sm_90", "sm_90/live")]
+    kept = [tmp_path / name for name in (
+        "x.json.part", "layouts/y.json.123.json.part", f".tcprobe-{here}-{token}.part", f".tcprobe-{gone}-{token}.p",
+        f".tcprobe-{gone}-{token[1:]}.part", f".tcprobe-{gone}-mine.part", f"tcprobe-{gone}-{token}.part",
+        f".tcprobe-0-{token}.part", f"other/.tcprobe-{gone}-{token}.part",
+        f"sm_90/live/deeper/.tcprobe-{gone}-{token}.part",
+    )]  # fmt: skip
+    for path in (*left, *kept):
+        path.write_text("{")
+    (tmp_path / "sm_90" / f".tcprobe-{gone}-{'a' * 16}.part").mkdir()
+    results.sweep()
+    assert [p.exists() for p in left] == [False] * len(left)
+    assert [p.exists() for p in kept] == [True] * len(kept)
+    assert (tmp_path / "sm_90" / f".tcprobe-{gone}-{'a' * 16}.part").is_dir()
+
+
+@posix
+def test_a_sweep_does_not_follow_links(tmp_path):
+    target = tmp_path / "target"
+    target.write_text("mine")
+    link = tmp_path / f".tcprobe-{dead()}-0123456789abcdef.part"
+    link.symlink_to(target)
+    Results(tmp_path).sweep()
+    assert target.read_text() == "mine"
+    assert link.is_symlink()
+
+
+def test_a_number_that_was_given_to_another_process_does_not_keep_a_part_file_for_ever(tmp_path):
+    part = tmp_path / f".tcprobe-{os.getpid()}-0123456789abcdef.part"
+    part.write_text("{")
+    os.utime(part, (0, time.time() - files.DAY / 2))
+    Results(tmp_path).sweep()
+    assert part.exists()
+    os.utime(part, (0, time.time() - 2 * files.DAY))
+    Results(tmp_path).sweep()
+    assert not part.exists()
+
+
+def sweep_always(folder, stop):
+    """As from another machine, to which every writer looks gone."""
+    files._alive = lambda _process: False
+    while not stop.is_set():
+        Results(folder).sweep()
+
+
+def write_many(folder, number, failed):
+    for turn in range(300):
+        try:
+            files.write(folder / f"x{turn % 7}", bytes([number]) * 5000)
+        except EnvironmentUnfitError as error:
+            failed.put(str(error))
+
+
+@posix
+@pytest.mark.parametrize("sweep", [sweep_always, None])
+def test_writes_beside_sweeps_do_not_fail(tmp_path, sweep):
+    """1,200 writes by four processes while others sweep the same folder all the time."""
+    context = get_context("fork")
+    stop, failed = context.Event(), context.Queue()
+    target = sweep or (lambda folder, stop: [Results(folder).sweep() for _ in iter(stop.is_set, True)])
+    sweepers = [context.Process(target=target, args=(tmp_path, stop)) for _ in range(2)]
+    writers = [context.Process(target=write_many, args=(tmp_path, n, failed)) for n in range(4)]
+    for process in (*sweepers, *writers):
+        process.start()
+    for process in writers:
+        process.join()
+    stop.set()
+    for process in sweepers:
+        process.join()
+    assert failed.empty()
+    assert not parts(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 7
+    for path in tmp_path.iterdir():
+        assert len(path.read_bytes()) == 5000
+        assert len(set(path.read_bytes())) == 1
+
+
+@posix
+def test_a_writer_that_is_killed_leaves_whole_files_and_the_next_sweep_clears_up(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from tcprobe.files import write\n"
+        "while True: write(Path(sys.argv[1]) / 'x', b'y' * (4 << 20))"
+    )
+    for pause in (0.0, 0.003, 0.01, 0.02, 0.05):
+        process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+        while not (tmp_path / "x").exists():
+            time.sleep(0.005)
+        time.sleep(pause)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert (tmp_path / "x").read_bytes() == b"y" * (4 << 20)
+    Results(tmp_path).sweep()
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def add_opcodes(root, number):
+    opcode = "HMMA.16816.F32"
+    data = published().opcodes("sm_90")[opcode]
+    tables = {operand: published().layout(layout) for operand, layout in data["layouts"].items()}
+    for turn in range(10):
+        Results(root).write_opcodes("sm_90", "c", {f"HMMA.{number}.{turn}": (tables, data["source"])})
+
+
+@posix
+def test_opcodes_that_several_processes_add_at_once_are_all_kept(tmp_path):
+    context = get_context("fork")
+    writers = [context.Process(target=add_opcodes, args=(tmp_path, n)) for n in range(4)]
+    for process in writers:
+        process.start()
+    for process in writers:
+        process.join()
+        assert process.exitcode == 0
+    expected = {f"HMMA.{number}.{turn}" for number in range(4) for turn in range(10)}
+    assert set(Results(tmp_path).opcodes("sm_90")) == expected
+
+
+@posix
+def test_pages_writes_whole_files_through_links_and_leaves_no_parts(tmp_path):
+    root = tmp_path / "r"
+    results = Results(root)
+    for experiment in ("wmma.m16n16k16.accumulator.f32", "wmma.m16n16k16.a.row.f16"):
+        results.write(published().measurement("sm_90", "live", experiment))
+    (root / "README.md").symlink_to(tmp_path / "elsewhere.md")
+    assert CliRunner().invoke(main, ["pages", "--results", str(root)]).exit_code == 0
+    assert (root / "README.md").is_symlink()
+    assert (tmp_path / "elsewhere.md").read_text().endswith("\n")
+    assert not parts(tmp_path)
+    before = {p: p.read_bytes() for p in root.rglob("*.md")}
+    (root / "archs.md").unlink()
+    (root / "archs.md").mkdir()  # a page that cannot be written
+    done = CliRunner().invoke(main, ["pages", "--results", str(root)])
+    assert done.exit_code == 3
+    assert "cannot write" in done.stderr
+    assert all(p.read_bytes() == text for p, text in before.items() if p.is_file())
+    assert not parts(tmp_path)
+
+
+@posix
+def test_a_fifo_in_place_of_a_page_is_stale_and_not_waited_for(tmp_path):
+    results = Results(tmp_path)
+    results.write(published().measurement("sm_90", "live", "wmma.m16n16k16.accumulator.f32"))
+    os.mkfifo(tmp_path / "archs.md")
+    done = CliRunner().invoke(main, ["pages", "--check", "--results", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "archs.md" in done.stdout
