@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,6 @@ import click
 
 from tcprobe.errors import EnvironmentUnfitError
 
-RESULTS = click.option(
-    "--results", "folder", type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of saved tables. Default: ./results where it has any, else the published tables.",
-)  # fmt: skip
 WRITTEN = click.option(
     "--results", "folder", type=click.Path(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
     help="Folder of tables that is written.",
@@ -23,6 +21,23 @@ CUDA = click.option(
     "--cuda", type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Folder of a CUDA toolkit whose ptxas and nvdisasm to use. Default: CUDA_HOME, the installed wheels, PATH.",
 )  # fmt: skip
+
+
+def read_results(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options --results and --only; the command gets the folders that it reads as `layers`."""
+
+    @click.option(
+        "--results", "folder", type=click.Path(path_type=Path, file_okay=False),
+        help="Folder of measurements, taken over the published ones. Default: ./results, if it has any.",
+    )  # fmt: skip
+    @click.option("--only", is_flag=True, help="That folder alone, without the published tables.")
+    @functools.wraps(command)
+    def with_layers(folder: Path | None, only: bool, **asked: Any) -> Any:
+        from tcprobe.lookup import layers
+
+        return command(layers=layers(folder, only), **asked)
+
+    return with_layers
 
 
 def write_whole(path: Path, text: str) -> None:
