@@ -12,6 +12,7 @@ from tcprobe.text import escaped
 if TYPE_CHECKING:
     from tcprobe.ask import Holder, Trace
     from tcprobe.backends import Device
+    from tcprobe.compare import Against
     from tcprobe.convert import Conversion
     from tcprobe.known import Known
     from tcprobe.verify import Verdict
@@ -71,6 +72,18 @@ def conversion(found: Conversion) -> None:
         click.echo(evidence)
 
 
+def against(path: str, known: Known, found: Against) -> None:
+    """`compare FILE.csv`: how many slots agree, the first that do not, and what it is compared with."""
+    missing = f"; {found.not_stated} slots are not stated" if found.not_stated else ""
+    head = f"{path} against {known.fragment.id} on {known.arch}"
+    click.echo(f"{head}: {found.agreed} of {found.given} slots agree{missing}")
+    for line in found.first:
+        click.echo(f"  {line}")
+    if found.renumbered:
+        click.echo("  The two differ only by a renumbering of rows or columns, which the hardware cannot tell apart.")
+    click.echo(known.evidence)
+
+
 def verified(verdict: Verdict) -> None:
     """`verify`: one multiply."""
     mark = click.style("ok   ", fg="green") if verdict.good else click.style("WRONG", fg="red")
@@ -86,7 +99,8 @@ def verified_all(device: Device, found: Sequence[Verdict], others: int) -> None:
     """The counts at the end of `verify`."""
     exact, noticed = (sum(getattr(v, name) for v in found) for name in ("exact", "noticed"))
     click.echo(f"{bold(escaped(device.name))} ({device.arch}): D exact in {exact} of {len(found)} multiplies; "
-               f"a wrong layout of A noticed in {noticed}")  # fmt: skip
+               f"a wrong layout of A noticed in {noticed}; tables: "
+               f"{escaped(', '.join(dict.fromkeys(v.source for v in found)))}")  # fmt: skip
     if others:
         click.echo(f"{others} forms are not of {device.arch}", err=True)
 

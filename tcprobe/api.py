@@ -31,7 +31,7 @@ from tcprobe.emit import names as formats
 from tcprobe.fit import fit
 from tcprobe.instruction import Fragment, Instruction
 from tcprobe.known import Known, load, operands
-from tcprobe.lookup import folder_of
+from tcprobe.lookup import layers
 from tcprobe.table import Table
 
 __all__ = [
@@ -40,10 +40,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-def multiply(name: str, arch: str | None = None, results: Path | None = None) -> tuple[Instruction, dict[str, Known]]:
+def multiply(
+    name: str, arch: str | None = None, results: Path | None = None, only: bool = False
+) -> tuple[Instruction, dict[str, Known]]:
     """The multiply that `name` means (it may be shortened), and the tables of its a, b, c and d on one arch.
 
-    From the published results or a folder; without `arch` from the one with the strongest, newest measurement of D.
+    `arch`, `results` and `only` as for `load`; without `arch` the one whose measurement of D counts most.
     """
     row = inventory.instruction(name)
-    return row, operands(row, arch, folder_of(results))
+    return row, operands(row, arch, layers(results, only))

@@ -7,11 +7,11 @@ from itertools import pairwise
 from typing import Any
 
 from tcprobe import arch, inventory
+from tcprobe.choose import Layers, alone
 from tcprobe.compare import CONFIRMED, DIFFERS, verdicts
 from tcprobe.describe import some
 from tcprobe.fit import fit
 from tcprobe.instruction import Fragment, Instruction
-from tcprobe.measurement import Measurement
 from tcprobe.references import documented
 from tcprobe.results import Results
 from tcprobe.sass.lowering import Lowering, words
@@ -19,12 +19,11 @@ from tcprobe.table import Table
 from tcprobe.text import markdown
 
 MADE = "<!-- made by `tcprobe pages`; edit nothing here -->"
-Found = tuple[Measurement, str]  # a measurement and the layout id it gives
 
 
 def matrix(results: Results) -> Iterator[str]:
     """Fragments x archs. Fragments with the same cells everywhere share a line."""
-    names = results.archs()
+    names, layers = results.archs(), alone(results)
     yield from (MADE, "# Every fragment on every arch", "")
     yield "A cell names the layout; the same id means the very same map. L: measured live on a GPU, S: read from"
     yield "machine code, D: derived. =: a reference confirms it, !: one differs (see `tcprobe compare`)."
@@ -33,7 +32,7 @@ def matrix(results: Results) -> Iterator[str]:
     yield ""
     lines: dict[tuple[str, ...], list[str]] = {}
     for fragment in inventory.fragments().values():
-        cells = tuple(_cell(results, name, fragment) for name in names)
+        cells = tuple(_cell(results, layers, name, fragment) for name in names)
         if any(cell != "-" for cell in cells):
             lines.setdefault(cells, []).append(fragment.id)
     rows = ([", ".join(f"`{id_}`" for id_ in ids), *cells] for cells, ids in lines.items())
@@ -42,12 +41,12 @@ def matrix(results: Results) -> Iterator[str]:
 
 def changes(results: Results) -> Iterator[str]:
     """For each arch against the one before it: which fragments are new, which changed their layout and how."""
-    names = results.archs()
+    names, layers = results.archs(), alone(results)
     yield from (MADE, "# What changes between architectures", "")
     yield "Each arch is compared with the one before it, over the fragments that are measured on both."
     yield "x[i] of a fragment is not the same element across a change: code that indexes x must be told the arch."
     for before, after in pairwise(names):
-        yield from _change(results, before, after)
+        yield from _change(layers, before, after)
 
 
 def documentation(results: Results) -> Iterator[str]:
@@ -57,12 +56,13 @@ def documentation(results: Results) -> Iterator[str]:
     yield "no single tensor-core instruction whose layout is known there. The formulas are the reference's, **not a**"
     yield "**measurement**. Where the layout has a link, the very same one is measured on another arch."
     yield ""
+    layers = alone(results)
     lines: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}
     for fragment in inventory.fragments().values():
         for name in results.archs():
             row = arch.arch(name)
             stated = documented(fragment, row)
-            if stated and fragment.target.on(row) and not found(results, name, fragment):
+            if stated and fragment.target.on(row) and not layers.choose(fragment, [name]):
                 reference, claim = stated
                 formulas = fit(claim.meant).formulas
                 texts = [f"`{formulas[o]}`" if formulas[o] else "no closed form" for o in ("row", "col")]
@@ -125,12 +125,6 @@ def _lowered(data: dict[str, Any] | None, row: Instruction) -> str:
     return words(Lowering(**data), row).replace("refused", "-").replace("emulated:", "*emulated*:")
 
 
-def found(results: Results, name: str, fragment: Fragment) -> Found | None:
-    """The strongest measurement of a fragment on an arch, and its layout id."""
-    saved = results.find(name, fragment)
-    return (saved[0], saved[1].id) if saved and saved[1] else None
-
-
 def grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """A table in Markdown."""
     yield "| " + " | ".join(heads) + " |"
@@ -139,15 +133,15 @@ def grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
 
 
-def _cell(results: Results, name: str, fragment: Fragment) -> str:
-    here, row = found(results, name, fragment), arch.arch(name)
-    if here is None:
+def _cell(results: Results, layers: Layers, name: str, fragment: Fragment) -> str:
+    tables, row = list(layers.tables(fragment, [name])), arch.arch(name)
+    if not tables:
         stated = documented(fragment, row)
         return "-" if not fragment.target.on(row) else f"doc {_linked(results, stated[1].meant)}" if stated else ""
-    saved, layout = here
-    marks = {v.verdict for v in verdicts(fragment, saved)}
+    layout = tables[0].table(fragment).id
+    marks = {v.verdict for v in verdicts(fragment, tables[0].measured)}
     mark = "!" if DIFFERS in marks else "=" if CONFIRMED in marks else ""
-    methods = "".join(m[0].upper() for m in results.methods(name) if _has(results, name, m, fragment))
+    methods = "".join(found.measured.method[0].upper() for found in tables)
     return f"[{layout[:6]}](layouts/{layout}.json) {methods}{mark}"
 
 
@@ -156,37 +150,35 @@ def _linked(results: Results, table: Table) -> str:
     return f"[{table.id[:6]}](layouts/{table.id}.json)" if results.layout_path(table.id).exists() else table.id[:6]
 
 
-def _has(results: Results, name: str, method: str, fragment: Fragment) -> bool:
-    saved = results.measurement(name, method, fragment.experiment)
-    return saved is not None and fragment.operand in saved.tables
-
-
-def _change(results: Results, before: str, after: str) -> Iterator[str]:
-    groups: dict[tuple[str, str], list[str]] = {}
-    new, same = [], 0
+def _change(layers: Layers, before: str, after: str) -> Iterator[str]:
+    tables: dict[str, Table] = {}
+    groups: dict[tuple[str, ...], list[str]] = {}
+    new = []
     for fragment in inventory.fragments().values():
-        one, two = found(results, before, fragment), found(results, after, fragment)
-        if one and two and one[1] != two[1]:
-            groups.setdefault((one[1], two[1]), []).append(fragment.id)
-        elif one and two:
-            same += 1
+        one, two = (layers.choose(fragment, [name]) for name in (before, after))
+        if one and two:
+            pair = [found.table(fragment) for found in (one, two)]
+            tables |= {table.id: table for table in pair}
+            groups.setdefault(tuple(table.id for table in pair), []).append(fragment.id)
         elif two and not fragment.target.on(arch.arch(before)):
             new.append(fragment.id)
+    changed = {pair: ids for pair, ids in groups.items() if len(set(pair)) > 1}
+    every, count = (sum(map(len, of.values())) for of in (groups, changed))
     rows = (arch.arch(name) for name in (before, after))
     yield from ("", "## " + " to ".join(f"{row.name} ({row.generation})" for row in rows), "")
-    yield f"{same} fragments keep their layout, {sum(map(len, groups.values()))} change it, {len(new)} are new."
+    yield f"{every - count} fragments keep their layout, {count} change it, {len(new)} are new."
     if new:
         yield f"New: {_list(new)}."
-    if groups:
+    if changed:
         yield ""
         yield from grid(
             ["fragments", f"row on {before}", f"row on {after}", f"col on {before}", f"col on {after}"],
-            ([_list(ids), *_formulas(results, *pair)] for pair, ids in groups.items()),
+            ([_list(ids), *_formulas([tables[id_] for id_ in pair])] for pair, ids in changed.items()),
         )
 
 
-def _formulas(results: Results, one: str, two: str) -> list[str]:
-    formulas = [fit(results.layout(layout)).formulas for layout in (one, two)]
+def _formulas(tables: Sequence[Table]) -> list[str]:
+    formulas = [fit(table).formulas for table in tables]
     return [f"`{f[name]}`" if f[name] else "no closed form" for name in ("row", "col") for f in formulas]
 
 

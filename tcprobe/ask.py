@@ -17,7 +17,8 @@ from typing import Any
 
 from tcprobe.errors import UsageError
 from tcprobe.instruction import Fragment, Instruction
-from tcprobe.known import Known
+from tcprobe.known import Known, sources
+from tcprobe.measurement import Measurement
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ class Trace:
         return {
             "instruction": self.instruction.id,
             "arch": self.arch,
+            "source": sources(self.operands.values()),
             "evidence": {operand: known.evidence for operand, known in self.operands.items()},
             "c": self._plain("c", self.c),
             "d": self._plain("d", self.d),
@@ -165,10 +167,16 @@ class _Finder:
 
 def unread(instruction: Instruction, operands: Mapping[str, Known]) -> frozenset[tuple[str, int, int]]:
     """The slots (operand, lane, i) that the multiply never takes, as far as that was measured on the arch."""
-    known = operands["d"]
-    saved = known.results.measurement(known.arch, known.measured.method, instruction.id) if known.measured else None
+    saved = measured_multiply(instruction, operands)
     lanes_of = saved.unread if saved else {}
     return frozenset((o, lane, i) for o, lanes in lanes_of.items() for lane, unused in enumerate(lanes) for i in unused)
+
+
+def measured_multiply(instruction: Instruction, operands: Mapping[str, Known]) -> Measurement | None:
+    """The multiply's measurement beside that of D, None if there is none with these very tables."""
+    known = operands["d"]
+    saved = known.layers.multiply(instruction.id, known.measured) if known.measured else None
+    return saved if saved and all(saved.tables[o] == operands[o].table for o in "abcd") else None
 
 
 def _holder(known: Known, slot: int) -> Holder:

@@ -12,11 +12,11 @@ import click
 
 from tcprobe import __version__, cli_questions, cli_tools
 from tcprobe.errors import TcprobeError, UsageError
-from tcprobe.options import ARCH, CUDA, JSON, RESULTS, WRITTEN
+from tcprobe.options import ARCH, CUDA, JSON, WRITTEN, read_results
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.results import Results
+    from tcprobe.choose import Layers
 
 FAMILY = click.option("--family", type=click.Choice(["wmma", "mma"]), help="Only this family of instructions.")
 
@@ -125,30 +125,31 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
 def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
     """Fit closed formulas to saved tables.
 
-    PATHS are folders of results, layout files, or CSV files of lane,i,row,col. Default: ./results where it
-    has tables, else the published ones.
+    PATHS are folders of results, layout files, or CSV files of lane,i,row,col. Default: the layouts in ./results, and
+    the published ones.
     """
     from tcprobe.fit import fit as fit_table
     from tcprobe.saved import tables
 
-    found = [(layout, who, table, fit_table(table)) for layout, who, table in tables(paths)]
+    found = [(saved, fit_table(saved.table)) for saved in tables(paths)]
     if as_json:
-        for layout, who, table, fitted in found:
+        for saved, fitted in found:
             formula = {n: None if f is None else str(f) for n, f in fitted.formulas.items()}
-            click.echo(json.dumps({"layout_id": layout, "of": who, "elements": table.elements, "threads": table.threads,
+            click.echo(json.dumps({"layout_id": saved.layout, "of": saved.who or saved.source, "source": saved.source,
+                                   "elements": saved.table.elements, "threads": saved.table.threads,
                                    "fit": fitted.verdict, "formula": formula}))  # fmt: skip
         return
     from tcprobe import render
 
-    render.formulas((layout, who, t, f, _printed(f.formulas, style)) for layout, who, t, f in found)
+    render.formulas((saved, fitted, _printed(fitted.formulas, style)) for saved, fitted in found)
 
 
 @main.command(short_help="Where tables agree with what others published.")
 @click.argument("names", nargs=-1, metavar="[FILE.csv] [FRAGMENT]...")
 @ARCH
-@RESULTS
+@read_results
 @JSON
-def compare(names: tuple[str, ...], name: str | None, folder: Path | None, as_json: bool) -> None:
+def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: bool) -> None:
     """Say where saved tables agree with what others published.
 
     `compare FILE.csv FRAGMENT` checks somebody's own table of lane,i,row,col. Exit code 1 when something
@@ -156,35 +157,38 @@ def compare(names: tuple[str, ...], name: str | None, folder: Path | None, as_js
     """
     from tcprobe import lookup
 
-    results = lookup.folder_of(folder)
     if names and (names[0].endswith(".csv") or Path(names[0]).is_file()):
-        _compare_file(Path(names[0]), names[1:], name, results)
-        return
-    from tcprobe.compare import findings, measured_fragments, methods_agree, verdicts
+        same = _compare_file(names, name, layers, as_json)
+    else:
+        archs = lookup.archs_of(name, layers)
+        found = [_compare_arch(arch_name, names, layers, as_json) for arch_name in archs]
+        if not any(count for count, _ in found):
+            where = "" if name in (None, "all") else f" on {archs[0]}"
+            known = f"; measured: {', '.join(layers.archs())}" if layers.archs() else ". `tcprobe run` makes tables"
+            raise UsageError(f"nothing of that is measured{where} in {layers.words}{known}.")
+        same = all(agrees for _, agrees in found)
+    sys.exit(0 if same else 1)
+
+
+def _compare_arch(name: str, patterns: Sequence[str], layers: Layers, as_json: bool) -> tuple[int, bool]:
+    """Compare one arch's tables; how many there are, and whether nothing differs that is not a stated erratum."""
+    from tcprobe.compare import findings, measured_fragments, measurements_agree, verdicts
     from tcprobe.references import references
 
-    unexplained = False
-    for arch_name in lookup.archs_of(name, results):
-        measured = list(measured_fragments(results, arch_name, names))
-        if not measured:
-            raise UsageError(
-                f"nothing of that is measured on {arch_name} in {results.root}; measured: {', '.join(results.archs())}."
-            )
-        found = [(fragment, m, v) for fragment, m in measured for v in verdicts(fragment, m)]
-        agree = list(methods_agree(results, arch_name))
-        unexplained |= any(v.unexplained for _, _, v in found) or not all(same for *_, same in agree)
-        if as_json:
-            for fragment, m, v in found:
-                click.echo(json.dumps({"id": fragment.id, "arch": m.arch, "method": m.method, **v.to_json()}))
-            continue
+    measured = list(measured_fragments(layers, name, patterns))
+    found = [(fragment, saved, v) for fragment, saved in measured for v in verdicts(fragment, saved.measured)]
+    agree = list(measurements_agree(layers, name, patterns))
+    if as_json:
+        for fragment, (m, source), v in found:
+            head = {"id": fragment.id, "arch": m.arch, "method": m.method, "source": source}
+            click.echo(json.dumps({**head, **v.to_json()}))
+    elif measured:
         from tcprobe import render
 
         listed = [(r.NAME, where, pattern, words) for r in references() for pattern, where, words in findings(r)]
-        render.comparison(arch_name, found, [] if names else listed)
-        render.methods(agree)
-    if not results.archs():
-        raise UsageError(f"no measurements in {results.root}. `tcprobe run` makes them.")
-    sys.exit(1 if unexplained else 0)
+        render.comparison(name, found, [] if patterns else listed)
+        render.agreement(agree)
+    return len(measured), not any(v.unexplained for _, _, v in found) and all(a.same for a in agree)
 
 
 @main.command("list", short_help="List fragments, with patterns.")
@@ -209,13 +213,14 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 @main.command(short_help="Formula, map both ways, evidence and verdicts.")
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
 @ARCH
-@RESULTS
+@read_results
 @JSON
-def show(patterns: tuple[str, ...], name: str | None, folder: Path | None, as_json: bool) -> None:
+def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool) -> None:
     """Show fragments: formulas, the map drawn both ways, where it comes from and what others say.
 
-    Without --arch: the newest arch that has the table; --arch all: every one. What nobody measured on an arch is
-    shown as documented, and says so. --json: one object a line.
+    Without --arch: the arch whose measurement counts most (the strongest method, then ./results over what is published,
+    then the newest); --arch all: every one. What nobody measured on an arch is shown as documented, and says so.
+    --json: one object a line.
     """
     from tcprobe import lookup, render
     from tcprobe.compare import verdicts
@@ -224,11 +229,10 @@ def show(patterns: tuple[str, ...], name: str | None, folder: Path | None, as_js
     from tcprobe.fit import fit as fit_table
     from tcprobe.known import everywhere
 
-    results = lookup.folder_of(folder)
     chosen, without = lookup.chosen(patterns), 0
     for fragment in chosen:
         try:
-            found = everywhere(fragment, name, results)
+            found = everywhere(fragment, name, layers)
         except UsageError:
             if len(chosen) == 1:
                 raise
@@ -236,12 +240,12 @@ def show(patterns: tuple[str, ...], name: str | None, folder: Path | None, as_js
         without += not found
         for known in found:
             if as_json:
-                click.echo(json.dumps(described(known, results)))
+                click.echo(json.dumps(described(known)))
             else:
                 judged = verdicts(fragment, known.measured) if known.measured else []
-                render.shown(known, fit_table(known.table), judged, notes(known, results))
+                render.shown(known, fit_table(known.table), judged, notes(known))
     if without == len(chosen):
-        raise lookup.no_table(chosen[0], name, results)
+        raise lookup.no_table(chosen[0], name, layers)
     if without:
         click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
 
@@ -249,19 +253,16 @@ def show(patterns: tuple[str, ...], name: str | None, folder: Path | None, as_js
 @main.command("why-not", short_help="Why an arch does not have a fragment.")
 @click.argument("fragment")
 @click.option("--arch", "name", required=True, metavar="sm_XX", help="Compute capability, for example sm_75.")
-@RESULTS
-def why_not(fragment: str, name: str, folder: Path | None) -> None:
-    """Explain why an arch does not have FRAGMENT, or why there is no table of it."""
-    from tcprobe import arch, inventory, lookup
+@read_results
+@JSON
+def why_not(fragment: str, name: str, layers: Layers, as_json: bool) -> None:
+    """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json: one object a line."""
+    from tcprobe import arch, lookup
+    from tcprobe.absent import why_not as explained
 
-    row, results = arch.arch(name), lookup.folder_of(folder)
     for found in lookup.chosen((fragment,)):
-        reason = inventory.why_not(found, row)
-        saved = results.find(row.name, found)
-        recorded = f"; {saved[0].method}: {saved[0].status}" if saved else "; not measured yet: `tcprobe run` does that"
-        words = f" ({saved[0].words})" if saved and saved[0].words else ""
-        allowed = f"nothing is in the way: {found.instruction} is allowed on {row.name}"
-        click.echo(f"{found.id}: {reason or allowed + recorded}{words}")
+        answer = explained(found, arch.arch(name), layers)
+        click.echo(json.dumps(answer.to_json()) if as_json else f"{answer.id}: {answer.words}")
 
 
 def _printed(formulas: dict[str, Any], style: str | None) -> dict[str, str]:
@@ -274,25 +275,23 @@ def _printed(formulas: dict[str, Any], style: str | None) -> dict[str, str]:
     return {name: "no closed form" if f is None else str(form(f)) for name, f in formulas.items()}
 
 
-def _compare_file(path: Path, names: Sequence[str], name: str | None, results: Results) -> None:
-    from tcprobe import inventory, lookup
-    from tcprobe.compare import same_but_renumbered, same_slots
+def _compare_file(names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool) -> bool:
+    """Compare a CSV file with what is measured of a fragment; whether all that it states is so."""
+    from tcprobe import answers, inventory, lookup
+    from tcprobe.compare import against
     from tcprobe.foreign import read_csv
+    from tcprobe.known import known
 
-    if len(names) != 1:
-        raise UsageError(f"`tcprobe compare {path} FRAGMENT` needs one fragment; got {len(names)}.")
-    stated, fragment = read_csv(path), inventory.resolve(names[0])
-    found = lookup.measured(fragment, name, results)
-    if not found:
-        raise lookup.no_table(fragment, name, results)
-    measured = found[-1]
-    table = measured.tables[fragment.operand]
-    agreed, given, wrong = same_slots(stated, table)
-    missing = table.slots - given
-    click.echo(escaped(f"{path} against {fragment.id} on {measured.arch}: {agreed} of {given} slots agree") + (
-        f"; {missing} slots are not stated" if missing else ""))  # fmt: skip
-    for line in wrong:
-        click.echo(f"  {line}")
-    if wrong and fragment.family == "mma" and same_but_renumbered(stated, table):
-        click.echo("  The two differ only by a renumbering of rows or columns, which the hardware cannot tell apart.")
-    sys.exit(1 if wrong else 0)
+    if len(names) != 2:
+        raise UsageError(f"`tcprobe compare {names[0]} FRAGMENT` needs one fragment; got {len(names) - 1}.")
+    stated, fragment = read_csv(Path(names[0])), inventory.resolve(names[1])
+    measured = known(fragment, arch_name, layers)
+    if not measured.measured:
+        raise lookup.no_table(fragment, arch_name, layers)
+    found = against(stated, fragment, measured.table)
+    if as_json:
+        head = {"file": names[0], "id": fragment.id, "arch": measured.arch, "source": measured.source}
+        click.echo(json.dumps({**head, "evidence": measured.evidence, **found._asdict()}))
+    else:
+        answers.against(names[0], measured, found)
+    return not found.first

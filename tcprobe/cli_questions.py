@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.options import ARCH, JSON, RESULTS, Numbers
+from tcprobe.options import ARCH, JSON, Numbers, read_results
 from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.choose import Layers
 
 
 @click.command(short_help="Who holds an element, or what a lane holds.")
@@ -21,20 +24,19 @@ from tcprobe.text import escaped
 @click.option("--lane", "lanes", type=Numbers(), help="What this lane holds instead, or a range.")
 @click.option("--i", "elements", type=Numbers(), help="With --lane: which of its elements. Default: all.")
 @ARCH
-@RESULTS
+@read_results
 @JSON
-def where(fragment: str, name: str | None, folder: Path | None, as_json: bool, **asked: Any) -> None:
+def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i)."""
     from tcprobe import answers, ask
     from tcprobe.inventory import resolve
     from tcprobe.known import known
-    from tcprobe.lookup import folder_of
 
     rows, cols, lanes, elements = (asked[key] for key in ("rows", "cols", "lanes", "elements"))
     by_lane = lanes is not None or elements is not None
     if by_lane == (rows is not None or cols is not None):
         raise UsageError("give --row and --col, or --lane and --i.")
-    found = known(resolve(fragment), name, folder_of(folder))
+    found = known(resolve(fragment), name, layers)
     if by_lane:
         holders = ask.held(found, range(found.table.threads) if lanes is None else lanes, elements or [])
     else:
@@ -42,7 +44,7 @@ def where(fragment: str, name: str | None, folder: Path | None, as_json: bool, *
         cols = range(found.fragment.cols) if cols is None else cols
         holders = ask.where(found, rows, cols, asked["products"])
     if as_json:
-        head = {"id": found.fragment.id, "arch": found.arch, "evidence": found.evidence}
+        head = {"id": found.fragment.id, "arch": found.arch, "source": found.source, "evidence": found.evidence}
         click.echo(json.dumps({**head, "holders": [holder.to_json() for holder in holders]}))
     else:
         answers.holders(found, holders, by_lane)
@@ -57,20 +59,19 @@ def where(fragment: str, name: str | None, folder: Path | None, as_json: bool, *
 @click.option("--lane", type=int, help="With --operand: the slot's lane.")
 @click.option("--i", "element", type=int, help="With --operand: the slot's i.")
 @ARCH
-@RESULTS
+@read_results
 @JSON
-def trace(instruction: str, name: str | None, folder: Path | None, as_json: bool, **asked: Any) -> None:
+def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds."""
     from tcprobe import answers, ask, inventory
     from tcprobe.known import operands
-    from tcprobe.lookup import folder_of
 
     row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
     forward = None not in (operand, lane, element) and row is col is None
     if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
     multiply = inventory.instruction(instruction)
-    tables = operands(multiply, name, folder_of(folder))
+    tables = operands(multiply, name, layers)
     if forward:
         answer = ask.feeds(multiply, tables, operand, lane, element)
     else:
@@ -86,16 +87,16 @@ def trace(instruction: str, name: str | None, folder: Path | None, as_json: bool
 @click.option("--to", "format_name", required=True, metavar="FORMAT", help="cuda, ptx, python, ...; `--to help` lists.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File. Default: standard output.")
 @ARCH
-@RESULTS
+@read_results
 def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Any) -> None:
     """Write fragments as code or data for other programs.
 
-    Patterns may mean several fragments; an instruction means its four operands. Without --arch: the arch with the
-    strongest measurement; formats that tell archs apart (cuda) get every arch.
+    Patterns may mean several fragments; an instruction means its four operands. Without --arch: the arch whose
+    measurement counts most, as `show` has it; formats that tell archs apart (cuda) get every arch.
     """
     from tcprobe import emit as formats
     from tcprobe import files, lookup
-    from tcprobe.known import for_emit
+    from tcprobe.known import for_emit, sources
 
     if format_name == "help":
         for known_name, module in formats.formats().items():
@@ -104,13 +105,14 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     if format_name not in formats.names():
         raise UsageError(f"unknown format {format_name!r}; known: {', '.join(formats.names())}.")
     name = asked["name"] or ("all" if formats.for_all_archs(format_name) else None)
-    tables = for_emit(lookup.chosen(patterns), name, lookup.folder_of(asked["folder"]))
+    tables = for_emit(lookup.chosen(patterns), name, asked["layers"])
     text = formats.emit(format_name, tables)
     if output is None:
         click.echo(text, nl=False)
-        return
-    files.write(output, text.encode())
-    click.echo(escaped(f"{output}: {len(tables)} tables as {format_name}"), err=True)
+    else:
+        files.write(output, text.encode())
+    name = "" if output is None else f"{output}: "
+    click.echo(escaped(f"{name}{len(tables)} tables as {format_name}: {sources(tables)}"), err=True)
 
 
 @click.command(short_help="From one fragment to another: moves, cost, code.")
@@ -118,7 +120,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
 @click.argument("target", metavar="TO")
 @click.option("--transpose", is_flag=True, help="TO holds the transpose of the matrix.")
 @ARCH
-@RESULTS
+@read_results
 @JSON
 def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
     """Turn fragments FROM into fragments TO that hold the same matrix: what has to move, what it costs, the code.
@@ -130,11 +132,10 @@ def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
     from tcprobe.convert import convert as converted
     from tcprobe.inventory import resolve
     from tcprobe.known import for_emit
-    from tcprobe.lookup import folder_of
 
     if asked["name"] == "all":  # for_emit would give a table an arch
         raise UsageError("one arch is needed here, not all.")
-    to, from_ = for_emit([resolve(target), resolve(source)], asked["name"], folder_of(asked["folder"]))
+    to, from_ = for_emit([resolve(target), resolve(source)], asked["name"], asked["layers"])
     found = converted(from_, to, transpose)
     if asked["as_json"]:
         click.echo(json.dumps(found.to_json()))
@@ -146,15 +147,15 @@ def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option("--device", "index", type=int, default=0, show_default=True, metavar="N", help="GPU number N.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the random matrices.")
-@RESULTS
+@read_results
 @JSON
-def verify(patterns: tuple[str, ...], index: int, seed: int, folder: Path | None, as_json: bool) -> None:
+def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:
     """Check the tables on a live GPU: operands go in and out by the emitted CUDA header, D is compared with NumPy.
 
     INSTRUCTION is shortened or a pattern; without one every wmma and dense mma form that the GPU has. Shows as well
     which slots are never read, and that a wrong layout fails. Exit code 1 when something is wrong.
     """
-    from tcprobe import answers, arch, inventory, lookup
+    from tcprobe import answers, arch, inventory
     from tcprobe.backends.gpu import Gpu
     from tcprobe.known import operands
     from tcprobe.verify import verify as verified
@@ -163,11 +164,11 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, folder: Path | None
     gpu = Gpu()
     gpu.open(index)
     device = gpu.devices()[index]
-    row, results = arch.arch(device.arch), lookup.folder_of(folder)
+    row = arch.arch(device.arch)
     allowed = [i for i in rows if i.target.on(row)]
     if not allowed:
         raise UsageError(f"{device.name} ({device.arch}) has none of these: `tcprobe why-not` says why.")
-    todo = [(i, operands(i, row.name, results)) for i in allowed]
+    todo = [(i, operands(i, row.name, layers)) for i in allowed]
     found = []
     for verdict in verified(gpu, todo, seed):
         found.append(verdict)

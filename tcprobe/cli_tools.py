@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.options import CUDA, JSON, RESULTS, WRITTEN
+from tcprobe.options import CUDA, JSON, WRITTEN, read_results
 from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.choose import Layers
 
 
 @click.command(short_help="Two archs, two results folders or two compilers.")
-@click.argument("sides", nargs=-1, metavar="[ARCH ARCH | FOLDER FOLDER]")
+@click.argument("names", nargs=-1, metavar="[ARCH ARCH | FOLDER FOLDER] [FRAGMENT]...")
 @click.option(
     "--cuda",
     "folders",
@@ -23,24 +27,29 @@ from tcprobe.text import escaped
     help="Given twice: compare what two CUDA toolkits make of the probes.",
 )
 @click.option("--arch", "name", metavar="sm_XX|all", help="With --cuda: which arch. Default: all that ptxas knows.")
-@RESULTS
-def diff(sides: tuple[str, ...], folders: tuple[Path, ...], name: str | None, folder: Path | None) -> None:
+@click.option("--changed", is_flag=True, help="Only what changed, not what is absent.")
+@click.option("--all", "everything", is_flag=True, help="List also the fragments that neither side has.")
+@read_results
+@JSON
+def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, layers: Layers, **asked: bool) -> None:
     """Compare the tables of two archs, of two results folders, or of two compilers (--cuda A --cuda B).
 
-    Exit code 1 when something differs.
+    Folders are compared alone, arch by arch. FRAGMENT: only those, by name or pattern. What has no table on one side is
+    listed with the reason: the arch does not have it, refused it, failed at it, or nobody measured it. Absent is not
+    different: the exit code is 1 when a table differs, and only then. --json: one object a comparison, every absent
+    cell included.
     """
-    from tcprobe import lookup, render
-    from tcprobe.diff import compilers, pair
+    from tcprobe import render
+    from tcprobe.diff import compared
 
-    if len(folders) == 2 and not sides:
-        found = compilers(folders[0], folders[1], [name])
-    elif len(sides) == 2 and not folders:
-        found = pair(sides[0], sides[1], lookup.folder_of(folder))
-    else:
-        raise UsageError("give two archs, two folders of results, or --cuda twice.")
-    for title, difference in found.items():
-        render.difference(title, difference)
-    sys.exit(0 if all(difference.none for difference in found.values()) else 1)
+    same = True
+    for difference in compared(names, folders, name, layers):
+        same = same and difference.none
+        if asked["as_json"]:
+            click.echo(json.dumps(difference.to_json(asked["changed"])))
+        else:
+            render.difference(difference, asked["everything"], asked["changed"])
+    sys.exit(0 if same else 1)
 
 
 @click.command(short_help="Which machine instructions a multiply becomes.")
@@ -52,34 +61,14 @@ def diff(sides: tuple[str, ...], folders: tuple[Path, ...], name: str | None, fo
 def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: Path | None, as_json: bool) -> None:
     """Show which machine instructions a multiply becomes on each arch, native or emulated.
 
-    INSTRUCTION is an instruction, shortened, or a pattern; all without one.
+    INSTRUCTION is an instruction, shortened, or a pattern; all without one. For an arch that ptxas does not know: what
+    is saved in ./results or published, and by which compiler; with --cuda or --save a mistake in the call.
     """
-    from tcprobe import arch, inventory
-    from tcprobe.results import Results
-    from tcprobe.sass import toolchain
-    from tcprobe.sass.lowering import lower as lower_all
-    from tcprobe.sass.lowering import words
+    from tcprobe import inventory
+    from tcprobe.lowered import lowered
 
-    rows = inventory.select_instructions(*patterns)
-    tools = toolchain.find(cuda)
-    archs = tools.archs if name in (None, "all") else (arch.arch(name or ""),)
-    for row in archs:
-        found = lower_all(tools, row, rows)
-        if save:
-            saved = {id_: low.to_json() for id_, low in found.items()}
-            for complaint in Results(save).write_lowering(row.name, tools.name, saved):
-                click.echo(escaped(f"written anew, not trusted: {complaint}"), err=True)
-        for instruction in rows:
-            low = found[instruction.id]
-            data = {
-                "instruction": instruction.name,
-                "arch": row.name,
-                "native": low.native(instruction),
-                **low.to_json(),
-            }
-            reason = f" ({low.refused})" if low.refused else ""
-            text = f"{row.name:<8}{instruction.id}: {words(low, instruction)}{reason}"
-            click.echo(json.dumps(data) if as_json else text)
+    for found in lowered(inventory.select_instructions(*patterns), name, cuda, save):
+        click.echo(json.dumps(found.to_json()) if as_json else str(found))
 
 
 @click.command(short_help="What of this machine can be used.")

@@ -9,15 +9,15 @@ A reference's known errors are compared as printed, and their verdict carries th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tcprobe import arch, inventory
+from tcprobe.choose import Found, Layers
 from tcprobe.errors import DataError
 from tcprobe.instruction import Fragment, Instruction
 from tcprobe.measurement import Measurement
 from tcprobe.references import Claim, Reference, references
-from tcprobe.results import Results
 from tcprobe.table import Table
 
 CONFIRMED, DIFFERS, NOT_COVERED = "confirmed", "differs", "not covered"
@@ -74,6 +74,27 @@ def same_slots(stated: Table, measured: Table) -> tuple[int, int, list[str]]:
             if found != cell:
                 wrong.append(f"lane {lane} i {i}: stated {list(cell)}, measured {list(found) if found else 'unused'}")
     return given - len(wrong), given, wrong[:FIRST]
+
+
+class Against(NamedTuple):
+    """A stated table against a measured one: of `given` slots `agreed` agree, `not_stated` others are left out.
+
+    `first` has the first that do not agree, in words; `renumbered` says that only rows or columns are numbered
+    otherwise, which the hardware cannot tell apart (mma).
+    """
+
+    agreed: int
+    given: int
+    not_stated: int
+    first: list[str]
+    renumbered: bool
+
+
+def against(stated: Table, fragment: Fragment, measured: Table) -> Against:
+    """Somebody's table of a fragment against the measured one; DataError if their shapes differ."""
+    agreed, given, wrong = same_slots(stated, measured)
+    renumbered = bool(wrong) and fragment.family == "mma" and same_but_renumbered(stated, measured)
+    return Against(agreed, given, measured.slots - given, wrong, renumbered)
 
 
 def same_but_renumbered(stated: Table, measured: Table) -> bool:
@@ -154,23 +175,33 @@ def _c_misfits(stated: Mapping[str, Table], measured: Mapping[str, Table]) -> li
     return wrong[:FIRST]
 
 
-def methods_agree(results: Results, name: str) -> Iterator[tuple[Fragment, str, str, bool]]:
-    """(fragment, method, other method, whether their tables are the same) wherever an arch has both."""
-    methods = results.methods(name)
-    for fragment in inventory.fragments().values():
-        found = [(m, results.measurement(name, m, fragment.experiment)) for m in methods]
-        tables = [
-            (m, saved.tables[fragment.operand]) for m, saved in found if saved and fragment.operand in saved.tables
-        ]
-        for method, table in tables[1:]:
-            yield fragment, tables[0][0], method, table == tables[0][1]
+class Agreement(NamedTuple):
+    """Whether two measurements of a fragment found the same table, each named by its method and where it is."""
+
+    fragment: Fragment
+    first: str
+    other: str
+    same: bool
+
+
+def measurements_agree(layers: Layers, arch_name: str, patterns: Sequence[str] = ()) -> Iterator[Agreement]:
+    """The table that counts against every other of the arch: of its other methods, and of folders below."""
+    for fragment in inventory.select_or_fail(*patterns):
+        tables = list(layers.tables(fragment, [arch_name]))
+        for other in tables[1:]:
+            same = tables[0].table(fragment) == other.table(fragment)
+            yield Agreement(fragment, _label(tables[0], layers), _label(other, layers), same)
+
+
+def _label(found: Found, layers: Layers) -> str:
+    return found.measured.method + (f" ({found.source})" if len(layers.layers) > 1 else "")
 
 
 def measured_fragments(
-    results: Results, name: str, patterns: tuple[str, ...] = ()
-) -> Iterator[tuple[Fragment, Measurement]]:
-    """Fragments that `patterns` mean (all without one) with their strongest measurements on arch `name`."""
+    layers: Layers, arch_name: str, patterns: Sequence[str] = ()
+) -> Iterator[tuple[Fragment, Found]]:
+    """Fragments that `patterns` mean (all without one) with the measurements that count on an arch."""
     for fragment in inventory.select_or_fail(*patterns):
-        found = results.find(name, fragment)
-        if found and found[1]:
-            yield fragment, found[0]
+        found = layers.choose(fragment, [arch_name])
+        if found:
+            yield fragment, found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tcprobe import inventory
+from tcprobe.choose import Layers, whence
 from tcprobe.compare import verdicts
 from tcprobe.fit import fit
 from tcprobe.instruction import Fragment
@@ -44,30 +45,32 @@ def fragment_entry(fragment: Fragment) -> dict[str, Any]:
     }
 
 
-def shown(known: Known, results: Results) -> dict[str, Any]:
+def shown(known: Known) -> dict[str, Any]:
     """The object that `show --json` prints: the entry, the table, formulas, provenance and verdicts.
 
     `table[lane][i]` is [row, col], or None where the slot is unused; where a warp holds several products
     `product[lane][i]` says which. `formula` is C syntax in `lane` and `i`, None where there is no closed form.
-    `unread[lane]` lists the i that no measured multiply reads, None where no multiply was measured. A layout that is
-    not measured has provenance {"method": "documented", "arch": ..., "source": ...} and no verdicts.
+    `unread[lane]` lists the i that no measured multiply reads, None where no multiply was measured. `source` is
+    "published" or the folder that holds the measurement. A layout that is not measured has provenance
+    {"method": "documented", "arch": ..., "source": ...} and no verdicts.
     """
     table, fragment, measured = known.table, known.fragment, known.measured
     found = fit(table)
     products = {"product": by_lane(table, list(table.values["product"]))} if "product" in table.outputs else {}
-    source = {"method": "documented", "arch": known.arch, "source": known.evidence}
+    stated = {"method": "documented", "arch": known.arch, "source": known.evidence}
     return {
         **fragment_entry(fragment),
         "arch": known.arch,
+        "source": known.source,
         "layout_id": table.id,
         "table": by_lane(table, [None if cell is None else list(cell[:2]) for cell in table.cells]),
         **products,
         "formula": {name: None if formula is None else str(formula) for name, formula in found.formulas.items()},
         "fit": found.verdict,
         "numbering": known.numbering,
-        "unread": unread(fragment, measured, results)[0] if measured else None,
-        "same_layout": same_layout(fragment, measured, results) if measured else [],
-        "provenance": provenance(measured) if measured else source,
+        "unread": unread(fragment, measured, known.layers)[0] if measured else None,
+        "same_layout": same_layout(fragment, measured, known.layers) if measured else [],
+        "provenance": provenance(measured) if measured else stated,
         "references": [verdict.to_json() for verdict in verdicts(fragment, measured)] if measured else [],
     }
 
@@ -82,14 +85,10 @@ def provenance(measured: Measurement) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def same_layout(fragment: Fragment, measured: Measurement, results: Results) -> list[str]:
+def same_layout(fragment: Fragment, measured: Measurement, layers: Layers) -> list[str]:
     """Ids of the other fragments of the arch that have the very same layout, in the inventory's order."""
     layout = measured.tables[fragment.operand].id
-    return [
-        other.id
-        for other in inventory.alike(fragment)
-        if results.named_layouts(measured.arch, measured.method, other.experiment).get(other.operand) == layout
-    ]
+    return [other.id for other in inventory.alike(fragment) if layers.layout(other, measured.arch) == layout]
 
 
 def holders(results: Results, arch: str, method: str) -> dict[str, list[str]]:
@@ -103,11 +102,15 @@ def holders(results: Results, arch: str, method: str) -> dict[str, list[str]]:
     return {layout: ids for layout, ids in found.items() if ids}
 
 
-def unread(fragment: Fragment, measured: Measurement, results: Results) -> tuple[list[list[int]] | None, int]:
-    """Per lane the elements that none of the measured multiplies reads, and how many multiplies those are."""
+def unread(fragment: Fragment, measured: Measurement, layers: Layers) -> tuple[list[list[int]] | None, int]:
+    """Per lane the elements that none of the measured multiplies reads, and how many multiplies those are.
+
+    Those by the method of the fragment's own measurement count, and among them those that found the same table.
+    """
     rows = [inventory.instructions()[inventory.short(name)] for name in inventory.users(fragment.id)]
-    found = [results.measurement(measured.arch, measured.method, row.id) for row in rows]
-    multiplies = [m for m in found if m and m.status == "measured"]
+    found = [layers.multiply(row.id, measured) for row in rows]
+    table = measured.tables[fragment.operand]
+    multiplies = [m for m in found if m and m.tables[fragment.operand] == table]
     if not multiplies:
         return None, 0
     nothing: tuple[tuple[int, ...], ...] = ((),) * fragment.threads
@@ -115,19 +118,19 @@ def unread(fragment: Fragment, measured: Measurement, results: Results) -> tuple
     return [sorted(set.intersection(*map(set, lanes))) for lanes in per_lane], len(multiplies)
 
 
-def notes(known: Known, results: Results) -> list[str]:
+def notes(known: Known) -> list[str]:
     """What `show` says of a layout: its name, who shares it, copies and which of them are read."""
     table, fragment, measured = known.table, known.fragment, known.measured
-    same = same_layout(fragment, measured, results) if measured else []
+    same = same_layout(fragment, measured, known.layers) if measured else []
     lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:
         lines.append(f"each element has {' or '.join(map(str, counts))} holders")
     if not measured:
         return lines
-    lines += _other_archs(fragment, measured, results)
-    lines += _other_methods(fragment, measured, results)
-    lanes, multiplies = unread(fragment, measured, results)
+    lines += _other_archs(fragment, measured, known.layers)
+    lines += _other_measurements(known)
+    lanes, multiplies = unread(fragment, measured, known.layers)
     if lanes and any(lanes):
         same_i = all(lane == lanes[0] for lane in lanes)
         which = f"i = {_ranges(lanes[0])}" if same_i else f"{sum(map(len, lanes))} of {table.slots} slots"
@@ -135,29 +138,23 @@ def notes(known: Known, results: Results) -> list[str]:
     return lines
 
 
-def _other_archs(fragment: Fragment, measured: Measurement, results: Results) -> list[str]:
+def _other_archs(fragment: Fragment, measured: Measurement, layers: Layers) -> list[str]:
     """On which other archs the fragment has the same table, and on which another."""
     layout = measured.tables[fragment.operand].id
-    others = []
-    for name in (name for name in results.archs() if name != measured.arch):
-        saved = (results.named_layouts(name, method, fragment.experiment) for method in results.methods(name))
-        found = next((layouts[fragment.operand] for layouts in saved if fragment.operand in layouts), None)
-        others += [(name, found == layout)] if found else []
+    found = {name: layers.layout(fragment, name) for name in layers.archs() if name != measured.arch}
     lines = []
     for same, words in ((True, "the same table on"), (False, "ANOTHER table on")):
-        names = [name for name, equal in others if equal == same]
+        names = [name for name, other in found.items() if other and (other == layout) == same]
         lines += [f"{words} {', '.join(names)}"] if names else []
     return lines
 
 
-def _other_methods(fragment: Fragment, measured: Measurement, results: Results) -> list[str]:
-    """Whether the arch's other methods found the same table."""
+def _other_measurements(known: Known) -> list[str]:
+    """Whether the arch's other methods, and measurements in folders below, found the same table."""
     lines = []
-    for method in results.methods(measured.arch):
-        other = results.measurement(measured.arch, method, fragment.experiment) if method != measured.method else None
-        if other and fragment.operand in other.tables:
-            same = other.tables[fragment.operand] == measured.tables[fragment.operand]
-            lines.append(f"method {method}: {'the same table' if same else 'ANOTHER TABLE'} ({how(other)})")
+    for other in list(known.layers.tables(known.fragment, [known.arch]))[1:]:
+        words = "the same table" if other.table(known.fragment) == known.table else "ANOTHER TABLE"
+        lines.append(f"method {other.measured.method}: {words} ({how(other.measured)}, {whence(other.source)})")
     return lines
 
 

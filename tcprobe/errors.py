@@ -18,6 +18,10 @@ class UsageError(TcprobeError):
     exit_code = 2
 
 
+class VariableError(UsageError, ValueError):
+    """A formula called with a variable that it does not have, or without one that it needs."""
+
+
 class EnvironmentUnfitError(TcprobeError):
     """CuPy, the driver, a GPU or a file permission is missing."""
 

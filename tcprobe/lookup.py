@@ -6,24 +6,28 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tcprobe import arch, inventory
+from tcprobe.choose import Layers, alone, default, over_published
 from tcprobe.errors import UsageError
 from tcprobe.instruction import Fragment
-from tcprobe.measurement import METHODS, Measurement
-from tcprobe.results import Results, default
+from tcprobe.results import Results
 
 
-def folder_of(folder: Path | None) -> Results:
-    """The results of --results, or the default; UsageError if the folder is missing."""
-    if folder is None:
+def layers(folder: Path | None, only: bool = False) -> Layers:
+    """The folder of --results over the published tables, or alone; without one `./results`, if it has tables.
+
+    UsageError if the folder is missing.
+    """
+    if folder is None and not only:
         return default()
+    folder = folder or Path("results")
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder. `tcprobe run --results {folder}` makes it.")
-    return Results(folder)
+    return alone(Results(folder)) if only else over_published(folder)
 
 
-def archs_of(name: str | None, results: Results) -> list[str]:
+def archs_of(name: str | None, layers: Layers) -> list[str]:
     """The arch that --arch names; without it, and for "all", every arch that has measurements, ascending."""
-    return results.archs() if name in (None, "all") else [arch.arch(name or "").name]
+    return layers.archs() if name in (None, "all") else [arch.arch(name or "").name]
 
 
 def chosen(patterns: Sequence[str]) -> list[Fragment]:
@@ -35,29 +39,13 @@ def chosen(patterns: Sequence[str]) -> list[Fragment]:
     return list(dict.fromkeys(found))
 
 
-def measured(fragment: Fragment, name: str | None, results: Results) -> list[Measurement]:
-    """The fragment's measurements, one an arch: all of them for "all", else the one with the strongest method.
-
-    Of several archs with that method the newest.
-    """
-    archs = archs_of(name, results)
-    if name == "all":
-        return [saved[0] for a in archs if (saved := results.find(a, fragment)) and saved[1]]
-    for method in METHODS:
-        for a in reversed(archs):
-            found = results.measurement(a, method, fragment.experiment)
-            if found and fragment.operand in found.tables:
-                return [found]
-    return []
-
-
-def no_table(fragment: Fragment, name: str | None, results: Results) -> UsageError:
+def no_table(fragment: Fragment, name: str | None, layers: Layers) -> UsageError:
     """Why there is nothing to show of a fragment."""
-    archs = archs_of(name, results)
-    saved = [(a, found[0]) for a in archs if (found := results.find(a, fragment))]
-    words = "".join(f" {a} {m.status} it: {m.words}." for a, m in saved[:1])
+    archs = archs_of(name, layers)
+    saved = next(layers.saved(fragment.experiment, archs), None)
+    words = f" {saved.measured.arch} {saved.measured.status} it: {saved.measured.words}." if saved else ""
     where = f" on {archs[0]}" if len(archs) == 1 else ""
     return UsageError(
-        f"no table of {fragment.id}{where} in {results.root}.{words} "
+        f"no table of {fragment.id}{where} in {layers.words}.{words} "
         f"`tcprobe why-not {fragment.id} --arch {archs[0] if archs else 'sm_90'}` says more."
     )

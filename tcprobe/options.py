@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-RESULTS = click.option(
-    "--results", "folder", type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of saved tables. Default: ./results where it has any, else the published tables.",
-)  # fmt: skip
 WRITTEN = click.option(
     "--results", "folder", type=click.Path(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
     help="Folder of tables that is written.",
@@ -25,6 +23,23 @@ CUDA = click.option(
 
 
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+
+
+def read_results(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options --results and --only; the command gets the folders that it reads as `layers`."""
+
+    @click.option(
+        "--results", "folder", type=click.Path(path_type=Path, file_okay=False),
+        help="Folder of measurements, taken over the published ones. Default: ./results, if it has any.",
+    )  # fmt: skip
+    @click.option("--only", is_flag=True, help="That folder alone, without the published tables.")
+    @functools.wraps(command)
+    def with_layers(folder: Path | None, only: bool, **asked: Any) -> Any:
+        from tcprobe.lookup import layers
+
+        return command(layers=layers(folder, only), **asked)
+
+    return with_layers
 
 
 class Numbers(click.ParamType[list[int]]):

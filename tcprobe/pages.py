@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tcprobe import arch, arch_pages, files, inventory
 from tcprobe.arch_pages import MADE, grid
+from tcprobe.choose import Layers, alone
 from tcprobe.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
 from tcprobe.describe import holders, some, unread
 from tcprobe.errors import DataError
@@ -155,7 +156,8 @@ def _arch_page(results: Results, name: str, method: str) -> Iterator[str]:
     yield "Some wmma fragments hold an element several times. The multiplies read one copy; the others are ignored."
     yield ""
     copies = [(f, m) for f, m in measured if max(map(len, m.tables[f.operand].inverse.values())) > 1]
-    yield from grid(["fragment", "holders", "never read", "multiplies"], (_copy_line(results, f, m) for f, m in copies))
+    layers = alone(results)
+    yield from grid(["fragment", "holders", "never read", "multiplies"], (_copy_line(layers, f, m) for f, m in copies))
     yield from ("", "## Multiplies", "")
     triples = [m for m in saved.values() if m.structure and m.status == "measured"]
     wmma = [m for m in triples if m.experiment.startswith("wmma")]
@@ -192,9 +194,9 @@ def _mark(verdict: Verdict) -> str:
     return MARK[verdict.verdict] + explained
 
 
-def _copy_line(results: Results, fragment: Fragment, measured: Measurement) -> list[str]:
+def _copy_line(layers: Layers, fragment: Fragment, measured: Measurement) -> list[str]:
     counts = sorted({len(slots) for slots in measured.tables[fragment.operand].inverse.values()})
-    lanes, multiplies = unread(fragment, measured, results)
+    lanes, multiplies = unread(fragment, measured, layers)
     if lanes is None:
         never = "not measured"
     elif all(lane == lanes[0] for lane in lanes):

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe import draw
-from tcprobe.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict
-from tcprobe.describe import some
+from tcprobe.choose import Found, whence
+from tcprobe.compare import CONFIRMED, DIFFERS, NOT_COVERED, Agreement, Verdict
 from tcprobe.fit import Fit
 from tcprobe.instruction import Fragment
 from tcprobe.known import Known
 from tcprobe.measurement import Measurement
 from tcprobe.results import Results
-from tcprobe.table import Table
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.campaign import Report
-    from tcprobe.diff import Difference
+    from tcprobe.diff import Absent, Difference
     from tcprobe.runner import Done
+    from tcprobe.saved import Saved
 
 STYLE: dict[str, dict[str, Any]] = {
     CONFIRMED: {"fg": "green"},
@@ -148,11 +148,11 @@ def stages(done: Done) -> None:
             say(f"  peak memory of the {name} {peak:.0f} MB")
 
 
-def formulas(rows: Iterable[tuple[str, str, Table, Fit, dict[str, str]]]) -> None:
-    """`fit`: (layout, who has it, table, fit, printed formulas) a layout."""
-    for layout, who, table, found, printed in rows:
-        title = f"{table.threads} threads x {table.elements} elements, {found.verdict}"
-        click.echo(f"{bold(layout)}  {title}  {escaped(who)}")
+def formulas(rows: Iterable[tuple[Saved, Fit, dict[str, str]]]) -> None:
+    """`fit`: each layout, who has it and where it is, and its formulas."""
+    for saved, found, printed in rows:
+        title = f"{saved.table.threads} threads x {saved.table.elements} elements, {found.verdict}"
+        click.echo(f"{bold(saved.layout)}  {title}  {escaped(', '.join(filter(None, (saved.who, saved.source))))}")
         for name, text in printed.items():
             click.echo(click.style(f"  {name:<8}", fg="cyan") + text)
         if found.contradiction:
@@ -194,10 +194,10 @@ def _verdict(verdict: Verdict) -> None:
 
 def comparison(
     name: str,
-    found: Sequence[tuple[Fragment, Measurement, Verdict]],
+    found: Sequence[tuple[Fragment, Found, Verdict]],
     findings: Sequence[tuple[str, str, str, str]],
 ) -> None:
-    """`compare`: counts by reference, every difference, and the known errors of the sources."""
+    """`compare`: counts by reference, where the tables are from, every difference, the known errors of the sources."""
     counts = Counter((v.reference, v.verdict) for _, _, v in found)
     heads = (f"{name}, against", CONFIRMED, DIFFERS, NOT_COVERED)
     names = list(dict.fromkeys(v.reference for _, _, v in found))
@@ -206,6 +206,8 @@ def comparison(
     for reference in names:
         cells = (str(counts[reference, v]).rjust(len(v)) for v in heads[1:])
         click.echo("  ".join((reference.ljust(first), *cells)))
+    sources = Counter({fragment.id: saved.source for fragment, saved, _ in found}.values())
+    click.echo("tables: " + ", ".join(f"{count} {whence(source)}" for source, count in sources.items()))
     for fragment, _, verdict in found:
         if verdict.verdict == DIFFERS:
             click.echo(bold(fragment.id))
@@ -220,25 +222,46 @@ def comparison(
         click.echo(f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}")
 
 
-def methods(agree: Sequence[tuple[Fragment, str, str, bool]]) -> None:
-    """How far the methods of one arch agree with each other."""
-    counts = Counter((first, other, same) for _, first, other, same in agree)
-    for first, other in dict.fromkeys((first, other) for _, first, other, _ in agree):
+def agreement(found: Sequence[Agreement]) -> None:
+    """How far the measurements of one arch agree with each other."""
+    counts = Counter((a.first, a.other, a.same) for a in found)
+    for first, other in dict.fromkeys((a.first, a.other) for a in found):
         same, differ = counts[first, other, True], counts[first, other, False]
         click.echo(f"{first} against {other}: {same} fragments have the same table, {differ} another")
-    for fragment, first, other, same in agree:
-        if not same:
-            click.echo(f"{bold(fragment.id)}: {first} and {other} {click.style('differ', fg='red')}")
+    for a in found:
+        if not a.same:
+            click.echo(f"{bold(a.fragment.id)}: {a.first} and {a.other} {click.style('differ', fg='red')}")
 
 
-def difference(title: str, found: Difference) -> None:
-    """One comparison of `diff`."""
-    ones = f"{len(found.only_left)} only in the first, {len(found.only_right)} only in the second"
-    click.echo(f"{bold(title)}: {len(found.same)} same, {len(found.changed)} changed, {ones}")
-    for id_, lines in found.changed.items():
-        click.echo(click.style("  changed ", fg="red") + id_)
-        for line in lines:
+def difference(found: Difference, everything: bool, changed_only: bool) -> None:
+    """One comparison of `diff`: counts, what changed and how, and which cells have no table, by reason."""
+    one, two = (side.name for side in found.sides)
+    only = {side: [a for a in found.absent if a.elsewhere and a.side == side] for side in (0, 1)}
+    neither = [a for a in found.absent if not a.elsewhere]
+    counts = f"{len(found.same)} same, {len(found.changed)} changed"
+    missing = f"{len(only[0])} on {one}, {len(only[1])} on {two}, {len(neither) // 2} on both"
+    click.echo(f"{bold(f'{one} to {two}')}: {counts}; absent: {missing}")
+    click.echo(f"tables: {'; '.join(dict.fromkeys(found.sources))}")
+    for change in found.changed:
+        click.echo(click.style("  changed ", fg="red") + change.id)
+        for line in change.lines():
             click.echo(f"    {line}")
-    for side, ids in (("first", found.only_left), ("second", found.only_right)):
-        if ids:
-            click.echo(f"  only in the {side}: {some(ids, 8)}")
+    if changed_only:
+        return
+    for side, name in enumerate((one, two)):
+        _absent(f"absent on {name}, there on {(two, one)[side]}", only[side])
+    if everything:
+        _absent("absent on both", neither)
+    elif neither:
+        click.echo(f"  absent on both: {len(neither) // 2} (--all lists them)")
+
+
+def _absent(title: str, cells: Sequence[Absent]) -> None:
+    """Cells without a table, whole, by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for cell in cells:
+        by_reason.setdefault(cell.reason, []).append(cell.id)
+    if cells:
+        click.echo(f"  {title}:")
+    for reason, ids in by_reason.items():
+        click.echo(f"    {reason}: {', '.join(ids)}")

@@ -107,14 +107,6 @@ class Results:
             )
         return self._named[key]
 
-    def find(self, arch: str, fragment: Fragment) -> tuple[Measurement, Table | None] | None:
-        """The strongest measurement of a fragment on `arch`, and its table if it has one."""
-        for method in self.methods(arch):
-            found = self.measurement(arch, method, fragment.experiment)
-            if found:
-                return found, found.tables.get(fragment.operand)
-        return None
-
     def table(self, arch: str, method: str, fragment: Fragment) -> Table | None:
         """A fragment's table by one method, None if there is none."""
         found = self.measurement(arch, method, fragment.experiment)
@@ -255,12 +247,6 @@ def published() -> Results:
     """The tables that come with tcprobe: inside the wheel, or `results/` of a checkout."""
     inside = Path(__file__).parent / "published"
     return Results(inside if inside.is_dir() else Path(__file__).parent.parent / "results")
-
-
-def default() -> Results:
-    """`./results` where it holds measurements, else what tcprobe publishes."""
-    here = Results(Path("results"))
-    return here if here.archs() else published()
 
 
 def _from_json(body: dict[str, Any], tables: Mapping[str, Table]) -> Measurement:

@@ -20,7 +20,7 @@ from tcprobe import ask, emit
 from tcprobe.dtypes import dtype
 from tcprobe.emit.common import identifier
 from tcprobe.instruction import THREADS, Fragment, Instruction
-from tcprobe.known import Known
+from tcprobe.known import Known, sources
 from tcprobe.table import Table
 
 Ints = NDArray[np.int64]
@@ -87,7 +87,8 @@ class Verdict:
     """What verifying one multiply gave.
 
     `exact`: D is NumPy's; `unread` by operand the i that change nothing in any lane; `expected` the same as the
-    results have it, None where they say nothing; `noticed`: a wrong layout of A gives another D.
+    results have it, None where they say nothing; `noticed`: a wrong layout of A gives another D; `source`: where the
+    tables come from.
     """
 
     instruction: Instruction
@@ -97,6 +98,7 @@ class Verdict:
     unread: dict[str, tuple[int, ...]]
     expected: dict[str, tuple[int, ...]] | None
     noticed: bool
+    source: str
 
     @property
     def good(self) -> bool:
@@ -107,7 +109,7 @@ class Verdict:
         """Plain data."""
         return {"instruction": self.instruction.id, "arch": self.arch, "good": self.good, "exact": self.exact,
                 "first_difference": self.first, "never_read": self.unread, "expected_never_read": self.expected,
-                "wrong_layout_noticed": self.noticed}  # fmt: skip
+                "wrong_layout_noticed": self.noticed, "source": self.source}  # fmt: skip
 
 
 class Device(Protocol):
@@ -157,7 +159,7 @@ def check(device: Device, instruction: Instruction, operands: Operands, given: M
     unread = {o: tuple(i for (operand, i), s in zip(variants, same, strict=True) if s and operand == o) for o in "abc"}
     noticed = bool((decoded(wrong[0], d) != wanted).any())
     return Verdict(instruction, operands["d"].arch, not len(differs), first, {o: i for o, i in unread.items() if i},
-                   _expected(instruction, operands), noticed)  # fmt: skip
+                   _expected(instruction, operands), noticed, sources(operands.values()))  # fmt: skip
 
 
 def draw(instruction: Instruction, rng: np.random.Generator) -> Multiplicands:
@@ -252,9 +254,7 @@ def _name(instruction: Instruction, suffix: str = "") -> str:
 
 def _expected(instruction: Instruction, operands: Operands) -> dict[str, tuple[int, ...]] | None:
     """The i that are unread in every lane, as the multiply's measurement has it; None where there is none."""
-    known = operands["d"]
-    saved = known.results.measurement(known.arch, known.measured.method, instruction.id) if known.measured else None
-    if saved is None or saved.status != "measured":
+    if ask.measured_multiply(instruction, operands) is None:
         return None
     unread = ask.unread(instruction, operands)
     found = {o: sorted({i for operand, _, i in unread if operand == o}) for o in "ab"}

@@ -154,7 +154,7 @@ def write_csv(path, table, change=None):
 
 def test_fit_and_compare_take_a_csv(tmp_path):
     fragment = inventory.fragments()["wmma.m16n16k16.d.f32"]
-    table = published().find("sm_90", fragment)[1]
+    table = published().table("sm_90", "live", fragment)
     right = write_csv(tmp_path / "right.csv", table)
     assert "(i & 1) + ((i & 4) << 1) + ((lane & 3) << 1)" in tcprobe("fit", right).stdout
     assert "256 of 256 slots agree" in tcprobe("compare", right, fragment.id, *RESULTS).stdout
@@ -187,15 +187,19 @@ def test_pages_writes_and_checks(tmp_path):
     tcprobe("pages", "--check", "--results", tmp_path / "r")
 
 
-def test_damaged_results_are_refused_with_exit_code_4(tmp_path):
+def test_damaged_results_are_left_out_or_refused_with_exit_code_4(tmp_path):
     import shutil
 
     shutil.copytree(published().root, tmp_path / "r")
     path = published().path("sm_90", "live", "wmma.m16n16k16.accumulator.f32")
     broken = tmp_path / "r" / path.relative_to(published().root)
     broken.write_text(path.read_text().replace("live", "Live", 1))
-    found = tcprobe("show", "wmma.m16n16k16.d.f32", "--results", tmp_path / "r", code=4)
+    found = tcprobe("show", "wmma.m16n16k16.d.f32", "--results", tmp_path / "r", "--only", code=4)
     assert str(broken) in found.stderr
+    found = tcprobe("show", "wmma.m16n16k16.d.f32", "--results", tmp_path / "r")
+    assert f"Left out: {broken}" in found.stderr
+    assert found.stderr.count(str(broken)) == 1
+    assert "tcprobe 0.1.0, published\n" in found.stdout
 
 
 def test_help_and_version_of_every_command():

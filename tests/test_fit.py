@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tcprobe.errors import UsageError, VariableError
 from tcprobe.fit import BOOLEAN, LINEAR, NONE, fit, gf2
-from tcprobe.fit.formula import Formula, Term
+from tcprobe.fit.formula import Formula, Products, Term
+from tcprobe.fit.inverse import inverse
 from tcprobe.fit.layout import Layout, fit_layout
 from tcprobe.references.claim import tabulate
 from tcprobe.table import Table
@@ -187,3 +189,40 @@ def test_sympy_and_latex_text():
     expression = symbolic.expression(products)
     values = [expression.subs({symbolic.SYMBOLS["lane"]: a, symbolic.SYMBOLS["i"]: b}) for a in (0, 1) for b in (0, 1)]
     assert values == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: Formula((Term("row", 3),))(1, 2), "row"),
+        (lambda: Formula((Term("lane", 3), Products(1, ((("k", 0, True),),))))(1, 2), "k"),
+        (lambda: Term("row", 3)(1, 2), "row"),
+        (lambda: Products(0, ((("k", 0, True),),))(1, 2), "k"),
+        (lambda: Formula((Term("lane", 3),))(lane=1, j=2), "j = 2"),
+        (lambda: Formula((Term("lane", 3),))(lane=1), "lane, i"),
+        (lambda: Formula((Term("lane", 3),))(1), "lane, i"),
+        (lambda: Formula(())(1, 2, 3), "lane, i"),
+        (lambda: Formula((Term("lane", 3),))(1, lane=1), "lane, i"),
+        (lambda: Formula((Term("row", 3),), 0, ("row", "col"))(lane=1, i=2), "row, col"),
+    ],
+)
+def test_a_formula_takes_its_own_variables_and_no_other(call, name):
+    with pytest.raises(VariableError, match=name) as caught:
+        call()
+    assert isinstance(caught.value, UsageError)
+    assert isinstance(caught.value, ValueError)
+
+
+@given(linear_tables())
+def test_formulas_are_called_by_position_and_by_name(table):
+    for formula in fit(table).formulas.values():
+        assert all(formula(lane, 0) == formula(lane=lane, i=0) == formula(lane, i=0) for lane in range(table.threads))
+
+
+def test_the_inverse_is_called_with_an_element():
+    table = tabulate(4, 4, {"row": lambda lane, i: lane, "col": lambda lane, i: i})
+    found = inverse(table)
+    assert found["lane"].variables == ("row", "col")
+    assert (found["lane"](3, 1), found["i"](row=3, col=1)) == (3, 1)
+    with pytest.raises(VariableError, match="takes row, col"):
+        found["lane"](lane=3, i=1)

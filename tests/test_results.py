@@ -54,15 +54,14 @@ def test_written_measurements_are_read_back(saved):
     assert results.measurement("sm_120", "live", INSTRUCTION.id) == measurement()
     results.write(with_unread())
     assert Results(saved).measurement("sm_120", "live", with_unread().experiment) == with_unread()
-    _, table = results.find("sm_120", INSTRUCTION.fragments[1])
-    assert table == measurement().tables["b"]
-    refused, nothing = results.find("sm_120", FRAGMENT)
-    assert (refused.status, refused.words, nothing) == ("refused", '"no", \u00e4', None)
+    assert results.table("sm_120", "live", INSTRUCTION.fragments[1]) == measurement().tables["b"]
+    refused = results.measurement("sm_120", "live", FRAGMENT.experiment)
+    assert (refused.status, refused.words, dict(refused.tables)) == ("refused", '"no", \u00e4', {})
     assert results.experiments("sm_120", "live") == sorted(
         [INSTRUCTION.id, FRAGMENT.experiment, with_unread().experiment]
     )
     assert results.archs() == ["sm_120"]
-    assert results.find("sm_90", FRAGMENT) is None
+    assert results.measurement("sm_90", "live", FRAGMENT.experiment) is None
 
 
 def test_a_layout_is_stored_once(tmp_path):

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -9,11 +11,12 @@ from click.testing import CliRunner
 from tcprobe import inventory
 from tcprobe.arch import arch
 from tcprobe.cli import main
-from tcprobe.diff import difference
+from tcprobe.diff import Changed
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.results import Results, published
 from tcprobe.sass import toolchain
 from tcprobe.sass.lowering import Lowering, count
+from tcprobe.table import Table
 
 try:
     toolchain.find()
@@ -83,33 +86,124 @@ def test_lower_prints_and_saves(tmp_path):
     assert Results(tmp_path).lowering("sm_80")["instructions"]["mma.m16n8k16.row.col.f32.f16.f16.f32"]["others"] > 0
     data = json.loads(tcprobe("lower", "mma.m16n8k8.f32.bf16.bf16.f32", "--arch", "sm_75", "--json").stdout)
     assert "requires .target sm_80" in data["refused"]
+    assert (data["source"], data["compiler"]) == (None, toolchain.find().name)
     assert "no fragment or instruction" in tcprobe("lower", "nonsense", code=2).stderr
 
 
+def without(monkeypatch, *names):
+    """The toolchain, as if its ptxas did not know some archs."""
+    known = toolchain.known_targets(toolchain.find().ptxas) - set(names)
+    monkeypatch.setattr(toolchain, "known_targets", lambda _ptxas: known)
+
+
+@needs_tools
+def test_an_arch_that_ptxas_does_not_know_is_no_refusal(tmp_path, monkeypatch):
+    without(monkeypatch, "sm_110")
+    monkeypatch.chdir(tmp_path)
+    name = "mma.m16n8k16.row.col.f32.f16.f16.f32"
+    compiler = published().lowering("sm_110")["compiler"]
+    text = tcprobe("lower", name, "--arch", "sm_110").stdout
+    assert text == f"sm_110  {name}: HMMA.16816.F32 (published, by {compiler})\n"
+    data = json.loads(tcprobe("lower", name, "--arch", "sm_110", "--json").stdout)
+    assert (data["source"], data["compiler"], data["refused"]) == ("published", compiler, None)
+    Results(tmp_path / "results").write_lowering("sm_110", "ptxas 99", published().lowering("sm_110")["instructions"])
+    shutil.copytree(published().root / "sm_75" / "sass", tmp_path / "results" / "sm_75" / "sass")
+    assert "(results, by ptxas 99)" in tcprobe("lower", name, "--arch", "sm_110").stdout
+    folder = str(Path(toolchain.find().ptxas).parent)
+    for asked in (["--save", tmp_path / "s"], ["--cuda", folder]):
+        assert "does not know sm_110; it knows sm_70" in tcprobe("lower", "--arch", "sm_110", *asked, code=2).stderr
+    assert not (tmp_path / "s").exists()
+    monkeypatch.setattr(Results, "lowering", lambda self, _arch: None)
+    assert "does not know sm_110" in tcprobe("lower", "--arch", "sm_110", code=2).stderr
+
+
+def diff(*arguments, code=0):
+    """What `diff --json` prints, one object a comparison."""
+    return [json.loads(line) for line in tcprobe("diff", *arguments, "--json", code=code).stdout.splitlines()]
+
+
 def test_diff_of_two_archs():
-    done = tcprobe("diff", "sm_75", "sm_80", "--results", published().root, code=1)
-    assert "74 same, 2 changed, 16 only in the first, 56 only in the second" in done.stdout
+    done = tcprobe("diff", "sm_75", "sm_80", code=1)
+    assert "sm_75 to sm_80: 74 same, 2 changed; absent: 56 on sm_75, 16 on sm_80, 420 on both\n" in done.stdout
+    assert "tables: published" in done.stdout
     assert "row: (lane & 28) >> 2  ->  (i & 1) + ((lane & 3) << 1)" in done.stdout
-    assert "132 same, 0 changed" in tcprobe("diff", "sm_80", "sm_86", "--results", published().root).stdout
-    assert "not measured" in tcprobe("diff", "sm_80", "sm_86", "--results", published().root / "layouts", code=2).stderr
+    assert "sm_75 does not have it: needs sm_80: wmma.m16n16k16.a.row.bf16" in done.stdout
+    assert "(documented by PTX ISA, section 9.7.14.5.7: the same layout): mma.m16n8k8.row.col.f16" in done.stdout
+    assert "more" not in done.stdout
+    assert "not measured" in tcprobe("diff", "sm_80", "sm_86", "--results", published().root / "layouts", "--only",
+                                     code=2).stderr  # fmt: skip
     assert "give two archs" in tcprobe("diff", "sm_80", code=2).stderr
+    assert "two archs are named already" in tcprobe("diff", "sm_80", "sm_90", "--arch", "sm_80", code=2).stderr
+
+
+def test_absent_is_not_different():
+    assert "132 same, 0 changed" in tcprobe("diff", "sm_80", "sm_86").stdout
+    found = tcprobe("diff", "sm_80", "sm_90")
+    assert "0 changed; absent: 236 on sm_80" in found.stdout
+
+
+@pytest.mark.parametrize("names", [("sm_75", "sm_80"), ("sm_70", "sm_120"), ("sm_89", "sm_90")])
+def test_every_cell_is_same_changed_or_absent_for_a_reason(names):
+    (found,) = diff(*names, code=0 if names == ("sm_89", "sm_90") else 1)
+    both = {*found["same"], *(c["id"] for c in found["changed"])}
+    cells = {(a["id"], a["side"]) for a in found["absent"]}
+    assert len(cells) == len(found["absent"])
+    assert {id_ for id_, _ in cells} == set(inventory.fragments()) - both
+    assert all(cell["elsewhere"] == (len(cells & {(cell["id"], s) for s in ("first", "second")}) == 1)
+               for cell in found["absent"])  # fmt: skip
+    for cell in found["absent"]:
+        allowed = inventory.fragments()[cell["id"]].target.on(arch(cell["arch"]))
+        assert cell["arch"] == names[cell["side"] == "second"]
+        assert cell["reason"].startswith("not measured on " if allowed else f"{cell['arch']} does not have it: needs ")
+        assert ("layout" in cell["reason"]) == bool(cell["elsewhere"] and allowed)
+    listed = tcprobe("diff", *names, "--all", code=0 if names == ("sm_89", "sm_90") else 1).stdout
+    assert all(cell["id"] in listed for cell in found["absent"])
+
+
+def test_changed_cells_come_with_formulas_and_slots():
+    (found,) = diff("sm_75", "sm_80", "wmma.m8n32k16.?.s32", code=1)
+    assert [c["id"] for c in found["changed"]] == ["wmma.m8n32k16.c.s32", "wmma.m8n32k16.d.s32"]
+    assert (found["same"], found["absent"]) == ([], [])
+    change = found["changed"][0]
+    assert change["formula"]["first"]["row"] == "(lane & 28) >> 2"
+    assert (change["differing"], change["source"]) == (224, {"first": "published", "second": "published"})
+    assert change["first_slots"][0] == {"lane": 0, "i": 1, "first": [0, 1], "second": [1, 0]}
+    (found,) = diff("sm_75", "sm_80", "--changed", code=1)
+    assert "absent" not in found
+    assert len(found["changed"]) == 2
+    assert "absent on sm_75" not in tcprobe("diff", "sm_75", "sm_80", "--changed", code=1).stdout
+    assert "no fragment or instruction" in tcprobe("diff", "sm_75", "sm_80", "nonsense", code=2).stderr
 
 
 def test_diff_of_two_folders(tmp_path):
     shutil.copytree(published().root, tmp_path / "r")
-    assert "0 changed, 0 only" in tcprobe("diff", published().root, tmp_path / "r").stdout
+    assert all(d["changed"] == [] and not any(a["elsewhere"] for a in d["absent"])
+               for d in diff(published().root, tmp_path / "r"))  # fmt: skip
     shutil.rmtree(tmp_path / "r" / "sm_90")
-    done = tcprobe("diff", published().root, tmp_path / "r", code=1)
-    assert "only in the first" in done.stdout
+    (found,) = diff(published().root, tmp_path / "r", "wmma.*", "--arch", "sm_90")
+    assert (found["first"]["source"], found["second"]["source"]) == ("published", str(tmp_path / "r"))
+    assert {a["reason"] for a in found["absent"] if a["id"] == "wmma.m16n16k16.a.row.f16"} == {
+        f"not measured on sm_90 in {tmp_path / 'r'} (nor documented)"
+    }
+    assert "neither" in tcprobe("diff", tmp_path, tmp_path, code=2).stderr
 
 
-def test_difference_names_formulas_and_slots():
-    results = published()
-    one, two = (results.layout(x) for x in list(results.layouts())[:2])
-    found = difference({"x": one, "y": one}, {"x": two, "z": two})
-    assert (found.same, found.only_left, found.only_right) == ([], ["y"], ["z"])
-    assert found.changed["x"]
-    assert not found.none
+def test_a_refusal_and_a_failure_are_reasons(tmp_path):
+    saved = published().measurement("sm_80", "sass", "wmma.m16n16k16.accumulator.f32")
+    for status in ("refused", "failed"):
+        Results(tmp_path).write(
+            replace(saved, method="live", status=status, tables={}, numbering=None, words="no luck")
+        )
+        (found,) = diff(published().root, tmp_path, "wmma.m16n16k16.d.f32", "--arch", "sm_80")
+        (cell,) = found["absent"]
+        assert (cell["side"], cell["reason"]) == ("second", f"{status}: no luck (live, from {tmp_path})")
+
+
+def test_tables_of_two_sizes_are_not_set_side_by_side():
+    one = published().table("sm_80", "sass", inventory.fragments()["wmma.m16n16k16.d.f32"])
+    found = Changed("x", (one, Table(32, 2, {"row": (0,) * 64, "col": (1,) * 64})), ("published", "r"))
+    assert "8 elements a lane -> 2" in found.lines()
+    assert (found.to_json()["differing"], found.to_json()["first_slots"]) == (None, [])
 
 
 @needs_tools
@@ -118,7 +212,7 @@ def test_diff_of_two_compilers(tmp_path):
     for program in (tools.ptxas, tools.nvdisasm):
         (tmp_path / program.rsplit("/", 1)[-1]).symlink_to(program)
     done = tcprobe("diff", "--cuda", tmp_path, "--cuda", tmp_path, "--arch", "sm_75")
-    assert "sm_75: 92 same, 0 changed" in done.stdout
+    assert f"sm_75 of {tmp_path} to sm_75 of {tmp_path}: 92 same, 0 changed; absent: 0 on" in done.stdout
 
 
 def test_doctor_says_what_is_there_and_what_to_do():

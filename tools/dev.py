@@ -54,8 +54,8 @@ def demo() -> None:
     folder = str(VENV / "demo")
     run("tcprobe", "run", *([] if extra else ["--arch", "sm_80"]), "--results", folder)
     run("tcprobe", "fit", folder)
-    run("tcprobe", "show", "wmma.m16n16k16.d.f32", "--results", folder)
-    run("tcprobe", "compare", "--results", folder)
+    run("tcprobe", "show", "wmma.m16n16k16.d.f32", "--results", folder, "--only")
+    run("tcprobe", "compare", "--results", folder, "--only")
 
 
 def test() -> None:

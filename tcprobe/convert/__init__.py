@@ -24,7 +24,7 @@ from tcprobe.convert.plan import Movmatrix, Pack, Plan, Shuffle
 from tcprobe.convert.route import route
 from tcprobe.convert.units import Tiling, UnmovableError, tiling
 from tcprobe.errors import UsageError
-from tcprobe.known import Known
+from tcprobe.known import Known, sources
 
 NOTHING = "nothing to do: the registers are the same"
 RENAMED = "registers renamed: every lane already holds what it needs"
@@ -57,6 +57,7 @@ class Conversion:
         return {
             "from": {"id": t.source.fragment.id, "tiles": t.source_tiles, "evidence": t.source.evidence},
             "to": {"id": t.target.fragment.id, "tiles": t.target_tiles, "evidence": t.target.evidence},
+            "source": sources((t.source, t.target)),
             "arch": t.source.arch, "rows": t.rows, "cols": t.cols, "transpose": t.transpose, "summary": self.summary,
             "costs": self.costs, "fewest_shuffles": self.fewest, "reason": self.reason, "code": self.code,
         }  # fmt: skip

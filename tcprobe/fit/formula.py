@@ -6,18 +6,20 @@
 
 Bits that move by the same distance share a term. Where two terms reach the same bit they are XORed; a map
 that is not linear has, for each bit that is not, a sum of products of input bits (`Products`). The terms are
-the source of truth: text in C, Python or LaTeX is printed from them, never parsed.
+the source of truth: text in C, Python or LaTeX is printed from them, never parsed. Each is called with numbers of its
+variables, by position or by name, and takes no others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import xor
 from typing import NamedTuple
 
+from tcprobe.errors import VariableError
 from tcprobe.table import Table
+
+SLOT = ("lane", "i")
 
 
 class Term(NamedTuple):
@@ -28,12 +30,15 @@ class Term(NamedTuple):
     shift: int = 0
 
     def __call__(self, lane: int, i: int) -> int:
-        """The value at slot (lane, i)."""
-        return self.of(lane if self.variable == "lane" else i)
+        """The value at slot (lane, i); VariableError where the term is of another variable."""
+        return self.at({"lane": lane, "i": i})
 
-    def of(self, value: int) -> int:
-        """The term's value for a value of its variable."""
-        masked = value & self.mask
+    def at(self, given: Mapping[str, int]) -> int:
+        """The value for numbers by variable; VariableError where the term's own is not among them."""
+        try:
+            masked = given[self.variable] & self.mask
+        except KeyError:
+            raise _missing(self.variable, given) from None
         return masked << self.shift if self.shift >= 0 else masked >> -self.shift
 
     @property
@@ -61,9 +66,15 @@ class Products(NamedTuple):
     products: tuple[tuple[tuple[str, int, bool], ...], ...]
 
     def __call__(self, lane: int, i: int) -> int:
-        """The value at slot (lane, i)."""
-        of = {"lane": lane, "i": i}
-        return any(all(of[v] >> b & 1 == wanted for v, b, wanted in p) for p in self.products) << self.bit
+        """The value at slot (lane, i); VariableError where a product has another variable."""
+        return self.at({"lane": lane, "i": i})
+
+    def at(self, given: Mapping[str, int]) -> int:
+        """The value for numbers by variable; VariableError where one that a product has is not among them."""
+        try:
+            return any(all(given[v] >> b & 1 == wanted for v, b, wanted in p) for p in self.products) << self.bit
+        except KeyError as error:
+            raise _missing(error.args[0], given) from None
 
     @property
     def reach(self) -> int:
@@ -75,6 +86,10 @@ class Products(NamedTuple):
         return f"(({text}) << {self.bit})" if self.bit else f"({text})"
 
 
+def _missing(variable: str, given: Mapping[str, int]) -> VariableError:
+    return VariableError(f"the formula needs {variable}; given: {', '.join(given) or 'nothing'}.")
+
+
 def _literal(variable: str, bit: int, wanted: bool) -> str:
     shifted = f"{variable} >> {bit}" if bit else variable
     return f"({shifted} & 1)" if wanted else f"(~{shifted} & 1)" if not bit else f"(~({shifted}) & 1)"
@@ -82,10 +97,14 @@ def _literal(variable: str, bit: int, wanted: bool) -> str:
 
 @dataclass(frozen=True)
 class Formula:
-    """Sum (XOR where terms overlap) of `terms`, and of `constant`. Callable as formula(lane, i)."""
+    """Sum (XOR where terms overlap) of `terms`, and of `constant`, in `variables`.
+
+    Callable with a number for each variable, in their order or by name: formula(3, 0), formula(lane=3, i=0).
+    """
 
     terms: tuple[Term | Products, ...]
     constant: int = 0
+    variables: tuple[str, ...] = SLOT
 
     @property
     def overlapping(self) -> bool:
@@ -102,12 +121,25 @@ class Formula:
         """Whether there are only mask-and-shift terms."""
         return all(isinstance(term, Term) for term in self.terms)
 
-    def __call__(self, lane: int, i: int) -> int:
-        """The value at slot (lane, i)."""
-        return reduce(xor, (term(lane, i) for term in self.terms), self.constant)
+    def __call__(self, *values: int, **named: int) -> int:
+        """The value for a number of each variable; VariableError where one is missing, unknown or given twice."""
+        given = dict(zip(self.variables, values, strict=False), **named)
+        count = len(self.variables)
+        if len(given) != count or len(values) + len(named) != count or named.keys() - self.variables:
+            raise self._misfit(values, named)
+        total = self.constant
+        for term in self.terms:
+            total ^= term.at(given)
+        return total
+
+    def _misfit(self, values: tuple[int, ...], named: Mapping[str, int]) -> VariableError:
+        words = [*map(str, values), *(f"{name} = {value}" for name, value in named.items())]
+        return VariableError(
+            f"the formula takes {', '.join(self.variables)}, each once; given: {', '.join(words) or 'nothing'}."
+        )
 
     def __str__(self) -> str:
-        """C (and Python) syntax in `lane` and `i`."""
+        """C (and Python) syntax in its variables."""
         return self.text({})
 
     def text(self, bits: Mapping[str, int]) -> str:
@@ -123,8 +155,8 @@ def _bare(text: str) -> str:
     return text[1:-1] if text.startswith("(") else text
 
 
-def linear_formula(images: Mapping[str, Sequence[int]], constant: int) -> Formula:
-    """The formula of one output from the images of the bits of each variable."""
+def linear_formula(images: Mapping[str, Sequence[int]], constant: int, variables: tuple[str, ...] = SLOT) -> Formula:
+    """The formula of one output, in `variables`, from the images of the bits of each."""
     masks: dict[tuple[str, int], int] = {}
     for variable in sorted(images):
         for bit, image in enumerate(images[variable]):
@@ -133,7 +165,7 @@ def linear_formula(images: Mapping[str, Sequence[int]], constant: int) -> Formul
                     key = (variable, out - bit)
                     masks[key] = masks.get(key, 0) | 1 << bit
     terms = sorted((variable, mask, shift) for (variable, shift), mask in masks.items())
-    return Formula(tuple(Term(*term) for term in terms), constant)
+    return Formula(tuple(Term(*term) for term in terms), constant, variables)
 
 
 def proven(formula: Formula, table: Table, output: str) -> bool:

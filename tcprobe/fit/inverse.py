@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tcprobe.fit import gf2
-from tcprobe.fit.formula import Formula, Term, linear_formula
+from tcprobe.fit.formula import Formula, linear_formula
 from tcprobe.fit.layout import pack, unpack
 from tcprobe.table import Table
 
@@ -41,25 +41,16 @@ def inverse(table: Table) -> dict[str, Formula] | None:
     found = {}
     for name in SLOT:
         parts = {n: [u[name] for u in unpacked[s : s + size]] for n, s, size in zip(names, starts, sizes, strict=True)}
-        found[name] = linear_formula(parts, unpacked[total][name])
+        found[name] = linear_formula(parts, unpacked[total][name], names)
     return found if _proven(found, table, names) else None
-
-
-def evaluate(formula: Formula, values: Mapping[str, int]) -> int:
-    """A linear formula's value for values of its variables."""
-    total = formula.constant
-    for term in formula.terms:
-        assert isinstance(term, Term)
-        total ^= term.of(values[term.variable])
-    return total
 
 
 def _proven(found: Mapping[str, Formula], table: Table, names: tuple[str, ...]) -> bool:
     return all(
-        (evaluate(found["lane"], values), evaluate(found["i"], values)) == divmod(slot, table.elements)
+        (found["lane"](*values), found["i"](*values)) == divmod(slot, table.elements)
         for cell, slots in table.inverse.items()
         for copy, slot in enumerate(slots)
-        for values in [dict(zip(names, (*cell, copy), strict=False))]
+        for values in [(*cell, copy)[: len(names)]]
     )
 
 
