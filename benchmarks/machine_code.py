@@ -17,10 +17,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tcprobe.arch import arch
-from tcprobe.backends.sass import run
+from tcprobe.isa.arch import arch
 from tcprobe.probes import MemoryExperiment, experiments
 from tcprobe.probes.ptx import Kernel, module
+from tcprobe.run.machine_code import run
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.elf import contents

@@ -21,10 +21,10 @@ import nvrtc
 
 from tcprobe import emit
 from tcprobe.emit.common import identifier
-from tcprobe.known import load
 from tcprobe.sass import toolchain
 from tcprobe.sass.decode import LINE, opcode_of
 from tcprobe.sass.elf import contents
+from tcprobe.store.cell import load
 
 TCPROBE = [sys.executable, "-c", "from tcprobe.cli import main; main()"]  # as the installed command does
 FLOOR = [sys.executable, "-c", "import click, rich"]

@@ -71,7 +71,7 @@ def gpu(repeats: int, folder: Path) -> None:
 
 def fit() -> None:
     from tcprobe.fit import fit as fit_table
-    from tcprobe.results import published
+    from tcprobe.store.results import published
 
     results = published()
     if not results.layouts():

@@ -23,16 +23,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tcprobe import inventory
-from tcprobe.ask import Holder, Meeting, Trace, feeds, held, trace, where
-from tcprobe.convert import Conversion, convert
+from tcprobe.ask.convert import Conversion, convert
+from tcprobe.ask.trace import Holder, Meeting, Trace, feeds, held, trace, where
 from tcprobe.emit import emit
 from tcprobe.emit import names as formats
 from tcprobe.fit import fit
-from tcprobe.instruction import Fragment, Instruction
-from tcprobe.known import Known, load, operands
-from tcprobe.lookup import layers
-from tcprobe.table import Table
+from tcprobe.isa import inventory
+from tcprobe.isa.instruction import Fragment, Instruction
+from tcprobe.layout.table import Table
+from tcprobe.store.cell import Known, load, operands
+from tcprobe.store.lookup import layers
 
 __all__ = [
     "Conversion", "Fragment", "Holder", "Instruction", "Known", "Meeting", "Table", "Trace", "convert", "emit", "feeds",

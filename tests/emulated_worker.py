@@ -14,10 +14,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import emulation
 
-from tcprobe.backends import BackendFaultError
-from tcprobe.backends.emulator import Emulator
-from tcprobe.backends.worker import main
 from tcprobe.probes.ptx import identifier
+from tcprobe.run.backend import BackendFaultError
+from tcprobe.run.emulator import Emulator
+from tcprobe.run.worker import main
 
 
 class Faulty(Emulator):

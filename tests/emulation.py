@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from tcprobe import inventory
-from tcprobe.arch import arch
-from tcprobe.instruction import Fragment
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.isa.instruction import Fragment
+from tcprobe.layout.table import Table
 from tcprobe.references import ptx_isa
-from tcprobe.table import Table
 
 SM_90 = arch("sm_90")
 

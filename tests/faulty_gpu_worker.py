@@ -4,10 +4,10 @@ import dataclasses
 import re
 import sys
 
-from tcprobe.backends.gpu import Gpu
-from tcprobe.backends.worker import main
-from tcprobe.instruction import Target
+from tcprobe.isa.instruction import Target
 from tcprobe.probes.ptx import identifier
+from tcprobe.run.gpu import Gpu
+from tcprobe.run.worker import main
 
 BODY = {
     "trap": "trap;",

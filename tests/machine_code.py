@@ -4,11 +4,11 @@ from functools import cache
 
 import pytest
 
-from tcprobe.arch import arch
-from tcprobe.backends.sass import run
-from tcprobe.conclude import memory_table
 from tcprobe.errors import EnvironmentUnfitError
+from tcprobe.isa.arch import arch
 from tcprobe.probes import MemoryExperiment, experiments
+from tcprobe.run.conclude import memory_table
+from tcprobe.run.machine_code import run
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
 

@@ -8,15 +8,16 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tcprobe import acceptance, inventory
-from tcprobe.arch import ARCHS
 from tcprobe.cli import main
-from tcprobe.documents import seal
 from tcprobe.errors import DataError, NewerSchemaError, UsageError
-from tcprobe.known import load
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import ARCHS
+from tcprobe.layout.table import Table
 from tcprobe.references import Claim, references
-from tcprobe.results import Results, published
-from tcprobe.table import Table
+from tcprobe.store import acceptance
+from tcprobe.store.cell import load
+from tcprobe.store.documents import seal
+from tcprobe.store.results import Results, published
 
 LOAD = "wmma.m16n16k16.a.row.f16"  # each element is held twice
 MULTIPLY = "wmma.mma.row.row.m16n16k16.f32.f32"

@@ -8,13 +8,14 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tcprobe import ask, inventory
-from tcprobe.arch import arch
+from tcprobe.ask import trace
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
-from tcprobe.known import known, operands
-from tcprobe.numbering import predict
-from tcprobe.results import published
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.probes.structure import predict
+from tcprobe.store.cell import known, operands
+from tcprobe.store.results import published
 
 RESULTS = published()
 FRAGMENTS = inventory.select(device=arch("sm_90"))
@@ -33,10 +34,10 @@ def tcprobe(*arguments, code=0):
 def test_where_and_held_are_inverse(fragment, data):
     table = known(fragment, "sm_90", RESULTS)
     row, col = data.draw(st.integers(0, fragment.rows - 1)), data.draw(st.integers(0, fragment.cols - 1))
-    found = ask.where(table, [row], [col])
+    found = trace.where(table, [row], [col])
     assert len(found) == fragment.copies * fragment.products
     for holder in found:
-        (back,) = ask.held(table, [holder.lane], [holder.i])
+        (back,) = trace.held(table, [holder.lane], [holder.i])
         assert back == holder
         assert (holder.register, holder.bit) == fragment.place(holder.i)
         assert holder.bit + holder.bits <= fragment.register_bits
@@ -45,8 +46,8 @@ def test_where_and_held_are_inverse(fragment, data):
 def test_all_elements_of_all_lanes():
     for fragment in FRAGMENTS[::9]:
         table = known(fragment, "sm_90", RESULTS)
-        assert len(ask.held(table, range(32))) == table.table.slots
-        assert len(ask.where(table, range(fragment.rows), range(fragment.cols))) == table.table.slots
+        assert len(trace.held(table, range(32))) == table.table.slots
+        assert len(trace.where(table, range(fragment.rows), range(fragment.cols))) == table.table.slots
 
 
 @given(st.sampled_from([i for i in MULTIPLIES if i.family == "mma"]), st.data())
@@ -57,7 +58,7 @@ def test_trace_is_the_structure_tensor(instruction, data):
     row = data.draw(st.integers(0, instruction.shape.m - 1))
     col = data.draw(st.integers(0, instruction.shape.n - 1))
     product = data.draw(st.integers(0, 3)) if instruction.products > 1 else None
-    found = ask.trace(instruction, tables, row, col, product)
+    found = trace.trace(instruction, tables, row, col, product)
     sizes = {o: tables[o].table.elements for o in "abd"}
     slot = {o: lambda h, o=o: h.lane * sizes[o] + h.i for o in "abd"}
     (d,) = found.d
@@ -68,11 +69,11 @@ def test_trace_is_the_structure_tensor(instruction, data):
     assert mine == theirs
     assert [m.a[0].col for m in found.meetings] == list(range(instruction.shape.k))
     first = found.meetings[0]
-    back = ask.feeds(instruction, tables, "a", first.a[0].lane, first.a[0].i)
+    back = trace.feeds(instruction, tables, "a", first.a[0].lane, first.a[0].i)
     assert any(m.d == found.d and m.b == first.b for m in back.meetings)
-    back = ask.feeds(instruction, tables, "b", first.b[0].lane, first.b[0].i)
+    back = trace.feeds(instruction, tables, "b", first.b[0].lane, first.b[0].i)
     assert any(m.d == found.d and m.a == first.a for m in back.meetings)
-    assert ask.feeds(instruction, tables, "c", found.c[0].lane, found.c[0].i).d == found.d
+    assert trace.feeds(instruction, tables, "c", found.c[0].lane, found.c[0].i).d == found.d
 
 
 def test_copies_that_are_never_read_are_marked():

@@ -11,14 +11,15 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcprobe import arch_pages, inventory, pages
-from tcprobe.choose import Layer, Layers, alone, default, over_published, whence
 from tcprobe.cli import main
 from tcprobe.errors import DataError
-from tcprobe.known import for_emit, known, load
-from tcprobe.measurement import METHODS, STATUSES
-from tcprobe.results import Results, published
-from tcprobe.table import Table
+from tcprobe.isa import inventory
+from tcprobe.layout.table import Table
+from tcprobe.pages import archs, overview
+from tcprobe.store.cell import for_emit, known, load
+from tcprobe.store.choose import Layer, Layers, alone, default, over_published, whence
+from tcprobe.store.measurement import METHODS, STATUSES
+from tcprobe.store.results import Results, published
 
 FRAGMENT = inventory.fragments()["wmma.m16n16k16.d.f32"]
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -106,12 +107,12 @@ def test_a_failed_live_measurement_hides_no_table_anywhere(tmp_path):
     assert {json.loads(line)["method"] for line in lines} == {"sass"}
     assert "nothing is in the way" in tcprobe("why-not", FRAGMENT.id, *alone_there).stdout
     assert "measured: sass" in tcprobe("why-not", FRAGMENT.id, *alone_there).stdout
-    lines = [line for line in arch_pages.matrix(results) if FRAGMENT.id in line]
+    lines = [line for line in archs.matrix(results) if FRAGMENT.id in line]
     assert lines[0].count(f"[{layout[:6]}](layouts/{layout}.json) S") == 2
     (found,) = tcprobe("diff", "sm_80", "sm_86", FRAGMENT.id, "--json", *alone_there[:3]).stdout.splitlines()
     assert json.loads(found)["same"] == [FRAGMENT.id]
-    pages.write(results)
-    assert pages.stale(results) == []
+    overview.write(results)
+    assert overview.stale(results) == []
 
 
 def test_pages_compare_and_show_choose_the_same(tmp_path):
@@ -120,7 +121,7 @@ def test_pages_compare_and_show_choose_the_same(tmp_path):
     for name in ("sm_70", "sm_90"):
         shown = {k.fragment.id: k.table.id for k in for_emit(inventory.select("wmma.*"), "all", layers)
                  if k.arch == name}  # fmt: skip
-        for line in arch_pages.matrix(published()):
+        for line in archs.matrix(published()):
             for id_, layout in shown.items():
                 if line.startswith("| ") and f"`{id_}`" in line:
                     assert f"(layouts/{layout}.json)" in line

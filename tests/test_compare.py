@@ -4,15 +4,15 @@ import csv
 
 import pytest
 
-from tcprobe import inventory
-from tcprobe.arch import arch
-from tcprobe.compare import CONFIRMED, DIFFERS, NOT_COVERED, same_but_renumbered, same_slots, verdicts
+from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, same_but_renumbered, same_slots, verdicts
 from tcprobe.errors import DataError
-from tcprobe.foreign import read_csv
-from tcprobe.measurement import Measurement
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.layout.csv import read_csv
+from tcprobe.layout.table import Table
 from tcprobe.references import register_mapping
-from tcprobe.results import published
-from tcprobe.table import Table
+from tcprobe.store.measurement import Measurement
+from tcprobe.store.results import published
 
 RESULTS = published()
 

@@ -9,16 +9,16 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tcprobe import inventory
-from tcprobe.arch import arch
+from tcprobe.ask.convert import MOVMATRIX, NOTHING, QUAD, RENAMED, SHARED, convert
+from tcprobe.ask.convert.casts import CASTS, cast
+from tcprobe.ask.convert.plan import LANES, run
+from tcprobe.ask.convert.schedule import degree, rounds
 from tcprobe.cli import main
-from tcprobe.convert import MOVMATRIX, NOTHING, QUAD, RENAMED, SHARED, convert
-from tcprobe.convert.casts import CASTS, cast
-from tcprobe.convert.plan import LANES, run
-from tcprobe.convert.schedule import degree, rounds
 from tcprobe.errors import UsageError
-from tcprobe.known import known, load
-from tcprobe.results import published
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.store.cell import known, load
+from tcprobe.store.results import published
 
 
 def arrives(found):

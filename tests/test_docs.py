@@ -9,9 +9,10 @@ from pathlib import Path
 import nvrtc
 import pytest
 
-from tcprobe import emit, inventory
-from tcprobe.known import for_emit
-from tcprobe.results import published
+from tcprobe import emit
+from tcprobe.isa import inventory
+from tcprobe.store.cell import for_emit
+from tcprobe.store.results import published
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

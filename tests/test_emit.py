@@ -16,18 +16,19 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tcprobe import emit, inventory
-from tcprobe.arch import arch
+from tcprobe import emit
 from tcprobe.cli import main
 from tcprobe.emit.common import identifier
 from tcprobe.errors import UsageError
-from tcprobe.foreign import read_csv
-from tcprobe.known import known, load, operands
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.layout.csv import read_csv
+from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
 from tcprobe.references import cute
-from tcprobe.results import published
 from tcprobe.sass import toolchain
-from tcprobe.table import Table
+from tcprobe.store.cell import known, load, operands
+from tcprobe.store.results import published
 
 RESULTS = published()
 NAMES = ("cuda", "cute", "csv", "json", "latex", "markdown", "numpy", "ptx", "python", "svg", "sympy",

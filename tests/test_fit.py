@@ -11,9 +11,9 @@ from tcprobe.errors import UsageError, VariableError
 from tcprobe.fit import BOOLEAN, LINEAR, NONE, fit, gf2
 from tcprobe.fit.formula import Formula, Products, Term
 from tcprobe.fit.inverse import inverse
-from tcprobe.fit.layout import Layout, fit_layout
+from tcprobe.fit.linear import Layout, fit_layout
+from tcprobe.layout.table import Table
 from tcprobe.references.claim import tabulate
-from tcprobe.table import Table
 
 
 @st.composite

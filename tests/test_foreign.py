@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tcprobe.cli import main
 from tcprobe.errors import DataError
-from tcprobe.files import MOST_BYTES
-from tcprobe.foreign import MOST_INDEX, MOST_LINES, read_csv
-from tcprobe.table import MOST_SLOTS
+from tcprobe.layout.csv import MOST_INDEX, MOST_LINES, read_csv
+from tcprobe.layout.table import MOST_SLOTS
+from tcprobe.store.files import MOST_BYTES
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs limits of the system, and /proc")
 FRAGMENT = "wmma.m16n16k16.d.f32"
@@ -223,7 +223,7 @@ def test_the_largest_table_that_is_read_is_compared_and_fitted_within_the_same_b
 @pytest.mark.parametrize("part", ["measurement", "layout", "opcodes", "lowering", "page"])
 @pytest.mark.parametrize("kind", ["fifo", "sparse", "folder", "device", "nested", "wide"])
 def test_no_saved_file_is_waited_for_or_read_whole_when_it_is_too_large(tmp_path, part, kind):
-    from tcprobe.results import Results, published
+    from tcprobe.store.results import Results, published
 
     results = Results(tmp_path)
     results.write(published().measurement("sm_90", "live", "wmma.m16n16k16.accumulator.f32"))

@@ -8,21 +8,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tcprobe import inventory, runner
-from tcprobe.arch import arch
-from tcprobe.backends.gpu import Gpu
-from tcprobe.backends.process import Worker
-from tcprobe.backends.sass import Sass
-from tcprobe.backends.sass import run as read_code
-from tcprobe.compare import verdicts
-from tcprobe.conclude import memory_table
+from tcprobe.ask.compare import verdicts
 from tcprobe.errors import EnvironmentUnfitError
-from tcprobe.instruction import Target
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.isa.instruction import Target
 from tcprobe.probes import MemoryExperiment, kernels
 from tcprobe.probes.ptx import Kernel, Launch, entry
-from tcprobe.results import Results, published
+from tcprobe.run import runner
+from tcprobe.run.conclude import memory_table
+from tcprobe.run.gpu import Gpu
+from tcprobe.run.machine_code import Sass
+from tcprobe.run.machine_code import run as read_code
+from tcprobe.run.process import Worker
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
+from tcprobe.store.results import Results, published
 
 pytestmark = pytest.mark.gpu
 HERE = Path(__file__).parent

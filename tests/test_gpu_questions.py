@@ -6,16 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tcprobe import emit, inventory, verify
-from tcprobe.arch import arch
-from tcprobe.backends.gpu import Gpu
-from tcprobe.convert import convert
-from tcprobe.convert.casts import CASTS
-from tcprobe.dtypes import dtype
+from tcprobe import emit
+from tcprobe.ask.convert import convert
+from tcprobe.ask.convert.casts import CASTS
 from tcprobe.emit.common import identifier
 from tcprobe.errors import UsageError
-from tcprobe.known import for_emit, operands
-from tcprobe.results import published
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.isa.dtypes import dtype
+from tcprobe.run import verify
+from tcprobe.run.gpu import Gpu
+from tcprobe.store.cell import for_emit, operands
+from tcprobe.store.results import published
 
 pytestmark = pytest.mark.gpu
 EXAMPLES = json.loads((Path(__file__).parent / "data" / "worked_examples.json").read_text())["examples"]

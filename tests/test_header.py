@@ -9,12 +9,13 @@ from functools import cache
 import nvrtc
 import pytest
 
-from tcprobe import emit, inventory
-from tcprobe.arch import ARCHS, arch
+from tcprobe import emit
 from tcprobe.emit.common import identifier
 from tcprobe.fit.inverse import inverse
-from tcprobe.known import for_emit, known, load
-from tcprobe.results import published
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import ARCHS, arch
+from tcprobe.store.cell import for_emit, known, load
+from tcprobe.store.results import published
 
 RESULTS = published()
 consumers = pytest.mark.skipif(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcprobe import arch, inventory
 from tcprobe.errors import RowError, UsageError
-from tcprobe.instruction import Instruction, Shape
+from tcprobe.isa import arch, inventory
+from tcprobe.isa.instruction import Instruction, Shape
 
 ROWS = list(inventory.instructions().values())
 

@@ -12,14 +12,14 @@ from collections import Counter
 import pytest
 from machine_code import TOOLS, codes, needs_tools, table
 
-from tcprobe import derive, inventory
-from tcprobe.arch import arch
 from tcprobe.errors import ProbeError
-from tcprobe.results import published
-from tcprobe.sass import tensor
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.sass import derive, tensor
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.decode import UnreadError, instruction
 from tcprobe.sass.opcodes import OPCODES
+from tcprobe.store.results import published
 
 
 def mutants(step, rng):

@@ -15,14 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tcprobe import acceptance, draw, emit, inventory
-from tcprobe.convert import convert
-from tcprobe.convert.plan import run
+from tcprobe import emit
+from tcprobe.ask.convert import convert
+from tcprobe.ask.convert.plan import run
 from tcprobe.errors import UsageError
 from tcprobe.fit import fit
-from tcprobe.known import load, operands
-from tcprobe.results import published
-from tcprobe.table import Table
+from tcprobe.isa import inventory
+from tcprobe.layout import draw
+from tcprobe.layout.table import Table
+from tcprobe.store import acceptance
+from tcprobe.store.cell import load, operands
+from tcprobe.store.results import published
 
 RESULTS = published()
 INSTRUCTIONS = ("mma.m16n8k16.row.col.f32.f16.f16.f32", "wmma.mma.row.col.m16n16k16.f32.f32",

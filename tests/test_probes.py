@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tcprobe import inventory
-from tcprobe.arch import arch
-from tcprobe.backends.emulator import Emulator
-from tcprobe.conclude import OWN_RULE, Context, conclude, memory_table
 from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
 from tcprobe.probes import MemoryExperiment, MultiplyExperiment, experiments
 from tcprobe.probes.slots import codes, one_hot, pack, unpack
+from tcprobe.run.conclude import OWN_RULE, Context, conclude, memory_table
+from tcprobe.run.emulator import Emulator
 
 SEEDS = st.integers(0, 2**32)
 MEMORY = [e for e in experiments().values() if isinstance(e, MemoryExperiment)]

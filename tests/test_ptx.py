@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tcprobe import inventory
-from tcprobe.arch import ARCHS, arch, runs
-from tcprobe.backends.compiler_log import blame, errors_by_line
-from tcprobe.instruction import Target
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import ARCHS, arch, runs
+from tcprobe.isa.instruction import Target
 from tcprobe.probes import experiments, kernels, multiply, wmma
+from tcprobe.probes.compiler_log import blame, errors_by_line
 from tcprobe.probes.ptx import module
 
 KERNELS = {k.name: k for e in experiments().values() for k in kernels(e)}

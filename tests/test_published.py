@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tcprobe import inventory, pages
-from tcprobe.arch import arch
-from tcprobe.choose import alone
 from tcprobe.fit import LINEAR, fit
-from tcprobe.instruction import Shape
-from tcprobe.known import known
-from tcprobe.numbering import predict
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.isa.instruction import Shape
+from tcprobe.pages import overview
 from tcprobe.probes import experiments, kernels, ptx_hash
-from tcprobe.results import Results, published
+from tcprobe.probes.structure import predict
 from tcprobe.sass import tensor
+from tcprobe.store.cell import known
+from tcprobe.store.choose import alone
+from tcprobe.store.results import Results, published
 
 RESULTS = published()
 ALL = [(a, m, e) for a in RESULTS.archs() for m in RESULTS.methods(a) for e in RESULTS.experiments(a, m)]
@@ -74,13 +75,13 @@ def test_every_layout_has_a_proven_formula_and_a_user():
 
 
 def test_every_page_is_what_its_tables_give():
-    assert pages.stale(RESULTS) == []
+    assert overview.stale(RESULTS) == []
 
 
 def test_links_of_pages_lead_somewhere():
     import re
 
-    for page, text in pages.render(RESULTS).items():
+    for page, text in overview.render(RESULTS).items():
         for link in re.findall(r"\]\(([^)]+)\)", text):
             assert (page.parent / link).exists(), (page, link)
 
@@ -90,9 +91,9 @@ def test_a_changed_table_makes_its_pages_stale(tmp_path):
 
     copy = tmp_path / "results"
     shutil.copytree(RESULTS.root, copy)
-    assert pages.stale(Results(copy)) == []
+    assert overview.stale(Results(copy)) == []
     next((copy / "sm_90" / "live").glob("*.json")).unlink()
-    assert {p.name for p in pages.stale(Results(copy))} == {"README.md", "live.md"}
+    assert {p.name for p in overview.stale(Results(copy))} == {"README.md", "live.md"}
 
 
 def test_no_file_holds_a_path_or_time_of_the_machine():

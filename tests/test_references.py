@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tcprobe import inventory
-from tcprobe.arch import ARCHS, arch
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.references import Claim, cute, ptx_isa, references, register_mapping
 
 SM_90 = arch("sm_90")

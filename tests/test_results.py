@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tcprobe import files, inventory
-from tcprobe.documents import canonical, seal
 from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError
-from tcprobe.measurement import Measurement, Structure
-from tcprobe.results import Results, published
-from tcprobe.table import Table
+from tcprobe.isa import inventory
+from tcprobe.layout.table import Table
+from tcprobe.store import files
+from tcprobe.store.documents import canonical, seal
+from tcprobe.store.measurement import Measurement, Structure
+from tcprobe.store.results import Results, published
 
 PROVENANCE = {"device": "d", "driver": "1", "cuda": "13.0", "compiler": "c", "ptx": "0" * 16, "tcprobe": "0.1.0"}
 FRAGMENT = inventory.fragments()["wmma.m16n16k16.a.row.f16"]

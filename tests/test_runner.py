@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tcprobe import runner
-from tcprobe.backends import Device
-from tcprobe.backends.process import Worker
 from tcprobe.errors import EnvironmentUnfitError, NewerSchemaError, UsageError
-from tcprobe.results import Results
+from tcprobe.run import runner
+from tcprobe.run.backend import Device
+from tcprobe.run.process import Worker
+from tcprobe.store.results import Results
 
 HERE = Path(__file__).parent
 FEW = ("wmma.m8n8k4.*", "wmma.mma.row.col.m8n8k4.f64.f64.f64.f64", "mma.m16n8k8.row.col.f32.*", "mma.m8n8k16.*")
@@ -160,7 +160,7 @@ def test_choosing_a_device():
     [
         ("raise SystemExit(3)", runner.WorkerLostError, "ended with code 3"),
         (
-            "from tcprobe.backends.worker import main; from tcprobe.errors import EnvironmentUnfitError\n"
+            "from tcprobe.run.worker import main; from tcprobe.errors import EnvironmentUnfitError\n"
             "def no(): raise EnvironmentUnfitError('no driver here')\nmain(no)",
             EnvironmentUnfitError,
             "no driver here",

@@ -13,19 +13,19 @@ import pytest
 from click.testing import CliRunner
 from machine_code import MEMORY, TOOLS, codes, needs_tools, table
 
-from tcprobe import inventory
-from tcprobe.arch import arch
-from tcprobe.backends.sass import Sass
 from tcprobe.cli import main
-from tcprobe.derive import derive
 from tcprobe.errors import EnvironmentUnfitError, ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
 from tcprobe.references import ptx_isa
-from tcprobe.results import Results, published
+from tcprobe.run.machine_code import Sass
 from tcprobe.sass import tensor, toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.decode import UnreadError, instruction
+from tcprobe.sass.derive import derive
 from tcprobe.sass.machine import Image, Machine
 from tcprobe.sass.opcodes import OPCODES
+from tcprobe.store.results import Results, published
 
 
 @needs_tools

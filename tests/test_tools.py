@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tcprobe import inventory
-from tcprobe.arch import arch
+from tcprobe.ask.diff import Changed
 from tcprobe.cli import main
-from tcprobe.diff import Changed
 from tcprobe.errors import EnvironmentUnfitError
-from tcprobe.results import Results, published
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.layout.table import Table
 from tcprobe.sass import toolchain
 from tcprobe.sass.lowering import Lowering, count
-from tcprobe.table import Table
+from tcprobe.store.results import Results, published
 
 try:
     toolchain.find()

@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tcprobe import inventory, verify
-from tcprobe.ask import held
-from tcprobe.dtypes import DTYPES, dtype
+from tcprobe.ask.trace import held
 from tcprobe.errors import RowError
-from tcprobe.known import operands
-from tcprobe.results import published
+from tcprobe.isa import inventory
+from tcprobe.isa.dtypes import DTYPES, dtype
+from tcprobe.run import verify
+from tcprobe.store.cell import operands
+from tcprobe.store.results import published
 
 EXAMPLES = json.loads((Path(__file__).parent / "data" / "worked_examples.json").read_text())["examples"]
 RESULTS = published()

@@ -6,7 +6,7 @@ others take one arch. What a format cannot express it refuses with a UsageError 
 give the same text.
 
 >>> from tcprobe import emit
->>> from tcprobe.known import load
+>>> from tcprobe.store.cell import load
 >>> print(emit.emit("csv", [load("mma.m8n8k16.row.col.s32.s8.s8.s32.d")]).splitlines()[:2])
 ['lane,i,row,col', '0,0,0,0']
 """
@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from tcprobe.errors import UsageError
-from tcprobe.known import Known
+from tcprobe.store.cell import Known
 
 
 class Format(Protocol):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from tcprobe import __version__, inventory
-from tcprobe.acceptance import require_fit
+from tcprobe import __version__
 from tcprobe.errors import UsageError
 from tcprobe.fit import Fit, Formula, Layout, fit
-from tcprobe.instruction import Instruction
-from tcprobe.known import Known
-from tcprobe.table import Table
+from tcprobe.isa import inventory
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.table import Table
+from tcprobe.store.acceptance import require_fit
+from tcprobe.store.cell import Known
 from tcprobe.text import comment
 
 _FITS: dict[str, Fit] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tcprobe.errors import UsageError
-from tcprobe.known import Known
+from tcprobe.store.cell import Known
 
 WHAT = "lane,i,row,col: one line a slot"
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tcprobe import __version__, arch
+from tcprobe import __version__
 from tcprobe.emit.common import formulas, identifier
 from tcprobe.errors import UsageError
 from tcprobe.fit.inverse import inverse
-from tcprobe.known import Known
-from tcprobe.table import Table
+from tcprobe.isa import arch
+from tcprobe.layout.table import Table
+from tcprobe.store.cell import Known
 from tcprobe.text import comment
 
 WHAT = "C++17 header: constexpr row, col and their inverse for host and device, self-checking"

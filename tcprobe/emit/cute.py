@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from tcprobe.emit.common import formulas, heading, identifier, layout
 from tcprobe.errors import UsageError
-from tcprobe.instruction import Fragment
-from tcprobe.known import Known
+from tcprobe.isa.instruction import Fragment
+from tcprobe.store.cell import Known
 
 WHAT = "C++ Layout types for CuTe, and shape:stride"
 CONVENTION = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tcprobe.describe import shown
-from tcprobe.documents import canonical
-from tcprobe.known import Known
+from tcprobe.ask.describe import shown
+from tcprobe.store.cell import Known
+from tcprobe.store.documents import canonical
 
 WHAT = "JSON: table, formulas, provenance and verdicts, as `show --json`"
 ARCHS = "any"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tcprobe.emit.common import formulas, heading
 from tcprobe.fit import symbolic
-from tcprobe.known import Known
+from tcprobe.store.cell import Known
 
 WHAT = "LaTeX formulas (amsmath)"
 

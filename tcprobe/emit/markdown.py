@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tcprobe.emit.common import about, fitted
-from tcprobe.known import Known
+from tcprobe.store.cell import Known
 from tcprobe.text import markdown
 
 WHAT = "Markdown: formulas, and what each lane holds"

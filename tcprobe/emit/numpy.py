@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tcprobe.emit.common import formulas, heading, identifier
 from tcprobe.errors import UsageError
-from tcprobe.known import Known
+from tcprobe.store.cell import Known
 
 WHAT = "NumPy arrays ROW[lane, i] and COL[lane, i], gather and scatter"
 CLASS = '''

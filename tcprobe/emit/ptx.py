@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe.emit.common import formulas, heading, multiplies
-from tcprobe.instruction import Fragment, Instruction
-from tcprobe.known import Known
+from tcprobe.isa.instruction import Fragment, Instruction
+from tcprobe.store.cell import Known
 
 WHAT = "PTX of a multiply, its operands laid out in comments"
 KINDS = {"f32": "f32", "f64": "f64"}  # register types; everything else is packed into .b32

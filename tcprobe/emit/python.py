@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tcprobe.emit.common import formulas, heading, identifier
 from tcprobe.fit.inverse import inverse
-from tcprobe.known import Known
+from tcprobe.store.cell import Known
 
 WHAT = "Python classes: row(lane, i), col(lane, i), holders(row, col)"
 

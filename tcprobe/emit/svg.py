@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from tcprobe.acceptance import require_fit
-from tcprobe.draw import runs
 from tcprobe.emit.common import about, fitted
-from tcprobe.known import Known
+from tcprobe.layout.draw import runs
+from tcprobe.store.acceptance import require_fit
+from tcprobe.store.cell import Known
 from tcprobe.text import escaped
 
 WHAT = "SVG: the matrix with its holders, and each lane's elements"

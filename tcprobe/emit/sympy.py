@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tcprobe.emit.common import formulas, heading, identifier
 from tcprobe.fit import symbolic
-from tcprobe.known import Known
+from tcprobe.store.cell import Known
 
 WHAT = "Python code with SymPy expressions of row and col"
 IMPORT = "from sympy import Function, Integer, symbols"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tcprobe.emit.common import heading, identifier
 from tcprobe.emit.cute import CONVENTION, nested, thread_value
-from tcprobe.known import Known
+from tcprobe.store.cell import Known
 
 WHAT = "Python code for tensor-layouts: Layout(shape, stride)"
 

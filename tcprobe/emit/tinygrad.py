@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from tcprobe.emit.common import heading, identifier, layout, multiplies
 from tcprobe.errors import UsageError
-from tcprobe.instruction import Instruction
-from tcprobe.known import Known
+from tcprobe.isa.instruction import Instruction
+from tcprobe.store.cell import Known
 
 WHAT = "Python code for tinygrad: dims, opts and swizzle of a TensorCore"
 Bit = tuple[str, int]  # (m, n or k, number of the bit)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tcprobe.emit.common import heading, identifier, layout
 from tcprobe.errors import UsageError
-from tcprobe.known import Known
+from tcprobe.store.cell import Known
 
 WHAT = "Python code for Triton: LinearLayout bases and Gluon's DistributedLinearLayout"
 

@@ -1,7 +1,7 @@
 """Fit: from a table to its layout and formulas, each proven over every slot before it is given out.
 
 >>> from tcprobe.fit import fit
->>> from tcprobe.table import Table
+>>> from tcprobe.layout.table import Table
 >>> found = fit(Table(2, 2, {"row": (0, 0, 1, 1), "col": (0, 1, 0, 1)}))
 >>> str(found.formulas["row"]), str(found.formulas["col"]), found.verdict
 ('lane & 1', 'i & 1', 'linear')
@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tcprobe.fit.formula import Formula, linear_formula, proven
-from tcprobe.fit.layout import Layout, NotLinear, fit_layout
-from tcprobe.table import Table
+from tcprobe.fit.linear import Layout, NotLinear, fit_layout
+from tcprobe.layout.table import Table
 
 LINEAR, BOOLEAN, NONE = "linear", "boolean", "no closed form"
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import product
 
 from tcprobe.fit.formula import Formula, Products, linear_formula
-from tcprobe.fit.layout import Layout, fit_layout
-from tcprobe.table import Table
+from tcprobe.fit.linear import Layout, fit_layout
+from tcprobe.layout.table import Table
 
 MOST_BITS = 6
 MOST_PRODUCTS = 8

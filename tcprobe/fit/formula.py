@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tcprobe.errors import VariableError
-from tcprobe.table import Table
+from tcprobe.layout.table import Table
 
 SLOT = ("lane", "i")
 

@@ -1,7 +1,7 @@
 """The inverse of a table as formulas: from an element, and the number of its copy, to lane and i.
 
 >>> from tcprobe.fit.inverse import inverse
->>> from tcprobe.table import Table
+>>> from tcprobe.layout.table import Table
 >>> found = inverse(Table(2, 2, {"row": (0, 0, 1, 1), "col": (0, 1, 0, 1)}))
 >>> str(found["lane"]), str(found["i"])
 ('row & 1', 'col & 1')
@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tcprobe.fit import gf2
 from tcprobe.fit.formula import Formula, linear_formula
-from tcprobe.fit.layout import pack, unpack
-from tcprobe.table import Table
+from tcprobe.fit.linear import pack, unpack
+from tcprobe.layout import gf2
+from tcprobe.layout.table import Table
 
 SLOT = ("lane", "i")
 

@@ -19,9 +19,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe import inventory
 from tcprobe.errors import ProbeError
-from tcprobe.instruction import Fragment, Instruction
+from tcprobe.isa import inventory
+from tcprobe.isa.instruction import Fragment, Instruction
 from tcprobe.probes import multiply, wmma
 from tcprobe.probes.ptx import Bytes, Kernel, Launch, Store
 

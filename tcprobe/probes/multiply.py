@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
-from tcprobe.instruction import THREADS, Fragment, Instruction
+from tcprobe.isa.instruction import THREADS, Fragment, Instruction
 from tcprobe.probes import ptx
 from tcprobe.probes.ptx import Bytes, Kernel, Launch, Multiply
 from tcprobe.probes.slots import codes, one_hot, unpack

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.arch import Arch
-from tcprobe.instruction import Fragment, Instruction, Target, version
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.instruction import Fragment, Instruction, Target, version
 
 POISON = 0xA5
 ALIGNED = "6.3"  # PTX version from which wmma must be written with .aligned, as these kernels do (PTX ISA 9.7.14.4)

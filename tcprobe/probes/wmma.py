@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
-from tcprobe.instruction import THREADS, Fragment
+from tcprobe.isa.instruction import THREADS, Fragment
 from tcprobe.probes import ptx
 from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, Load, Store
 from tcprobe.probes.slots import bit_length, pack, unpack

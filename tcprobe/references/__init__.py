@@ -11,8 +11,8 @@ import pkgutil
 from functools import cache
 from typing import Protocol
 
-from tcprobe.arch import Arch
-from tcprobe.instruction import Fragment
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.instruction import Fragment
 from tcprobe.references.claim import Claim, Finding
 
 __all__ = ["Claim", "Finding", "Reference", "documented", "references"]

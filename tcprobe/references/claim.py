@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from tcprobe.table import Table
+from tcprobe.layout.table import Table
 
 Formula = Callable[[int, int], int]
 

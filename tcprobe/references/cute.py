@@ -12,11 +12,11 @@ from functools import cache
 from itertools import product
 from typing import NamedTuple
 
-from tcprobe import inventory
-from tcprobe.arch import Arch
-from tcprobe.instruction import THREADS, Fragment, Instruction
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.instruction import THREADS, Fragment, Instruction
+from tcprobe.layout.table import Table
 from tcprobe.references.claim import Claim, Finding
-from tcprobe.table import Table
 
 NAME = "CuTe"
 SOURCE = "github.com/NVIDIA/cutlass, include/cute/atom/mma_traits_sm*.hpp, commit 7107b05535f8"

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-from tcprobe import inventory
-from tcprobe.arch import Arch
-from tcprobe.instruction import Fragment
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.instruction import Fragment
 from tcprobe.references.claim import Claim, Finding, Formula, tabulate
 
 NAME = "PTX ISA"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tcprobe.arch import Arch
-from tcprobe.instruction import Fragment, Shape
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.instruction import Fragment, Shape
 from tcprobe.references.claim import Claim, Finding, tabulate
 
 NAME = "register-mapping"

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tcprobe.arch import Arch
-from tcprobe.backends.compiler_log import blame
 from tcprobe.errors import EnvironmentUnfitError
-from tcprobe.instruction import version
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.instruction import version
+from tcprobe.probes.compiler_log import blame
 from tcprobe.probes.ptx import Kernel, module
 from tcprobe.sass.decode import LINE, Instruction, UnreadError, instruction, opcode_of
 from tcprobe.sass.toolchain import Toolchain, call

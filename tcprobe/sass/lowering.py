@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tcprobe.arch import Arch
-from tcprobe.instruction import Instruction
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.instruction import Instruction
 from tcprobe.probes import multiply
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.toolchain import Toolchain

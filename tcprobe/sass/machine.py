@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.instruction import THREADS
+from tcprobe.isa.instruction import THREADS
 from tcprobe.sass.decode import Address, Instruction, Operand, UnreadError
 
 U32 = NDArray[np.uint32]

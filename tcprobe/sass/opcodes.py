@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.instruction import THREADS
+from tcprobe.isa.instruction import THREADS
 from tcprobe.sass.decode import Address, Operand, UnreadError
 from tcprobe.sass.machine import TRUE, ZERO, Machine
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcprobe.instruction import THREADS, Instruction
+from tcprobe.isa.instruction import THREADS, Instruction
 from tcprobe.probes import ptx
 from tcprobe.probes.ptx import Kernel, Multiply
 from tcprobe.sass.cubin import Code

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tcprobe.arch import ARCHS, Arch
 from tcprobe.errors import EnvironmentUnfitError
+from tcprobe.isa.arch import ARCHS, Arch
 
 WHEELS = ("nvidia.cuda_nvcc", "nvidia.cu13", "nvidia.cuda_nvdisasm")
 HINT = "pip install tcprobe brings them on Linux and Windows; or name a CUDA toolkit with --cuda or CUDA_HOME."

@@ -1,0 +1,1 @@
+"""Questions answered from tables: who holds what, what feeds what, comparing, converting."""

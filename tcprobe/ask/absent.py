@@ -1,0 +1,74 @@
+"""Why an arch has no table of a fragment: it lacks the fragment, refused it, failed at it, or nobody measured it.
+
+Absent is not different: what is not measured may well be the same, and where a reference says so it is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tcprobe.isa import arch, inventory
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.instruction import Fragment
+from tcprobe.layout.table import Table
+from tcprobe.references import documented
+from tcprobe.store.cell import of
+from tcprobe.store.choose import Found, Layers, whence
+
+
+def reason(fragment: Fragment, name: str, layers: Layers, elsewhere: Table | None = None) -> str:
+    """Why there is no table of a fragment on arch `name`; `elsewhere` is one to compare what is documented with."""
+    if not fragment.target.on(arch.arch(name)):
+        return f"{name} does not have it: needs {' or '.join(target for target, _ in fragment.target.options)}"
+    saved = next(layers.saved(fragment.experiment, [name]), None)
+    if saved:
+        return _recorded(saved)
+    return f"not measured on {name} in {layers.words} ({_stated(fragment, name, elsewhere)})"
+
+
+def _recorded(saved: Found) -> str:
+    """What a measurement without a table says, and where it is."""
+    return f"{saved.measured.status}: {saved.measured.words} ({saved.measured.method}, {whence(saved.source)})"
+
+
+def _stated(fragment: Fragment, name: str, elsewhere: Table | None) -> str:
+    stated = documented(fragment, arch.arch(name))
+    if stated is None:
+        return "nor documented"
+    reference, claim = stated
+    layout = "" if elsewhere is None else f": {'the same' if claim.meant == elsewhere else 'another'} layout"
+    return f"documented by {reference}, {claim.where}{layout}"
+
+
+@dataclass(frozen=True)
+class WhyNot:
+    """Whether an arch is allowed to have a fragment, whether it is measured there, and all that in words.
+
+    `source` is where its measurement is, or where none was found.
+    """
+
+    id: str
+    arch: str
+    allowed: bool
+    measured: bool
+    words: str
+    source: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+def why_not(fragment: Fragment, row: Arch, layers: Layers) -> WhyNot:
+    """Why an arch does not have a fragment, or no table of it."""
+    forbidden, found = inventory.why_not(fragment, row), layers.choose(fragment, [row.name])
+    saved = found or next(layers.saved(fragment.experiment, [row.name]), None)
+    if forbidden:
+        words = f"{forbidden} {_recorded(saved) if saved else f'Nothing is saved of it in {layers.words}.'}"
+    else:
+        allowed = f"nothing is in the way: {fragment.instruction} is allowed on {row.name}"
+        words = f"{allowed}; {of(fragment, found, layers).evidence if found else reason(fragment, row.name, layers)}"
+        words += "" if saved else "; `tcprobe run` measures it"
+    source = saved.source if saved else layers.names
+    return WhyNot(fragment.id, row.name, not forbidden, found is not None, words, source)

@@ -1,0 +1,207 @@
+"""Compare measured tables with what others published.
+
+wmma is compared slot by slot: its numbers are memory addresses. For mma the structure tensor that the
+reference's layouts predict is compared with the measured one, triple by triple: row, column and k numbers
+are a convention, so only which slots meet can be confirmed.
+
+A reference's known errors are compared as printed, and their verdict carries the erratum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from tcprobe.errors import DataError
+from tcprobe.isa import arch, inventory
+from tcprobe.isa.instruction import Fragment, Instruction
+from tcprobe.layout.table import Table
+from tcprobe.references import Claim, Reference, references
+from tcprobe.store.choose import Found, Layers
+from tcprobe.store.measurement import Measurement
+
+CONFIRMED, DIFFERS, NOT_COVERED = "confirmed", "differs", "not covered"
+FIRST = 3  # differing slots that a verdict shows
+
+
+class Verdict(NamedTuple):
+    """What comparing one fragment with one reference gave; `erratum` where the source is known to err there."""
+
+    reference: str
+    verdict: str
+    detail: str
+    erratum: str | None = None
+
+    @property
+    def unexplained(self) -> bool:
+        """A difference that is no stated erratum."""
+        return self.verdict == DIFFERS and self.erratum is None
+
+    def to_json(self) -> dict[str, str]:
+        """Plain data."""
+        found = {"name": self.reference, "verdict": self.verdict, "detail": self.detail}
+        return found | ({"erratum": self.erratum} if self.erratum else {})
+
+
+def verdicts(fragment: Fragment, measured: Measurement) -> list[Verdict]:
+    """One verdict per reference, for a fragment whose table `measured` holds."""
+    device = arch.arch(measured.arch)
+    return [_verdict(reference, fragment, measured, device) for reference in references()]
+
+
+def findings(reference: Reference) -> Iterator[tuple[str, str, str]]:
+    """(fragments, where, words) of the errors of a source that show in no layout."""
+    for finding in reference.FINDINGS:
+        yield finding.pattern, finding.where, finding.words
+
+
+def same_slots(stated: Table, measured: Table) -> tuple[int, int, list[str]]:
+    """Of how many slots that `stated` gives how many agree, and the first that do not. DataError if shapes differ."""
+    if stated.outputs != measured.outputs and set(stated.outputs) != {"row", "col"}:
+        raise DataError(f"the table has {', '.join(stated.outputs)}; the fragment has {', '.join(measured.outputs)}.")
+    if stated.threads > measured.threads or stated.elements > measured.elements:
+        raise DataError(
+            f"the table has {stated.threads} lanes x {stated.elements} elements; the fragment has "
+            f"{measured.threads} x {measured.elements}."
+        )
+    wrong, given = [], 0
+    for slot, cell in enumerate(stated.cells):
+        if cell is not None:
+            given += 1
+            lane, i = divmod(slot, stated.elements)
+            at = measured.at(lane, i)
+            found = None if at is None else tuple(at[name] for name in stated.outputs)
+            if found != cell:
+                wrong.append(f"lane {lane} i {i}: stated {list(cell)}, measured {list(found) if found else 'unused'}")
+    return given - len(wrong), given, wrong[:FIRST]
+
+
+class Against(NamedTuple):
+    """A stated table against a measured one: of `given` slots `agreed` agree, `not_stated` others are left out.
+
+    `first` has the first that do not agree, in words; `renumbered` says that only rows or columns are numbered
+    otherwise, which the hardware cannot tell apart (mma).
+    """
+
+    agreed: int
+    given: int
+    not_stated: int
+    first: list[str]
+    renumbered: bool
+
+
+def against(stated: Table, fragment: Fragment, measured: Table) -> Against:
+    """Somebody's table of a fragment against the measured one; DataError if their shapes differ."""
+    agreed, given, wrong = same_slots(stated, measured)
+    renumbered = bool(wrong) and fragment.family == "mma" and same_but_renumbered(stated, measured)
+    return Against(agreed, given, measured.slots - given, wrong, renumbered)
+
+
+def same_but_renumbered(stated: Table, measured: Table) -> bool:
+    """Whether the tables differ only by a renumbering of rows and of columns."""
+    if (stated.threads, stated.elements, stated.outputs) != (
+        measured.threads,
+        measured.elements,
+        measured.outputs,
+    ):
+        return False
+    for name in stated.outputs:
+        pairs = set(zip(stated.values[name], measured.values[name], strict=True))
+        if len({a for a, _ in pairs}) != len(pairs) or len({b for _, b in pairs}) != len(pairs):
+            return False
+    return True
+
+
+def _verdict(reference: Reference, fragment: Fragment, measured: Measurement, device: arch.Arch) -> Verdict:
+    claim = reference.claim(fragment, device)
+    if isinstance(claim, str):
+        return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
+    if fragment.family == "mma":
+        return _by_structure(reference, fragment, measured, device, claim)
+    agreed, given, wrong = same_slots(claim.printed, measured.tables[fragment.operand])
+    return _judge(reference, claim, f"{agreed} of {given} slots agree", wrong)
+
+
+def _elsewhere(reference: Reference, fragment: Fragment, measured: Measurement) -> str:
+    """For which other archs a reference states the very layout measured here."""
+    table = measured.tables[fragment.operand]
+    claims = [(a.name, reference.claim(fragment, a)) for a in arch.ARCHS]
+    same = [name for name, claim in claims if isinstance(claim, Claim) and claim.printed.values == table.values]
+    return f"; states this very layout for {', '.join(same)}" if same else ""
+
+
+def _judge(reference: Reference, claim: Claim, detail: str, wrong: list[str]) -> Verdict:
+    text = "; ".join([f"{claim.where}: {detail}", *wrong])
+    return Verdict(reference.NAME, DIFFERS if wrong else CONFIRMED, text, claim.erratum)
+
+
+def _by_structure(
+    reference: Reference, fragment: Fragment, measured: Measurement, device: arch.Arch, claim: Claim
+) -> Verdict:
+    instruction = inventory.instructions()[fragment.experiment]
+    compared = "cd" if fragment.operand == "c" else "abd"
+    claims = {f.operand: reference.claim(f, device) for f in instruction.fragments if f.operand in compared}
+    meant = {operand: c.meant for operand, c in claims.items() if isinstance(c, Claim)}
+    if len(meant) < len(claims):
+        silent = next(operand for operand, c in claims.items() if not isinstance(c, Claim))
+        return Verdict(reference.NAME, NOT_COVERED, f"{claim.where}: says nothing of operand {silent}")
+    stated = meant | {fragment.operand: claim.printed}
+    if fragment.operand == "c":
+        return _judge(reference, claim, "C slots reach the D slots stated", _c_misfits(stated, measured.tables))
+    matched, needed, wrong = _agreement(instruction, stated, measured.tables)
+    return _judge(reference, claim, f"structure tensor, {matched} of {needed} triples agree", list(wrong))
+
+
+def _agreement(
+    instruction: Instruction, stated: Mapping[str, Table], measured: Mapping[str, Table]
+) -> tuple[int, int, tuple[str, ...]]:
+    """(matched triples, predicted triples, the first that do not fit)."""
+    if all(stated[operand] == measured[operand] for operand in "abd"):
+        count = instruction.shape.m * instruction.shape.n * instruction.shape.k * instruction.products
+        return count, count, ()  # the same layouts predict the same structure tensor
+    from tcprobe.probes.structure import agreement, predict
+
+    found = agreement(instruction, predict(instruction, measured), stated)
+    missing = (f"{found.needed - found.matched} predicted triples were not measured",)
+    return found.matched, found.needed, found.first or (() if found.total else missing)
+
+
+def _c_misfits(stated: Mapping[str, Table], measured: Mapping[str, Table]) -> list[str]:
+    wrong = []
+    for slot, (theirs, ours) in enumerate(zip(stated["c"].cells, measured["c"].cells, strict=True)):
+        expected, found = stated["d"].inverse.get(theirs or (), []), measured["d"].inverse.get(ours or (), [])
+        if expected != found:
+            wrong.append(f"C slot {slot}: stated D slots {expected}, measured {found}")
+    return wrong[:FIRST]
+
+
+class Agreement(NamedTuple):
+    """Whether two measurements of a fragment found the same table, each named by its method and where it is."""
+
+    fragment: Fragment
+    first: str
+    other: str
+    same: bool
+
+
+def measurements_agree(layers: Layers, arch_name: str, patterns: Sequence[str] = ()) -> Iterator[Agreement]:
+    """The table that counts against every other of the arch: of its other methods, and of folders below."""
+    for fragment in inventory.select_or_fail(*patterns):
+        tables = list(layers.tables(fragment, [arch_name]))
+        for other in tables[1:]:
+            same = tables[0].table(fragment) == other.table(fragment)
+            yield Agreement(fragment, _label(tables[0], layers), _label(other, layers), same)
+
+
+def _label(found: Found, layers: Layers) -> str:
+    return found.measured.method + (f" ({found.source})" if len(layers.layers) > 1 else "")
+
+
+def measured_fragments(
+    layers: Layers, arch_name: str, patterns: Sequence[str] = ()
+) -> Iterator[tuple[Fragment, Found]]:
+    """Fragments that `patterns` mean (all without one) with the measurements that count on an arch."""
+    for fragment in inventory.select_or_fail(*patterns):
+        found = layers.choose(fragment, [arch_name])
+        if found:
+            yield fragment, found

@@ -1,0 +1,105 @@
+"""From one fragment to another that holds the same matrix: what has to move between registers and lanes, and the code.
+
+>>> from tcprobe.ask.convert import convert
+>>> from tcprobe.store.cell import load
+>>> d = load("mma.m16n8k16.row.col.f32.f16.f16.f32.d")
+>>> a = load("mma.m16n8k16.row.col.f32.f16.f16.f32.a")
+>>> found = convert(d, a)      # P = Q K of flash attention, as the A operand of P V
+>>> found.summary, found.costs
+('registers renamed: every lane already holds what it needs', {'cvt': 4})
+
+Fragments are repeated as tiles until both cover the same matrix: two 16 x 8 accumulators make one 16 x 16 A.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from tcprobe.ask.convert.casts import Cast, cast
+from tcprobe.ask.convert.cuda import source
+from tcprobe.ask.convert.plan import Movmatrix, Pack, Plan, Shuffle
+from tcprobe.ask.convert.route import route
+from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
+from tcprobe.errors import UsageError
+from tcprobe.isa import arch
+from tcprobe.store.acceptance import require_fit
+from tcprobe.store.cell import Known, sources
+
+NOTHING = "nothing to do: the registers are the same"
+RENAMED = "registers renamed: every lane already holds what it needs"
+MOVMATRIX = "lanes exchanged by movmatrix"
+QUAD = "lanes exchanged within a quad"
+WARP = "lanes exchanged across the warp"
+MANY = 64  # selects from which on a trip through shared memory is worth a thought
+SHARED = "not possible by moving registers inside a warp: use shared memory"
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """`summary` in words; `plan` and the CUDA `code`, both None where it is not possible, and why in `reason`.
+
+    `costs` counts instructions a lane: shuffle, movmatrix, cvt, prmt, select. `fewest` says that no scheme that moves
+    32-bit words needs fewer shuffles.
+    """
+
+    tiling: Tiling
+    summary: str
+    plan: Plan | None
+    code: str | None
+    costs: dict[str, int]
+    fewest: bool = False
+    reason: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Plain data."""
+        t = self.tiling
+        return {
+            "from": {"id": t.source.fragment.id, "tiles": t.source_tiles, "evidence": t.source.evidence},
+            "to": {"id": t.target.fragment.id, "tiles": t.target_tiles, "evidence": t.target.evidence},
+            "source": sources((t.source, t.target)),
+            "arch": t.source.arch, "rows": t.rows, "cols": t.cols, "transpose": t.transpose, "summary": self.summary,
+            "costs": self.costs, "fewest_shuffles": self.fewest, "reason": self.reason, "code": self.code,
+        }  # fmt: skip
+
+
+def convert(from_: Known, to: Known, transpose: bool = False) -> Conversion:
+    """How the matrix in fragments `from_` gets into fragments `to`; `transpose`: its transpose.
+
+    UsageError where the two are on different archs, no conversion of their types is known, a warp holds several
+    products in one of them, or a table is not a whole fragment's.
+    """
+    for known in (from_, to):
+        require_fit(known.fragment, known.table)
+    if from_.arch != to.arch:
+        raise UsageError(f"tables of two archs, {from_.arch} and {to.arch}: a warp runs on one.")
+    device = arch.arch(from_.arch)
+    kind = cast(from_.fragment, to.fragment, device)
+    tiles = tiling(from_, to, transpose)
+    try:
+        plan = route(tiles, kind, movmatrix=device.number >= 75)  # PTX ISA 9.1, section 9.7.14.5.17
+    except UnmovableError as error:
+        return Conversion(tiles, SHARED, None, None, {}, reason=str(error))
+    costs = _costs(plan, kind)
+    reason = "shared memory may well be cheaper" if costs.get("select", 0) > MANY else None
+    return Conversion(tiles, _summary(plan, kind), plan, source(tiles, plan, kind), costs, plan.fewest, reason)
+
+
+def _summary(plan: Plan, kind: Cast) -> str:
+    shuffles = [op for op in plan.ops if isinstance(op, Shuffle)]
+    if any(s // 4 != lane // 4 for op in shuffles for lane, s in enumerate(op.lanes)):
+        return WARP
+    if shuffles:
+        return QUAD
+    if any(isinstance(op, Movmatrix) for op in plan.ops):
+        return MOVMATRIX
+    return NOTHING if kind.name == "bits" and plan.identity else RENAMED
+
+
+def _costs(plan: Plan, kind: Cast) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for op in plan.ops:
+        found.update(op.cost(kind))
+    if kind.pair:  # a pair that several words need is converted once
+        found["cvt"] = len({pair for op in plan.ops if isinstance(op, Pack) for pair in op.pairs} - {(None, None)})
+    return {name: found[name] for name in ("shuffle", "movmatrix", "cvt", "prmt", "select") if found[name]}

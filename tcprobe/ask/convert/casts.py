@@ -1,0 +1,83 @@
+"""Conversions between element types, one row each: how many source elements one instruction takes, and its PTX.
+
+Source: PTX ISA 9.1, sections 9.7.9.21 (cvt) and 9.7.9.22 (cvt.pack), for instructions and least targets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.instruction import Fragment
+
+
+@dataclass(frozen=True)
+class Cast:
+    """`pair` converts two elements (low, high) into the low bits of a word, `single` one into a word of its own.
+
+    `bits` is the size of a converted element, `source` the C type of a source register, `target` the least arch.
+    """
+
+    name: str
+    bits: int
+    source: str
+    pair: str = ""
+    single: str = ""
+    target: int = 70
+
+
+def _pair(to: str, bits: int, target: int, output: str = "=r") -> Cast:
+    rounding = "rn.satfinite" if bits == 8 else "rn"
+    text = f"cvt.{rounding}.{to}x2.f32 %0, %1, %2;"
+    return Cast(
+        f"f32 to {to}", bits, "float", pair=f'asm("{text}" : "{output}"(d) : "f"(high), "f"(low));', target=target
+    )
+
+
+def _packed(to: str) -> Cast:
+    text = f'asm("cvt.pack.sat.{to}.s32.b32 %0, %1, %2, 0;" : "=r"(d) : "r"(high), "r"(low));'
+    return Cast(f"s32 to {to}", 8, "int", pair=text, target=72)
+
+
+# two conversions and a move, for archs before cvt.f16x2
+_TWO_HALVES = "{.reg .f16 l, h; cvt.rn.f16.f32 l, %2; cvt.rn.f16.f32 h, %1; mov.b32 %0, {l, h};}"
+
+CASTS = {
+    ("f32", "f16"): _pair("f16", 16, 80),
+    ("f32", "bf16"): _pair("bf16", 16, 80),
+    ("f32", "e4m3"): _pair("e4m3", 8, 89, "=h"),
+    ("f32", "e5m2"): _pair("e5m2", 8, 89, "=h"),
+    ("f32", "tf32"): Cast("f32 to tf32", 32, "float",
+                          single='asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(d) : "f"(x));', target=80),
+    ("f16", "e4m3"): Cast("f16 to e4m3", 8, "unsigned",
+                          pair='asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(d) : "r"(both));', target=89),
+    ("f16", "e5m2"): Cast("f16 to e5m2", 8, "unsigned",
+                          pair='asm("cvt.rn.satfinite.e5m2x2.f16x2 %0, %1;" : "=h"(d) : "r"(both));', target=89),
+    ("s32", "s8"): _packed("s8"),
+    ("s32", "u8"): _packed("u8"),
+}  # fmt: skip
+
+
+OLDER = {
+    ("f32", "f16"): Cast("f32 to f16", 16, "float", pair=f'asm("{_TWO_HALVES}" : "=r"(d) : "f"(high), "f"(low));'),
+}
+
+
+def cast(source: Fragment, target: Fragment, device: Arch) -> Cast:
+    """The conversion from the type of one fragment to that of another on an arch; of none for the same type.
+
+    UsageError where no instruction does it, or the arch does not have it.
+    """
+    pair = (source.type, target.type)
+    if source.type == target.type and source.slot_bits == target.slot_bits:
+        return Cast("bits", max(8, source.slot_bits), "double" if source.slot_bits == 64 else "unsigned")
+    if pair not in CASTS or target.slot_bits != CASTS[pair].bits:
+        known = ", ".join(f"{a} to {b}" for a, b in CASTS)
+        raise UsageError(f"no conversion from {source.type} to {target.type}; known: the same type, {known}.")
+    found = CASTS[pair] if device.number >= CASTS[pair].target else OLDER.get(pair, CASTS[pair])
+    if device.number < found.target:
+        raise UsageError(
+            f"{device.name} has no instruction from {source.type} to {target.type}; sm_{found.target} has."
+        )
+    return found

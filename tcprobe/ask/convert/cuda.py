@@ -1,0 +1,168 @@
+"""A plan as a CUDA device function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import singledispatch
+
+from tcprobe.ask.convert.casts import Cast
+from tcprobe.ask.convert.plan import LANES, Movmatrix, Op, Pack, Permute, Plan, Select, Shuffle
+from tcprobe.ask.convert.units import Place, Tiling
+from tcprobe.fit import fit
+from tcprobe.layout.table import Table
+
+NAME = "convert"
+
+
+def source(tiling: Tiling, plan: Plan, kind: Cast) -> str:
+    """The function `convert(from, to)`: registers of every tile of the source, and of the target."""
+    from_, to = tiling.source.fragment, tiling.target.fragment
+    word = "unsigned long long" if kind.bits == 64 else "unsigned"
+    c_type = kind.source if kind.name != "bits" else word
+    count = from_.elements if c_type in ("float", "int") else from_.registers
+    body = [line for op in plan.ops for line in _lines(op, kind, word)]
+    body += [f"to[{tile}][{register}] = w{w};" for (tile, register), w in plan.outputs.items()]
+    if any("lane" in line for line in body):
+        body = ["unsigned lane;", 'asm("mov.u32 %0, %%laneid;" : "=r"(lane));', *body]
+    head = f"__device__ inline void {NAME}(const {c_type} (&from)[{tiling.source_tiles}][{count}], "
+    head += f"{word} (&to)[{tiling.target_tiles}][{to.registers}]) {{"
+    helpers = _helpers(plan, kind)
+    return "\n".join([*helpers, head, *(f"  {line}" for line in body), "}"])
+
+
+@singledispatch
+def _lines(op: Op, kind: Cast, word: str) -> Iterator[str]:
+    """The statements of an operation."""
+    raise NotImplementedError(op)
+
+
+@_lines.register
+def _(op: Pack, kind: Cast, word: str) -> Iterator[str]:
+    yield f"const {word} w{op.word} = {_packed(op, kind)};"
+
+
+@_lines.register
+def _(op: Select, _kind: Cast, word: str) -> Iterator[str]:
+    yield f"const {word} w{op.word} = {_condition(op.mask)} ? w{op.yes} : w{op.no};"
+
+
+@_lines.register
+def _(op: Shuffle, _kind: Cast, word: str) -> Iterator[str]:
+    yield f"const {word} w{op.word} = __shfl_sync(0xffffffffu, w{op.sent}, {_of_lane(op.lanes)});"
+
+
+@_lines.register
+def _(op: Movmatrix, _kind: Cast, word: str) -> Iterator[str]:
+    yield f"{word} w{op.word};"
+    text = "movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;"
+    yield f'asm volatile("{text}" : "=r"(w{op.word}) : "r"(w{op.sent}));'
+
+
+@_lines.register
+def _(op: Permute, _kind: Cast, word: str) -> Iterator[str]:
+    size = len(op.selectors[0])
+    if size == 1:  # whole words: nothing but a choice
+        mask = sum(1 << lane for lane, selector in enumerate(op.selectors) if selector == (1,))
+        yield f"const {word} w{op.word} = {_condition(mask)} ? w{op.high} : w{op.low};"
+        return
+    chosen = [_selector(selector) for selector in op.selectors]
+    first, *others = dict.fromkeys(chosen)
+    text = f"{first:#06x}u"
+    for other in others:
+        mask = sum(1 << lane for lane in range(LANES) if chosen[lane] == other)
+        text = f"({_condition(mask)} ? {other:#06x}u : {text})"
+    yield f"const {word} w{op.word} = __byte_perm(w{op.low}, w{op.high}, {text});"
+
+
+def _selector(units: Sequence[int]) -> int:
+    """prmt's selector: a nibble a byte."""
+    width = 4 // len(units)
+    return sum((unit * width + byte) << 4 * (place * width + byte) for place, unit in enumerate(units)
+               for byte in range(width))  # fmt: skip
+
+
+def _condition(mask: int) -> str:
+    """A test that holds in the lanes of `mask`; of one bit of the lane where that is enough."""
+    for bit in range(5):
+        ones = sum(1 << lane for lane in range(LANES) if lane >> bit & 1)
+        if mask == ones:
+            return f"(lane & {1 << bit})"
+        if mask == ones ^ 0xFFFFFFFF:
+            return f"!(lane & {1 << bit})"
+    return f"({mask:#010x}u >> lane & 1)"
+
+
+def _of_lane(values: Sequence[int]) -> str:
+    """A value that depends on the lane, as a formula."""
+    formula = fit(Table(LANES, 1, {"row": tuple(values)})).formulas["row"]
+    if formula is not None:
+        return str(formula)
+    low, high = (sum(value << 5 * (lane % 12) for lane, value in enumerate(values) if lane // 12 == j) for j in (0, 1))
+    third = sum(value << 5 * (lane % 12) for lane, value in enumerate(values) if lane // 12 == 2)
+    parts = f"lane < 12 ? {low:#x}ull : lane < 24 ? {high:#x}ull : {third:#x}ull"
+    return f"static_cast<int>(({parts}) >> 5 * (lane % 12) & 31)"
+
+
+def _packed(op: Pack, kind: Cast) -> str:
+    """The expression of a word of own units."""
+    if kind.name == "bits":
+        return _gather(op.places)
+    if kind.single:
+        (place,) = op.places
+        return f"{_function(kind)}({_element(place)})"
+    pairs = [_pair(pair, kind) for pair in op.pairs]
+    return pairs[0] if len(pairs) == 1 else f"{pairs[0]} | {pairs[1]} << 16"
+
+
+def _pair(pair: tuple[Place | None, Place | None], kind: Cast) -> str:
+    if pair == (None, None):
+        return "0u"
+    low, high = (place or next(p for p in pair if p) for place in pair)
+    if kind.source == "unsigned":
+        return f"{_function(kind)}({_gather((low, high))})"
+    return f"{_function(kind)}({_element(low)}, {_element(high)})"
+
+
+def _gather(places: Sequence[Place | None]) -> str:
+    """Units of packed source registers, put together by prmt."""
+    size = len(places)
+    found = [
+        (tile, number // size, number % size) for tile, number in (p or next(q for q in places if q) for p in places)
+    ]
+    registers = list(dict.fromkeys((tile, register) for tile, register, _ in found))
+    text = "from[{}][{}]".format(*registers[0])
+    if len(registers) == 1 and [unit for *_, unit in found] == list(range(size)):
+        return text
+    at = {(registers[0], unit): unit for unit in range(size)}
+    for register in registers[1:] or registers:
+        there = at | {(register, unit): size + unit for unit in range(size) if (register, unit) not in at}
+        wanted = [((tile, r), unit) for tile, r, unit in found]
+        selector = _selector([there.get(ref, place) for place, ref in enumerate(wanted)])
+        text = f"__byte_perm({text}, from[{register[0]}][{register[1]}], {selector:#06x}u)"
+        at = {ref: place for place, ref in enumerate(wanted) if ref in there}
+    return text
+
+
+def _element(place: Place | None) -> str:
+    assert place is not None
+    return f"from[{place[0]}][{place[1]}]"
+
+
+def _function(kind: Cast) -> str:
+    return re.sub(r"\W+", "_", kind.name)
+
+
+def _helpers(plan: Plan, kind: Cast) -> list[str]:
+    """The function that converts, where one is needed."""
+    if kind.name == "bits" or not any(isinstance(op, Pack) for op in plan.ops):
+        return []
+    if kind.single:
+        arguments, statement = "float x", kind.single
+    elif kind.source == "unsigned":
+        arguments, statement = "unsigned both", kind.pair
+    else:
+        arguments, statement = f"{kind.source} low, {kind.source} high", kind.pair
+    d = "unsigned short d" if '"=h"' in statement else "unsigned d"
+    return [f"__device__ inline unsigned {_function(kind)}({arguments}) {{", f"  {d};", f"  {statement}", "  return d;",
+            "}", ""]  # fmt: skip

@@ -1,0 +1,230 @@
+"""The plan of a conversion: registers renamed where lanes have what they need, else movmatrix, else few shuffles."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tcprobe.ask.convert.casts import Cast
+from tcprobe.ask.convert.plan import LANES, Movmatrix, Op, Pack, Permute, Plan, Select, Shuffle, transposed
+from tcprobe.ask.convert.schedule import degree, rounds
+from tcprobe.ask.convert.units import Place, Tiling, Unit, UnmovableError
+
+Key = tuple[int, int]  # (tile, register) of the target
+Places = tuple[Place | None, ...]
+
+
+def route(tiling: Tiling, kind: Cast, movmatrix: bool) -> Plan:
+    """The plan, with movmatrix if the arch has it; UnmovableError where the source lacks a unit of the target."""
+    units = max(1, 32 // kind.bits)
+    wanted = _wanted(tiling, units)
+    held = _held(tiling, wanted)
+    maker = _Maker(units)
+    outputs: dict[Key, int] = {}
+    rest: dict[Key, list[tuple[Unit, ...]]] = {}
+    for key, lanes in wanted.items():
+        own = _own(tiling, key, lanes, held)
+        if all(None not in places for places in own):
+            outputs[key] = maker.packed(own)
+        elif movmatrix and units == 2 and (sent := _before_transposing(lanes, held)):
+            outputs[key] = maker.turned(maker.packed(sent))
+        else:
+            rest[key] = lanes
+    exchange = _Exchange(tiling, rest, held, maker)
+    outputs |= exchange.outputs()
+    return Plan(units, tuple(maker.ops), {key: outputs[key] for key in wanted}, exchange.fewest)
+
+
+def _wanted(tiling: Tiling, units: int) -> dict[Key, list[tuple[Unit, ...]]]:
+    """By target register: what every lane's word must hold."""
+    fragment = tiling.target.fragment
+    return {
+        (tile, register): [
+            tuple(tiling.wanted(tile, lane, register * units + unit) for unit in range(units)) for lane in range(LANES)
+        ]
+        for tile in range(tiling.target_tiles)
+        for register in range(fragment.registers)
+    }
+
+
+def _held(tiling: Tiling, wanted: Mapping[Key, Sequence[tuple[Unit, ...]]]) -> list[dict[Unit, Place]]:
+    """By lane: the units that it holds, and where first."""
+    missing = {unit for lanes in wanted.values() for units in lanes for unit in units} - set(tiling.holders)
+    if missing:
+        raise UnmovableError(
+            f"the {tiling.group} elements of a target byte, {list(min(missing))}, are in different bytes of the source"
+        )
+    found: list[dict[Unit, Place]] = [{} for _ in range(LANES)]
+    for unit, holders in tiling.holders.items():
+        for lane, place in holders:
+            found[lane].setdefault(unit, place)
+    return found
+
+
+def _own(
+    tiling: Tiling, key: Key, lanes: Sequence[tuple[Unit, ...]], held: Sequence[Mapping[Unit, Place]]
+) -> list[Places]:
+    """Where lanes hold the units of a target register: at the same place if all do, which of copies moves nothing."""
+    tile, register = key
+    same = [(tile, register * len(lanes[0]) + place) for place in range(len(lanes[0]))]
+    slots = [(lane, *pair) for lane, units in enumerate(lanes) for pair in zip(same, units, strict=True)]
+    if all((lane, place) in tiling.holders[unit] for lane, place, unit in slots):
+        return [tuple(same)] * LANES
+    return [tuple(held[lane].get(unit) for unit in units) for lane, units in enumerate(lanes)]
+
+
+def _before_transposing(lanes: Sequence[tuple[Unit, ...]], held: Sequence[Mapping[Unit, Place]]) -> list[Places] | None:
+    """What every lane must hand to movmatrix to get `lanes`; None where it does not hold that."""
+    needed: list[list[Unit | None]] = [[None, None] for _ in range(LANES)]
+    for lane, units in enumerate(lanes):
+        for unit, (source, half) in zip(units, transposed(lane), strict=True):
+            needed[source][half] = unit
+    found = [tuple(held[lane].get(u) for u in units if u is not None) for lane, units in enumerate(needed)]
+    return found if all(None not in places for places in found) else None
+
+
+@dataclass
+class _Maker:
+    """Collects operations; equal ones are made once."""
+
+    units: int
+    ops: list[Op] = field(default_factory=list)
+    _known: dict[Hashable, int] = field(default_factory=dict)
+
+    @property
+    def next(self) -> int:
+        """Number of the next new word."""
+        return len(self.ops)
+
+    def add(self, op: Op) -> int:
+        """Add the operation that makes the next word."""
+        assert op.word == self.next
+        self.ops.append(op)
+        return op.word
+
+    def turned(self, sent: int) -> int:
+        """The word through movmatrix."""
+        return self.add(Movmatrix(self.next, sent))
+
+    def pack(self, places: Places) -> int:
+        """The word of a lane's own units."""
+        if places not in self._known:
+            self._known[places] = self.add(Pack(self.next, places))
+        return self._known[places]
+
+    def containing(self, places: Places) -> tuple[int, Places]:
+        """A word that has these units already, and what it holds; a new one if there is none."""
+        needed = {place for place in places if place is not None}
+        known = ((op.word, op.places) for op in self.ops if isinstance(op, Pack) and needed <= set(op.places))
+        return next(known, None) or (self.pack(places), places)
+
+    def packed(self, lanes: Sequence[Places]) -> int:
+        """A word of own units that differ from lane to lane."""
+        return self.choose([self.pack(places) for places in lanes])
+
+    def choose(self, lanes: Sequence[int]) -> int:
+        """The word that each lane names."""
+        (first, _), *others = Counter(lanes).most_common()
+        for word, _ in others:
+            mask = sum(1 << lane for lane in range(LANES) if lanes[lane] == word)
+            key = ("select", mask, word, first)
+            if key not in self._known:
+                self._known[key] = self.add(Select(self.next, mask, word, first))
+            first = self._known[key]
+        return first
+
+
+Ref = tuple[int, int]  # (word, unit in it)
+
+
+class _Exchange:
+    """Words sent between lanes so that all target registers in `rest` can be put together."""
+
+    def __init__(
+        self, tiling: Tiling, rest: Mapping[Key, Sequence[tuple[Unit, ...]]], held: list[dict[Unit, Place]],
+        maker: _Maker,
+    ) -> None:  # fmt: skip
+        self._rest, self._held, self._maker = rest, held, maker
+        needs = self._needs(tiling)
+        self._sent: list[tuple[tuple[int, int], tuple[Unit, ...]]] = [
+            (pair, tuple(units[start : start + maker.units]))
+            for pair, units in needs.items()
+            for start in range(0, len(units), maker.units)
+        ]
+        edges = [pair for pair, _ in self._sent]
+        self._round, self._rounds = rounds(edges), degree(edges)
+        foreign = Counter(to for (_, to), units in needs.items() for _ in units)
+        least = max((-(-count // maker.units) for count in foreign.values()), default=0)
+        moved = [unit for units in needs.values() for unit in units]
+        unique = len(set(moved)) == len(moved) and all(len(tiling.holders[unit]) == 1 for unit in moved)
+        self.fewest = unique or self._rounds == least  # no choice of senders, or as few as the words a lane needs
+
+    def _needs(self, tiling: Tiling) -> dict[tuple[int, int], list[Unit]]:
+        """(from, to) -> units, for all that a lane does not hold itself; from the nearest lane that does."""
+        found: dict[tuple[int, int], list[Unit]] = {}
+        for lane in range(LANES):
+            units = dict.fromkeys(u for lanes in self._rest.values() for u in lanes[lane] if u not in self._held[lane])
+            for unit in units:
+                source = min((h for h, _ in tiling.holders[unit]), key=lambda h: (h // 4 != lane // 4, h ^ lane))
+                found.setdefault((source, lane), []).append(unit)
+        return dict(sorted(found.items()))
+
+    def outputs(self) -> dict[Key, int]:
+        """Shuffle, and put the registers together."""
+        arrived: list[dict[Unit, Ref]] = [{} for _ in range(LANES)]
+        for number in range(self._rounds):
+            word = self._shuffle(number)
+            for ((_, to), units), at in zip(self._sent, self._round, strict=True):
+                if at == number:
+                    arrived[to] |= {unit: (word, place) for place, unit in enumerate(units)}
+        return {key: self._assemble(lanes, arrived) for key, lanes in self._rest.items()}
+
+    def _shuffle(self, number: int) -> int:
+        """One round: what every lane sends, and from where it receives."""
+        sends: list[Places | None] = [None] * LANES
+        receives = list(range(LANES))
+        for ((source, to), units), at in zip(self._sent, self._round, strict=True):
+            if at == number:
+                places = [self._held[source][unit] for unit in units]
+                sends[source] = (*places, *[None] * (self._maker.units - len(places)))
+                receives[to] = source
+        usual = Counter(places for places in sends if places is not None).most_common(1)[0][0]
+        sent = self._maker.packed([places or usual for places in sends])
+        return self._maker.add(Shuffle(self._maker.next, sent, tuple(receives)))
+
+    def _assemble(self, lanes: Sequence[tuple[Unit, ...]], arrived: Sequence[Mapping[Unit, Ref]]) -> int:
+        """A target register from own units and received words."""
+        refs = [self._refs(lane, units, arrived[lane]) for lane, units in enumerate(lanes)]
+        words = [list(dict.fromkeys(word for word, _ in lane)) for lane in refs]
+        current = self._maker.choose([lane[0] for lane in words])
+        done = [{(lane[0], unit): unit for unit in range(self._maker.units)} for lane in words]
+        for step in range(1, max(2, *map(len, words))):
+            nexts = [lane[min(step, len(lane) - 1)] for lane in words]
+            current, done = self._join(refs, current, nexts, done)
+        return current
+
+    def _refs(self, lane: int, units: Sequence[Unit], arrived: Mapping[Unit, Ref]) -> list[Ref]:
+        """Where a lane finds the units of a target register: in own words, or in received ones."""
+        own = tuple(self._held[lane].get(unit) for unit in units)
+        word, places = self._maker.containing(own) if any(place is not None for place in own) else (-1, ())
+        return [
+            arrived[unit] if place is None else (word, places.index(place))
+            for unit, place in zip(units, own, strict=True)
+        ]
+
+    def _join(
+        self, refs: Sequence[Sequence[Ref]], current: int, nexts: Sequence[int], done: Sequence[Mapping[Ref, int]]
+    ) -> tuple[int, list[dict[Ref, int]]]:
+        """Permute the word so far with the next one, each unit that is there to its final place."""
+        size, selectors, now = self._maker.units, [], []
+        for lane, wanted in enumerate(refs):
+            there = dict(done[lane]) | {
+                (nexts[lane], u): size + u for u in range(size) if (nexts[lane], u) not in done[lane]
+            }
+            selectors.append(tuple(there.get(ref, place) for place, ref in enumerate(wanted)))
+            now.append({ref: place for place, ref in enumerate(wanted) if ref in there})
+        if all(selector == tuple(range(size)) for selector in selectors):
+            return current, now
+        high = self._maker.choose(nexts)
+        return self._maker.add(Permute(self._maker.next, current, high, tuple(selectors))), now

@@ -1,0 +1,82 @@
+"""Two fragments over one matrix: tiles of each, and what moves as a unit (an element, or a byte of several)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import lcm
+
+from tcprobe.errors import UsageError
+from tcprobe.store.cell import Known
+
+Element = tuple[int, int]
+Unit = tuple[Element, ...]  # the elements of a unit, low bits first
+Place = tuple[int, int]  # (tile, number of the unit): where a lane holds it
+
+
+class UnmovableError(Exception):
+    """The units that the target needs do not exist in the source."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Both fragments, repeated row by row until they cover the same `rows` x `cols` matrix (that of the source)."""
+
+    source: Known
+    target: Known
+    transpose: bool
+    rows: int
+    cols: int
+
+    @property
+    def source_tiles(self) -> int:
+        """How many source fragments there are."""
+        return self.rows // self.source.fragment.rows * (self.cols // self.source.fragment.cols)
+
+    @property
+    def target_tiles(self) -> int:
+        """How many target fragments there are."""
+        return self.rows * self.cols // (self.target.fragment.rows * self.target.fragment.cols)
+
+    @cached_property
+    def group(self) -> int:
+        """Elements of a unit: those of a byte, one where elements are bytes or larger."""
+        return max(1, 8 // self.target.fragment.slot_bits)
+
+    @cached_property
+    def holders(self) -> dict[Unit, list[tuple[int, Place]]]:
+        """(lane, place) of every unit of the source."""
+        found: dict[Unit, list[tuple[int, Place]]] = {}
+        table, across = self.source.table, self.cols // self.source.fragment.cols
+        for tile in range(self.source_tiles):
+            down, right = divmod(tile, across)
+            for lane in range(table.threads):
+                for i in range(0, table.elements, self.group):
+                    cells = table.cells[lane * table.elements + i : lane * table.elements + i + self.group]
+                    unit = tuple(
+                        (c[0] + down * self.source.fragment.rows, c[1] + right * self.source.fragment.cols)
+                        for c in cells
+                        if c is not None
+                    )
+                    found.setdefault(unit, []).append((lane, (tile, i // self.group)))
+        return found
+
+    def wanted(self, tile: int, lane: int, number: int) -> Unit:
+        """The unit that a place of the target needs, in the source's rows and columns."""
+        fragment, table = self.target.fragment, self.target.table
+        i = number * self.group
+        size = self.rows if self.transpose else self.cols
+        down, right = divmod(tile, size // fragment.cols)
+        cells = table.cells[lane * table.elements + i : lane * table.elements + i + self.group]
+        elements = [(c[0] + down * fragment.rows, c[1] + right * fragment.cols) for c in cells if c is not None]
+        return tuple((col, row) if self.transpose else (row, col) for row, col in elements)
+
+
+def tiling(source: Known, target: Known, transpose: bool) -> Tiling:
+    """The least matrix that whole fragments of both cover. UsageError where a warp holds several products."""
+    for known in (source, target):
+        if known.fragment.products > 1:
+            raise UsageError(f"{known.fragment.id} holds {known.fragment.products} matrices, not one.")
+    rows, cols = target.fragment.rows, target.fragment.cols
+    rows, cols = (cols, rows) if transpose else (rows, cols)
+    return Tiling(source, target, transpose, lcm(source.fragment.rows, rows), lcm(source.fragment.cols, cols))

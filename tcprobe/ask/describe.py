@@ -1,0 +1,173 @@
+"""Fragments and measurements as plain data, for `--json` and for pages. Keys stay: other programs rely on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tcprobe.ask.compare import verdicts
+from tcprobe.fit import fit
+from tcprobe.isa import inventory
+from tcprobe.isa.instruction import Fragment
+from tcprobe.layout.table import Table
+from tcprobe.store.choose import Layers, whence
+from tcprobe.store.measurement import Measurement, how
+from tcprobe.store.results import Results
+
+if TYPE_CHECKING:
+    from tcprobe.store.cell import Known
+
+
+def fragment_entry(fragment: Fragment) -> dict[str, Any]:
+    """An entry of `list --json`.
+
+    `rows` x `cols` is m x k for operand a, k x n for b, m x n for c and d; `layout` is "row", "col" or None;
+    `min_arch` the least PTX target; `registers` of `register_bits` bits hold `elements` slots of `slot_bits`.
+    """
+    return {
+        "id": fragment.id,
+        "family": fragment.family,
+        "instruction": fragment.instruction,
+        "shape": fragment.shape._asdict(),
+        "operand": fragment.operand,
+        "layout": fragment.layout,
+        "type": fragment.type,
+        "threads": fragment.threads,
+        "elements": fragment.elements,
+        "rows": fragment.rows,
+        "cols": fragment.cols,
+        "min_arch": fragment.target.name,
+        "min_ptx": fragment.target.ptx,
+        "registers": fragment.registers,
+        "register_bits": fragment.register_bits,
+        "slot_bits": fragment.slot_bits,
+        "products": fragment.products,
+        "copies": fragment.copies,
+    }
+
+
+def shown(known: Known) -> dict[str, Any]:
+    """The object that `show --json` prints: the entry, the table, formulas, provenance and verdicts.
+
+    `table[lane][i]` is [row, col], or None where the slot is unused; where a warp holds several products
+    `product[lane][i]` says which. `formula` is C syntax in `lane` and `i`, None where there is no closed form.
+    `unread[lane]` lists the i that no measured multiply reads, None where no multiply was measured. `source` is
+    "published" or the folder that holds the measurement. A layout that is not measured has provenance
+    {"method": "documented", "arch": ..., "source": ...} and no verdicts.
+    """
+    table, fragment, measured = known.table, known.fragment, known.measured
+    found = fit(table)
+    products = {"product": by_lane(table, list(table.values["product"]))} if "product" in table.outputs else {}
+    stated = {"method": "documented", "arch": known.arch, "source": known.evidence}
+    return {
+        **fragment_entry(fragment),
+        "arch": known.arch,
+        "source": known.source,
+        "layout_id": table.id,
+        "table": by_lane(table, [None if cell is None else list(cell[:2]) for cell in table.cells]),
+        **products,
+        "formula": {name: None if formula is None else str(formula) for name, formula in found.formulas.items()},
+        "fit": found.verdict,
+        "numbering": known.numbering,
+        "unread": unread(fragment, measured, known.layers)[0] if measured else None,
+        "same_layout": same_layout(fragment, measured, known.layers) if measured else [],
+        "provenance": provenance(measured) if measured else stated,
+        "references": [verdict.to_json() for verdict in verdicts(fragment, measured)] if measured else [],
+    }
+
+
+def provenance(measured: Measurement) -> dict[str, Any]:
+    """How a measurement was obtained."""
+    structure = measured.structure
+    evidence = {"triples": structure.triples, "structure_sha256": structure.sha256} if structure else {}
+    return {
+        "method": measured.method, "arch": measured.arch, "experiment": measured.experiment,
+        **measured.provenance, **evidence,
+    }  # fmt: skip
+
+
+def same_layout(fragment: Fragment, measured: Measurement, layers: Layers) -> list[str]:
+    """Ids of the other fragments of the arch that have the very same layout, in the inventory's order."""
+    layout = measured.tables[fragment.operand].id
+    return [other.id for other in inventory.alike(fragment) if layers.layout(other, measured.arch) == layout]
+
+
+def holders(results: Results, arch: str, method: str) -> dict[str, list[str]]:
+    """Layout id to the ids of the fragments of `arch` that have it, in the inventory's order."""
+    of = {(f.experiment, f.operand): f.id for f in inventory.fragments().values()}
+    order = {id_: number for number, id_ in enumerate(of.values())}
+    found = {
+        layout: sorted((of[pair] for pair in pairs if pair in of), key=order.__getitem__)
+        for layout, pairs in results.sharing(arch, method).items()
+    }
+    return {layout: ids for layout, ids in found.items() if ids}
+
+
+def unread(fragment: Fragment, measured: Measurement, layers: Layers) -> tuple[list[list[int]] | None, int]:
+    """Per lane the elements that none of the measured multiplies reads, and how many multiplies those are.
+
+    Those by the method of the fragment's own measurement count, and among them those that found the same table.
+    """
+    rows = [inventory.instructions()[inventory.short(name)] for name in inventory.users(fragment.id)]
+    found = [layers.multiply(row.id, measured) for row in rows]
+    table = measured.tables[fragment.operand]
+    multiplies = [m for m in found if m and m.tables[fragment.operand] == table]
+    if not multiplies:
+        return None, 0
+    nothing: tuple[tuple[int, ...], ...] = ((),) * fragment.threads
+    per_lane = zip(*(m.unread.get(fragment.operand, nothing) for m in multiplies), strict=True)
+    return [sorted(set.intersection(*map(set, lanes))) for lanes in per_lane], len(multiplies)
+
+
+def notes(known: Known) -> list[str]:
+    """What `show` says of a layout: its name, who shares it, copies and which of them are read."""
+    table, fragment, measured = known.table, known.fragment, known.measured
+    same = same_layout(fragment, measured, known.layers) if measured else []
+    lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
+    counts = sorted({len(holders) for holders in table.inverse.values()})
+    if counts != [1]:
+        lines.append(f"each element has {' or '.join(map(str, counts))} holders")
+    if not measured:
+        return lines
+    lines += _other_archs(fragment, measured, known.layers)
+    lines += _other_measurements(known)
+    lanes, multiplies = unread(fragment, measured, known.layers)
+    if lanes and any(lanes):
+        same_i = all(lane == lanes[0] for lane in lanes)
+        which = f"i = {_ranges(lanes[0])}" if same_i else f"{sum(map(len, lanes))} of {table.slots} slots"
+        lines.append(f"never read by any of {multiplies} measured multiplies: {which}")
+    return lines
+
+
+def _other_archs(fragment: Fragment, measured: Measurement, layers: Layers) -> list[str]:
+    """On which other archs the fragment has the same table, and on which another."""
+    layout = measured.tables[fragment.operand].id
+    found = {name: layers.layout(fragment, name) for name in layers.archs() if name != measured.arch}
+    lines = []
+    for same, words in ((True, "the same table on"), (False, "ANOTHER table on")):
+        names = [name for name, other in found.items() if other and (other == layout) == same]
+        lines += [f"{words} {', '.join(names)}"] if names else []
+    return lines
+
+
+def _other_measurements(known: Known) -> list[str]:
+    """Whether the arch's other methods, and measurements in folders below, found the same table."""
+    lines = []
+    for other in list(known.layers.tables(known.fragment, [known.arch]))[1:]:
+        words = "the same table" if other.table(known.fragment) == known.table else "ANOTHER TABLE"
+        lines.append(f"method {other.measured.method}: {words} ({how(other.measured)}, {whence(other.source)})")
+    return lines
+
+
+def some(names: list[str], most: int = 4) -> str:
+    """The first names, and how many more."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _ranges(numbers: list[int]) -> str:
+    whole = numbers == list(range(numbers[0], numbers[-1] + 1))
+    return f"{numbers[0]} to {numbers[-1]}" if whole and len(numbers) > 1 else ", ".join(map(str, numbers))
+
+
+def by_lane(table: Table, slots: list[Any]) -> list[list[Any]]:
+    """Values by slot as one list a lane."""
+    return [slots[s : s + table.elements] for s in range(0, table.slots, table.elements)]

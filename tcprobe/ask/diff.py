@@ -1,0 +1,215 @@
+"""Two sets of tables compared: same, changed and how, and what is absent on one side, and why.
+
+Absent is not different: a table that is missing says nothing of a layout, so `Difference.none` looks at changes alone.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tcprobe.ask import absent
+from tcprobe.errors import UsageError
+from tcprobe.fit import fit
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import ARCHS, arch
+from tcprobe.isa.instruction import Fragment
+from tcprobe.layout.table import Table
+from tcprobe.run.campaign import Campaign, Request
+from tcprobe.store.choose import Found, Layer, Layers, alone
+from tcprobe.store.results import Results
+
+FIRST = 3  # differing slots that are shown
+SIDES = ("first", "second")
+
+
+class Side(NamedTuple):
+    """One of two sets of tables: an arch in some folders, and its name in answers."""
+
+    name: str
+    arch: str
+    layers: Layers
+
+    def found(self, fragment: Fragment) -> Found | None:
+        """The measurement of a fragment that counts here."""
+        return self.layers.choose(fragment, [self.arch])
+
+
+class Absent(NamedTuple):
+    """A cell without a table: side 0 or 1, and why. `elsewhere`: whether the other side has one."""
+
+    id: str
+    side: int
+    reason: str
+    elsewhere: bool
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A fragment whose tables differ, and where the two come from."""
+
+    id: str
+    tables: tuple[Table, Table]
+    sources: tuple[str, str]
+
+    @cached_property
+    def formulas(self) -> tuple[dict[str, str], dict[str, str]]:
+        """The formulas of both."""
+        one, two = ({n: str(f or "no closed form") for n, f in fit(t).formulas.items()} for t in self.tables)
+        return one, two
+
+    @cached_property
+    def slots(self) -> list[int] | None:
+        """The slots that differ; None where the tables are of different sizes."""
+        one, two = self.tables
+        if (one.threads, one.elements) != (two.threads, two.elements):
+            return None
+        return [slot for slot, (a, b) in enumerate(zip(one.cells, two.cells, strict=True)) if a != b]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        one, two = self.tables
+        slots = self.slots
+        first = [{**_slot(s, one), "first": one.cells[s], "second": two.cells[s]} for s in (slots or [])[:FIRST]]
+        return {
+            "id": self.id, "source": _by_side(self.sources), "formula": _by_side(self.formulas),
+            "elements": _by_side((one.elements, two.elements)),
+            "differing": None if slots is None else len(slots), "first_slots": first,
+        }  # fmt: skip
+
+    def lines(self) -> list[str]:
+        """In words: the formulas of both, and the first slots that differ."""
+        one, two = self.tables
+        pairs = ((name, *(f.get(name, "none") for f in self.formulas)) for name in one.outputs)
+        lines = [f"{name}: {a}  ->  {b}" for name, a, b in pairs if a != b]
+        if self.slots is None:
+            return [*lines, f"{one.elements} elements a lane -> {two.elements}"]
+        places = ((s, _slot(s, one)) for s in self.slots[:FIRST])
+        shown = [f"lane {at['lane']} i {at['i']}: {one.cells[s]} -> {two.cells[s]}" for s, at in places]
+        return [*lines, f"{len(self.slots)} of {one.slots} slots: " + "; ".join(shown)]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two sides: ids with the same table, what changed, every cell without a table, and where the tables come from."""
+
+    sides: tuple[Side, Side]
+    same: list[str]
+    changed: list[Changed]
+    absent: list[Absent]
+    sources: tuple[str, str]
+
+    @property
+    def none(self) -> bool:
+        """Whether no table differs; what is absent is not different."""
+        return not self.changed
+
+    def to_json(self, changed_only: bool = False) -> dict[str, Any]:
+        """Plain data: what changed; unless only that is wanted, what is the same, and every absent cell and why."""
+        heads = [{"name": s.name, "arch": s.arch, "source": w} for s, w in zip(self.sides, self.sources, strict=True)]
+        data = {**_by_side(heads), "changed": [c.to_json() for c in self.changed]}
+        if changed_only:
+            return data
+        return {
+            **data, "same": self.same,
+            "absent": [{"id": a.id, "side": SIDES[a.side], "arch": self.sides[a.side].arch, "reason": a.reason,
+                        "elsewhere": a.elsewhere} for a in self.absent],
+        }  # fmt: skip
+
+
+def difference(first: Side, second: Side, patterns: Sequence[str] = ()) -> Difference:
+    """Compare two sets of tables, over the fragments that `patterns` mean (all without one)."""
+    sides = (first, second)
+    cells = [(f, first.found(f), second.found(f)) for f in inventory.select_or_fail(*patterns)]
+    both = [(f, one, two) for f, one, two in cells if one and two]
+    return Difference(
+        sides,
+        [f.id for f, one, two in both if one.table(f) == two.table(f)],
+        [
+            Changed(f.id, (one.table(f), two.table(f)), (one.source, two.source))
+            for f, one, two in both
+            if one.table(f) != two.table(f)
+        ],
+        [a for f, one, two in cells for a in _absent(f, sides, (one, two))],
+        (_sources(first, [one for _, one, _ in cells]), _sources(second, [two for _, _, two in cells])),
+    )
+
+
+def _absent(fragment: Fragment, sides: tuple[Side, Side], found: tuple[Found | None, Found | None]) -> Iterator[Absent]:
+    """The cells of a fragment that have no table."""
+    for number, side in enumerate(sides):
+        other = found[1 - number]
+        if not found[number]:
+            elsewhere = other.table(fragment) if other else None
+            reason = absent.reason(fragment, side.arch, side.layers, elsewhere)
+            yield Absent(fragment.id, number, reason, elsewhere is not None)
+
+
+def _sources(side: Side, found: Sequence[Found | None]) -> str:
+    """Where a side's tables come from; without any where one looked."""
+    return ", ".join(dict.fromkeys(one.source for one in found if one)) or side.layers.names
+
+
+def _slot(slot: int, table: Table) -> dict[str, int]:
+    lane, i = divmod(slot, table.elements)
+    return {"lane": lane, "i": i}
+
+
+def _by_side(pair: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(SIDES, pair, strict=True))
+
+
+def compared(names: Sequence[str], cuda: Sequence[Path], arch_name: str | None, layers: Layers) -> Iterator[Difference]:
+    """What a command line means: two archs or two folders first in `names`, or two of `cuda`; then fragments.
+
+    UsageError where it means nothing.
+    """
+    if len(cuda) == 2:
+        return compilers(cuda[0], cuda[1], arch_name, names)
+    if cuda or len(names) < 2:
+        raise UsageError("give two archs, two folders of results, or --cuda twice.")
+    left, right, *patterns = names
+    if Path(left).is_dir() and Path(right).is_dir():
+        return _arch_by_arch(alone(Results(Path(left))), alone(Results(Path(right))), arch_name, patterns)
+    if arch_name:
+        raise UsageError("--arch goes with two folders or two compilers; two archs are named already.")
+    return iter([archs(left, right, layers, patterns)])
+
+
+def archs(left: str, right: str, layers: Layers, patterns: Sequence[str] = ()) -> Difference:
+    """Two archs. UsageError where one has no measurements."""
+    names = [arch(name).name for name in (left, right)]
+    for name in names:
+        if name not in layers.archs():
+            raise UsageError(f"{name} is not measured in {layers.words}; measured: {', '.join(layers.archs())}.")
+    first, second = (Side(name, name, layers) for name in names)
+    return difference(first, second, patterns)
+
+
+def compilers(first: Path, second: Path, name: str | None, patterns: Sequence[str] = ()) -> Iterator[Difference]:
+    """Read machine code with the tools of two folders, and compare arch by arch."""
+    with tempfile.TemporaryDirectory(prefix="tcprobe-") as folder:
+        sides = []
+        for number, cuda in enumerate((first, second)):
+            results = Results(Path(folder) / str(number))
+            request = Request(name=name, method="sass", cuda=cuda)
+            Campaign(request, results.root, lambda text: print(text, file=sys.stderr)).run(None)
+            sides.append(Layers([Layer(results, str(cuda))]))
+        yield from _arch_by_arch(sides[0], sides[1], None, patterns)
+
+
+def _arch_by_arch(left: Layers, right: Layers, name: str | None, patterns: Sequence[str]) -> Iterator[Difference]:
+    """Arch by arch, or one arch. UsageError where neither side has measurements."""
+    measured = {*left.archs(), *right.archs()} & (
+        {arch(name).name} if name and name != "all" else {row.name for row in ARCHS}
+    )
+    if not measured:
+        raise UsageError(f"neither {left.words} nor {right.words} has measurements{f' of {name}' if name else ''}.")
+    for at in (row.name for row in ARCHS if row.name in measured):
+        first, second = (Side(f"{at} of {layers.names}", at, layers) for layers in (left, right))
+        yield difference(first, second, patterns)

@@ -1,0 +1,197 @@
+"""Who holds an element, what a lane holds, what feeds a result: questions to tables.
+
+>>> from tcprobe.ask.trace import held, where
+>>> from tcprobe.store.cell import load
+>>> a = load("mma.m16n8k16.row.col.f32.f16.f16.f32.a")
+>>> [str(holder) for holder in where(a, rows=[3], cols=[9])]
+['lane 12 i 5 (register 2, bits 16..31)']
+>>> [(h.row, h.col) for h in held(a, lanes=[12], elements=[5])]
+[(3, 9)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tcprobe.errors import UsageError
+from tcprobe.isa.instruction import Fragment, Instruction
+from tcprobe.store.cell import Known, sources
+from tcprobe.store.measurement import Measurement
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Slot (lane, i) and the element in it; `register` counts the fragment's registers, `bit` is its lowest there.
+
+    `product` is None where a warp holds one product only.
+    """
+
+    row: int
+    col: int
+    product: int | None
+    lane: int
+    i: int
+    register: int
+    bit: int
+    bits: int
+
+    def __str__(self) -> str:
+        last = self.bit + self.bits - 1
+        return f"lane {self.lane} i {self.i} (register {self.register}, bits {self.bit}..{last})"
+
+    @property
+    def element(self) -> str:
+        """[row][col], and the product where there are several."""
+        return f"[{self.row}][{self.col}]" + ("" if self.product is None else f" of product {self.product}")
+
+    def to_json(self) -> dict[str, int | None]:
+        """Plain data."""
+        return {
+            "row": self.row, "col": self.col, "product": self.product, "lane": self.lane, "i": self.i,
+            "register": self.register, "bit": self.bit, "bits": self.bits,
+        }  # fmt: skip
+
+
+def where(known: Known, rows: Iterable[int], cols: Iterable[int], products: Iterable[int] = ()) -> list[Holder]:
+    """Every holder of the elements rows x cols (of all products unless given), element by element, by slot.
+
+    UsageError where a row, col or product is outside the fragment.
+    """
+    fragment = known.fragment
+    rows, cols = _inside("row", rows, fragment.rows), _inside("col", cols, fragment.cols)
+    parts: Sequence[int | None] = [None]
+    if "product" in known.table.outputs:
+        parts = _inside("product", products, fragment.products) or list(range(fragment.products))
+    keys = [(r, c) if p is None else (r, c, p) for p in parts for r in rows for c in cols]
+    return [_holder(known, slot) for key in keys for slot in known.table.inverse.get(key, [])]
+
+
+def held(known: Known, lanes: Iterable[int], elements: Iterable[int] = ()) -> list[Holder]:
+    """What lanes hold in the given elements, in all without any; unused slots are left out.
+
+    UsageError where a lane or i is outside the fragment.
+    """
+    table = known.table
+    chosen = _inside("i", elements, table.elements) or list(range(table.elements))
+    slots = [lane * table.elements + i for lane in _inside("lane", lanes, table.threads) for i in chosen]
+    return [_holder(known, slot) for slot in slots if table.cells[slot] is not None]
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Slots of A and B that meet in D: all holders of A[row][k], B[k][col] and D[row][col]."""
+
+    a: list[Holder]
+    b: list[Holder]
+    d: list[Holder]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What feeds a D element, or what a slot feeds: meetings in the order of k, row or col, and C -> D.
+
+    `unread` has the slots (operand, lane, i) that the multiply never takes, as far as that was measured.
+    """
+
+    instruction: Instruction
+    operands: Mapping[str, Known]
+    about: str
+    c: list[Holder]
+    d: list[Holder]
+    meetings: list[Meeting]
+    unread: frozenset[tuple[str, int, int]]
+
+    @property
+    def arch(self) -> str:
+        """Where the tables are from."""
+        return self.operands["d"].arch
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; a holder that is never read has "read": false."""
+        return {
+            "instruction": self.instruction.id,
+            "arch": self.arch,
+            "source": sources(self.operands.values()),
+            "evidence": {operand: known.evidence for operand, known in self.operands.items()},
+            "c": self._plain("c", self.c),
+            "d": self._plain("d", self.d),
+            "meetings": [{o: self._plain(o, getattr(m, o)) for o in "abd"} for m in self.meetings],
+        }
+
+    def _plain(self, operand: str, holders: list[Holder]) -> list[dict[str, Any]]:
+        return [{**h.to_json(), "read": (operand, h.lane, h.i) not in self.unread} for h in holders]
+
+
+def trace(instruction: Instruction, operands: Mapping[str, Known], row: int, col: int, product: int | None) -> Trace:
+    """All slots that feed D[row][col], in k order; `operands` are the tables of a, b, c and d on one arch.
+
+    `product` is needed where a warp holds several. UsageError where it is missing, or anything is outside D.
+    """
+    if instruction.products > 1 and product is None:
+        raise UsageError(f"{instruction.id} holds {instruction.products} products: say which with --product.")
+    find = _Finder(operands, product)
+    c, d = find("c", row, col), find("d", row, col)
+    meetings = [Meeting(find("a", row, k), find("b", k, col), d) for k in range(instruction.shape.k)]
+    return Trace(instruction, operands, f"D{d[0].element}", c, d, meetings, unread(instruction, operands))
+
+
+def feeds(instruction: Instruction, operands: Mapping[str, Known], operand: str, lane: int, i: int) -> Trace:
+    """What slot (lane, i) of operand a, b or c feeds. UsageError where there is no such slot."""
+    slots = held(operands[operand], [lane], [i])
+    if not slots:
+        raise UsageError(f"lane {lane} i {i} of {operand.upper()} is unused.")
+    (slot,) = slots
+    find, shape = _Finder(operands, slot.product), instruction.shape
+    about = f"{operand.upper()} lane {lane} i {i}, which holds {operand.upper()}{slot.element}"
+    meetings, c, d = [], [], []
+    if operand == "a":
+        meetings = [Meeting([slot], find("b", slot.col, n), find("d", slot.row, n)) for n in range(shape.n)]
+    elif operand == "b":
+        meetings = [Meeting(find("a", m, slot.row), [slot], find("d", m, slot.col)) for m in range(shape.m)]
+    else:
+        c, d = [slot], find("d", slot.row, slot.col)
+    return Trace(instruction, operands, about, c, d, meetings, unread(instruction, operands))
+
+
+class _Finder:
+    """All holders of one element of an operand, of one product."""
+
+    def __init__(self, operands: Mapping[str, Known], product: int | None) -> None:
+        self._operands, self._products = operands, [] if product is None else [product]
+
+    def __call__(self, operand: str, row: int, col: int) -> list[Holder]:
+        return where(self._operands[operand], [row], [col], self._products)
+
+
+def unread(instruction: Instruction, operands: Mapping[str, Known]) -> frozenset[tuple[str, int, int]]:
+    """The slots (operand, lane, i) that the multiply never takes, as far as that was measured on the arch."""
+    saved = measured_multiply(instruction, operands)
+    lanes_of = saved.unread if saved else {}
+    return frozenset((o, lane, i) for o, lanes in lanes_of.items() for lane, unused in enumerate(lanes) for i in unused)
+
+
+def measured_multiply(instruction: Instruction, operands: Mapping[str, Known]) -> Measurement | None:
+    """The multiply's measurement beside that of D, None if there is none with these very tables."""
+    known = operands["d"]
+    saved = known.layers.multiply(instruction.id, known.measured) if known.measured else None
+    return saved if saved and all(saved.tables[o] == operands[o].table for o in "abcd") else None
+
+
+def _holder(known: Known, slot: int) -> Holder:
+    fragment: Fragment = known.fragment
+    lane, i = divmod(slot, known.table.elements)
+    cell = known.table.cells[slot]
+    assert cell is not None
+    register, bit = fragment.place(i)
+    product = cell[2] if len(cell) > 2 else None
+    return Holder(cell[0], cell[1], product, lane, i, register, bit, fragment.slot_bits)
+
+
+def _inside(name: str, values: Iterable[int], size: int) -> list[int]:
+    found = list(values)
+    for value in found:
+        if not 0 <= value < size:
+            raise UsageError(f"{name} {value} is outside 0 to {size - 1}.")
+    return found

@@ -1,0 +1,303 @@
+"""The command line: parse, call the library, print. Everything heavy is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe import __version__
+from tcprobe.cli import questions, tools
+from tcprobe.cli.options import ARCH, CUDA, JSON, WRITTEN, read_results
+from tcprobe.errors import TcprobeError, UsageError
+from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.store.choose import Layers
+
+FAMILY = click.option("--family", type=click.Choice(["wmma", "mma"]), help="Only this family of instructions.")
+
+
+class Group(click.Group):
+    """Turns the library's errors into a message and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = escaped(error.message)  # type: ignore[misc]  # click has it final
+            raise
+        except TcprobeError as error:
+            click.echo(escaped(f"Error: {error}"), err=True)
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("Stopped. What was measured is saved; run again to go on.", err=True)
+            ctx.exit(130)
+        except BrokenPipeError:
+            sys.stderr.close()
+            ctx.exit(0)
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tcprobe")
+def main() -> None:
+    """Which lane and register of a warp holds which matrix element of an NVIDIA tensor-core fragment.
+
+    Measured on GPUs, saved as tables, fitted by closed formulas, compared with what others published.
+    FRAGMENT names may be shortened as long as they are unique, and may be patterns with * and ?.
+    """
+
+
+for command in (*questions.COMMANDS, *tools.COMMANDS):
+    main.add_command(command)
+
+
+@main.command(short_help="Measure fragments, on a GPU or from machine code.")
+@click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
+@click.option("--arch", "name", metavar="sm_XX|all", help="Compute capability, for example sm_90, or all.")
+@click.option(
+    "--method",
+    type=click.Choice(["auto", "live", "sass"]),
+    default="auto",
+    show_default=True,
+    help="On a live GPU, or from the machine code that ptxas emits; auto: a GPU of the arch if there is one.",
+)
+@click.option("--device", "index", type=int, metavar="N", help="GPU number N, in CUDA's order.")
+@CUDA
+@WRITTEN
+@click.option("--force", is_flag=True, help="Measure again what is already there.")
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=1),
+    default=60.0,
+    show_default=True,
+    help="Seconds without an answer after which a launch counts as hung.",
+)
+@click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
+def run(folder: Path, show_stages: bool, **asked: Any) -> None:
+    """Measure fragments, on a live GPU or from machine code, and save their tables.
+
+    Without FRAGMENT: every wmma and dense mma form on a GPU, every wmma fragment from machine code. Without --arch:
+    the GPU that is there, else machine code for all archs. What is measured already is kept, so a run that was
+    stopped is taken up where it ended.
+    """
+    from tcprobe.isa import arch
+    from tcprobe.run.process import Worker, sass_command
+
+    if asked["name"] not in (None, "all"):
+        arch.arch(asked["name"])
+    worker = Worker(limit=asked["limit"])
+    process = None if asked["method"] == "sass" else worker.start()
+    early = {}
+    if asked["method"] == "sass" and asked["name"] not in (None, "all"):
+        from tcprobe.sass import toolchain
+
+        tools = toolchain.find(asked["cuda"])
+        row = arch.arch(asked["name"])
+        if row in tools.archs:
+            early[row.name] = Worker(sass_command(row.name, tools.ptxas, tools.nvdisasm)).start()
+
+    from tcprobe.cli import printing
+    from tcprobe.run import runner
+    from tcprobe.run.campaign import Campaign, Request
+    from tcprobe.store.results import Results
+
+    session = runner.Session(worker, process) if process else None
+    Results(folder).sweep()
+    with printing.progress() as tick:
+        reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
+    for report in reports:
+        printing.run_summary(report, Results(folder))
+        if show_stages and report.done:
+            printing.stages(report.done)
+    if any(m.status == "failed" for report in reports for m in report.found):
+        sys.exit(1)
+
+
+@main.command(short_help="Fit closed formulas to saved tables.")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--sympy", "style", flag_value="sympy", help="Print SymPy expressions.")
+@click.option("--latex", "style", flag_value="latex", help="Print LaTeX.")
+@JSON
+def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
+    """Fit closed formulas to saved tables.
+
+    PATHS are folders of results, layout files, or CSV files of lane,i,row,col. Default: the layouts in ./results, and
+    the published ones.
+    """
+    from tcprobe.fit import fit as fit_table
+    from tcprobe.store.saved import tables
+
+    found = [(saved, fit_table(saved.table)) for saved in tables(paths)]
+    if as_json:
+        for saved, fitted in found:
+            formula = {n: None if f is None else str(f) for n, f in fitted.formulas.items()}
+            click.echo(json.dumps({"layout_id": saved.layout, "of": saved.who or saved.source, "source": saved.source,
+                                   "elements": saved.table.elements, "threads": saved.table.threads,
+                                   "fit": fitted.verdict, "formula": formula}))  # fmt: skip
+        return
+    from tcprobe.cli import printing
+
+    printing.formulas((saved, fitted, _printed(fitted.formulas, style)) for saved, fitted in found)
+
+
+@main.command(short_help="Where tables agree with what others published.")
+@click.argument("names", nargs=-1, metavar="[FILE.csv] [FRAGMENT]...")
+@ARCH
+@read_results
+@JSON
+def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: bool) -> None:
+    """Say where saved tables agree with what others published.
+
+    `compare FILE.csv FRAGMENT` checks somebody's own table of lane,i,row,col. Exit code 1 when something
+    differs that is not a stated erratum.
+    """
+    from tcprobe.store import lookup
+
+    if names and (names[0].endswith(".csv") or Path(names[0]).is_file()):
+        same = _compare_file(names, name, layers, as_json)
+    else:
+        archs = lookup.archs_of(name, layers)
+        found = [_compare_arch(arch_name, names, layers, as_json) for arch_name in archs]
+        if not any(count for count, _ in found):
+            where = "" if name in (None, "all") else f" on {archs[0]}"
+            known = f"; measured: {', '.join(layers.archs())}" if layers.archs() else ". `tcprobe run` makes tables"
+            raise UsageError(f"nothing of that is measured{where} in {layers.words}{known}.")
+        same = all(agrees for _, agrees in found)
+    sys.exit(0 if same else 1)
+
+
+def _compare_arch(name: str, patterns: Sequence[str], layers: Layers, as_json: bool) -> tuple[int, bool]:
+    """Compare one arch's tables; how many there are, and whether nothing differs that is not a stated erratum."""
+    from tcprobe.ask.compare import findings, measured_fragments, measurements_agree, verdicts
+    from tcprobe.references import references
+
+    measured = list(measured_fragments(layers, name, patterns))
+    found = [(fragment, saved, v) for fragment, saved in measured for v in verdicts(fragment, saved.measured)]
+    agree = list(measurements_agree(layers, name, patterns))
+    if as_json:
+        for fragment, (m, source), v in found:
+            head = {"id": fragment.id, "arch": m.arch, "method": m.method, "source": source}
+            click.echo(json.dumps({**head, **v.to_json()}))
+    elif measured:
+        from tcprobe.cli import printing
+
+        listed = [(r.NAME, where, pattern, words) for r in references() for pattern, where, words in findings(r)]
+        printing.comparison(name, found, [] if patterns else listed)
+        printing.agreement(agree)
+    return len(measured), not any(v.unexplained for _, _, v in found) and all(a.same for a in agree)
+
+
+@main.command("list", short_help="List fragments, with patterns.")
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+@ARCH
+@FAMILY
+@JSON
+def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_json: bool) -> None:
+    """List fragments: all, or those that PATTERN means, that an arch has, or of a family."""
+    from tcprobe.ask.describe import fragment_entry
+    from tcprobe.isa import arch, inventory
+
+    found = inventory.select_or_fail(*patterns, family=family, device=arch.arch(name) if name else None)
+    if as_json:
+        click.echo(json.dumps([fragment_entry(f) for f in found], indent=1))
+        return
+    from tcprobe.cli import printing
+
+    printing.fragments(found)
+
+
+@main.command(short_help="Formula, map both ways, evidence and verdicts.")
+@click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
+@ARCH
+@read_results
+@JSON
+def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool) -> None:
+    """Show fragments: formulas, the map drawn both ways, where it comes from and what others say.
+
+    Without --arch: the arch whose measurement counts most (the strongest method, then ./results over what is published,
+    then the newest); --arch all: every one. What nobody measured on an arch is shown as documented, and says so.
+    --json: one object a line.
+    """
+    from tcprobe.ask.compare import verdicts
+    from tcprobe.ask.describe import notes
+    from tcprobe.ask.describe import shown as described
+    from tcprobe.cli import printing
+    from tcprobe.fit import fit as fit_table
+    from tcprobe.store import lookup
+    from tcprobe.store.cell import everywhere
+
+    chosen, without = lookup.chosen(patterns), 0
+    for fragment in chosen:
+        try:
+            found = everywhere(fragment, name, layers)
+        except UsageError:
+            if len(chosen) == 1:
+                raise
+            found = []
+        without += not found
+        for known in found:
+            if as_json:
+                click.echo(json.dumps(described(known)))
+            else:
+                judged = verdicts(fragment, known.measured) if known.measured else []
+                printing.shown(known, fit_table(known.table), judged, notes(known))
+    if without == len(chosen):
+        raise lookup.no_table(chosen[0], name, layers)
+    if without:
+        click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
+
+
+@main.command("why-not", short_help="Why an arch does not have a fragment.")
+@click.argument("fragment")
+@click.option("--arch", "name", required=True, metavar="sm_XX", help="Compute capability, for example sm_75.")
+@read_results
+@JSON
+def why_not(fragment: str, name: str, layers: Layers, as_json: bool) -> None:
+    """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json: one object a line."""
+    from tcprobe.ask.absent import why_not as explained
+    from tcprobe.isa import arch
+    from tcprobe.store import lookup
+
+    for found in lookup.chosen((fragment,)):
+        answer = explained(found, arch.arch(name), layers)
+        click.echo(json.dumps(answer.to_json()) if as_json else f"{answer.id}: {answer.words}")
+
+
+def _printed(formulas: dict[str, Any], style: str | None) -> dict[str, str]:
+    """Formulas as text: C, or SymPy or LaTeX on demand."""
+    if style is None:
+        return {name: "no closed form" if f is None else str(f) for name, f in formulas.items()}
+    from tcprobe.fit import symbolic
+
+    form = symbolic.latex if style == "latex" else symbolic.expression
+    return {name: "no closed form" if f is None else str(form(f)) for name, f in formulas.items()}
+
+
+def _compare_file(names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool) -> bool:
+    """Compare a CSV file with what is measured of a fragment; whether all that it states is so."""
+    from tcprobe.ask.compare import against
+    from tcprobe.cli import answers
+    from tcprobe.isa import inventory
+    from tcprobe.layout.csv import read_csv
+    from tcprobe.store import lookup
+    from tcprobe.store.cell import known
+
+    if len(names) != 2:
+        raise UsageError(f"`tcprobe compare {names[0]} FRAGMENT` needs one fragment; got {len(names) - 1}.")
+    stated, fragment = read_csv(Path(names[0])), inventory.resolve(names[1])
+    measured = known(fragment, arch_name, layers)
+    if not measured.measured:
+        raise lookup.no_table(fragment, arch_name, layers)
+    found = against(stated, fragment, measured.table)
+    if as_json:
+        head = {"file": names[0], "id": fragment.id, "arch": measured.arch, "source": measured.source}
+        click.echo(json.dumps({**head, "evidence": measured.evidence, **found._asdict()}))
+    else:
+        answers.against(names[0], measured, found)
+    return not found.first

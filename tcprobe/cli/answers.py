@@ -1,0 +1,113 @@
+"""What the commands print that answer questions: where, trace, convert, verify. Nothing here takes long to import."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.ask.compare import Against
+    from tcprobe.ask.convert import Conversion
+    from tcprobe.ask.trace import Holder, Trace
+    from tcprobe.run.backend import Device
+    from tcprobe.run.verify import Verdict
+    from tcprobe.store.cell import Known
+
+
+def bold(text: str) -> str:
+    """Text that stands out on a terminal."""
+    return click.style(text, bold=True)
+
+
+def holders(known: Known, found: Sequence[Holder], by_lane: bool) -> None:
+    """`where`: a line an element, or a line a slot; then what it rests on."""
+    name = known.fragment.operand.upper()
+    if by_lane:
+        for holder in found:
+            click.echo(f"{holder}: {name}{holder.element}")
+    else:
+        lines: dict[str, list[str]] = {}
+        for holder in found:
+            lines.setdefault(holder.element, []).append(str(holder))
+        for element, texts in lines.items():
+            click.echo(f"{name}{element}: {'; '.join(texts)}")
+    click.echo(f"{bold(known.fragment.id)} on {known.arch}, {known.evidence}")
+
+
+def trace(answer: Trace) -> None:
+    """`trace`: the slots on both sides, a line for each product of A and B, and what it rests on."""
+    click.echo(f"{bold(answer.about)} in {answer.instruction.id} on {answer.arch}")
+    if answer.d:
+        click.echo(f"  held by {_slots(answer, 'd', answer.d)}; gains C: {_slots(answer, 'c', answer.c)}")
+    lines = [(f"A{m.a[0].element}", _slots(answer, "a", m.a), f"B{m.b[0].element}", _slots(answer, "b", m.b),
+              f"D{m.d[0].element}", _slots(answer, "d", m.d)) for m in answer.meetings]  # fmt: skip
+    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for a, a_slots, b, b_slots, d, d_slots in lines:
+        left = f"{a:<{wide[0]}} {a_slots:<{wide[1]}}  x  {b:<{wide[2]}} {b_slots:<{wide[3]}}"
+        click.echo(f"  {left}  ->  {d:<{wide[4]}} {d_slots}".rstrip())
+    for evidence in dict.fromkeys(known.evidence for known in answer.operands.values()):
+        click.echo(evidence)
+
+
+def conversion(found: Conversion) -> None:
+    """`convert`: what is tiled how, what has to move, what it costs, the code."""
+    tiles = found.tiling
+    turned = ", transposed" if tiles.transpose else ""
+    click.echo(f"{tiles.rows} x {tiles.cols} on {tiles.source.arch}")
+    for head, count, known, note in (("from", tiles.source_tiles, tiles.source, ""),
+                                     ("to  ", tiles.target_tiles, tiles.target, turned)):  # fmt: skip
+        size = f"{known.fragment.rows} x {known.fragment.cols} of {known.fragment.type}"
+        click.echo(f"  {head} {count} x {bold(known.fragment.id)}, {size}{note}")
+    click.echo(found.summary + (f" ({found.reason})" if found.reason else ""))
+    if found.plan:
+        parts = [f"{n} {name}" for name, n in found.costs.items()]
+        fewest = "; no scheme of 32-bit words has fewer shuffles" if found.fewest and "shuffle" in found.costs else ""
+        click.echo(f"a lane: {', '.join(parts) or 'no instruction'}{fewest}")
+        click.echo(f"\n{found.code}\n")
+    for evidence in dict.fromkeys((tiles.source.evidence, tiles.target.evidence)):
+        click.echo(evidence)
+
+
+def against(path: str, known: Known, found: Against) -> None:
+    """`compare FILE.csv`: how many slots agree, the first that do not, and what it is compared with."""
+    missing = f"; {found.not_stated} slots are not stated" if found.not_stated else ""
+    head = f"{path} against {known.fragment.id} on {known.arch}"
+    click.echo(f"{head}: {found.agreed} of {found.given} slots agree{missing}")
+    for line in found.first:
+        click.echo(f"  {line}")
+    if found.renumbered:
+        click.echo("  The two differ only by a renumbering of rows or columns, which the hardware cannot tell apart.")
+    click.echo(known.evidence)
+
+
+def verified(verdict: Verdict) -> None:
+    """`verify`: one multiply."""
+    mark = click.style("ok   ", fg="green") if verdict.good else click.style("WRONG", fg="red")
+    words = [verdict.first] if not verdict.exact else []
+    words += [f"never read: {o.upper()} i = {', '.join(map(str, i))}" for o, i in verdict.unread.items()]
+    if verdict.expected not in (None, verdict.unread):
+        words.append(f"the results say never read: {verdict.expected}")
+    words += ["a wrong layout is not noticed"] if not verdict.noticed else []
+    click.echo(f"{mark} {verdict.instruction.id}" + (f": {'; '.join(words)}" if words else ""))
+
+
+def verified_all(device: Device, found: Sequence[Verdict], others: int) -> None:
+    """The counts at the end of `verify`."""
+    exact, noticed = (sum(getattr(v, name) for v in found) for name in ("exact", "noticed"))
+    click.echo(f"{bold(escaped(device.name))} ({device.arch}): D exact in {exact} of {len(found)} multiplies; "
+               f"a wrong layout of A noticed in {noticed}; tables: "
+               f"{escaped(', '.join(dict.fromkeys(v.source for v in found)))}")  # fmt: skip
+    if others:
+        click.echo(f"{others} forms are not of {device.arch}", err=True)
+
+
+def _slots(answer: Trace, operand: str, found: Sequence[Holder]) -> str:
+    """lane:i of every holder; one that the multiply never reads in parentheses."""
+    texts = (f"{h.lane}:{h.i}" for h in found)
+    return " ".join(
+        f"({t})" if (operand, h.lane, h.i) in answer.unread else t for t, h in zip(texts, found, strict=True)
+    )

@@ -1,0 +1,267 @@
+"""What the commands print. Results go to stdout, all talk to stderr; only the progress bar needs rich."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Agreement, Verdict
+from tcprobe.fit import Fit
+from tcprobe.isa.instruction import Fragment
+from tcprobe.layout import draw
+from tcprobe.store.cell import Known
+from tcprobe.store.choose import Found, whence
+from tcprobe.store.measurement import Measurement
+from tcprobe.store.results import Results
+from tcprobe.text import escaped
+
+if TYPE_CHECKING:  # brings NumPy along
+    from tcprobe.ask.diff import Absent, Difference
+    from tcprobe.run.campaign import Report
+    from tcprobe.run.runner import Done
+    from tcprobe.store.saved import Saved
+
+STYLE: dict[str, dict[str, Any]] = {
+    CONFIRMED: {"fg": "green"},
+    DIFFERS: {"fg": "red"},
+    NOT_COVERED: {"dim": True},
+    "measured": {"fg": "green"},
+    "refused": {"fg": "yellow"},
+    "failed": {"fg": "red"},
+}
+
+
+def bold(text: str) -> str:
+    """Text that stands out on a terminal."""
+    return click.style(text, bold=True)
+
+
+def width() -> int:
+    """Columns of the terminal, or of COLUMNS; 80 where there is neither."""
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdigit() and int(stated):
+        return int(stated)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def say(text: str) -> None:
+    """A line of talk."""
+    click.echo(escaped(text), err=True)
+
+
+def fragments(rows: Sequence[Fragment]) -> None:
+    """`list`: aligned columns, never cut."""
+    heads = ("fragment", "rows x cols", "elements x threads", "registers", "from")
+    lines = [
+        (
+            f.id,
+            f"{f.rows} x {f.cols}",
+            f"{f.elements} x {f.threads}",
+            f"{f.registers} x {f.register_bits} bits",
+            f.target.name,
+        )
+        for f in rows
+    ]
+    widths = [max(len(line[j]) for line in (heads, *lines)) for j in range(len(heads))]
+    for line in (heads, *lines):
+        text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        click.echo(bold(text) if line is heads else text)
+    say(f"{len(rows)} fragments")
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[int, str | None], None]]:
+    """A bar on stderr, on a terminal only; yields the function that adds to its total, or advances it."""
+    if not sys.stderr.isatty():
+        yield lambda _more, _finished: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
+        task = bar.add_task("compiling", total=0)
+
+        def tick(more: int, finished: str | None) -> None:
+            if finished is None:
+                bar.update(task, total=(bar.tasks[0].total or 0) + more)
+            else:
+                bar.update(task, advance=1, description=finished)
+
+        yield tick
+
+
+def run_summary(report: Report, results: Results) -> None:
+    """What was measured on a device, what was refused and in which words, what failed, and where it is."""
+    device, found = report.device, report.found
+    tools = device.compiler if device.method == "sass" else f"driver {device.driver}, CUDA {device.cuda}"
+    click.echo(f"{bold(escaped(device.name))} ({device.arch}), {escaped(tools)}")
+    for complaint in report.complaints:
+        say(f"measured again, not trusted: {complaint}")
+    counts = Counter((m.status, _kind(m.experiment)) for m in found)
+    for status in ("measured", "refused", "failed"):
+        parts = [f"{n} {kind}" for (s, kind), n in sorted(counts.items()) if s == status]
+        if parts:
+            number = sum(n for (s, _), n in counts.items() if s == status)
+            click.echo(f"{click.style(f'{status:<9}', **STYLE[status])}{number:>4}  ({', '.join(parts)})")
+    if report.kept:
+        click.echo(f"kept     {report.kept:>4}  measured before with the same probes; --force measures them again")
+    for status in ("refused", "failed"):
+        _words(status, [m for m in found if m.status == status])
+    folder = results.root / device.arch / device.method
+    click.echo(escaped(f"{len(results.layouts())} distinct layouts; tables in {folder}"))
+
+
+def _words(status: str, found: Sequence[Measurement]) -> None:
+    by_words: dict[str, list[str]] = {}
+    for m in found:
+        by_words.setdefault(m.words or "", []).append(m.experiment)
+    for words, names in by_words.items():
+        some = names[0] if len(names) == 1 else f"{len(names)} forms, for example {names[0]}"
+        click.echo(f"{click.style(f'  {status}: ', **STYLE[status])}{some}: {words}")
+
+
+def _kind(experiment: str) -> str:
+    if experiment.startswith("wmma.mma"):
+        return "wmma.mma"
+    return "wmma fragments" if experiment.startswith("wmma") else "mma"
+
+
+def stages(done: Done) -> None:
+    """Seconds and share of each stage of a worker, and peak memory of it and of this process."""
+    from tcprobe.run.worker import peak_memory
+
+    total = sum(done.stages.values()) or 1.0
+    for stage, spent in sorted(done.stages.items(), key=lambda item: -item[1]):
+        say(f"  {stage:<10}{spent:8.3f} s {spent / total:6.1%}")
+    for name, peak in (("worker", done.peak_mb), ("tool", peak_memory())):
+        if peak:
+            say(f"  peak memory of the {name} {peak:.0f} MB")
+
+
+def formulas(rows: Iterable[tuple[Saved, Fit, dict[str, str]]]) -> None:
+    """`fit`: each layout, who has it and where it is, and its formulas."""
+    for saved, found, printed in rows:
+        title = f"{saved.table.threads} threads x {saved.table.elements} elements, {found.verdict}"
+        click.echo(f"{bold(saved.layout)}  {title}  {escaped(', '.join(filter(None, (saved.who, saved.source))))}")
+        for name, text in printed.items():
+            click.echo(click.style(f"  {name:<8}", fg="cyan") + text)
+        if found.contradiction:
+            click.echo(f"  not linear: {found.contradiction}")
+
+
+def shown(known: Known, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[str]) -> None:
+    """`show`: formula, notes on its layout, both drawings, provenance, verdicts."""
+    table, fragment = known.table, known.fragment
+    layout = f" .{fragment.layout}" if fragment.layout else ""
+    click.echo(f"{bold(fragment.id)} on {known.arch}")
+    click.echo(
+        f"operand {fragment.operand.upper()}{layout}, {fragment.rows} x {fragment.cols} of {fragment.type}; "
+        f"{fragment.elements} elements a lane in {fragment.registers} registers of {fragment.register_bits} bits"
+    )
+    for name in table.outputs:
+        formula = fitted.formulas[name]
+        click.echo(click.style(f"  {name} = ", fg="cyan") + (str(formula) if formula else "no closed form"))
+    if fitted.contradiction:
+        click.echo(f"  not linear: {fitted.contradiction}")
+    for note in notes:
+        click.echo(note)
+    click.echo(bold("\nelement (row, col) -> lane:i"))
+    click.echo("\n".join(draw.matrix(table, width())))
+    click.echo(bold("\nlane -> row,col of each register's elements, low bits first"))
+    click.echo("\n".join(draw.lanes(table, fragment, width())))
+    click.echo()
+    click.echo(known.evidence)
+    click.echo(f"numbers from: {known.numbering}")
+    for verdict in verdicts:
+        _verdict(verdict)
+
+
+def _verdict(verdict: Verdict) -> None:
+    click.echo(f"{verdict.reference}: {click.style(verdict.verdict, **STYLE[verdict.verdict])} ({verdict.detail})")
+    if verdict.erratum:
+        click.echo(f"  stated erratum: {verdict.erratum}")
+
+
+def comparison(
+    name: str,
+    found: Sequence[tuple[Fragment, Found, Verdict]],
+    findings: Sequence[tuple[str, str, str, str]],
+) -> None:
+    """`compare`: counts by reference, where the tables are from, every difference, the known errors of the sources."""
+    counts = Counter((v.reference, v.verdict) for _, _, v in found)
+    heads = (f"{name}, against", CONFIRMED, DIFFERS, NOT_COVERED)
+    names = list(dict.fromkeys(v.reference for _, _, v in found))
+    first = max(map(len, (heads[0], *names)))
+    click.echo(bold("  ".join((heads[0].ljust(first), *heads[1:]))))
+    for reference in names:
+        cells = (str(counts[reference, v]).rjust(len(v)) for v in heads[1:])
+        click.echo("  ".join((reference.ljust(first), *cells)))
+    sources = Counter({fragment.id: saved.source for fragment, saved, _ in found}.values())
+    click.echo("tables: " + ", ".join(f"{count} {whence(source)}" for source, count in sources.items()))
+    for fragment, _, verdict in found:
+        if verdict.verdict == DIFFERS:
+            click.echo(bold(fragment.id))
+            _verdict(verdict)
+    errata = dict.fromkeys((v.reference, v.detail.split(":")[0], v.erratum) for _, _, v in found if v.erratum)
+    listed = [(r, where, "", words) for r, where, words in errata if words] + [
+        (r, where, pattern, words) for r, where, pattern, words in findings
+    ]
+    if listed:
+        click.echo(bold("known errata of the sources"))
+    for reference, where, pattern, words in listed:
+        click.echo(f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}")
+
+
+def agreement(found: Sequence[Agreement]) -> None:
+    """How far the measurements of one arch agree with each other."""
+    counts = Counter((a.first, a.other, a.same) for a in found)
+    for first, other in dict.fromkeys((a.first, a.other) for a in found):
+        same, differ = counts[first, other, True], counts[first, other, False]
+        click.echo(f"{first} against {other}: {same} fragments have the same table, {differ} another")
+    for a in found:
+        if not a.same:
+            click.echo(f"{bold(a.fragment.id)}: {a.first} and {a.other} {click.style('differ', fg='red')}")
+
+
+def difference(found: Difference, everything: bool, changed_only: bool) -> None:
+    """One comparison of `diff`: counts, what changed and how, and which cells have no table, by reason."""
+    one, two = (side.name for side in found.sides)
+    only = {side: [a for a in found.absent if a.elsewhere and a.side == side] for side in (0, 1)}
+    neither = [a for a in found.absent if not a.elsewhere]
+    counts = f"{len(found.same)} same, {len(found.changed)} changed"
+    missing = f"{len(only[0])} on {one}, {len(only[1])} on {two}, {len(neither) // 2} on both"
+    click.echo(f"{bold(f'{one} to {two}')}: {counts}; absent: {missing}")
+    click.echo(f"tables: {'; '.join(dict.fromkeys(found.sources))}")
+    for change in found.changed:
+        click.echo(click.style("  changed ", fg="red") + change.id)
+        for line in change.lines():
+            click.echo(f"    {line}")
+    if changed_only:
+        return
+    for side, name in enumerate((one, two)):
+        _absent(f"absent on {name}, there on {(two, one)[side]}", only[side])
+    if everything:
+        _absent("absent on both", neither)
+    elif neither:
+        click.echo(f"  absent on both: {len(neither) // 2} (--all lists them)")
+
+
+def _absent(title: str, cells: Sequence[Absent]) -> None:
+    """Cells without a table, whole, by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for cell in cells:
+        by_reason.setdefault(cell.reason, []).append(cell.id)
+    if cells:
+        click.echo(f"  {title}:")
+    for reason, ids in by_reason.items():
+        click.echo(f"    {reason}: {', '.join(ids)}")

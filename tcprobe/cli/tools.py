@@ -1,0 +1,103 @@
+"""The commands around the tables: comparing archs and compilers, lowering, what a machine can do, pages."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tcprobe.cli.options import CUDA, JSON, WRITTEN, read_results
+from tcprobe.errors import UsageError
+from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.store.choose import Layers
+
+
+@click.command(short_help="Two archs, two results folders or two compilers.")
+@click.argument("names", nargs=-1, metavar="[ARCH ARCH | FOLDER FOLDER] [FRAGMENT]...")
+@click.option(
+    "--cuda",
+    "folders",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Given twice: compare what two CUDA toolkits make of the probes.",
+)
+@click.option("--arch", "name", metavar="sm_XX|all", help="With --cuda: which arch. Default: all that ptxas knows.")
+@click.option("--changed", is_flag=True, help="Only what changed, not what is absent.")
+@click.option("--all", "everything", is_flag=True, help="List also the fragments that neither side has.")
+@read_results
+@JSON
+def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, layers: Layers, **asked: bool) -> None:
+    """Compare the tables of two archs, of two results folders, or of two compilers (--cuda A --cuda B).
+
+    Folders are compared alone, arch by arch. FRAGMENT: only those, by name or pattern. What has no table on one side is
+    listed with the reason: the arch does not have it, refused it, failed at it, or nobody measured it. Absent is not
+    different: the exit code is 1 when a table differs, and only then. --json: one object a comparison, every absent
+    cell included.
+    """
+    from tcprobe.ask.diff import compared
+    from tcprobe.cli import printing
+
+    same = True
+    for difference in compared(names, folders, name, layers):
+        same = same and difference.none
+        if asked["as_json"]:
+            click.echo(json.dumps(difference.to_json(asked["changed"])))
+        else:
+            printing.difference(difference, asked["everything"], asked["changed"])
+    sys.exit(0 if same else 1)
+
+
+@click.command(short_help="Which machine instructions a multiply becomes.")
+@click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
+@click.option("--arch", "name", metavar="sm_XX|all", help="Default: all that ptxas knows.")
+@CUDA
+@click.option("--save", type=click.Path(path_type=Path, file_okay=False), help="Also save into this results folder.")
+@JSON
+def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: Path | None, as_json: bool) -> None:
+    """Show which machine instructions a multiply becomes on each arch, native or emulated.
+
+    INSTRUCTION is an instruction, shortened, or a pattern; all without one. For an arch that ptxas does not know: what
+    is saved in ./results or published, and by which compiler; with --cuda or --save a mistake in the call.
+    """
+    from tcprobe.ask.lowered import lowered
+    from tcprobe.isa import inventory
+
+    for found in lowered(inventory.select_instructions(*patterns), name, cuda, save):
+        click.echo(json.dumps(found.to_json()) if as_json else str(found))
+
+
+@click.command(short_help="What of this machine can be used.")
+@CUDA
+def doctor(cuda: Path | None) -> None:
+    """Show what of this machine can be used, and what to install for the rest."""
+    from tcprobe.run.doctor import examine
+
+    for finding in examine(cuda):
+        click.echo(escaped(f"{'ok' if finding.there else '--'}  {finding.what}: {finding.words}"))
+
+
+@click.command(short_help="Write the pages of a results folder anew.")
+@WRITTEN
+@click.option("--check", is_flag=True, help="Write nothing; exit code 1 if a page is not what would be written.")
+def pages(folder: Path, check: bool) -> None:
+    """Write the pages of a results folder anew from its tables."""
+    from tcprobe.pages.overview import stale, write
+    from tcprobe.store.results import Results
+
+    results = Results(folder)
+    if not results.archs():
+        raise UsageError(f"no measurements in {folder}. `tcprobe run` makes them.")
+    changed = stale(results)
+    if not check:
+        write(results)
+    for path in changed:
+        click.echo(escaped(f"{'stale' if check else 'written'}: {path}"))
+    sys.exit(1 if check and changed else 0)
+
+
+COMMANDS = (diff, lower, doctor, pages)

@@ -1,0 +1,92 @@
+"""One row per compute capability that has tensor cores, and which PTX targets it can run.
+
+>>> from tcprobe.isa.arch import arch, runs
+>>> runs(arch("sm_90"), "sm_80"), runs(arch("sm_90"), "sm_120a"), runs(arch("sm_121"), "sm_120f")
+(True, False, True)
+
+Source: PTX ISA 9.1, section 11.1.2 (`.target`): a plain target runs on that compute capability and
+every later one; a target with suffix `a` on that one alone; with suffix `f` on its family.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tcprobe.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Arch:
+    """A compute capability: `number` is 10 x major + minor, `family` the first number of its `f` family."""
+
+    number: int
+    generation: str
+    ptx: str
+    family: int | None = None
+
+    @property
+    def name(self) -> str:
+        """As `.target` names it: sm_90."""
+        return f"sm_{self.number}"
+
+    @property
+    def compute_capability(self) -> str:
+        """As the CUDA manual names it: 9.0."""
+        return f"{self.number // 10}.{self.number % 10}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# number, generation, PTX ISA version that introduced the target (PTX ISA 9.1, release notes), family
+ARCHS = (
+    Arch(70, "Volta", "6.0"),
+    Arch(72, "Volta (Xavier)", "6.1"),
+    Arch(75, "Turing", "6.3"),
+    Arch(80, "Ampere", "7.0"),
+    Arch(86, "Ampere", "7.1"),
+    Arch(87, "Ampere (Orin)", "7.4"),
+    Arch(88, "Ampere", "9.0"),
+    Arch(89, "Ada", "7.8"),
+    Arch(90, "Hopper", "7.8"),
+    Arch(100, "Blackwell", "8.6", 100),
+    Arch(103, "Blackwell", "8.8", 100),
+    Arch(110, "Blackwell (Thor)", "9.0", 110),
+    Arch(120, "Blackwell", "8.7", 120),
+    Arch(121, "Blackwell (GB10)", "8.8", 120),
+)
+_BY_NAME = {a.name: a for a in ARCHS}
+_TARGET = re.compile(r"sm_(\d+)([af]?)")
+
+
+def arch(name: str) -> Arch:
+    """The row of `name` ("sm_90", "90" or "9.0"); UsageError with the nearest names if there is none."""
+    digits = name.lower().removeprefix("sm_").removeprefix("compute_").replace(".", "")
+    found = _BY_NAME.get(f"sm_{digits}")
+    if found is None:
+        import difflib
+
+        near = difflib.get_close_matches(f"sm_{digits}", _BY_NAME, n=3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise UsageError(f"unknown arch {name!r}{hint} Known: {', '.join(_BY_NAME)}.")
+    return found
+
+
+def is_target(target: str) -> bool:
+    """Whether `target` is a PTX target of a known arch: sm_80, sm_120a, sm_120f."""
+    match = _TARGET.fullmatch(target)
+    return match is not None and f"sm_{match[1]}" in _BY_NAME
+
+
+def runs(device: Arch, target: str) -> bool:
+    """Whether code for PTX target `target` can run on `device`."""
+    match = _TARGET.fullmatch(target)
+    if match is None:
+        raise UsageError(f"{target!r} is not a PTX target such as sm_80, sm_120a or sm_120f.")
+    number, suffix = int(match[1]), match[2]
+    if suffix == "a":
+        return device.number == number
+    if suffix == "f":
+        return device.family == number and device.number >= number
+    return device.number >= number

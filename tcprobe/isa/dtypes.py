@@ -1,0 +1,93 @@
+"""One row per element type: its width, and the bit pattern of the number one.
+
+>>> from tcprobe.isa.dtypes import dtype
+>>> dtype("e4m3").one_in(8), dtype("e2m1").one_in(8), dtype("e2m1").one_in(4)
+(56, 8, 2)
+>>> hex(dtype("f16").pattern(-3, 16)), dtype("s4").pattern(-3, 4)
+('0xc200', 13)
+
+Zero is all bits clear in every type. Source: PTX ISA 9.1, sections 5.2.3 (alternate floating-point
+formats) and 9.7.14.2; for narrow types in an 8-bit container 9.7.14.5.10: e2m1 occupies bits 2 to 5,
+e3m2 and e2m3 bits 0 to 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tcprobe.errors import RowError
+
+
+@dataclass(frozen=True)
+class DType:
+    """An element type: PTX's `name`, width in `bits`, pattern of 1, and its shift in an 8-bit container."""
+
+    name: str
+    bits: int
+    one: int
+    is_float: bool = True
+    container_shift: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.one < 1 << self.bits:
+            raise RowError(f"type {self.name}: the pattern of one, {self.one:#x}, does not fit {self.bits} bits.")
+
+    def one_in(self, slot_bits: int) -> int:
+        """The pattern of one in a slot of `slot_bits` bits."""
+        if slot_bits < self.bits:
+            raise RowError(f"type {self.name} of {self.bits} bits does not fit a slot of {slot_bits} bits.")
+        return self.one << (self.container_shift if slot_bits > self.bits else 0)
+
+    def pattern(self, value: int, slot_bits: int) -> int:
+        """The bits of a whole number in a slot; RowError where the type cannot hold it exactly.
+
+        A float's exponent and mantissa follow from the pattern of one, whose exponent is the bias 0b01...1.
+        """
+        if not self.is_float:
+            if not -(1 << self.bits - 1) <= value < 1 << self.bits:
+                raise RowError(f"{value} does not fit type {self.name}.")
+            return value & (1 << self.bits) - 1
+        mantissa = (self.one & -self.one).bit_length() - 1
+        exponent = abs(value).bit_length() - 1
+        bias = self.one >> mantissa
+        if not value:
+            return 0
+        fraction = (abs(value) << mantissa) >> exponent
+        if exponent > bias or fraction << exponent != abs(value) << mantissa:
+            raise RowError(f"type {self.name} does not hold {value} exactly.")
+        bits = (exponent + bias << mantissa) + (fraction - (1 << mantissa))
+        sign = 1 << self.bits - 1 if value < 0 else 0
+        return (sign | bits) << (self.container_shift if slot_bits > self.bits else 0)
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether all bits set is a NaN: floats of 8 bits and more (PTX ISA 9.1, section 5.2.3)."""
+        return self.is_float and self.bits >= 8
+
+
+DTYPES = (
+    DType("f64", 64, 0x3FF0_0000_0000_0000),
+    DType("f32", 32, 0x3F80_0000),
+    DType("tf32", 32, 0x3F80_0000),
+    DType("f16", 16, 0x3C00),
+    DType("bf16", 16, 0x3F80),
+    DType("e4m3", 8, 0x38),
+    DType("e5m2", 8, 0x3C),
+    DType("e3m2", 6, 0x0C),
+    DType("e2m3", 6, 0x08),
+    DType("e2m1", 4, 0x2, container_shift=2),
+    DType("s32", 32, 1, is_float=False),
+    DType("s8", 8, 1, is_float=False),
+    DType("u8", 8, 1, is_float=False),
+    DType("s4", 4, 1, is_float=False),
+    DType("u4", 4, 1, is_float=False),
+    DType("b1", 1, 1, is_float=False),
+)
+_BY_NAME = {d.name: d for d in DTYPES}
+
+
+def dtype(name: str) -> DType:
+    """The row of PTX type `name`; RowError if there is none."""
+    if name not in _BY_NAME:
+        raise RowError(f"unknown element type {name!r}; known: {', '.join(_BY_NAME)}.")
+    return _BY_NAME[name]

@@ -1,0 +1,199 @@
+"""All instructions and fragments, gathered from the files of `tcprobe.isa.rows`, and their selection by name.
+
+>>> from tcprobe.isa import inventory
+>>> inventory.resolve("wmma.m16n16k16.a.row.bf16").elements
+8
+>>> len(inventory.select("mma.m16n8k16.*.f32.f16.*"))
+4
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib
+import pkgutil
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
+from types import MappingProxyType
+
+from tcprobe.errors import UsageError
+from tcprobe.isa import rows
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.instruction import Fragment, Instruction, version
+
+# every form has these qualifiers, so ids leave them out
+IMPLIED = {"sync", "aligned"}
+
+
+@cache
+def instructions() -> MappingProxyType[str, Instruction]:
+    """All multiplies by id, in the order of the rows."""
+    modules = [importlib.import_module(f"{rows.__name__}.{m.name}") for m in pkgutil.iter_modules(rows.__path__)]
+    found = [row for module in modules for row in module.INSTRUCTIONS]
+    return MappingProxyType({row.id: row for row in sorted(found, key=lambda row: row.family != "wmma")})
+
+
+@cache
+def fragments() -> MappingProxyType[str, Fragment]:
+    """All fragments by id. One that several instructions share has the least of their targets."""
+    found: dict[str, Fragment] = {}
+    for instruction in instructions().values():
+        for fragment in instruction.fragments:
+            known = found.setdefault(fragment.id, fragment)
+            if version(fragment.target.ptx) < version(known.target.ptx):
+                found[fragment.id] = fragment
+    return MappingProxyType(found)
+
+
+def fragment(id_: str) -> Fragment:
+    """The fragment of an id; KeyError if there is none. Quick: one of mma is its instruction's alone."""
+    name, _, operand = id_.rpartition(".")
+    row = instructions().get(name)
+    return row.fragments["abcd".index(operand)] if row and row.family == "mma" else fragments()[id_]
+
+
+def of_experiment(id_: str) -> tuple[Fragment, ...]:
+    """The fragments whose tables a measurement of that id holds: the operands of a multiply, or a wmma fragment, with
+    c and d together; none where the id is unknown.
+    """
+    row = instructions().get(id_)
+    return row.fragments if row else _moved().get(id_, ())
+
+
+@cache
+def _moved() -> MappingProxyType[str, tuple[Fragment, ...]]:
+    """The wmma fragments by the experiment that loads and stores them."""
+    found: dict[str, tuple[Fragment, ...]] = {}
+    for fragment in (f for f in fragments().values() if f.family == "wmma"):
+        found[fragment.experiment] = (*found.get(fragment.experiment, ()), fragment)
+    return MappingProxyType(found)
+
+
+def alike(wanted: Fragment) -> list[Fragment]:
+    """Other fragments with as many rows, columns, products and elements a thread: those that may have its layout."""
+    size = (wanted.rows, wanted.cols)
+    rows = (row for row in instructions().values() if row.products == wanted.products)
+    found = {
+        f.id: f
+        for row in rows
+        if any(row.shape.of(operand) == size for operand in "abc")
+        for f in row.fragments
+        if (f.rows, f.cols) == size and f.elements == wanted.elements and f.id != wanted.id
+    }
+    return list(found.values())
+
+
+@cache
+def users(fragment_id: str) -> tuple[str, ...]:
+    """Names of the multiplies that take the fragment as an operand: one of mma is its instruction's alone."""
+    row = instructions().get(fragment_id.rpartition(".")[0])
+    if row and row.family == "mma":
+        return (row.name,)
+    wmma = (i for i in instructions().values() if i.family == "wmma")
+    return tuple(i.name for i in wmma if any(f.id == fragment_id for f in i.fragments))
+
+
+def select(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:
+    """Fragments whose id matches any pattern (all without one), of `family`, allowed on `device`."""
+    chosen = dict.fromkeys(f for p in patterns for f in matches(p)) if patterns else fragments().values()
+    return [
+        fragment
+        for fragment in chosen
+        if family in (None, fragment.family) and (device is None or fragment.target.on(device))
+    ]
+
+
+def resolve(name: str) -> Fragment:
+    """The one fragment that `name` means; UsageError with suggestions if none or several."""
+    found = matches(name)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"{name!r} means {len(found)} fragments: {_some(f.id for f in found)}. Say more of the name.")
+    raise _unknown(name, fragments())
+
+
+def instruction(name: str) -> Instruction:
+    """The one multiply that `name` means; UsageError with suggestions if none or several."""
+    wanted, known = short(name), instructions()
+    found = [known[wanted]] if wanted in known else [i for i in known.values() if _shortens(wanted, i.id)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(
+            f"{name!r} means {len(found)} instructions: {_some(i.id for i in found)}. Say more of the name."
+        )
+    raise _unknown(name, known)
+
+
+def select_instructions(*patterns: str) -> list[Instruction]:
+    """Multiplies that the patterns mean: shortened ids, or with * and ?; UsageError if one means none."""
+    known = instructions()
+    if not patterns:
+        return list(known.values())
+    found: dict[str, Instruction] = {}
+    for pattern in patterns:
+        wanted = short(pattern)
+        glob = any(c in wanted for c in "*?[")
+        fits = [i for i in known.values() if (fnmatch.fnmatchcase(i.id, wanted) if glob else _shortens(wanted, i.id))]
+        if not fits:
+            raise _unknown(pattern, known)
+        found |= {i.id: i for i in fits}
+    return list(found.values())
+
+
+def matches(name: str) -> list[Fragment]:
+    """Fragments that `name` means: an id, an instruction (its operands), a glob pattern, or a shortened id.
+
+    A shortened id has some of the dot-separated parts, in order: `wmma.m16n16k16.d.f32`, `m8n32k16.a.row.u8`.
+    """
+    wanted = short(name)
+    with suppress(KeyError, ValueError):
+        return [fragment(wanted)]
+    if wanted in instructions():
+        return [fragment(f.id) for f in instructions()[wanted].fragments]
+    known = fragments()
+    if any(c in wanted for c in "*?["):
+        return [f for f in known.values() if fnmatch.fnmatchcase(f.id, wanted)]
+    whole = [f for f in known.values() if wanted in (f.experiment, short(f.instruction))]
+    return whole or [f for f in known.values() if _shortens(wanted, f.id)]
+
+
+def select_or_fail(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:
+    """As `select`, but every pattern must match something known."""
+    for pattern in patterns:
+        if not matches(pattern):
+            raise _unknown(pattern, fragments())
+    return select(*patterns, family=family, device=device)
+
+
+def why_not(fragment: Fragment, device: Arch) -> str | None:
+    """Why `device` does not have the fragment, in words; None where the PTX ISA allows it."""
+    if fragment.target.on(device):
+        return None
+    needs = " or ".join(f"{target} (PTX ISA {ptx})" for target, ptx in fragment.target.options)
+    return f"{fragment.instruction} needs target {needs}, which {device.name} ({device.generation}) does not run."
+
+
+def short(name: str) -> str:
+    """`name` without the qualifiers that every form has: the form in which ids are."""
+    return ".".join(part for part in name.strip().split(".") if part not in IMPLIED)
+
+
+def _shortens(wanted: str, full: str) -> bool:
+    parts = iter(full.split("."))
+    return bool(wanted) and all(part in parts for part in wanted.split("."))
+
+
+def _some(names: Iterable[str], most: int = 6) -> str:
+    listed = list(names)
+    return ", ".join(listed[:most]) + (", ..." if len(listed) > most else "")
+
+
+def _unknown(name: str, known: Iterable[str]) -> UsageError:
+    import difflib
+
+    near = difflib.get_close_matches(short(name), list(known), n=3, cutoff=0.6)
+    hint = f" Did you mean {' or '.join(near)}?" if near else " See `tcprobe list`."
+    return UsageError(f"no fragment or instruction is called {name!r}.{hint}")

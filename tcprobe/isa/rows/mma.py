@@ -1,0 +1,89 @@
+"""The dense mma.sync forms of PTX ISA 9.1, section 9.7.14.5, as rows.
+
+A row stands for its shapes x pairs of A and B types x accumulator types (d = c unless `mixed`).
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Literal, NamedTuple
+
+from tcprobe.isa.instruction import Instruction, Shape
+
+
+def _pairs(*types: str) -> tuple[tuple[str, str], ...]:
+    """Every type of A with every type of B."""
+    return tuple((a, b) for a in types for b in types)
+
+
+ROW_COL = (("row", "col"),)
+ANY = (("row", "row"), ("row", "col"), ("col", "row"), ("col", "col"))
+SAME = (("f16", "f16"), ("f32", "f32"))
+TO_F32 = (("f32", "f32"),)
+TO_S32 = (("s32", "s32"),)
+INT8 = _pairs("u8", "s8")
+INT4 = _pairs("u4", "s4")
+FP8 = _pairs("e4m3", "e5m2")
+NARROW = _pairs("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+F16, BF16, TF32, F64, B1 = ((("f16", "f16"),), (("bf16", "bf16"),), (("tf32", "tf32"),),
+                            (("f64", "f64"),), (("b1", "b1"),))  # fmt: skip
+
+
+class Row(NamedTuple):
+    """One line of the manual's table of shapes and types: `ab` pairs of types, `dc` pairs of accumulators."""
+
+    shape: tuple[int, int, int]
+    ab: tuple[tuple[str, str], ...]
+    dc: tuple[tuple[str, str], ...]
+    target: str
+    ptx: str
+    layouts: tuple[tuple[str, str], ...] = ROW_COL
+    bit_op: Literal["xor", "and"] | None = None
+    kind: str | None = None
+    family_target: tuple[str, str] | None = None
+    products: int = 1
+
+
+ROWS = (
+    # .f32 C requires .f32 D in m8n8k4 (PTX ISA 9.7.14.5.14)
+    Row((8, 8, 4), F16, (*SAME, ("f32", "f16")), "sm_70", "6.4", ANY, products=4),
+    Row((16, 8, 8), F16, SAME, "sm_75", "6.5"),
+    Row((16, 8, 16), F16, SAME, "sm_80", "7.0"),
+    Row((16, 8, 8), BF16, TO_F32, "sm_80", "7.0"),
+    Row((16, 8, 16), BF16, TO_F32, "sm_80", "7.0"),
+    Row((16, 8, 4), TF32, TO_F32, "sm_80", "7.0"),
+    Row((16, 8, 8), TF32, TO_F32, "sm_80", "7.0"),
+    Row((16, 8, 16), FP8, SAME, "sm_89", "8.7"),
+    Row((16, 8, 32), FP8, (("f16", "f16"),), "sm_89", "8.7"),
+    Row((16, 8, 32), FP8, TO_F32, "sm_89", "8.4"),
+    Row((16, 8, 32), NARROW, SAME, "sm_120a", "8.7", kind="f8f6f4", family_target=("sm_120f", "8.8")),
+    Row((8, 8, 4), F64, (("f64", "f64"),), "sm_80", "7.0"),
+    Row((16, 8, 4), F64, (("f64", "f64"),), "sm_90", "7.8"),
+    Row((16, 8, 8), F64, (("f64", "f64"),), "sm_90", "7.8"),
+    Row((16, 8, 16), F64, (("f64", "f64"),), "sm_90", "7.8"),
+    Row((8, 8, 16), INT8, TO_S32, "sm_75", "6.5"),
+    Row((16, 8, 16), INT8, TO_S32, "sm_80", "7.0"),
+    Row((16, 8, 32), INT8, TO_S32, "sm_80", "7.0"),
+    Row((8, 8, 32), INT4, TO_S32, "sm_75", "6.5"),
+    Row((16, 8, 32), INT4, TO_S32, "sm_80", "7.0"),
+    Row((16, 8, 64), INT4, TO_S32, "sm_80", "7.0"),
+    Row((8, 8, 128), B1, TO_S32, "sm_75", "7.0", bit_op="xor"),
+    Row((8, 8, 128), B1, TO_S32, "sm_80", "7.1", bit_op="and"),
+    Row((16, 8, 128), B1, TO_S32, "sm_80", "7.0", bit_op="xor"),
+    Row((16, 8, 128), B1, TO_S32, "sm_80", "7.1", bit_op="and"),
+    Row((16, 8, 256), B1, TO_S32, "sm_80", "7.0", bit_op="xor"),
+    Row((16, 8, 256), B1, TO_S32, "sm_80", "7.1", bit_op="and"),
+)
+
+
+def _instructions(row: Row) -> list[Instruction]:
+    return [
+        Instruction(
+            "mma", Shape(*row.shape), (d, a, b, c), layouts, row.target, row.ptx,
+            row.bit_op, row.kind, row.family_target, products=row.products,
+        )
+        for layouts, (a, b), (d, c) in product(row.layouts, row.ab, row.dc)
+    ]  # fmt: skip
+
+
+INSTRUCTIONS = tuple(instruction for row in ROWS for instruction in _instructions(row))

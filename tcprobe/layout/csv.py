@@ -1,0 +1,118 @@
+"""Tables that are not ours: a CSV of lane,i,row,col (and product), one line a slot.
+
+A header line is optional and may name the columns in another order. Slots without a line count as unused. A number is
+digits 0 to 9 alone, and below 4096. The text is UTF-8, with line ends of any system. Bounds, checked before anything is
+made of a file: `files.MOST_BYTES`, MOST_LINES lines, and `table.MOST_SLOTS` slots, which are elements times lanes, the
+lanes rounded up to a power of two.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tcprobe.errors import DataError
+from tcprobe.layout.table import MOST_SLOTS, OUTPUTS, Table
+from tcprobe.store import files
+from tcprobe.text import quoted
+
+INPUTS = ("lane", "i")
+MOST_INDEX = 1 << 12
+MOST_LINES = 100_000
+_NUMBER = re.compile(r"-?[0-9]+")
+Line = tuple[int, list[str]]  # number of the line in the file, and its cells
+
+
+def read_csv(path: Path) -> Table:
+    """The table in a CSV file; DataError names the file, the line and the reason where it is not one."""
+    lines = _lines(path)
+    if not lines:
+        raise DataError(f"{path}: empty; expected lines of lane,i,row,col.")
+    names, body = _header(path, lines)
+    outputs = [name for name in names if name in OUTPUTS]
+    return _table(path, outputs, _cells(path, names, outputs, body))
+
+
+def _lines(path: Path) -> list[Line]:
+    """The lines that are not blank."""
+    lines = _split(_text(path))
+    if len(lines) > MOST_LINES:
+        raise DataError(f"{path}: {len(lines)} lines; at most {MOST_LINES} are read.")
+    reader = csv.reader((f"{line}\n" for line in lines), strict=True)
+    try:
+        return [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: not CSV: {error}.") from None
+
+
+def _text(path: Path) -> str:
+    raw = files.read(path)
+    if raw is None:
+        raise DataError(f"{path}: no such file.")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = len(_split(raw[: error.start].decode("latin-1")))
+        raise DataError(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8.") from None
+    if "\0" in text:
+        line = len(_split(text[: text.index("\0")]))
+        raise DataError(f"{path}, line {line}: a zero byte, so this is no UTF-8 text; save the file as UTF-8.")
+    return text
+
+
+def _split(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def _header(path: Path, lines: list[Line]) -> tuple[list[str], list[Line]]:
+    first = [cell.strip().lower() for cell in lines[0][1]]
+    if any(_NUMBER.fullmatch(cell) for cell in first):
+        first, body = [*INPUTS, *OUTPUTS][: len(first)], lines
+    else:
+        body = lines[1:]
+    known = {*INPUTS, *OUTPUTS}
+    if set(first) - {"product"} != known - {"product"} or len(set(first)) != len(first):
+        columns = quoted(", ".join(first))
+        raise DataError(f"{path}, line {lines[0][0]}: {len(first)} columns {columns}; expected lane,i,row,col.")
+    if not body:
+        raise DataError(f"{path}: no slots below the header.")
+    return first, body
+
+
+def _cells(
+    path: Path, names: list[str], outputs: list[str], body: Iterable[Line]
+) -> dict[tuple[int, int], tuple[int, ...]]:
+    """What each slot (lane, i) holds, in the order of `outputs`."""
+    cells: dict[tuple[int, int], tuple[int, ...]] = {}
+    for number, line in body:
+        values = dict(zip(names, _numbers(f"{path}, line {number}", names, line), strict=True))
+        slot = values["lane"], values["i"]
+        if slot in cells:
+            raise DataError(f"{path}, line {number}: lane {slot[0]} i {slot[1]} is stated a second time.")
+        cells[slot] = tuple(values[name] for name in outputs)
+    return cells
+
+
+def _numbers(where: str, names: list[str], line: list[str]) -> list[int]:
+    if len(line) != len(names):
+        raise DataError(f"{where}: {len(line)} values, expected {len(names)} ({','.join(names)}).")
+    if not all(_NUMBER.fullmatch(cell) for cell in line):
+        raise DataError(f"{where}: {quoted(','.join(line))} is not all whole numbers, of digits 0 to 9 alone.")
+    if any(cell.startswith("-") or len(cell) > 9 or int(cell) >= MOST_INDEX for cell in line):
+        raise DataError(f"{where}: a value is outside 0 to {MOST_INDEX - 1}.")
+    return [int(cell) for cell in line]
+
+
+def _table(path: Path, outputs: list[str], cells: Mapping[tuple[int, int], tuple[int, ...]]) -> Table:
+    last_lane, last = max(lane for lane, _ in cells), max(i for _, i in cells)
+    threads, elements = 1 << last_lane.bit_length(), last + 1
+    if threads * elements > MOST_SLOTS:
+        raise DataError(
+            f"{path}: lane {last_lane} and i {last} make a table of {threads} x {elements} slots; "
+            f"at most {MOST_SLOTS} are read."
+        )
+    nothing = (None,) * len(outputs)
+    found = [cells.get((lane, i), nothing) for lane in range(threads) for i in range(elements)]
+    return Table(threads, elements, {name: tuple(cell[j] for cell in found) for j, name in enumerate(outputs)})

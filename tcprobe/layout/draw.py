@@ -1,0 +1,91 @@
+"""A table drawn both ways as plain text: the matrix with its holders, and each lane's registers.
+
+element (row, col) -> lane:i            lane -> element of each register
+      0     1    2                          r0       r1
+  0   0:0   0:1  1:0                    0   0,0..1   8,0..1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tcprobe.isa.instruction import Fragment
+from tcprobe.layout.table import Table
+
+
+def matrix(table: Table, width: int) -> Iterator[str]:
+    """Rows and columns with lane:i of every holder, in blocks of columns that fit `width` characters."""
+    products = range(table.extent["product"]) if "product" in table.outputs else [None]
+    for product in products:
+        if product is not None:
+            yield f"product {product}"
+        cells = [
+            [_holders(table, row, col, product) for col in range(table.extent["col"])]
+            for row in range(table.extent["row"])
+        ]
+        yield from _grid(cells, [str(c) for c in range(table.extent["col"])], width)
+
+
+def lanes(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
+    """One line a lane: the elements of each register, low bits first."""
+    size = fragment.register_bits // fragment.slot_bits
+    starts = range(0, table.elements, size)
+    rows = []
+    for lane in range(table.threads):
+        first = lane * table.elements
+        rows.append([runs(table.cells[first + s : first + min(s + size, table.elements)]) for s in starts])
+    yield from _grid(rows, [f"r{j}" for j in range(len(starts))], width)
+
+
+def _holders(table: Table, row: int, col: int, product: int | None) -> str:
+    """lane:i of every holder, those of one lane together: 0:0,8."""
+    key = (row, col) if product is None else (row, col, product)
+    by_lane: dict[int, list[str]] = {}
+    for slot in table.inverse.get(key, []):
+        lane, i = divmod(slot, table.elements)
+        by_lane.setdefault(lane, []).append(str(i))
+    return " ".join(f"{lane}:{','.join(i)}" for lane, i in by_lane.items()) or "-"
+
+
+def runs(cells: Sequence[tuple[int, ...] | None]) -> str:
+    """Elements as row,col; runs along a row or a column as 0,0..3; an unused slot as -."""
+    runs: list[list[tuple[int, int] | None]] = []
+    for cell in cells:
+        element = None if cell is None else (cell[0], cell[1])
+        if runs and _follows(runs[-1], element):
+            runs[-1].append(element)
+        else:
+            runs.append([element])
+    return " ".join(_run(run) for run in runs)
+
+
+def _follows(run: Sequence[tuple[int, int] | None], element: tuple[int, int] | None) -> bool:
+    last = run[-1]
+    if last is None or element is None:
+        return False
+    step = (element[0] - last[0], element[1] - last[1])
+    before = run[-2] if len(run) > 1 else None
+    return step in ((0, 1), (1, 0)) and (before is None or step == (last[0] - before[0], last[1] - before[1]))
+
+
+def _run(run: Sequence[tuple[int, int] | None]) -> str:
+    first, last = run[0], run[-1]
+    if first is None or last is None:
+        return "-"
+    row = f"{first[0]}..{last[0]}" if first[0] != last[0] else str(first[0])
+    col = f"{first[1]}..{last[1]}" if first[1] != last[1] else str(first[1])
+    return f"{row},{col}"
+
+
+def _grid(cells: Sequence[Sequence[str]], heads: Sequence[str], width: int) -> Iterator[str]:
+    """Numbered lines of equally wide columns, in blocks of columns that fit `width`."""
+    wide = max((len(text) for row in (*cells, heads) for text in row), default=0) + 2
+    margin = len(str(len(cells) - 1)) + 2
+    per_block = max(1, (width - margin) // wide)
+    for start in range(0, len(heads), per_block):
+        block = slice(start, start + per_block)
+        yield " " * margin + "".join(head.rjust(wide) for head in heads[block])
+        for number, row in enumerate(cells):
+            yield str(number).rjust(margin) + "".join(text.rjust(wide) for text in row[block])
+        if start + per_block < len(heads):
+            yield ""

@@ -1,0 +1,1 @@
+"""Pages of a results folder, made from its tables alone."""

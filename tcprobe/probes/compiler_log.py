@@ -1,0 +1,49 @@
+"""Which kernels of a module a PTX compiler refused, from its error log.
+
+>>> from tcprobe.probes.compiler_log import errors_by_line
+>>> errors_by_line("ptxas x, line 7; error   : Feature '.kind::f8f6f4' not supported on .target 'sm_90'")
+{7: "Feature '.kind::f8f6f4' not supported on .target 'sm_90'"}
+
+ptxas and the driver's compiler report all refused instructions of a module at once, by line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tcprobe.isa.instruction import version
+from tcprobe.probes.ptx import Kernel
+
+_LINE = re.compile(r"line\s+(\d+)\s*;\s*(?:error|fatal)\s*:\s*(.*)", re.IGNORECASE)
+HEADER_LINES = 4
+
+
+def errors_by_line(log: str) -> dict[int, str]:
+    """Line number to the first error on it."""
+    found: dict[int, str] = {}
+    for number, words in _LINE.findall(log):
+        found.setdefault(int(number), words.strip())
+    return found
+
+
+def blame(log: str, kernels: Sequence[Kernel]) -> dict[str, str]:
+    """The kernels, in the order in which the module holds them, that the log's errors fall into.
+
+    An error in the header (an unknown `.version` or `.target`) falls on the kernels that need the highest
+    PTX version.
+    """
+    blamed: dict[str, str] = {}
+    errors = errors_by_line(log)
+    first = HEADER_LINES + 1
+    for kernel in kernels:
+        last = first + kernel.text.count("\n")
+        words = next((w for n, w in errors.items() if first <= n <= last), None)
+        if words:
+            blamed[kernel.name] = words
+        first = last + 1
+    header = next((w for n, w in errors.items() if n <= HEADER_LINES), None)
+    if header and not blamed and kernels:
+        highest = max((k.target.ptx for k in kernels), key=version)
+        blamed = {k.name: f"needs PTX {highest}: {header}" for k in kernels if k.target.ptx == highest}
+    return blamed

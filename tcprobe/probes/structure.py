@@ -1,0 +1,185 @@
+"""From slots that meet to rows, columns and k: does a structure tensor fit given tables, and if none, number it.
+
+The hardware knows no row, column and k numbers; any simultaneous renumbering fits it equally. So tables
+are *confirmed* by predicting the structure tensor, triple by triple (`agreement`), and only where no known
+tables fit does `number` choose numbers by a stated rule.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.table import Table
+from tcprobe.store.measurement import Structure
+
+Ints = NDArray[np.int64]
+Tables = Mapping[str, Table]
+_ELEMENTS: dict[str, Ints] = {}  # by layout id: many fragments share few layouts
+
+
+@dataclass(frozen=True)
+class Triples:
+    """The structure tensor: D slot d[j] gains A slot a[j] times B slot b[j]; sorted by a, then d."""
+
+    a: Ints
+    b: Ints
+    d: Ints
+
+    def digest(self) -> Structure:
+        """Its count and hash."""
+        raw = np.stack([self.a, self.b, self.d], axis=1).astype("<u4").tobytes()
+        return Structure(len(self.a), hashlib.sha256(raw).hexdigest())
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Of `needed` triples that tables predict, `matched` were measured; `first` shows measured ones that do not fit."""
+
+    matched: int
+    needed: int
+    first: tuple[str, ...]
+
+    @property
+    def total(self) -> bool:
+        """Whether the structure tensor is exactly the predicted one."""
+        return self.matched == self.needed and not self.first
+
+
+def agreement(instruction: Instruction, triples: Triples, tables: Tables) -> Agreement:
+    """Compare a structure tensor with the one that `tables` (a, b, d) predict: every (product, m, n, k) once."""
+    shape, products = instruction.shape, instruction.products
+    needed = shape.m * shape.n * shape.k * products
+    a, b, d = (elements(tables[operand]) for operand in "abd")
+    m, k, pa = a[:, triples.a]
+    kb, n, pb = b[:, triples.b]
+    md, nd, pd = d[:, triples.d]
+    inside = (m >= 0) & (m < shape.m) & (n >= 0) & (n < shape.n) & (k >= 0) & (k < shape.k) & (pa < products)
+    fits = inside & (m == md) & (k == kb) & (n == nd) & (pa == pb) & (pa == pd)
+    cells = ((pa * shape.m + m) * shape.n + n) * shape.k + k
+    matched = int(np.count_nonzero(np.bincount(cells[fits], minlength=1)))
+    first = [_misfit(instruction, triples, tables, int(j)) for j in np.flatnonzero(~fits)[:3]]
+    if not first and matched != len(triples.a):
+        first = ["some product of elements is formed more than once"]
+    return Agreement(matched, needed, tuple(first))
+
+
+def predict(instruction: Instruction, tables: Tables) -> Triples:
+    """The structure tensor of tables in which every element has one holder."""
+    holders = {operand: _holder(instruction, operand, tables[operand]) for operand in "abd"}
+    p, m, n, k = np.indices((instruction.products, *instruction.shape)).reshape(4, -1)
+    a, b, d = holders["a"][p, m, k], holders["b"][p, k, n], holders["d"][p, m, n]
+    order = np.lexsort((d, a))
+    return Triples(a[order], b[order], d[order])
+
+
+def number(instruction: Instruction, triples: Triples) -> dict[str, Table]:
+    """Tables of a, b and d by rule: products, rows, columns and k in the order of their lowest D or A slot.
+
+    ProbeError where the classes of slots are not those of a matrix product.
+    """
+    of_d = _group(triples.d, triples.a), _group(triples.d, triples.b)
+    of_a = _group(triples.a, triples.b)
+    row_of_a = _class(instruction, "row", of_d[0])
+    col_of_b = _class(instruction, "column", of_d[1])
+    k_of_b = _class(instruction, "k", of_a)
+    row_of_d = {d: row_of_a[next(iter(a))] for d, a in of_d[0].items()}
+    col_of_d = {d: col_of_b[next(iter(b))] for d, b in of_d[1].items()}
+    k_of_a = {a: k_of_b[next(iter(b))] for a, b in of_a.items()}
+    product_of_row, product_of_col = _products(row_of_d, col_of_d)
+    row, col = _within(product_of_row), _within(product_of_col)
+    k = _within({k_of_a[a]: product_of_row[row_of_a[a]] for a in sorted(k_of_a)})
+    cells = {
+        "a": {s: (row[r], k[k_of_a[s]], product_of_row[r]) for s, r in row_of_a.items()},
+        "b": {s: (k[k_of_b[s]], col[c], product_of_col[c]) for s, c in col_of_b.items()},
+        "d": {s: (row[r], col[col_of_d[s]], product_of_row[r]) for s, r in row_of_d.items()},
+    }
+    tables = {operand: _tabulate(instruction, operand, cells[operand]) for operand in "abd"}
+    found = agreement(instruction, triples, tables)
+    if not found.total:
+        raise ProbeError(
+            f"{instruction.name}: not a matrix product: {found.matched} of {found.needed} triples; {found.first[0]}."
+        )
+    return tables
+
+
+def elements(table: Table) -> Ints:
+    """(row, col, product) of every slot, shape (3, slots); -1 where unused."""
+    if table.id not in _ELEMENTS:
+        zero = (0,) * table.slots
+        columns = [table.values["row"], table.values["col"], table.values.get("product", zero)]
+        _ELEMENTS[table.id] = np.array([[-1 if v is None else v for v in c] for c in columns], np.int64)
+    return _ELEMENTS[table.id]
+
+
+def _holder(instruction: Instruction, operand: str, table: Table) -> Ints:
+    fragment = instruction.fragments["abcd".index(operand)]
+    row, col, product = elements(table)
+    holder = np.full((instruction.products, fragment.rows, fragment.cols), -1, np.int64)
+    holder[product, row, col] = np.arange(table.slots)
+    return holder
+
+
+def _misfit(instruction: Instruction, triples: Triples, tables: Tables, j: int) -> str:
+    """One measured triple, and which elements the tables say its slots hold."""
+    parts = []
+    for operand, slots in (("a", triples.a), ("b", triples.b), ("d", triples.d)):
+        table, slot = tables[operand], int(slots[j])
+        lane, i = divmod(slot, table.elements)
+        parts.append(f"{operand.upper()} lane {lane} i {i} = {operand.upper()}{list(table.cells[slot] or ())}")
+    return f"measured {parts[2]} gains {parts[0]} x {parts[1]}"
+
+
+def _group(keys: Ints, members: Ints) -> dict[int, frozenset[int]]:
+    found: dict[int, set[int]] = {}
+    for key, member in zip(keys.tolist(), members.tolist(), strict=True):
+        found.setdefault(key, set()).add(member)
+    return {key: frozenset(found[key]) for key in sorted(found)}
+
+
+def _class(instruction: Instruction, what: str, groups: dict[int, frozenset[int]]) -> dict[int, int]:
+    """Number the distinct groups in order; a member must belong to one group only."""
+    classes = {group: number for number, group in enumerate(dict.fromkeys(groups.values()))}
+    of: dict[int, int] = {}
+    for group, number_ in classes.items():
+        for member in group:
+            if of.setdefault(member, number_) != number_:
+                raise ProbeError(
+                    f"{instruction.name}: not a matrix product: slot {member} belongs to two {what} classes."
+                )
+    return of
+
+
+def _products(row_of_d: dict[int, int], col_of_d: dict[int, int]) -> tuple[dict[int, int], dict[int, int]]:
+    """Rows that meet the same columns are of one product; products in the order of their lowest D slot."""
+    met: dict[int, set[int]] = {}
+    for d in sorted(row_of_d):
+        met.setdefault(row_of_d[d], set()).add(col_of_d[d])
+    parts = {cols: number for number, cols in enumerate(dict.fromkeys(frozenset(cols) for cols in met.values()))}
+    product_of_row = {row: parts[frozenset(cols)] for row, cols in sorted(met.items())}
+    product_of_col = {col: part for cols, part in parts.items() for col in cols}
+    return product_of_row, dict(sorted(product_of_col.items()))
+
+
+def _within(product_of: dict[int, int]) -> dict[int, int]:
+    """Renumber classes from 0 inside each product, keeping their order."""
+    counts: dict[int, int] = {}
+    numbers: dict[int, int] = {}
+    for class_, product in product_of.items():
+        numbers[class_] = counts.get(product, 0)
+        counts[product] = numbers[class_] + 1
+    return numbers
+
+
+def _tabulate(instruction: Instruction, operand: str, cells: dict[int, tuple[int, int, int]]) -> Table:
+    fragment = instruction.fragments["abcd".index(operand)]
+    slots = range(fragment.threads * fragment.elements)
+    names = ("row", "col") + (("product",) if instruction.products > 1 else ())
+    values = {name: tuple(cells[s][j] if s in cells else None for s in slots) for j, name in enumerate(names)}
+    return Table(fragment.threads, fragment.elements, values)

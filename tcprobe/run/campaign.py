@@ -1,0 +1,166 @@
+"""Which method measures which arch, and the run of it: a GPU of the arch if there is one, else its machine code.
+
+auto   a visible GPU of the arch, else machine code; without an arch the GPU that is there, else every arch
+live   a GPU only
+sass   machine code only
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tcprobe.errors import EnvironmentUnfitError, UsageError
+from tcprobe.isa import arch
+from tcprobe.isa.instruction import Instruction
+from tcprobe.probes import Experiment, MemoryExperiment, MultiplyExperiment
+from tcprobe.run import runner
+from tcprobe.run.backend import Device
+from tcprobe.run.process import Worker, sass_command
+from tcprobe.store.measurement import Measurement
+from tcprobe.store.results import Results
+
+if TYPE_CHECKING:  # a run on a GPU needs nothing of machine code
+    from tcprobe.sass.toolchain import Toolchain
+
+AT_ONCE = 2  # archs that are read from machine code at the same time
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a run is asked for. `name` is an arch, "all" or None; `cuda` a folder with ptxas and nvdisasm."""
+
+    patterns: tuple[str, ...] = ()
+    name: str | None = None
+    index: int | None = None
+    method: str = "auto"
+    cuda: Path | None = None
+    force: bool = False
+    limit: float = 60.0
+
+
+@dataclass
+class Report:
+    """What was done on one device: measurements, how many were kept from before, and complaints about files."""
+
+    device: Device
+    found: list[Measurement]
+    kept: int
+    complaints: list[str]
+    done: runner.Done | None = None
+
+
+@dataclass
+class Campaign:
+    """A request being carried out. `say` gets lines of talk, `tick` is called as (experiments more, or name done).
+
+    `early` has workers by arch that were started before everything here was imported.
+    """
+
+    request: Request
+    folder: Path
+    say: Callable[[str], None] = lambda _: None
+    tick: Callable[[int, str | None], None] = lambda _, __: None
+    early: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    reports: list[Report] = field(default_factory=list)
+
+    def run(self, live: runner.Session | None) -> list[Report]:
+        """Carry it out; `live` is a session on the GPU worker, started early, or None for method sass."""
+        chosen = runner.select(self.request.patterns)
+        with ExitStack() as stack:
+            if live:
+                stack.enter_context(live)
+            device = self._live_device(live)
+            if live and device:
+                self.reports.append(self._measure(live, device, chosen))
+        names = self._sass_archs(device)
+        if names:
+            self._read(names, chosen)
+        return self.reports
+
+    def _live_device(self, live: runner.Session | None) -> Device | None:
+        """The GPU to measure on, None where machine code takes its place (and why is said)."""
+        wanted, auto = self.request.name, self.request.method == "auto"
+        if live is None:
+            return None
+        try:
+            return runner.choose(live.devices, None if wanted == "all" else wanted, self.request.index)
+        except (EnvironmentUnfitError, UsageError) as error:
+            if not auto or self.request.index is not None:
+                raise
+            self.say(f"No GPU for this: {str(error).split('. ')[0].rstrip('.')}.")
+            return None
+
+    def _sass_archs(self, device: Device | None) -> list[str]:
+        """Archs to read from machine code."""
+        wanted, method = self.request.name, self.request.method
+        if method == "live" or (device and wanted != "all"):
+            return []
+        if wanted not in (None, "all"):
+            return [arch.arch(wanted or "").name]
+        measured = device.arch if device and method == "auto" else None
+        return [row.name for row in self._tools().archs if row.name != measured]
+
+    def _tools(self) -> Toolchain:
+        from tcprobe.sass.toolchain import find
+
+        return find(self.request.cuda)
+
+    def _read(self, names: Sequence[str], chosen: Sequence[Experiment]) -> None:
+        """Read archs from machine code, AT_ONCE at a time."""
+        tools = self._tools()
+        todo = [e for e in chosen if isinstance(e, MemoryExperiment)]
+        if not todo:
+            raise UsageError("machine code shows wmma fragments, and mma only through them: leave FRAGMENT out.")
+        unknown = [name for name in names if name not in {row.name for row in tools.archs}]
+        if unknown:
+            known = ", ".join(row.name for row in tools.archs)
+            raise UsageError(
+                f"{tools.ptxas} ({tools.ptxas_version}) does not know {', '.join(unknown)}; it knows {known}."
+            )
+        self.say(f"Reading machine code of {', '.join(names)} with {tools.name}.")
+        multiplies = [e.instruction for e in chosen if isinstance(e, MultiplyExperiment)]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            self.reports += pool.map(lambda name: self._read_one(name, tools, todo, multiplies), names)
+
+    def _read_one(
+        self, name: str, tools: Toolchain, todo: Sequence[Experiment], multiplies: Sequence[Instruction]
+    ) -> Report:
+        worker = Worker(sass_command(name, tools.ptxas, tools.nvdisasm), self.request.limit)
+        with runner.Session(worker, self.early.pop(name, None)) as session:
+            report = self._measure(session, session.devices[0], todo)
+        if multiplies:
+            self._derive(report, tools, multiplies)
+        return report
+
+    def _derive(self, report: Report, tools: Toolchain, multiplies: Sequence[Instruction]) -> None:
+        """Follow the code of multiplies, on the tables just read."""
+        from tcprobe.sass.derive import derive
+
+        results, name = Results(self.folder), report.device.arch
+        found = derive(tools, arch.arch(name), multiplies, lambda f: results.table(name, "sass", f))
+        for measurement in found.measurements:
+            results.write(measurement)
+        if found.opcodes:
+            opcodes = {o: (a.tables, a.source) for o, a in found.opcodes.items()}
+            report.complaints += results.write_opcodes(name, tools.name, opcodes)
+        report.found += found.measurements
+
+    def _measure(self, session: runner.Session, device: Device, chosen: Sequence[Experiment]) -> Report:
+        """Measure what is missing on one device."""
+        results = Results(self.folder)
+        todo, complaints = (list(chosen), []) if self.request.force else runner.missing(chosen, device, results)
+        report = Report(device, [], len(chosen) - len(todo), complaints)
+        self.tick(len(todo), None)
+        for item in runner.measure(session, device, todo, results):
+            if isinstance(item, runner.Done):
+                report.done = item
+            else:
+                report.found.append(item)
+                self.tick(0, f"{device.arch} {item.experiment}")
+        return report

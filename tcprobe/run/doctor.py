@@ -1,0 +1,72 @@
+"""What of the machine tcprobe can use: Python, CuPy, driver, GPUs, ptxas, nvdisasm, and the archs that follow."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tcprobe.errors import TcprobeError
+from tcprobe.isa.arch import ARCHS
+from tcprobe.run.process import Worker
+from tcprobe.sass import toolchain
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: what, whether it is there, and the version, or what to do about it."""
+
+    what: str
+    there: bool
+    words: str
+
+
+def examine(cuda: Path | None = None) -> Iterator[Finding]:
+    """All findings, in the order in which things depend on each other."""
+    yield Finding("Python", True, sys.version.split()[0])
+    yield _cupy()
+    yield from _gpus()
+    yield from _tools(cuda)
+
+
+def _cupy() -> Finding:
+    for name in ("cupy-cuda13x", "cupy-cuda12x", "cupy"):
+        try:
+            return Finding("CuPy", True, f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return Finding("CuPy", False, "pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'")
+
+
+def _gpus() -> Iterator[Finding]:
+    from tcprobe.run.runner import Session, WorkerLostError
+
+    try:
+        with Session(Worker()) as session:
+            for device in session.devices:
+                words = f"{device.name}, {device.arch}, driver {device.driver}, CUDA {device.cuda}"
+                yield Finding(f"GPU {device.index}", True, words)
+    except (TcprobeError, WorkerLostError) as error:
+        yield Finding("GPU", False, str(error))
+
+
+def _tools(cuda: Path | None) -> Iterator[Finding]:
+    try:
+        tools = toolchain.find(cuda)
+    except TcprobeError as error:
+        yield Finding("machine code", False, str(error))
+        return
+    yield Finding("ptxas", True, f"{tools.ptxas_version} ({tools.ptxas})")
+    yield Finding("nvdisasm", True, f"{tools.nvdisasm_version} ({tools.nvdisasm})")
+    known = [row.name for row in tools.archs]
+    yield Finding("archs from machine code", True, ", ".join(known))
+    missing = [row for row in ARCHS if row.name not in known]
+    if missing:
+        names = ", ".join(row.name for row in missing)
+        older = all(row.number < 75 for row in missing)
+        hint = "ptxas below 13" if older else "ptxas 13 or later"
+        yield Finding(
+            "archs that this ptxas lacks", False, f"{names}: name a CUDA toolkit with {hint} by --cuda FOLDER"
+        )

@@ -1,0 +1,189 @@
+"""The live GPU through CuPy; PTX goes to the driver's own compiler, so no toolkit is needed.
+
+The only file that imports CuPy. Runs inside `worker`, in a process that may be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import EnvironmentUnfitError, ProbeError, UsageError
+from tcprobe.isa import arch
+from tcprobe.isa.instruction import THREADS, version
+from tcprobe.probes.compiler_log import blame
+from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, module
+from tcprobe.run import driver
+from tcprobe.run.backend import OUTPUTS_KEPT, BackendFaultError, Device
+
+INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
+NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (or 'cupy-cuda12x[ctk]')."
+LEAST_PINNED = 8 << 20
+
+
+class Gpu:
+    """One GPU. `load` before `run`."""
+
+    def __init__(self) -> None:
+        self._cupy = _import_cupy()
+        self._functions: dict[str, Any] = {}
+        self._modules: list[Any] = []
+        self._arch: arch.Arch | None = None
+        self._index = 0
+        self._memory: Any = None
+        self._hosts: list[Any] = [None] * OUTPUTS_KEPT
+
+    def devices(self) -> list[Device]:
+        """Visible GPUs in CUDA's order (CUDA_VISIBLE_DEVICES applies)."""
+        runtime = self._cupy.cuda.runtime
+        try:
+            count = runtime.getDeviceCount()
+        except runtime.CUDARuntimeError as error:
+            raise EnvironmentUnfitError(_no_device(str(error))) from None
+        if not count:
+            raise EnvironmentUnfitError(_no_device("no GPU is visible"))
+        cuda, display = runtime.driverGetVersion(), driver.version()
+        return [self._device(index, cuda, display) for index in range(count)]
+
+    def _device(self, index: int, cuda: int, display: str) -> Device:
+        properties = self._cupy.cuda.runtime.getDeviceProperties(index)
+        name = properties["name"].decode(errors="replace")
+        number = f"sm_{properties['major'] * 10 + properties['minor']}"
+        text = f"{cuda // 1000}.{cuda % 1000 // 10}"
+        return Device(index, name, number, display, text, f"driver's PTX compiler, CUDA {text}")
+
+    def open(self, index: int) -> None:
+        """Create the context of device `index`."""
+        devices = self.devices()
+        if not 0 <= index < len(devices):
+            raise UsageError(
+                f"there is no device {index}; visible: {', '.join(f'{d.index} ({d.name})' for d in devices)}."
+            )
+        self._arch, self._index = arch.arch(devices[index].arch), index
+        try:
+            self._cupy.cuda.Device(index).use()
+            self._cupy.cuda.runtime.free(0)
+        except self._cupy.cuda.runtime.CUDARuntimeError as error:
+            raise EnvironmentUnfitError(f"GPU {index} ({devices[index].name}) gives no context: {error}.") from None
+
+    def load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
+        """Compile all kernels in one module; leave out what the driver refuses and compile the rest again."""
+        ordered = sorted(kernels, key=lambda k: version(k.target.ptx))
+        words = self._load_module(ordered) if ordered else None
+        if words is None:
+            return {}
+        text, error = words
+        blamed = blame(driver.jit_log(text), ordered)
+        if not blamed and len(ordered) == 1:
+            return {ordered[0].name: error}
+        if not blamed:
+            half = len(ordered) // 2
+            return self.load(ordered[:half]) | self.load(ordered[half:])
+        return blamed | self.load([k for k in ordered if k.name not in blamed])
+
+    def compile_cuda(self, text: str, names: Sequence[str]) -> None:
+        """Compile CUDA C++ by NVRTC for the open device; `call` runs its functions `names`.
+
+        EnvironmentUnfitError if there is no NVRTC, ProbeError with the log if it does not compile.
+        """
+        self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
+        try:
+            module = self._cupy.RawModule(code=text, options=("-std=c++17",))
+            self._functions |= {name: module.get_function(name) for name in names}
+        except self._cupy.cuda.compiler.CompileException as error:
+            raise ProbeError(f"the emitted code does not compile: {error}") from None
+        except (RuntimeError, ImportError, OSError) as error:
+            raise EnvironmentUnfitError(f"NVRTC is needed, and CuPy cannot use it: {error}. {NVRTC}") from None
+
+    def call(self, name: str, blocks: int, inputs: Sequence[NDArray[Any]], output: NDArray[Any]) -> None:
+        """Run `name`(inputs..., output) with 32 threads a block; `output` is filled.
+
+        BackendFaultError if the device is lost.
+        """
+        runtime = self._cupy.cuda.runtime
+        try:
+            given = [self._cupy.asarray(array) for array in inputs]
+            made = self._cupy.zeros_like(self._cupy.asarray(output))
+            self._functions[name]((blocks,), (THREADS,), (*given, made))
+            output[...] = made.get()
+        except (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError) as error:
+            raise BackendFaultError(str(error)) from None
+
+    def _load_module(self, kernels: Sequence[Kernel]) -> tuple[bytes, str] | None:
+        """Load one module; if the driver refuses it, its text and the error."""
+        assert self._arch is not None
+        self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
+        text = module(kernels, self._arch).encode()
+        loaded = self._cupy.cuda.function.Module()
+        try:
+            loaded.load(text)
+        except self._cupy.cuda.driver.CUDADriverError as error:
+            return text, str(error)
+        self._modules.append(loaded)
+        self._functions |= {k.name: loaded.get_function(k.name) for k in kernels}
+        return None
+
+    def run(self, launches: Sequence[Launch]) -> list[Bytes]:
+        """All launches in order on one stream; outputs lie side by side in one pinned buffer."""
+        runtime = self._cupy.cuda.runtime
+        ends = np.cumsum([_aligned(launch.output_bytes) for launch in launches])
+        try:
+            host = self._reserve(max(_device_bytes(launch) for launch in launches), int(ends[-1]))
+            for launch, end in zip(launches, ends, strict=True):
+                self._launch(launch, host.ptr + int(end) - _aligned(launch.output_bytes))
+            runtime.deviceSynchronize()
+        except (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError) as error:
+            raise BackendFaultError(str(error)) from None
+        raw = np.frombuffer(host, np.uint8, int(ends[-1]))
+        return [raw[end - _aligned(x.output_bytes) :][: x.output_bytes] for x, end in zip(launches, ends, strict=True)]
+
+    def _launch(self, launch: Launch, host: int) -> None:
+        """Copy in, poison the output, launch, copy out to the pinned address `host`."""
+        runtime = self._cupy.cuda.runtime
+        places, place = [], int(self._memory.ptr)
+        for image in launch.inputs:
+            runtime.memcpy(place, image.ctypes.data, image.nbytes, runtime.memcpyHostToDevice)
+            places.append(place)
+            place += _aligned(image.nbytes)
+        runtime.memsetAsync(place, POISON, launch.output_bytes, 0)
+        arguments = (*map(np.uint64, [*places, place]), np.uint32(launch.ldm))
+        self._functions[launch.kernel.name](launch.grid, (THREADS, 1, 1), arguments)
+        runtime.memcpyAsync(host, place, launch.output_bytes, runtime.memcpyDeviceToHost, 0)
+
+    def _reserve(self, device_bytes: int, host_bytes: int) -> Any:
+        """The oldest of the pinned host buffers; it and the device buffer grow where they are too small."""
+        cuda = self._cupy.cuda
+        if self._memory is None or self._memory.mem.size < device_bytes:
+            self._memory = None
+            self._memory = cuda.MemoryPointer(cuda.Memory(2 * device_bytes), 0)
+        host = self._hosts.pop(0)
+        if host is None or host.mem.size < host_bytes:
+            host = cuda.PinnedMemoryPointer(cuda.PinnedMemory(max(host_bytes, LEAST_PINNED)), 0)
+        self._hosts.append(host)
+        return host
+
+
+def _aligned(size: int) -> int:
+    return -(-size // 256) * 256
+
+
+def _device_bytes(launch: Launch) -> int:
+    return sum(_aligned(image.nbytes) for image in launch.inputs) + _aligned(launch.output_bytes)
+
+
+def _import_cupy() -> Any:
+    try:
+        import cupy
+    except ImportError as error:
+        raise EnvironmentUnfitError(f"CuPy cannot be imported ({error}). {INSTALL}") from None
+    return cupy
+
+
+def _no_device(words: str) -> str:
+    return (
+        f"no usable NVIDIA GPU: {words}. `nvidia-smi` shows whether the driver sees one; if the driver is too old "
+        f"for this CuPy, update it or install the other extra. {INSTALL}"
+    )

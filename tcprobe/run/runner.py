@@ -1,0 +1,259 @@
+"""Measure what a GPU has, in a worker process that can be lost, and save it as it comes.
+
+    with Session(Worker()) as session:          # starts the worker, learns its devices
+        device = choose(session.devices, name="sm_90")
+        for found in measure(session, device, todo, results): ...
+
+A launch that fails or never ends costs its own experiment only: the worker is killed and a new one goes on
+with the rest. What is saved is whole, so a run that was stopped is taken up where it ended.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from queue import Empty, Queue
+from typing import Any, Literal
+
+from tcprobe import __version__
+from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError, ProbeError, UsageError
+from tcprobe.isa import arch, inventory
+from tcprobe.probes import Experiment, MultiplyExperiment, experiments, kernels, ptx_hash
+from tcprobe.references import references
+from tcprobe.run.backend import Device
+from tcprobe.run.conclude import Context, conclude
+from tcprobe.run.process import Worker
+from tcprobe.run.wire import Arrays, receive, send
+from tcprobe.store.measurement import Measurement
+from tcprobe.store.results import Results
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a worker says at the end of a job: seconds by stage, and its peak memory in MB if it knows."""
+
+    stages: dict[str, float]
+    peak_mb: float | None
+
+
+class WorkerLostError(Exception):
+    """The worker died, hung or lost its device; the message says how."""
+
+
+class Session:
+    """A worker process, killed on leaving. One that is done is not waited for: its context dies with it."""
+
+    def __init__(self, worker: Worker, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.worker = worker
+        self._messages: Queue[tuple[dict[str, Any], Arrays] | None] = Queue()
+        self._process = process or worker.start()
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._devices: list[Device] | None = None
+        self._done = False
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        if not self._done:
+            self._process.wait()
+
+    @property
+    def devices(self) -> list[Device]:
+        """What the worker has; the error it met if it can have none."""
+        if self._devices is None:
+            header, _ = self._next()
+            self._devices = [Device(**device) for device in header["devices"]]
+        return self._devices
+
+    def work(self, device: Device, ids: Sequence[str], careful: bool) -> Iterator[tuple[dict[str, Any], Arrays]]:
+        """Send the job and yield the worker's messages up to "done". WorkerLostError if it gets lost."""
+        assert self._process.stdin is not None
+        try:
+            send(self._process.stdin, {"device": device.index, "experiments": list(ids), "careful": careful})
+        except OSError:
+            raise WorkerLostError(self._death()) from None
+        while True:
+            message = self._next()
+            self._done = message[0]["event"] == "done"
+            yield message
+            if self._done:
+                return
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        while (message := receive(self._process.stdout)) is not None:
+            self._messages.put(message)
+        self._messages.put(None)
+
+    def _next(self) -> tuple[dict[str, Any], Arrays]:
+        try:
+            message = self._messages.get(timeout=self.worker.limit)
+        except Empty:
+            raise WorkerLostError(f"no word for {self.worker.limit:g} s; it was stopped") from None
+        if message is None:
+            raise WorkerLostError(self._death())
+        if message[0]["event"] == "fault":
+            raise WorkerLostError(message[0]["words"])
+        if message[0]["event"] == "unfit":
+            error = EnvironmentUnfitError if message[0]["exit_code"] == EnvironmentUnfitError.exit_code else UsageError
+            raise error(message[0]["words"])
+        return message
+
+    def _death(self) -> str:
+        code = self._process.wait()
+        return (
+            f"the worker process ended by signal {-code}" if code < 0 else f"the worker process ended with code {code}"
+        )
+
+
+def choose(devices: Sequence[Device], name: str | None = None, index: int | None = None) -> Device:
+    """The device of arch `name` or number `index`, the first without either; UsageError if there is none."""
+    wanted = name and arch.arch(name).name
+    found = [d for d in devices if wanted in (None, d.arch) and index in (None, d.index)]
+    if not found:
+        asked = " and ".join(
+            part for part in (wanted and f"of arch {wanted}", index is not None and f"number {index}") if part
+        )
+        raise UsageError(
+            f"no visible GPU {asked}; there are: {', '.join(f'{d.index}: {d.name} ({d.arch})' for d in devices)}."
+        )
+    if found[0].arch not in {a.name for a in arch.ARCHS}:
+        raise UsageError(f"{found[0].name} is {found[0].arch}: no tensor cores, or an arch that tcprobe does not know.")
+    return found[0]
+
+
+def missing(todo: Sequence[Experiment], device: Device, results: Results) -> tuple[list[Experiment], list[str]]:
+    """Those not yet measured with this version's probes, and complaints about files that cannot be trusted.
+
+    NewerSchemaError where a later tcprobe wrote a file: it is not overwritten.
+    """
+    found, complaints = [], []
+    for experiment in todo:
+        try:
+            saved = results.measurement(device.arch, device.method, experiment.id)
+        except NewerSchemaError:
+            raise
+        except DataError as error:
+            saved = None
+            complaints.append(str(error))
+        if not _up_to_date(experiment, saved):
+            found.append(experiment)
+    return found, complaints
+
+
+def measure(
+    session: Session, device: Device, todo: Sequence[Experiment], results: Results
+) -> Iterator[Measurement | Done]:
+    """Measure `todo` on `device`, saving and yielding each measurement, and what the worker says at the end of a job.
+
+    The first job goes to `session`; what a lost worker leaves undone goes to new ones, as careful jobs.
+    """
+    jobs: list[list[Experiment]] = [list(todo)] if todo else []
+    careful = False
+    threading.Thread(target=_tabulate_references, args=(todo, device), daemon=True).start()
+    while jobs:
+        with session:
+            if device not in session.devices:
+                raise EnvironmentUnfitError(f"{device.name} was lost and did not come back.")
+            job = Job(device, {experiment.id: experiment for experiment in jobs.pop(0)}, results, careful)
+            yield from job.measure(session)
+            jobs[:0] = job.rest
+        if jobs:
+            session, careful = Session(session.worker), True
+
+
+class Job:
+    """One job of a worker. After `measure`, `rest` has what is still to be done, as jobs."""
+
+    def __init__(self, device: Device, left: dict[str, Experiment], results: Results, careful: bool) -> None:
+        self.rest: list[list[Experiment]] = []
+        self._device, self._left, self._results, self._careful = device, left, results, careful
+        self._begun: str | None = None
+        self._compiled = False
+
+    def measure(self, session: Session) -> Iterator[Measurement | Done]:
+        """Save and yield measurements as they come; if the worker is lost, find out what it was lost over."""
+        try:
+            for header, arrays in session.work(self._device, list(self._left), self._careful):
+                if header["event"] == "begin":
+                    self._begun = header["experiment"]
+                elif header["event"] == "compiled":
+                    self._compiled = True
+                elif header["event"] == "done":
+                    yield Done(header["stages"], header["peak_mb"])
+                else:
+                    yield self._save(header, arrays)
+        except WorkerLostError as error:
+            culprit = self._culprit()
+            if culprit:
+                yield self._save({"event": "fault", "experiment": culprit, "words": str(error), "ptx": ""}, {})
+            self.rest = self._split(known=culprit is not None)
+
+    def _culprit(self) -> str | None:
+        """The experiment that lost the worker, where that is certain.
+
+        With everything compiled it is the one begun last; of a careful job's single experiment it is that one.
+        """
+        if self._compiled and self._begun in self._left:
+            return self._begun
+        return next(iter(self._left)) if self._careful and len(self._left) == 1 else None
+
+    def _split(self, known: bool) -> list[list[Experiment]]:
+        """What is left as one job, or as halves if a careful job was lost over something unknown in it."""
+        left = list(self._left.values())
+        half = len(left) // 2 if self._careful and not known else len(left)
+        return [part for part in (left[:half], left[half:]) if part]
+
+    def _save(self, header: Mapping[str, Any], arrays: Arrays) -> Measurement:
+        """Conclude, save and return one measurement."""
+        found = _conclude(self._left.pop(header["experiment"]), header, arrays, self._device, self._results)
+        self._results.write(found)
+        return found
+
+
+def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
+    """Make the tables that mma is compared with, while the worker compiles: they are kept, by `references`."""
+    for experiment in todo:
+        for reference in references() if isinstance(experiment, MultiplyExperiment) else ():
+            for fragment in experiment.fragments:
+                reference.claim(fragment, arch.arch(device.arch))
+
+
+def _conclude(
+    experiment: Experiment, header: Mapping[str, Any], arrays: Arrays, device: Device, results: Results
+) -> Measurement:
+    provenance = {
+        "device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler,
+        "ptx": header["ptx"] or ptx_hash(kernels(experiment)), "tcprobe": __version__,
+    }  # fmt: skip
+    status: Literal["refused", "failed"] = "refused" if header["event"] == "refused" else "failed"
+    words = header.get("words")
+    if words is None:
+        try:
+            row = arch.arch(device.arch)
+            context = Context(row, device.method, provenance, lambda f: results.table(device.arch, device.method, f))
+            return conclude(experiment, arrays, context)
+        except ProbeError as error:
+            words = str(error)
+    return Measurement(experiment.id, device.arch, device.method, status, provenance, words=words)
+
+
+def _up_to_date(experiment: Experiment, found: Measurement | None) -> bool:
+    """Measured with the very kernels of this version; refusals and failures are tried again."""
+    return found is not None and found.status == "measured" and found.provenance["ptx"] == ptx_hash(kernels(experiment))
+
+
+def select(patterns: Sequence[str]) -> list[Experiment]:
+    """Experiments of the fragments and instructions that `patterns` mean, with the fragments they lean on."""
+    if not patterns:
+        return list(experiments().values())
+    wanted: set[str] = set()
+    for pattern in patterns:
+        row = inventory.instructions().get(inventory.short(pattern))
+        chosen = row.fragments if row else inventory.select_or_fail(pattern)
+        wanted |= {f.experiment for f in chosen} | ({row.id} if row else set())
+    return [e for id_, e in experiments().items() if id_ in wanted]

@@ -1,0 +1,215 @@
+"""What the process does that owns the GPU (`tcprobe.run.live`). It can be killed and replaced.
+
+It says hello with its devices, takes one job {device, experiments, careful}, and answers event by event:
+
+    hello    devices                            compiled  (all kernels that will be)
+    begin    experiment                         reading   experiment, ptx, arrays
+    refused  experiment, ptx, words             unsound   experiment, ptx, words: outputs contradict each other
+    fault    words: the context is lost         unfit     words, exit_code: nothing can run here
+    done     stages (seconds), peak_mb
+
+Three things go on at once: a thread compiles the kernels chunk by chunk, the main thread runs experiments as
+soon as their chunk is compiled, and a few threads decode what was run. A careful job compiles everything
+first, so that it is plain whether a compilation or a launch lost the process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import IO
+
+from tcprobe.errors import ProbeError, TcprobeError
+from tcprobe.probes import Experiment, MemoryExperiment, experiments, ptx_hash
+from tcprobe.probes.ptx import Bytes, Kernel, Launch
+from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendFaultError
+from tcprobe.run.wire import Arrays, receive, send
+
+CHUNK = 48  # multiplies that are compiled together, while the chunk before them runs
+Message = tuple[dict[str, object], Arrays]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An experiment with its launches, its kernels by name, and their hash."""
+
+    experiment: Experiment
+    launches: Sequence[Launch]
+    kernels: Mapping[str, Kernel]
+    ptx: str
+
+    @property
+    def output_bytes(self) -> int:
+        """Size of all outputs: what running and decoding takes."""
+        return sum(launch.output_bytes for launch in self.launches)
+
+    @property
+    def special(self) -> bool:
+        """Whether it needs a target with a suffix, such as `sm_120a`."""
+        return not self.experiment.fragments[0].target.name[-1].isdigit()
+
+    @property
+    def about(self) -> dict[str, object]:
+        """What every event of the experiment says."""
+        return {"experiment": self.experiment.id, "ptx": self.ptx}
+
+
+@cache
+def planned(id_: str) -> Planned:
+    """An experiment's plan, made once."""
+    experiment = experiments()[id_]
+    launches = experiment.launches()
+    kernels = {launch.kernel.name: launch.kernel for launch in launches}
+    return Planned(experiment, launches, kernels, ptx_hash(list(kernels.values())))
+
+
+def chunks(plans: Sequence[Planned]) -> list[list[Planned]]:
+    """wmma fragments first, since multiplies lean on them; then multiplies, the largest first, CHUNK at a time.
+
+    What needs a special target (`sm_120a`) is apart, at the end, so that the rest does not need it.
+    """
+    ordered = sorted(plans, key=lambda plan: -plan.output_bytes)
+    memory = [plan for plan in plans if isinstance(plan.experiment, MemoryExperiment)]
+    multiplies = [plan for plan in ordered if not isinstance(plan.experiment, MemoryExperiment)]
+    special = [plan for plan in multiplies if plan.special]
+    plain = [plan for plan in multiplies if not plan.special]
+    found = [memory, *(plain[start : start + CHUNK] for start in range(0, len(plain), CHUNK)), special]
+    return [chunk for chunk in found if chunk]
+
+
+class Job:
+    """One job on an open backend; `stages` collects the seconds that the main thread spends."""
+
+    def __init__(self, backend: Backend, sink: IO[bytes]) -> None:
+        self.backend, self.sink = backend, sink
+        self.stages: dict[str, float] = {}
+        self._decoders = ThreadPoolExecutor(OUTPUTS_KEPT - 1)
+        self._decoding: deque[Future[Message]] = deque()
+
+    @contextmanager
+    def clock(self, stage: str) -> Iterator[None]:
+        """Count the time inside towards `stage`."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stages[stage] = self.stages.get(stage, 0.0) + time.perf_counter() - start
+
+    def work(self, ids: Sequence[str], careful: bool) -> None:
+        """Measure the experiments, each as soon as its chunk is compiled."""
+        with self.clock("plan"):
+            todo = chunks([planned(id_) for id_ in ids])
+        compiler = ThreadPoolExecutor(1)
+        compiled = [compiler.submit(self.backend.load, _kernels(chunk)) for chunk in todo]
+        if careful:
+            wait(compiled)
+        for chunk, refused in zip(todo, compiled, strict=True):
+            with self.clock("compile"):
+                words = refused.result()
+            if all(other.done() for other in compiled):
+                send(self.sink, {"event": "compiled"})
+            for plan in chunk:
+                self._measure(plan, words)
+        self._drain()
+        send(self.sink, {"event": "done", "stages": self.stages, "peak_mb": peak_memory()})
+
+    def _measure(self, plan: Planned, refused: Mapping[str, str]) -> None:
+        """Run one experiment and leave its outputs to the decoders."""
+        words = next((refused[name] for name in plan.kernels if name in refused), None)
+        if words:
+            send(self.sink, {"event": "refused", "words": words, **plan.about})
+            return
+        send(self.sink, {"event": "begin", **plan.about})
+        self._drain(keep=OUTPUTS_KEPT - 2)
+        try:
+            with self.clock("run"):
+                outputs = self.backend.run(plan.launches)
+        except BackendFaultError:
+            self._drain()
+            raise
+        except ProbeError as error:
+            send(self.sink, {"event": "unsound", "words": str(error), **plan.about})
+            return
+        self._decoding.append(self._decoders.submit(_decode, plan, outputs))
+
+    def _drain(self, keep: int = 0) -> None:
+        """Send what is decoded, oldest first, until `keep` are left."""
+        with self.clock("decode"):
+            while len(self._decoding) > keep:
+                send(self.sink, *self._decoding.popleft().result())
+
+
+def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], ahead: type[object] | None) -> None:
+    """Serve one job on the backend that `make` makes; plan what is `ahead` while the job is waited for."""
+    try:
+        start = time.perf_counter()
+        job = Job(make(), sink)
+        job.stages["import"] = time.perf_counter() - start
+        if ahead:
+            threading.Thread(target=_plan, args=(ahead,), daemon=True).start()
+        with job.clock("devices"):
+            send(sink, {"event": "hello", "devices": [d.to_json() for d in job.backend.devices()]})
+        asked = receive(source)
+        if asked is None:
+            return
+        threading.Thread(target=_outlive_nobody, args=(source,), daemon=True).start()
+        with job.clock("context"):
+            job.backend.open(asked[0]["device"])
+        job.work(asked[0]["experiments"], asked[0]["careful"])
+    except BackendFaultError as error:
+        send(sink, {"event": "fault", "words": str(error)})
+    except TcprobeError as error:
+        send(sink, {"event": "unfit", "words": str(error), "exit_code": error.exit_code})
+
+
+def _plan(ahead: type[object]) -> None:
+    for id_, experiment in experiments().items():
+        if isinstance(experiment, ahead):
+            planned(id_)
+
+
+def _kernels(chunk: Sequence[Planned]) -> list[Kernel]:
+    found: dict[str, Kernel] = {}
+    for plan in chunk:
+        found |= plan.kernels
+    return list(found.values())
+
+
+def _decode(plan: Planned, outputs: Sequence[Bytes]) -> Message:
+    try:
+        return {"event": "reading", **plan.about}, plan.experiment.decode(plan.launches, outputs)
+    except ProbeError as error:
+        return {"event": "unsound", "words": str(error), **plan.about}, {}
+
+
+def peak_memory() -> float | None:
+    """Largest resident size of this process so far, in MB; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+
+
+def _outlive_nobody(source: IO[bytes]) -> None:
+    """End with the process that gave the job, even while a kernel hangs."""
+    source.read()
+    os._exit(1)
+
+
+def main(make: Callable[[], Backend], ahead: type[object] | None = None) -> None:
+    """Serve on standard input and output, `ahead` being what is probably asked; all else that prints goes to stderr."""
+    sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    serve(make, sys.stdin.buffer, sink, ahead)
+    sink.flush()
+    os._exit(0)  # the context dies with the process; tearing it down in order takes longer

@@ -1,0 +1,180 @@
+"""What a document must say to be accepted, besides being whole: the shape of each kind, and tables that can be true.
+
+A checksum only shows that nobody changed a file by accident. A table is accepted for a fragment only if it can belong
+to it: as many threads and elements, every element of the matrix there, held as often as the slots allow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from tcprobe.errors import DataError, UsageError
+from tcprobe.isa import arch, inventory
+from tcprobe.isa.instruction import OPERANDS, Fragment, Instruction
+from tcprobe.layout.table import Table
+from tcprobe.store.measurement import METHODS, PROVENANCE, STATUSES, Measurement
+
+WITH_STRUCTURE = ("live", "emulated")  # methods that run a multiply, and so see its structure tensor
+_KEYS = {
+    "experiment", "arch", "method", "status", "provenance", "fragments", "numbering", "structure", "unread", "words",
+}  # fmt: skip
+_LAYOUT = re.compile(r"[0-9a-f]{12}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_OPCODE = re.compile(r"[A-Z0-9_.x]+")
+_INSTRUCTION = re.compile(r"w?mma\.[a-z0-9_.:]+")
+
+
+def measurement(body: Mapping[str, Any]) -> None:
+    """DataError unless `body` has the keys and kinds of a measurement, and those that its status calls for."""
+    if set(body) != _KEYS or body["status"] not in STATUSES or body["method"] not in METHODS:
+        raise DataError("not the keys, status or method of a measurement.")
+    provenance, fragments, structure = body["provenance"], body["fragments"], body["structure"]
+    if set(provenance) != set(PROVENANCE) or not all(isinstance(v, str) for v in provenance.values()):
+        raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each a text.")
+    if not {*fragments, *body["unread"]} <= set(OPERANDS) or not _all(_LAYOUT, fragments.values()):
+        raise DataError("fragments or unread name something that is no operand, or no layout.")
+    if structure is not None and not _is_structure(structure):
+        raise DataError("structure needs triples, a number above 0, and sha256.")
+    if any(type(i) is not int for lanes in body["unread"].values() for lane in lanes for i in lane):
+        raise DataError("unread holds something that is no number.")
+    if body["status"] == "measured":
+        fits = fragments and body["words"] is None and isinstance(body["numbering"], str)
+    else:
+        nothing = not fragments and not structure and not body["unread"] and body["numbering"] is None
+        fits = nothing and isinstance(body["words"], str)
+    if not fits:
+        raise DataError(f"status {body['status']} does not go with the rest of the measurement.")
+
+
+def belongs(found: Measurement) -> None:
+    """DataError unless the tables, structure and unread slots of `found` can be those of its experiment."""
+    fragments = {fragment.operand: fragment for fragment in inventory.of_experiment(found.experiment)}
+    if not fragments:
+        raise DataError(f"{found.experiment} is nothing that this tcprobe knows; a later one may have measured it.")
+    if found.status != "measured":
+        return
+    if set(found.tables) != set(fragments):
+        raise DataError(f"it needs the tables of {', '.join(fragments)}, not of {', '.join(sorted(found.tables))}.")
+    for operand, table in found.tables.items():
+        words = misfit(fragments[operand], table)
+        if words:
+            raise DataError(f"layout {table.id} cannot be that of {fragments[operand].id}: {words}.")
+    _check_structure(found, inventory.instructions().get(found.experiment))
+    for operand, lanes in found.unread.items():
+        _check_unread(found, operand, lanes)
+
+
+def misfit(fragment: Fragment, table: Table) -> str | None:
+    """Why `table` cannot be that of `fragment`, None if it can: every element held `fragment.copies` times."""
+    sizes = {"row": fragment.rows, "col": fragment.cols, "product": fragment.products}
+    sizes = sizes if fragment.products > 1 else {"row": fragment.rows, "col": fragment.cols}
+    if (table.threads, table.elements) != (fragment.threads, fragment.elements):
+        return (
+            f"{table.threads} threads x {table.elements} elements, not {fragment.threads} threads x {fragment.elements}"
+        )
+    if table.outputs != tuple(sizes):
+        return f"it says {', '.join(table.outputs)} of a slot, not {', '.join(sizes)}"
+    for name, size in sizes.items():
+        if table.extent[name] > size:
+            return f"{name} {table.extent[name] - 1} is outside 0 to {size - 1}"
+    total = fragment.rows * fragment.cols * fragment.products
+    if len(table.inverse) != total or table.copies != {fragment.copies}:
+        held = sum(len(slots) == fragment.copies for slots in table.inverse.values())
+        return f"{held} of {total} elements are held {fragment.copies} times, as all must be"
+    return None
+
+
+def require_fit(fragment: Fragment, table: Table) -> None:
+    """UsageError where `table` cannot be that of `fragment`: a formula or a drawing would say more than is known."""
+    words = misfit(fragment, table)
+    if words:
+        raise UsageError(f"this cannot be a table of {fragment.id}: {words}.")
+
+
+def opcodes(body: Mapping[str, Any], name: str) -> None:
+    """DataError unless `body` is {"opcodes": {opcode: {"compiler", "layouts", "source"}}} of arch `name`."""
+    row = arch.arch(name)
+    if set(body) != {"opcodes"}:
+        raise DataError("not the keys of opcodes.")
+    for opcode, data in body["opcodes"].items():
+        layouts = data["layouts"]
+        if not _OPCODE.fullmatch(opcode) or set(data) != {"compiler", "layouts", "source"}:
+            raise DataError(f"{opcode}: no opcode with compiler, layouts and source.")
+        if not {"a", "b", "d"} <= set(layouts) <= set(OPERANDS) or not _all(_LAYOUT, layouts.values()):
+            raise DataError(f"{opcode}: layouts need a, b and d, each a layout's id.")
+        source = inventory.instructions().get(data["source"])
+        if not source or source.family != "wmma" or not source.target.on(row) or not isinstance(data["compiler"], str):
+            raise DataError(f"{opcode}: source is no wmma.mma of {name}, or compiler no text.")
+
+
+def product(opcode: str, tables: Mapping[str, Table]) -> None:
+    """DataError unless the tables of a, b, d and (where it is there) c can be those of one multiply without copies."""
+    a, b, d = (tables[operand].extent for operand in "abd")
+    counts = {operand: table.extent.get("product", 1) for operand, table in tables.items()}
+    whole = all(t.copies == {1} and t.slots == len(t.inverse) == _volume(t.extent) for t in tables.values())
+    meet = (a["row"], a["col"], b["col"]) == (d["row"], b["row"], d["col"])
+    if not whole or not meet or len(set(counts.values())) > 1 or tables.get("c", tables["d"]).extent != d:
+        raise DataError(f"{opcode}: its layouts are not those of a product of whole matrices.")
+
+
+def lowering(body: Mapping[str, Any]) -> None:
+    """DataError unless `body` is {"compiler", "instructions": {id: {"opcodes": {opcode: count}, "others", "refused"}}}.
+
+    Instructions that this tcprobe does not know may be there: a later one knows more.
+    """
+    if set(body) != {"compiler", "instructions"} or not isinstance(body["compiler"], str):
+        raise DataError("not the keys of a lowering.")
+    for id_, data in body["instructions"].items():
+        if not _INSTRUCTION.fullmatch(id_) or set(data) != {"opcodes", "others", "refused"}:
+            raise DataError(f"{id_}: no instruction with opcodes, others and refused.")
+        counts, refused = data["opcodes"], data["refused"]
+        if not _all(_OPCODE, counts) or not all(type(n) is int and n > 0 for n in counts.values()):
+            raise DataError(f"{id_}: opcodes need names and counts above 0.")
+        if type(data["others"]) is not int or data["others"] < 0 or not isinstance(refused, str | None):
+            raise DataError(f"{id_}: others is no count, or refused no text.")
+        if refused is not None and (counts or data["others"]):
+            raise DataError(f"{id_}: refused, and yet it has opcodes.")
+
+
+def _is_structure(data: Mapping[str, Any]) -> bool:
+    whole = set(data) == {"triples", "sha256"} and type(data["triples"]) is int and data["triples"] > 0
+    return whole and _all(_SHA256, [data["sha256"]])
+
+
+def _check_structure(found: Measurement, row: Instruction | None) -> None:
+    """A multiply forms every product of elements once; a load or store has no structure tensor."""
+    if found.structure is None:
+        if row and found.method in WITH_STRUCTURE:
+            raise DataError("a multiply's structure is missing.")
+    elif row is None:
+        raise DataError("it has the structure of a multiply, and is a load or store.")
+    else:
+        needed = row.shape.m * row.shape.n * row.shape.k * row.products
+        if found.structure.triples != needed:
+            raise DataError(f"structure has {found.structure.triples} triples; {row.id} forms {needed}.")
+
+
+def _check_unread(found: Measurement, operand: str, lanes: Sequence[tuple[int, ...]]) -> None:
+    """Slots of A or B of a multiply; of each element at least one holder is read."""
+    if operand not in "ab" or found.experiment not in inventory.instructions():
+        raise DataError(f"unread: {operand} is no factor of a multiply.")
+    table = found.tables[operand]
+    if len(lanes) != table.threads or not all(_ascending(lane, table.elements) for lane in set(lanes)):
+        raise DataError(f"unread: {operand} needs {table.threads} lanes of ascending numbers below {table.elements}.")
+    skipped = {lane * table.elements + i for lane, unread in enumerate(lanes) for i in unread}
+    if any(skipped.issuperset(slots) for slots in table.inverse.values()):
+        raise DataError(f"unread: of some element of {operand} no holder would be read.")
+
+
+def _ascending(numbers: Sequence[int], size: int) -> bool:
+    return list(numbers) == sorted(set(numbers)) and all(0 <= n < size for n in numbers)
+
+
+def _volume(extent: Mapping[str, int]) -> int:
+    return extent["row"] * extent["col"] * extent.get("product", 1)
+
+
+def _all(pattern: re.Pattern[str], texts: Collection[object]) -> bool:
+    return all(isinstance(text, str) and pattern.fullmatch(text) for text in texts)

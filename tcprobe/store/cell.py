@@ -1,0 +1,140 @@
+"""A fragment's table on an arch and what it rests on: measured there, or only documented.
+
+>>> from tcprobe.store.cell import load
+>>> known = load("wmma.m16n16k16.d.f32", "sm_70")
+>>> known.arch, known.table.at(lane=0, i=2), known.measured.method
+('sm_70', {'row': 2, 'col': 0}, 'sass')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tcprobe.errors import UsageError
+from tcprobe.isa import arch, inventory
+from tcprobe.isa.instruction import Fragment, Instruction
+from tcprobe.layout.table import Table
+from tcprobe.store import lookup
+from tcprobe.store.choose import PUBLISHED, Found, Layers, layers_of, whence
+from tcprobe.store.measurement import Measurement, how
+from tcprobe.store.results import Results
+
+if TYPE_CHECKING:
+    from tcprobe.references import Claim
+
+
+@dataclass(frozen=True)
+class Known:
+    """`measured` is the measurement that `table` comes from; where it is None, `stated` names the reference and place.
+
+    `source` is "published" or the folder that holds it. A documented table is what the reference means: without its
+    known errata.
+    """
+
+    fragment: Fragment
+    arch: str
+    table: Table
+    measured: Measurement | None
+    layers: Layers
+    source: str = PUBLISHED
+    stated: tuple[str, Claim] | None = None
+
+    @property
+    def evidence(self) -> str:
+        """What the table rests on and where it comes from, in words."""
+        if self.measured:
+            by = f"tcprobe {self.measured.provenance['tcprobe']}"
+            return f"measured: {how(self.measured)}, {by}, {whence(self.source)}"
+        assert self.stated is not None
+        name, claim = self.stated
+        return f"documented only, by {name}, {claim.where}; not measured on {self.arch} in {self.layers.words}"
+
+    @property
+    def numbering(self) -> str:
+        """What anchors row, column and k numbers."""
+        if self.measured:
+            return self.measured.numbering or ""
+        return self.stated[0] if self.stated else ""
+
+
+def known(fragment: Fragment, name: str | None, results: Results | Layers) -> Known:
+    """The table of a fragment on arch `name`; without a name on the arch whose measurement counts most.
+
+    What is only documented is part of what is published, not of a folder alone. UsageError where the arch does not
+    have the fragment, or nobody says anything of it.
+    """
+    if name == "all":
+        raise UsageError("one arch is needed here, not all.")
+    layers = layers_of(results)
+    found = layers.choose(fragment, lookup.archs_of(name, layers))
+    if found:
+        return of(fragment, found, layers)
+    rows = [arch.arch(name)] if name else list(arch.ARCHS)
+    if layers.with_published:
+        from tcprobe.references import documented
+
+        for row in reversed([row for row in rows if fragment.target.on(row)]):
+            stated = documented(fragment, row)
+            if stated:
+                return Known(fragment, row.name, stated[1].meant, None, layers, stated=stated)
+    raise lookup.no_table(fragment, name, layers)
+
+
+def of(fragment: Fragment, found: Found, layers: Layers) -> Known:
+    """The table of a fragment in a measurement that has one."""
+    return Known(fragment, found.measured.arch, found.table(fragment), found.measured, layers, found.source)
+
+
+def sources(tables: Iterable[Known]) -> str:
+    """Where tables come from, each place once."""
+    return ", ".join(dict.fromkeys(known.source for known in tables))
+
+
+def load(name: str, arch: str | None = None, results: Path | None = None, only: bool = False) -> Known:
+    """The table of the fragment that `name` means (it may be shortened).
+
+    From `results` over what is published, or with `only` from that folder alone; without a folder from `./results`
+    over what is published. Without `arch` from the arch whose measurement counts most: the strongest method, then what
+    was measured here, then the newest. UsageError as `known`, and where the name means no fragment or several.
+    """
+    return known(inventory.resolve(name), arch, lookup.layers(results, only))
+
+
+def operands(instruction: Instruction, name: str | None, results: Results | Layers) -> dict[str, Known]:
+    """The tables of a, b, c and d on one arch: `name`, or the one whose measurement of D counts most."""
+    layers = layers_of(results)
+    fragments = [inventory.fragment(f.id) for f in instruction.fragments]
+    at = known(fragments[-1], name, layers).arch
+    return {f.operand: known(f, at, layers) for f in fragments}
+
+
+def for_emit(fragments: Sequence[Fragment], name: str | None, results: Results | Layers) -> list[Known]:
+    """The tables of fragments on arch `name`, or on the arch whose measurement of the last one counts most.
+
+    With "all" on every arch that has a table of the fragment, ascending, documented ones included.
+    """
+    layers = layers_of(results)
+    if name == "all":
+        return [table for fragment in fragments for table in _on_every_arch(fragment, layers)]
+    at = name or known(fragments[-1], None, layers).arch
+    return [known(fragment, at, layers) for fragment in fragments]
+
+
+def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Known]:
+    if layers.with_published:
+        return [known(fragment, row.name, layers) for row in arch.ARCHS if fragment.target.on(row)]
+    found = everywhere(fragment, "all", layers)
+    if not found:
+        raise lookup.no_table(fragment, "all", layers)
+    return found
+
+
+def everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Known]:
+    """As `known`, but for "all" on every arch that has a measurement."""
+    if name != "all":
+        return [known(fragment, name, layers)]
+    found = (layers.choose(fragment, [at]) for at in layers.archs())
+    return [of(fragment, one, layers) for one in found if one]

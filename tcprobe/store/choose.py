@@ -1,0 +1,201 @@
+"""Which measurement counts, where several stand side by side: of several methods, in one folder or in several.
+
+>>> from tcprobe.isa import inventory
+>>> from tcprobe.store.choose import alone
+>>> from tcprobe.store.results import published
+>>> found = alone(published()).choose(inventory.fragment("mma.m16n8k16.row.col.f32.f16.f16.f32.a"), ["sm_90"])
+>>> found.measured.method, found.source
+('live', 'published')
+
+Folders lie over each other: what was measured here over what tcprobe publishes. Of the measurements with a table the
+strongest method counts (live, sass, derived, emulated), at the same method the folder that lies over the others, and
+of several archs the newest. Nothing else decides which table an answer, a page or an emitted text gives. What was
+refused or failed hides no table; it only explains why there is none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from tcprobe.errors import DataError
+from tcprobe.isa.arch import ARCHS
+from tcprobe.isa.instruction import Fragment
+from tcprobe.layout.table import Table
+from tcprobe.store.measurement import METHODS, Measurement
+from tcprobe.store.results import Results, published
+
+PUBLISHED = "published"
+T = TypeVar("T")
+Key = tuple[str, str, str, str]  # layer, arch, method, experiment
+
+
+class Layer(NamedTuple):
+    """A folder of measurements, and its name in answers: "published", or its path."""
+
+    results: Results
+    name: str
+
+
+class Found(NamedTuple):
+    """A measurement, and the name of the layer that holds it."""
+
+    measured: Measurement
+    source: str
+
+    def table(self, fragment: Fragment) -> Table:
+        """Its table of a fragment; KeyError if it has none."""
+        return self.measured.tables[fragment.operand]
+
+
+class Layers:
+    """Folders of measurements, each lying over those after it. Short-lived: it takes the folders as they are.
+
+    A file that cannot be trusted is left out, and `say` told so once, where a layer below may take its place; in the
+    last layer, and where no table is left, it is a DataError.
+    """
+
+    def __init__(self, layers: Sequence[Layer], say: Callable[[str], None] | None = None) -> None:
+        self.layers = tuple(layers)
+        self._say = say or (lambda text: print(text, file=sys.stderr))
+        self._distrusted: dict[Key, DataError] = {}
+        self._methods: dict[tuple[str, str], list[str]] = {}
+
+    @property
+    def words(self) -> str:
+        """Where one looks, in words."""
+        return " or ".join("the published tables" if name == PUBLISHED else name for _, name in self.layers)
+
+    @property
+    def names(self) -> str:
+        """The names of all layers."""
+        return ", ".join(name for _, name in self.layers)
+
+    @property
+    def with_published(self) -> bool:
+        """Whether what tcprobe publishes is among the layers, and with it what is only documented."""
+        return any(name == PUBLISHED for _, name in self.layers)
+
+    def archs(self) -> list[str]:
+        """Archs with measurements in any layer, ascending."""
+        names = {name for results, _ in self.layers for name in results.archs()}
+        return [row.name for row in ARCHS if row.name in names]
+
+    def choose(self, fragment: Fragment, archs: Sequence[str]) -> Found | None:
+        """The measurement whose table of a fragment counts, None if no layer has one.
+
+        DataError where there are only files that cannot be trusted.
+        """
+        found = next(self.tables(fragment, archs), None)
+        if found is None:
+            for (_, name, _, experiment), error in self._distrusted.items():
+                if experiment == fragment.experiment and name in archs:
+                    raise error
+        return found
+
+    def tables(self, fragment: Fragment, archs: Sequence[str]) -> Iterator[Found]:
+        """All measurements with a table of a fragment, the one that counts first."""
+        return (f for f in self.saved(fragment.experiment, archs) if fragment.operand in f.measured.tables)
+
+    def saved(self, experiment: str, archs: Sequence[str]) -> Iterator[Found]:
+        """The measurements of an experiment, refused and failed ones too, in the order in which they count."""
+        for layer, name, method in self._places(archs):
+            found = self._read(layer, name, method, experiment)
+            if found:
+                yield Found(found, layer.name)
+
+    def layout(self, fragment: Fragment, arch: str) -> str | None:
+        """The layout id of the table that counts on an arch, straight from its file; None if there is none."""
+        for layer, name, method in self._places([arch]):
+            found = layer.results.named_layouts(name, method, fragment.experiment).get(fragment.operand)
+            if found:
+                return found
+        return None
+
+    def multiply(self, name: str, like: Measurement) -> Measurement | None:
+        """The measurement of a multiply on the arch and by the method of another; None if it was not measured."""
+        for layer, arch, method in self._places([like.arch]):
+            found = self._read(layer, arch, method, name) if method == like.method else None
+            if found and found.status == "measured":
+                return found
+        return None
+
+    def _places(self, archs: Sequence[str]) -> Iterator[tuple[Layer, str, str]]:
+        """(layer, arch, method) wherever there are measurements, in the order in which they count."""
+        for method in METHODS:
+            for layer in self.layers:
+                for name in reversed(archs):
+                    if method in self._methods_of(layer, name):
+                        yield layer, name, method
+
+    def _methods_of(self, layer: Layer, arch: str) -> list[str]:
+        key = (layer.name, arch)
+        if key not in self._methods:
+            self._methods[key] = layer.results.methods(arch)
+        return self._methods[key]
+
+    def lowering(self, arch: str) -> tuple[dict[str, Any], str] | None:
+        """What the multiplies of an arch become, as in `Results.lowering`, and the name of the layer that says it."""
+        for layer in self.layers:
+            key = (layer.name, arch, "", "lowering")
+            found = self._trusted(layer, key, partial(layer.results.lowering, arch))
+            if found:
+                return found, layer.name
+        return None
+
+    def _read(self, layer: Layer, arch: str, method: str, experiment: str) -> Measurement | None:
+        key = (layer.name, arch, method, experiment)
+        return self._trusted(layer, key, partial(layer.results.measurement, arch, method, experiment))
+
+    def _trusted(self, layer: Layer, key: Key, read: Callable[[], T | None]) -> T | None:
+        """What `read` gives, None where the file cannot be trusted and another layer lies below."""
+        if key in self._distrusted:
+            return None
+        try:
+            return read()
+        except DataError as error:
+            if layer is self.layers[-1]:
+                raise
+            self._distrusted[key] = error
+            self._say(f"Left out: {error}")
+            return None
+
+
+def whence(source: str) -> str:
+    """Where a table comes from, in words: "published", or "from FOLDER"."""
+    return source if source == PUBLISHED else f"from {source}"
+
+
+def alone(results: Results) -> Layers:
+    """One folder, with nothing under it."""
+    return Layers([Layer(results, _name(results.root))])
+
+
+def over_published(folder: Path) -> Layers:
+    """A folder over what tcprobe publishes; one of the two where they are the same."""
+    below = alone(published())
+    return below if _name(folder) == PUBLISHED else Layers([*alone(Results(folder)).layers, *below.layers])
+
+
+def layers_of(results: Results | Layers) -> Layers:
+    """A folder alone, or layers as they are."""
+    return results if isinstance(results, Layers) else alone(results)
+
+
+def default() -> Layers:
+    """What was measured into `./results`, if there is anything, over what tcprobe publishes."""
+    here = Path("results")
+    return over_published(here) if Results(here).archs() else alone(published())
+
+
+def _name(root: Path) -> str:
+    """What answers call a folder: its path, quoted where that would break or continue a line of a comment."""
+    if root.resolve() == published().root.resolve():
+        return PUBLISHED
+    text = str(root) if str(root) != PUBLISHED else os.path.join(os.curdir, PUBLISHED)
+    return text if text.isprintable() and not text.endswith("\\") else json.dumps(text)

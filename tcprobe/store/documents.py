@@ -1,0 +1,120 @@
+"""Documents: canonical JSON that ends with its own checksum, read back only if every byte is right.
+
+    {"...": ..., "kind": "layout", "schema": 1, "sha256": "..."}
+
+`kind` and `schema` say what a document is. A key stands once, and every text in it is plain (`tcprobe.text`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tcprobe.errors import DataError, NewerSchemaError
+from tcprobe.store import files
+from tcprobe.text import MOST_TEXT, plain, quoted
+
+SCHEMA = 1
+_UNFIT = f"has characters that cannot be printed, or more than {MOST_TEXT}"
+_CHECKSUM = b',\n "sha256": "'
+_plain = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def canonical(data: object, indent: str = "") -> str:
+    """JSON with sorted keys, one key or list item a line, lists of plain values on one line."""
+    if isinstance(data, dict) and data:
+        items = [f"{_plain(key)}: {canonical(data[key], indent + ' ')}" for key in sorted(data)]
+    elif isinstance(data, list) and data and isinstance(data[0], (list, dict)):
+        items = [canonical(value, indent + " ") for value in data]
+    else:
+        return _plain(data)
+    opening, closing = "{}" if isinstance(data, dict) else "[]"
+    inner = f",\n{indent} ".join(items)
+    return f"{opening}\n{indent} {inner}\n{indent}{closing}"
+
+
+def seal(kind: str, body: dict[str, Any]) -> str:
+    """The text of a document: body, kind and schema, and at its end the checksum of all that."""
+    text = canonical({**body, "kind": kind, "schema": SCHEMA})
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f'{text.removesuffix("}").rstrip()},\n "sha256": "{digest}"\n}}\n'
+
+
+def sealed(raw: bytes) -> bool:
+    """Whether the bytes end with the checksum of what is before it, as `seal` writes it."""
+    text = raw.rpartition(_CHECKSUM)[0]
+    digest = hashlib.sha256(text + b"\n}").hexdigest().encode()
+    return raw == text + _CHECKSUM + digest + b'"\n}\n'
+
+
+def read(path: Path, kind: str) -> dict[str, Any] | None:
+    """The body of a document, None if there is no such file.
+
+    DataError names the file, the place and the reason if it cannot be trusted; NewerSchemaError if a later tcprobe
+    wrote it.
+    """
+    raw = files.read(path)
+    if raw is None:
+        return None
+    with naming(path):
+        return _body(raw, kind)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Complaints about the content of a file, with the file's name."""
+    try:
+        yield
+    except DataError as error:
+        raise type(error)(f"{path}: {error}") from None
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise DataError(f"{path}: not what tcprobe writes ({error}).") from None
+
+
+def _body(raw: bytes, kind: str) -> dict[str, Any]:
+    content = _parse(raw)
+    schema = content.get("schema")
+    if content.get("kind") != kind or type(schema) is not int or schema < 1:
+        raise DataError(f"not a tcprobe {kind}.")
+    if schema > SCHEMA:
+        raise NewerSchemaError(f"schema {schema}; this tcprobe knows schema {SCHEMA}. Update tcprobe.")
+    if not sealed(raw):
+        raise DataError("its bytes do not match its checksum; it was damaged or edited. Measure again with --force.")
+    return {key: value for key, value in content.items() if key not in ("kind", "schema", "sha256")}
+
+
+def _parse(raw: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(raw.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_number)
+    except UnicodeDecodeError as error:
+        raise DataError(f"byte {error.start} is not UTF-8 text.") from None
+    except json.JSONDecodeError as error:
+        raise DataError(f"line {error.lineno}, column {error.colno}: not JSON ({error.msg}); truncated?") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not JSON that tcprobe wrote ({error}).") from None
+    if not isinstance(content, dict):
+        raise DataError(f"not a tcprobe file (a JSON {type(content).__name__}).")
+    return content
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys stand once and whose texts are plain."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise DataError(f"the key {quoted(twice)} stands twice.")
+    for key, value in pairs:
+        if not plain(key):
+            raise DataError(f"the key {quoted(key)} {_UNFIT}.")
+        if isinstance(value, str) and not plain(value):
+            raise DataError(f"{key}: the text {quoted(value)} {_UNFIT}.")
+    return found
+
+
+def _no_number(name: str) -> NoReturn:
+    raise DataError(f"{name} is no number.")

@@ -1,0 +1,51 @@
+"""What the names, folders and files of a command line mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tcprobe.errors import UsageError
+from tcprobe.isa import arch, inventory
+from tcprobe.isa.instruction import Fragment
+from tcprobe.store.choose import Layers, alone, default, over_published
+from tcprobe.store.results import Results
+
+
+def layers(folder: Path | None, only: bool = False) -> Layers:
+    """The folder of --results over the published tables, or alone; without one `./results`, if it has tables.
+
+    UsageError if the folder is missing.
+    """
+    if folder is None and not only:
+        return default()
+    folder = folder or Path("results")
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: no such folder. `tcprobe run --results {folder}` makes it.")
+    return alone(Results(folder)) if only else over_published(folder)
+
+
+def archs_of(name: str | None, layers: Layers) -> list[str]:
+    """The arch that --arch names; without it, and for "all", every arch that has measurements, ascending."""
+    return layers.archs() if name in (None, "all") else [arch.arch(name or "").name]
+
+
+def chosen(patterns: Sequence[str]) -> list[Fragment]:
+    """Fragments of names that must be unique, and of patterns and instructions that may mean several."""
+    found: list[Fragment] = []
+    for pattern in patterns:
+        several = any(c in pattern for c in "*?[") or inventory.short(pattern) in inventory.instructions()
+        found += inventory.select_or_fail(pattern) if several else [inventory.resolve(pattern)]
+    return list(dict.fromkeys(found))
+
+
+def no_table(fragment: Fragment, name: str | None, layers: Layers) -> UsageError:
+    """Why there is nothing to show of a fragment."""
+    archs = archs_of(name, layers)
+    saved = next(layers.saved(fragment.experiment, archs), None)
+    words = f" {saved.measured.arch} {saved.measured.status} it: {saved.measured.words}." if saved else ""
+    where = f" on {archs[0]}" if len(archs) == 1 else ""
+    return UsageError(
+        f"no table of {fragment.id}{where} in {layers.words}.{words} "
+        f"`tcprobe why-not {fragment.id} --arch {archs[0] if archs else 'sm_90'}` says more."
+    )

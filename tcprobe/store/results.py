@@ -1,0 +1,276 @@
+"""Saved measurements: canonical JSON, each layout stored once under its content's name.
+
+    results/sm_90/live/mma.m16n8k16.row.col.f32.f16.f16.f32.json   one experiment, naming its layouts
+    results/layouts/1f0c2a9be47d.json                              a layout: row and col of every slot
+    results/sm_90/lowering.json, opcodes.json                      what multiplies become; layouts of those opcodes
+
+So (arch, fragment) leads to its table: `<arch>/<method>/<fragment.experiment>.json`, "fragments", the
+operand's layout, `layouts/<it>.json`. Files are whole or absent: they are written aside and renamed.
+A file is accepted only if all its bytes are those whose checksum it ends with, and it says what can be true
+(`tcprobe.acceptance`). Files of archs and experiments that this tcprobe does not know are left alone: a later one made
+them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tcprobe.errors import DataError, NewerSchemaError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import ARCHS
+from tcprobe.isa.instruction import Fragment
+from tcprobe.layout.table import Table
+from tcprobe.store import acceptance, documents, files
+from tcprobe.store.documents import naming
+from tcprobe.store.measurement import METHODS, Measurement, Structure
+from tcprobe.text import one_line
+
+Anchored = tuple[Mapping[str, Table], str]  # an opcode's tables by operand, and the multiply that showed them
+_NAMED_LAYOUT = re.compile(r'^  "([abcd])": "([0-9a-f]{12})"', re.MULTILINE)
+_LAYOUT_FILE = re.compile(r"[0-9a-f]{12}\.json")
+
+
+class Results:
+    """The measurements under `root`. Reading caches; `write` is atomic."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._layouts: dict[str, Table] = {}
+        self._read: dict[tuple[str, str, str], Measurement] = {}
+        self._named: dict[tuple[str, str, str], dict[str, str]] = {}
+
+    def path(self, arch: str, method: str, experiment: str) -> Path:
+        """Where a measurement is stored."""
+        return self.root / arch / method / _file_name(experiment)
+
+    def layout_path(self, layout: str) -> Path:
+        """Where a layout is stored."""
+        return self.root / "layouts" / f"{layout}.json"
+
+    def archs(self) -> list[str]:
+        """Archs with measurements, ascending."""
+        return [row.name for row in ARCHS if self.methods(row.name)]
+
+    def methods(self, arch: str) -> list[str]:
+        """Methods by which `arch` was measured, the strongest first."""
+        return [m for m in METHODS if (self.root / arch / m).is_dir()]
+
+    def experiments(self, arch: str, method: str) -> list[str]:
+        """Ids of the saved experiments, sorted; DataError if the folder cannot be read."""
+        folder = self.root / arch / method
+        try:
+            names = os.listdir(folder) if folder.is_dir() else []
+        except OSError as error:
+            raise DataError(f"{folder}: cannot be read: {error.strerror}.") from None
+        return sorted(name.removesuffix(".json").replace("--", "::") for name in names if name.endswith(".json"))
+
+    def measurement(self, arch: str, method: str, experiment: str) -> Measurement | None:
+        """A saved measurement, None if there is none; DataError if its file cannot be trusted."""
+        key = (arch, method, experiment)
+        if key not in self._read:
+            found = self._measurement(self.path(*key), key)
+            if found is None:
+                return None
+            self._read[key] = found
+        return self._read[key]
+
+    def measurements(self, arch: str, method: str) -> Iterator[Measurement]:
+        """All of an arch and method whose experiments are known."""
+        for experiment in self.experiments(arch, method):
+            found = self.measurement(arch, method, experiment) if inventory.of_experiment(experiment) else None
+            if found:
+                yield found
+
+    def sharing(self, arch: str, method: str) -> dict[str, list[tuple[str, str]]]:
+        """Layout id to the (experiment, operand) on `arch` that have it, both sorted."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for experiment in self.experiments(arch, method):
+            for operand, layout in self.named_layouts(arch, method, experiment).items():
+                found.setdefault(layout, []).append((experiment, operand))
+        return dict(sorted(found.items()))
+
+    def named_layouts(self, arch: str, method: str, experiment: str) -> dict[str, str]:
+        """Layout ids by operand, straight from a measurement's file; empty if there is none, or it is damaged."""
+        key = (arch, method, experiment)
+        if key not in self._named:
+            try:
+                # hundreds of files: Path takes as long as reading
+                raw = files.read(os.path.join(self.root, arch, method, _file_name(experiment))) or b""
+            except DataError:
+                raw = b""
+            self._named[key] = (
+                dict(_NAMED_LAYOUT.findall(raw.decode(errors="replace"))) if documents.sealed(raw) else {}
+            )
+        return self._named[key]
+
+    def table(self, arch: str, method: str, fragment: Fragment) -> Table | None:
+        """A fragment's table by one method, None if there is none."""
+        found = self.measurement(arch, method, fragment.experiment)
+        return found.tables.get(fragment.operand) if found else None
+
+    def layout(self, layout: str) -> Table:
+        """The table of a layout id; DataError if its file is missing or cannot be trusted."""
+        if layout not in self._layouts:
+            path = self.layout_path(layout)
+            body = documents.read(path, "layout")
+            if body is None:
+                raise DataError(f"{path}: missing, though a measurement names it. Measure again with --force.")
+            with naming(path):
+                table = Table.from_json(body["layout"])
+            if table.id != layout:
+                raise DataError(f"{path}: its content belongs to layout {table.id}. Measure again with --force.")
+            self._layouts[layout] = table
+        return self._layouts[layout]
+
+    def layouts(self) -> list[str]:
+        """Ids of all stored layouts, sorted."""
+        return sorted(p.stem for p in (self.root / "layouts").glob("*.json") if _LAYOUT_FILE.fullmatch(p.name))
+
+    def write(self, measurement: Measurement) -> None:
+        """Save a measurement and the layouts that it names, each atomically, layouts first."""
+        self._write_layouts(measurement.tables.values())
+        key = (measurement.arch, measurement.method, measurement.experiment)
+        _save(self.path(*key), "measurement", _to_json(measurement))
+        self._read[key] = measurement
+
+    def lowering_path(self, arch: str) -> Path:
+        """Where the lowering of an arch's multiplies is stored."""
+        return self.root / arch / "lowering.json"
+
+    def lowering(self, arch: str) -> dict[str, Any] | None:
+        """{"compiler": ..., "instructions": {id: {"opcodes", "others", "refused"}}}, None if there is none.
+
+        DataError if the file cannot be trusted.
+        """
+        path = self.lowering_path(arch)
+        body = documents.read(path, "lowering")
+        if body is not None:
+            with naming(path):
+                acceptance.lowering(body)
+        return body
+
+    def write_lowering(self, arch: str, compiler: str, instructions: Mapping[str, Any]) -> list[str]:
+        """Save what an arch's multiplies become, in place of what is there; complaints if that could not be trusted.
+
+        NewerSchemaError where a later tcprobe wrote the file: it stays.
+        """
+        complaints: list[str] = []
+        with files.locked(self.root / arch):
+            try:
+                self.lowering(arch)
+            except NewerSchemaError:
+                raise
+            except DataError as error:
+                complaints.append(str(error))
+            body = {"compiler": one_line(compiler), "instructions": dict(instructions)}
+            _save(self.lowering_path(arch), "lowering", body)
+        return complaints
+
+    def opcodes_path(self, arch: str) -> Path:
+        """Where the layouts of an arch's tensor-core opcodes are stored."""
+        return self.root / arch / "opcodes.json"
+
+    def opcodes(self, arch: str) -> dict[str, Any]:
+        """{opcode: {"compiler": ..., "layouts": {operand: layout id}, "source": a wmma.mma}}, empty without any.
+
+        DataError if the file, or a layout that it names, cannot be trusted.
+        """
+        path = self.opcodes_path(arch)
+        body = documents.read(path, "opcodes") or {"opcodes": {}}
+        with naming(path):
+            acceptance.opcodes(body, arch)
+        found: dict[str, Any] = body["opcodes"]
+        for opcode, data in found.items():
+            tables = {operand: self.layout(layout) for operand, layout in data["layouts"].items()}
+            with naming(path):
+                acceptance.product(opcode, tables)
+        return found
+
+    def write_opcodes(
+        self, arch: str, compiler: str, found: Mapping[str, tuple[Mapping[str, Table], str]]
+    ) -> list[str]:
+        """Save the layouts of tensor-core opcodes; others that are saved stay.
+
+        What is there and cannot be trusted is replaced, and complained of. NewerSchemaError as `write_lowering`.
+        """
+        complaints: list[str] = []
+        with files.locked(self.root / arch):
+            try:
+                saved = self.opcodes(arch)
+            except NewerSchemaError:
+                raise
+            except DataError as error:
+                saved = {}
+                complaints.append(str(error))
+            for opcode, (tables, source) in found.items():
+                self._write_layouts(tables.values())
+                layouts = {operand: table.id for operand, table in tables.items()}
+                saved[opcode] = {"compiler": one_line(compiler), "layouts": layouts, "source": source}
+            _save(self.opcodes_path(arch), "opcodes", {"opcodes": saved})
+        return complaints
+
+    def _write_layouts(self, tables: Iterable[Table]) -> None:
+        for table in tables:
+            if table.id not in self._layouts:
+                _save(self.layout_path(table.id), "layout", {"layout": table.to_json()})
+                self._layouts[table.id] = table
+
+    def sweep(self) -> None:
+        """Remove what a killed tcprobe left half-written, and nothing else."""
+        files.sweep([self.root, self.root / "layouts", *self.root.glob("sm_*/"), *self.root.glob("sm_*/*/")])
+
+    def _measurement(self, path: Path, key: tuple[str, str, str]) -> Measurement | None:
+        body = documents.read(path, "measurement")
+        if body is None:
+            return None
+        with naming(path):
+            acceptance.measurement(body)
+        tables = {operand: self.layout(layout) for operand, layout in body.pop("fragments").items()}
+        with naming(path):
+            found = _from_json(body, tables)
+            if (found.arch, found.method, found.experiment) != key:
+                raise DataError(f"holds {found.experiment} of {found.arch}, {found.method}; it was renamed or copied.")
+            acceptance.belongs(found)
+        return found
+
+
+def _file_name(experiment: str) -> str:
+    return f"{experiment.replace('::', '--')}.json"
+
+
+@cache
+def published() -> Results:
+    """The tables that come with tcprobe: inside the wheel, or `results/` of a checkout."""
+    inside = Path(__file__).parents[1] / "published"
+    return Results(inside if inside.is_dir() else Path(__file__).parents[2] / "results")
+
+
+def _from_json(body: dict[str, Any], tables: Mapping[str, Table]) -> Measurement:
+    structure, unread = body.pop("structure"), body.pop("unread")
+    lanes_of = {operand: tuple(tuple(lane) for lane in lanes) for operand, lanes in unread.items()}
+    return Measurement(**body, tables=tables, structure=structure and Structure(**structure), unread=lanes_of)
+
+
+def _to_json(measurement: Measurement) -> dict[str, Any]:
+    structure = measurement.structure
+    return {
+        "experiment": measurement.experiment,
+        "arch": measurement.arch,
+        "method": measurement.method,
+        "status": measurement.status,
+        "provenance": dict(measurement.provenance),
+        "fragments": {operand: table.id for operand, table in measurement.tables.items()},
+        "numbering": measurement.numbering,
+        "structure": structure and {"triples": structure.triples, "sha256": structure.sha256},
+        "unread": {operand: [list(lane) for lane in lanes] for operand, lanes in measurement.unread.items()},
+        "words": measurement.words,
+    }
+
+
+def _save(path: Path, kind: str, body: dict[str, Any]) -> None:
+    files.write(path, documents.seal(kind, body).encode(), parents=True)

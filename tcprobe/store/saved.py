@@ -1,0 +1,74 @@
+"""Saved layouts of folders and files: what `tcprobe fit` is given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tcprobe.ask.describe import holders, some
+from tcprobe.errors import DataError, UsageError
+from tcprobe.layout.csv import read_csv
+from tcprobe.layout.table import Table
+from tcprobe.store.choose import Layer, alone, default
+from tcprobe.store.results import Results
+
+
+class Saved(NamedTuple):
+    """A layout: its id, who has it, the table, and where it is: "published", or a folder or file."""
+
+    layout: str
+    who: str
+    table: Table
+    source: str
+
+
+def tables(paths: Sequence[Path]) -> list[Saved]:
+    """Every layout under `paths`; without one those measured into `./results`, and below them the published ones."""
+    found = (saved for path in paths for saved in _of(path))
+    return list(found if paths else _nearest(saved for layer in default().layers for saved in _of_folder(layer)))
+
+
+def _nearest(found: Iterable[Saved]) -> Iterable[Saved]:
+    """Each layout once, from the first folder that has it."""
+    once: dict[str, Saved] = {}
+    for saved in found:
+        once.setdefault(saved.layout, saved)
+    return once.values()
+
+
+def _of(path: Path) -> Iterator[Saved]:
+    if path.is_dir():
+        (layer,) = alone(Results(path)).layers
+        if not layer.results.layouts():
+            raise UsageError(
+                f"{path}: no saved tables there. `tcprobe run` makes them; CSV files are named one by one."
+            )
+        yield from _of_folder(layer)
+    elif not os.path.exists(path):
+        raise UsageError(f"{path}: no such file or folder.")
+    elif path.suffix == ".csv":
+        table = read_csv(path)
+        yield Saved(table.id, "", table, str(path))
+    elif path.suffix == ".json" and path.parent.name == "layouts":
+        yield Saved(path.stem, "", Results(path.parent.parent).layout(path.stem), str(path))
+    else:
+        raise DataError(f"{path}: neither a folder of results, nor a file of layouts/, nor a CSV file.")
+
+
+def _of_folder(layer: Layer) -> Iterator[Saved]:
+    results, name = layer
+    who = _who(results)
+    for layout in results.layouts():
+        yield Saved(layout, who.get(layout, ""), results.layout(layout), name)
+
+
+def _who(results: Results) -> dict[str, str]:
+    """Layout id to the fragments that have it: the first, and how many more."""
+    names: dict[str, list[str]] = {}
+    for name in results.archs():
+        for method in results.methods(name):
+            for layout, ids in holders(results, name, method).items():
+                names.setdefault(layout, []).extend(f"{name} {id_}" for id_ in ids)
+    return {layout: some(ids, 1) for layout, ids in names.items()}
