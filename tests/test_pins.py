@@ -1,0 +1,98 @@
+"""What must not change by accident: published bytes, layout ids, the text of probes, and which way imports point."""
+
+import ast
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from tcprobe.probes import experiments, kernels
+from tcprobe.sass import tensor
+from tcprobe.store.results import published
+
+ROOT = Path(__file__).parent.parent
+PINS = Path(__file__).parent / "golden" / "pins.json"
+# from what is known first to what leans on it: a package may import itself and what stands before it
+ORDER = (
+    "errors", "isa", "layout", "fit", "references", "store", "probes", "sass", "ask", "emit", "run", "pages", "api", "cli",
+)  # fmt: skip
+
+
+def digest(parts):
+    """One hash of texts or bytes in order."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part if isinstance(part, bytes) else part.encode())
+        found.update(b"\0")
+    return found.hexdigest()[:16]
+
+
+def published_bytes():
+    """(number of files, hash) of the measured tables by folder, and the ids of their layouts."""
+    root = published().root
+    folders = sorted({p.parent for p in root.rglob("*.json")})
+    return {f.relative_to(root).as_posix(): [len(files := sorted(f.glob("*.json"))), digest(
+        part for p in files for part in (p.name, p.read_bytes()))] for f in folders}  # fmt: skip
+
+
+def probe_texts():
+    """Hash of the PTX text of every experiment's kernels, and of the kernels that are traced, by kind."""
+    found = {}
+    for experiment in experiments().values():
+        kind = ".".join(experiment.id.split(".")[:2]) if experiment.id.startswith("wmma.mma") else experiment.id[:4]
+        found.setdefault(kind, []).append(experiment)
+    texts = {k: digest(kernel.text for e in es for kernel in kernels(e)) for k, es in found.items()}
+    traced = [e.instruction for e in experiments().values() if hasattr(e, "instruction")]
+    return texts | {"traced": digest(tensor.kernel(i).text for i in traced)}
+
+
+PINNED = {"published": published_bytes, "probes": probe_texts}
+
+
+@pytest.mark.parametrize("what", PINNED)
+def test_nothing_changed(what, request):
+    """`pytest --update-golden` writes the pins anew, for a change that means to change them."""
+    pins = json.loads(PINS.read_text()) if PINS.exists() else {}
+    found = PINNED[what]()
+    if request.config.getoption("--update-golden"):
+        PINS.write_text(json.dumps(pins | {what: found}, indent=1, sort_keys=True) + "\n")
+        return
+    assert found == pins[what]
+
+
+def arrows():
+    """(importing file, package that it imports) of every import, also those inside functions."""
+    for path in sorted((ROOT / "tcprobe").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tcprobe."):
+                yield path.relative_to(ROOT / "tcprobe"), node.module.split(".")[1]
+            elif isinstance(node, ast.ImportFrom) and node.module == "tcprobe":
+                for name in node.names:
+                    if name.name in ORDER:
+                        yield path.relative_to(ROOT / "tcprobe"), name.name
+
+
+def test_imports_point_one_way():
+    up = [
+        f"{path} imports {package}"
+        for path, package in arrows()
+        if path.parts[0] != "__main__.py"
+        and ORDER.index(package) > ORDER.index(path.parts[0].removesuffix(".py"))
+    ]
+    assert up == []
+
+
+def test_every_package_has_its_place():
+    rooms = {p.name.removesuffix(".py") for p in (ROOT / "tcprobe").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+    assert rooms - {"__init__", "__main__"} == set(ORDER)
+    assert len([r for r in rooms if (ROOT / "tcprobe" / f"{r}.py").exists()]) - 2 <= 6
+
+
+def test_no_class_name_stands_for_two_things():
+    where = {}
+    for path in (ROOT / "tcprobe").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                where.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    assert {name: files for name, files in where.items() if len(files) > 1} == {}
