@@ -18,8 +18,9 @@ import time
 from pathlib import Path
 
 from tcprobe.isa.arch import arch
-from tcprobe.probes import MemoryExperiment, experiments
+from tcprobe.probes import experiments
 from tcprobe.probes.ptx import Kernel, module
+from tcprobe.probes.wmma import MemoryExperiment
 from tcprobe.run.machine_code import run
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble

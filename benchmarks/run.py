@@ -85,7 +85,7 @@ def fit() -> None:
             start = time.perf_counter()
             fit_table(table)
             times.append(time.perf_counter() - start)
-        spent.append((min(times), table.slots))
+        spent.append((min(times), table.points))
     line(f"fit, mean of {len(tables)} layouts", f"{1e3 * statistics.mean(t for t, _ in spent):.2f} ms", "target: 1 ms")
     line(f"fit, largest ({max(spent)[1]} slots)", f"{1e3 * max(spent)[0]:.2f} ms")
     line("tcprobe fit, everything published", f"{seconds([*TCPROBE, 'fit'])[0]:.2f} s", "target: 1 s")

@@ -29,7 +29,8 @@ from tcprobe.emit import emit
 from tcprobe.emit import names as formats
 from tcprobe.fit import fit
 from tcprobe.isa import inventory
-from tcprobe.isa.instruction import Fragment, Instruction
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Known, load, operands
 from tcprobe.store.lookup import layers

@@ -6,8 +6,8 @@ import random
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
-from tcprobe.isa.instruction import Fragment
-from tcprobe.layout.table import Table
+from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.table import Table, slot_table
 from tcprobe.references import ptx_isa
 
 SM_90 = arch("sm_90")
@@ -22,7 +22,7 @@ def table_of(fragment: Fragment, elements: list[int | None]) -> Table:
     }
     if fragment.products > 1:
         values["product"] = tuple(None if e is None else e // cols // rows for e in elements)
-    return Table(fragment.threads, fragment.elements, values)
+    return slot_table(fragment.threads, fragment.elements, values)
 
 
 def shuffled(fragment: Fragment, rng: random.Random) -> Table:
@@ -36,7 +36,7 @@ def one_copy(table: Table, rng: random.Random) -> Table:
     """The same table with all but one holder of each element left out."""
     kept = {rng.choice(holders) for holders in table.inverse.values()}
     values = {n: tuple(v if s in kept else None for s, v in enumerate(c)) for n, c in table.values.items()}
-    return Table(table.threads, table.elements, values)
+    return slot_table(table.threads, table.elements, values)
 
 
 def tables(seed: int, documented_mma: bool = True) -> tuple[dict[str, Table], dict[str, Table]]:

@@ -6,8 +6,8 @@ import pytest
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import arch
-from tcprobe.probes import MemoryExperiment, experiments
-from tcprobe.run.conclude import memory_table
+from tcprobe.probes import experiments
+from tcprobe.probes.wmma import MemoryExperiment, memory_table
 from tcprobe.run.machine_code import run
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble

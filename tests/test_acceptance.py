@@ -12,7 +12,7 @@ from tcprobe.cli import main
 from tcprobe.errors import DataError, NewerSchemaError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import slot_table
 from tcprobe.references import Claim, references
 from tcprobe.store import acceptance
 from tcprobe.store.cell import load
@@ -62,7 +62,7 @@ def put(root, table):
 
 
 def replaced(table, **columns):
-    return Table(table.threads, table.elements, {**table.values, **columns})
+    return slot_table(table.threads, table.elements, {**table.values, **columns})
 
 
 def wrong_tables():
@@ -71,7 +71,7 @@ def wrong_tables():
     product = published().measurement("sm_90", "live", MMA).tables["a"]
     row, col = a.values["row"], a.values["col"]
     yield "another fragment's", load("mma.m16n8k16.row.col.f32.f16.f16.f32.a", "sm_90").table, LOAD, "elements"
-    fewer = Table(16, 16, {name: column[:256] for name, column in a.values.items()})
+    fewer = slot_table(16, 16, {name: column[:256] for name, column in a.values.items()})
     yield "fewer threads", fewer, LOAD, "16 threads x 16 elements, not 32 threads x 16"
     yield (
         "one element twice, one missing",
@@ -84,7 +84,7 @@ def wrong_tables():
     yield "a row outside", replaced(a, row=(16, *row[1:])), LOAD, "row 16 is outside 0 to 15"
     yield "a column outside", replaced(a, col=(65535, *col[1:])), LOAD, "col 65535 is outside"
     yield "a product too much", replaced(a, product=(0,) * 512), LOAD, "it says row, col, product"
-    without = Table(32, product.elements, {n: c for n, c in product.values.items() if n != "product"})
+    without = slot_table(32, product.elements, {n: c for n, c in product.values.items() if n != "product"})
     yield "no product", without, MMA, "it says row, col of a slot, not row, col, product"
     yield "one product", replaced(product, product=(0,) * product.slots), MMA, "are held"
     yield "a fifth product", replaced(product, product=(4, *product.values["product"][1:])), MMA, "product 4 is outside"
@@ -370,10 +370,10 @@ ODD = st.one_of(
 def test_at_answers_inside_its_range_only(lane, i):
     right = all(type(v) is int and 0 <= v < size for v, size in ((lane, 32), (i, 8)))
     if right:
-        assert TABLE.at(lane, i) == dict(zip(("row", "col"), TABLE.cells[lane * 8 + i], strict=True))
+        assert TABLE.at(lane=lane, i=i) == dict(zip(("row", "col"), TABLE.cells[lane * 8 + i], strict=True))
         return
     with pytest.raises(UsageError) as caught:
-        TABLE.at(lane, i)
+        TABLE.at(lane=lane, i=i)
     assert repr(lane) in str(caught.value) or repr(i) in str(caught.value)
 
 
@@ -396,5 +396,5 @@ def test_holders_wants_the_outputs_and_values_inside(element, words):
 
 
 def test_holders_of_a_table_of_one_output():
-    assert Table(2, 1, {"row": (0, 2)}).holders(row=2) == [(1, 0)]
-    assert Table(2, 1, {"row": (0, 2)}).holders(row=1) == []
+    assert slot_table(2, 1, {"row": (0, 2)}).holders(row=2) == [(1, 0)]
+    assert slot_table(2, 1, {"row": (0, 2)}).holders(row=1) == []

@@ -46,8 +46,8 @@ def test_where_and_held_are_inverse(fragment, data):
 def test_all_elements_of_all_lanes():
     for fragment in FRAGMENTS[::9]:
         table = known(fragment, "sm_90", RESULTS)
-        assert len(trace.held(table, range(32))) == table.table.slots
-        assert len(trace.where(table, range(fragment.rows), range(fragment.cols))) == table.table.slots
+        assert len(trace.held(table, range(32))) == table.table.points
+        assert len(trace.where(table, range(fragment.rows), range(fragment.cols))) == table.table.points
 
 
 @given(st.sampled_from([i for i in MULTIPLIES if i.family == "mma"]), st.data())

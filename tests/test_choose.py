@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tcprobe.cli import main
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import slot_table
 from tcprobe.pages import archs, overview
 from tcprobe.store.cell import for_emit, known, load
 from tcprobe.store.choose import Layer, Layers, alone, default, over_published, whence
@@ -41,9 +41,9 @@ def turned(measured, by=1):
     """The same measurement, had every lane held what another does."""
     tables = {}
     for operand, table in measured.tables.items():
-        slots = [s ^ by * table.elements for s in range(table.slots)]
+        slots = [s ^ by * table.elements for s in range(table.points)]
         values = {name: tuple(column[s] for s in slots) for name, column in table.values.items()}
-        tables[operand] = Table(table.threads, table.elements, values)
+        tables[operand] = slot_table(table.threads, table.elements, values)
     return replace(measured, tables=tables)
 
 

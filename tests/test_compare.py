@@ -9,7 +9,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.layout.csv import read_csv
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import slot_table
 from tcprobe.references import register_mapping
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import published
@@ -53,7 +53,7 @@ def changed(table, first, second):
         new = list(column)
         new[first], new[second] = new[second], new[first]
         values[name] = tuple(new)
-    return Table(table.threads, table.elements, values)
+    return slot_table(table.threads, table.elements, values)
 
 
 @pytest.mark.parametrize("operand", ["a", "b", "c", "d"])
@@ -75,7 +75,7 @@ def test_a_renumbered_mma_is_still_confirmed():
     for operand in "acd":
         values = dict(tables[operand].values)
         values["row"] = tuple(swap.get(v, v) for v in values["row"])
-        tables[operand] = Table(32, tables[operand].elements, values)
+        tables[operand] = slot_table(32, tables[operand].elements, values)
     renumbered = Measurement(saved.experiment, "sm_90", "live", "measured", saved.provenance, tables, "own")
     for operand in "abcd":
         fragment = inventory.fragments()[f"{saved.experiment}.{operand}"]
@@ -143,6 +143,6 @@ def test_bad_csv(tmp_path, text, words):
 def test_renumbering_is_recognised():
     table = measured("mma.m16n8k8.row.col.f32.f16.f16.f32").tables["a"]
     values = dict(table.values) | {"row": tuple(15 - v for v in table.values["row"])}
-    assert same_but_renumbered(Table(32, table.elements, values), table)
+    assert same_but_renumbered(slot_table(32, table.elements, values), table)
     assert not same_but_renumbered(changed(table, 0, 1), table) or changed(table, 0, 1) == table
     assert not same_but_renumbered(changed(table, 0, 9), table)

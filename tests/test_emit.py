@@ -23,7 +23,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.layout.csv import read_csv
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import slot_table
 from tcprobe.probes import ptx
 from tcprobe.references import cute
 from tcprobe.sass import toolchain
@@ -110,7 +110,7 @@ def test_sympy_gives_the_table():
         scope = run_python(emit.emit("sympy", [table]))
         found = scope[identifier(table.fragment.id)]
         lane, i = scope["lane"], scope["i"]
-        for slot in range(0, table.table.slots, max(1, table.table.slots // 16)):
+        for slot in range(0, table.table.points, max(1, table.table.points // 16)):
             at = dict(zip((lane, i), divmod(slot, table.table.elements), strict=True))
             assert int(found["row"].subs(at)) == table.table.values["row"][slot]
             assert int(found["col"].subs(at)) == table.table.values["col"][slot]
@@ -269,7 +269,7 @@ def scrambled():
     swizzled = tuple(c ^ (r & 7) for r, c in zip(table.table.values["row"], table.table.values["col"], strict=True))
     import dataclasses
 
-    return dataclasses.replace(table, table=Table(32, 4, {"row": table.table.values["row"], "col": swizzled}))
+    return dataclasses.replace(table, table=slot_table(32, 4, {"row": table.table.values["row"], "col": swizzled}))
 
 
 def nonlinear():
@@ -278,7 +278,7 @@ def nonlinear():
     table = load("mma.m16n8k16.row.col.f32.f16.f16.f32.d")
     col = list(table.table.values["col"])
     col[5], col[6] = col[6], col[5]
-    return dataclasses.replace(table, table=Table(32, 4, {"row": table.table.values["row"], "col": tuple(col)}))
+    return dataclasses.replace(table, table=slot_table(32, 4, {"row": table.table.values["row"], "col": tuple(col)}))
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tcprobe import files
 from tcprobe.cli import main
 from tcprobe.errors import DataError, EnvironmentUnfitError
-from tcprobe.store import files
 from tcprobe.store.results import Results, published
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs FIFOs, links and POSIX permissions")
@@ -118,9 +118,7 @@ def test_a_fifo_is_written_through(tmp_path):
     assert stat.S_ISFIFO(path.stat().st_mode)
 
 
-WRITE = (
-    "import sys; from pathlib import Path; from tcprobe.store.files import write; write(Path(sys.argv[1]), b'new\\n')"
-)
+WRITE = "import sys; from pathlib import Path; from tcprobe.files import write; write(Path(sys.argv[1]), b'new\\n')"
 
 
 @linux
@@ -309,7 +307,7 @@ def test_writes_beside_sweeps_do_not_fail(tmp_path, sweep):
 @posix
 def test_a_writer_that_is_killed_leaves_whole_files_and_the_next_sweep_clears_up(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from tcprobe.store.files import write\n"
+        "import sys; from pathlib import Path; from tcprobe.files import write\n"
         "while True: write(Path(sys.argv[1]) / 'x', b'y' * (4 << 20))"
     )
     for pause in (0.0, 0.003, 0.01, 0.02, 0.05):

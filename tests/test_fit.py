@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tcprobe.errors import UsageError, VariableError
-from tcprobe.fit import BOOLEAN, LINEAR, NONE, fit, gf2
+from tcprobe.fit import BOOLEAN, LINEAR, NONE, fit
 from tcprobe.fit.formula import Formula, Products, Term
 from tcprobe.fit.inverse import inverse
 from tcprobe.fit.linear import Layout, fit_layout
-from tcprobe.layout.table import Table
+from tcprobe.layout import gf2
+from tcprobe.layout.space import Axis, Space
+from tcprobe.layout.table import Table, slot_table
 from tcprobe.references.claim import tabulate
 
 
@@ -37,7 +39,7 @@ def linear_tables(draw, unused=False):
     columns = {
         name: tuple(None if s in gaps else value(name, *slot) for s, slot in enumerate(slots)) for name in images
     }
-    return Table(threads, elements, columns)
+    return slot_table(threads, elements, columns)
 
 
 def agrees(formula, table, name):
@@ -67,17 +69,17 @@ def test_linear_maps_with_unused_slots_are_recovered(table):
 @given(linear_tables(), st.data())
 def test_one_wrong_slot_is_never_called_linear(table, data):
     """In a full domain of at least four points, changing one slot of a linear map makes it non-linear."""
-    if table.slots < 4 or table.elements & (table.elements - 1):
+    if table.points < 4 or table.elements & (table.elements - 1):
         return
-    slot = data.draw(st.integers(0, table.slots - 1))
+    slot = data.draw(st.integers(0, table.points - 1))
     row = list(table.values["row"])
     row[slot] ^= data.draw(st.integers(1, 255))
-    changed = Table(table.threads, table.elements, {**table.values, "row": tuple(row)})
+    changed = slot_table(table.threads, table.elements, {**table.values, "row": tuple(row)})
     found = fit_layout(changed)
     assert not isinstance(found, Layout)
     assert found.count >= 1
     for c in found.first:
-        assert changed.at(c.lane, c.i) == c.found != c.expected
+        assert changed.at(**c.point) == c.found != c.expected
 
 
 @given(linear_tables())
@@ -142,7 +144,7 @@ def test_verdicts(row, verdict, text):
         assert agrees(lambda lane, i: printed.value(str(formula), lane, i), table, "row")
     if verdict != LINEAR:
         for c in found.contradiction.first:
-            assert c.found["row"] == row(c.lane, c.i) != c.expected["row"]
+            assert c.found["row"] == row(**c.point) != c.expected["row"]
 
 
 @settings(max_examples=30)
@@ -169,9 +171,9 @@ def test_sympy_agrees_with_the_terms(table):
 
     for formula in fit(table).formulas.values():
         expression = symbolic.expression(formula)
-        for slot in range(0, table.slots, max(1, table.slots // 5)):
+        for slot in range(0, table.points, max(1, table.points // 5)):
             lane, i = divmod(slot, table.elements)
-            numbers = {symbolic.SYMBOLS["lane"]: lane, symbolic.SYMBOLS["i"]: i}
+            numbers = {symbolic.symbol("lane"): lane, symbolic.symbol("i"): i}
             assert expression.subs(numbers) == formula(lane, i)
 
 
@@ -187,7 +189,7 @@ def test_sympy_and_latex_text():
     assert symbolic.latex(formula) == " + ".join(terms)
     products = fit(tabulate(2, 2, {"row": lambda lane, i: lane & i, "col": lambda lane, i: 0})).formulas["row"]
     expression = symbolic.expression(products)
-    values = [expression.subs({symbolic.SYMBOLS["lane"]: a, symbolic.SYMBOLS["i"]: b}) for a in (0, 1) for b in (0, 1)]
+    values = [expression.subs({symbolic.symbol("lane"): a, symbolic.symbol("i"): b}) for a in (0, 1) for b in (0, 1)]
     assert values == [0, 0, 0, 1]
 
 
@@ -196,8 +198,8 @@ def test_sympy_and_latex_text():
     [
         (lambda: Formula((Term("row", 3),))(1, 2), "row"),
         (lambda: Formula((Term("lane", 3), Products(1, ((("k", 0, True),),))))(1, 2), "k"),
-        (lambda: Term("row", 3)(1, 2), "row"),
-        (lambda: Products(0, ((("k", 0, True),),))(1, 2), "k"),
+        (lambda: Term("row", 3).at({"lane": 1, "i": 2}), "row"),
+        (lambda: Products(0, ((("k", 0, True),),)).at({"lane": 1, "i": 2}), "k"),
         (lambda: Formula((Term("lane", 3),))(lane=1, j=2), "j = 2"),
         (lambda: Formula((Term("lane", 3),))(lane=1), "lane, i"),
         (lambda: Formula((Term("lane", 3),))(1), "lane, i"),
@@ -226,3 +228,31 @@ def test_the_inverse_is_called_with_an_element():
     assert (found["lane"](3, 1), found["i"](row=3, col=1)) == (3, 1)
     with pytest.raises(VariableError, match="takes row, col"):
         found["lane"](lane=3, i=1)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_linear_maps_over_any_axes_are_recovered(data):
+    """Any number of named inputs of any size, partial domains among them; holders leads back."""
+    sizes = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=3))
+    space = Space(tuple(Axis(name, size) for name, size in zip(("address", "thread", "i"), sizes, strict=False)))
+    rng = random.Random(data.draw(st.integers(0, 2**32)))
+    images = {axis.name: [rng.randrange(1 << 16) for _ in range(axis.bits)] for axis in space.axes}
+    offset = rng.randrange(1 << 16)
+
+    def value(point):
+        total = offset
+        for name, bits in images.items():
+            for bit, image in enumerate(bits):
+                total ^= image if point[name] >> bit & 1 else 0
+        return total
+
+    gaps = {rng.randrange(space.points) for _ in range(space.points // 4)}
+    column = [value(space.point(number)) for number in range(space.points)]
+    table = slot_table(space, {"offset": tuple(None if n in gaps else v for n, v in enumerate(column))})
+    found = fit(table)
+    assert found.verdict == LINEAR
+    assert all(found.formulas["offset"](**space.point(n)) == v for n, v in enumerate(column) if n not in gaps)
+    assert Table.from_json(table.to_json()) == table
+    for number in set(range(space.points)) - gaps:
+        assert space.values(number) in table.holders(offset=column[number])

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tcprobe.cli import main
 from tcprobe.errors import DataError
+from tcprobe.files import MOST_BYTES
 from tcprobe.layout.csv import MOST_INDEX, MOST_LINES, read_csv
 from tcprobe.layout.table import MOST_SLOTS
-from tcprobe.store.files import MOST_BYTES
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs limits of the system, and /proc")
 FRAGMENT = "wmma.m16n16k16.d.f32"
@@ -131,7 +131,6 @@ LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
-from tcprobe.cli import main
 try:
     main(sys.argv[1:])
 finally:

@@ -12,11 +12,11 @@ from tcprobe.ask.compare import verdicts
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
-from tcprobe.isa.instruction import Target
-from tcprobe.probes import MemoryExperiment, kernels
+from tcprobe.isa.target import Target
+from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import Kernel, Launch, entry
+from tcprobe.probes.wmma import MemoryExperiment, memory_table
 from tcprobe.run import runner
-from tcprobe.run.conclude import memory_table
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.machine_code import Sass
 from tcprobe.run.machine_code import run as read_code

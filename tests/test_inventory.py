@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 from tcprobe.errors import RowError, UsageError
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.instruction import Instruction, Shape
+from tcprobe.isa.fragment import Shape
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.multiply import MultiplyRow
+from tcprobe.isa.target import Target
 
 ROWS = list(inventory.instructions().values())
 
@@ -48,13 +51,16 @@ def test_registers_and_elements(name, operand, registers, elements):
     assert (fragment.registers, fragment.elements) == (registers, elements)
 
 
-BASE = Instruction("mma", Shape(16, 8, 16), ("f32", "f16", "f16", "f32"), ("row", "col"), "sm_80", "7.0")
+BASE = MultiplyRow(Shape(16, 8, 16), ("f32", "f16", "f16", "f32"), ("row", "col"), Target("sm_80", "7.0"))
+
+
+def instruction(row):
+    return Instruction("mma", "a.name", row.shape, row.operands(), row.target, products=row.products)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"family": "wgmma"},
         {"shape": Shape(16, 8, 3)},
         {"shape": Shape(5, 8, 16)},
         {"types": ("s32", "f16", "f16", "s32")},
@@ -64,30 +70,45 @@ BASE = Instruction("mma", Shape(16, 8, 16), ("f32", "f16", "f16", "f32"), ("row"
         {"types": ("s32", "b1", "b1", "s32")},
         {"layouts": ("row", "diagonal")},
         {"layouts": (None, "col")},
-        {"least_target": "sm_81"},
-        {"least_target": "sm_60"},
-        {"least_target": "sm_120a"},  # PTX 7.0 does not know it
-        {"least_ptx": "seven"},
-        {"least_ptx": "6.5"},  # before sm_80
         {"bit_op": "xor"},
         {"kind": "f8f6f4"},
         {"products": 4},
         {"registers_ab": (3, 2)},
         {"registers_ab": (64, 2)},
-        {"family_target": ("sm_120f", "8.0")},
     ],
 )
 def test_a_contradictory_row_cannot_be_built(change):
     with pytest.raises(RowError):
-        dataclasses.replace(BASE, **change)
+        instruction(dataclasses.replace(BASE, **change))
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        ("sm_81", "7.0"),
+        ("sm_60", "7.0"),
+        ("sm_120a", "7.0"),  # PTX 7.0 does not know it
+        ("sm_80", "seven"),
+        ("sm_80", "6.5"),  # before sm_80
+        ("sm_120a", "8.7", ("sm_120f", "8.0")),
+    ],
+)
+def test_a_contradictory_target_cannot_be_built(target):
+    with pytest.raises(RowError):
+        Target(*target)
 
 
 @given(st.sampled_from(ROWS), st.sampled_from(["d", "a", "b", "c"]), st.sampled_from(["f16", "f64", "s32", "b1", "u8"]))
 def test_changing_one_type_gives_another_known_row_or_an_error(row, operand, kind):
-    types = list(row.types)
-    types["dabc".index(operand)] = kind
+    types = {o.name: o.type for o in row.operands} | {operand: kind}
+    layouts = tuple(f.layout for f in row.factors)
+    counts = tuple(f.registers for f in row.factors) if row.definitions else None
     try:
-        changed = dataclasses.replace(row, types=tuple(types))
+        changed = instruction(
+            MultiplyRow(
+                row.shape, tuple(types.values()), layouts, row.target, row.bit_op, row.kind, counts, row.products
+            )
+        )
     except RowError:
         return
     # what can be built is internally consistent: the same checks as for known rows hold

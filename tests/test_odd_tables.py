@@ -22,7 +22,7 @@ from tcprobe.errors import UsageError
 from tcprobe.fit import fit
 from tcprobe.isa import inventory
 from tcprobe.layout import draw
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import slot_table
 from tcprobe.store import acceptance
 from tcprobe.store.cell import load, operands
 from tcprobe.store.results import published
@@ -45,7 +45,7 @@ def cells_of(known, cells):
     """The same Known with other cells; None means unused."""
     names = known.table.outputs
     values = {n: tuple(None if c is None else c[j] for c in cells) for j, n in enumerate(names)}
-    return with_table(known, Table(known.table.threads, len(cells) // known.table.threads, values))
+    return with_table(known, slot_table(known.table.threads, len(cells) // known.table.threads, values))
 
 
 def unused(known, rng):
@@ -56,7 +56,7 @@ def unused(known, rng):
 
 
 def nothing(known, _rng):
-    return cells_of(known, [None] * known.table.slots)
+    return cells_of(known, [None] * known.table.points)
 
 
 def duplicated(known, rng):
@@ -67,7 +67,7 @@ def duplicated(known, rng):
 
 
 def constant(known, _rng):
-    return cells_of(known, [known.table.cells[0]] * known.table.slots)
+    return cells_of(known, [known.table.cells[0]] * known.table.points)
 
 
 def outside(known, rng):
@@ -90,13 +90,13 @@ def shorter(known, _rng):
 def other_outputs(known, _rng):
     values = dict(known.table.values)
     if values.pop("product", None) is None:
-        values["product"] = (1,) * known.table.slots
-    return with_table(known, Table(known.table.threads, known.table.elements, values))
+        values["product"] = (1,) * known.table.points
+    return with_table(known, slot_table(known.table.threads, known.table.elements, values))
 
 
 def permuted(known, rng):
     """Not linear, but every element as often as it should be."""
-    return cells_of(known, rng.sample(known.table.cells, known.table.slots))
+    return cells_of(known, rng.sample(known.table.cells, known.table.points))
 
 
 def swapped(known, rng):
@@ -238,7 +238,7 @@ def test_any_table_at_all_is_drawn_fitted_and_emitted_or_refused(data):
     few = data.draw(st.lists(cell, min_size=1, max_size=4))
     cells = data.draw(st.lists(st.sampled_from(few), min_size=threads * elements, max_size=threads * elements))
     names = ("row", "col", "product")[: data.draw(st.integers(2, 3))]
-    table = Table(threads, elements, {n: tuple(c and c[j] for c in cells) for j, n in enumerate(names)})
+    table = slot_table(threads, elements, {n: tuple(c and c[j] for c in cells) for j, n in enumerate(names)})
     known = with_table(
         load(data.draw(st.sampled_from(["wmma.m16n16k16.d.f32", "mma.m8n8k16.row.col.s32.s8.s8.s32.a"]))), table
     )

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
-from tcprobe.probes import MemoryExperiment, MultiplyExperiment, experiments
+from tcprobe.probes import experiments
+from tcprobe.probes.experiment import OWN_RULE, Context
+from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.probes.slots import codes, one_hot, pack, unpack
-from tcprobe.run.conclude import OWN_RULE, Context, conclude, memory_table
+from tcprobe.probes.wmma import MemoryExperiment, memory_table
+from tcprobe.run.conclude import conclude
 from tcprobe.run.emulator import Emulator
 
 SEEDS = st.integers(0, 2**32)
@@ -102,7 +105,7 @@ def test_b1_forms(name):
 
 def measured(experiment, emulator, known=None):
     reading = run(experiment, emulator)
-    return conclude(experiment, reading, Context(arch("sm_90"), "emulated", {}, lambda f: (known or {}).get(f.id)))
+    return conclude(experiment, reading, Context(arch("sm_90"), lambda f: (known or {}).get(f.id)), "emulated", {})
 
 
 @settings(max_examples=20)

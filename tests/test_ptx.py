@@ -10,7 +10,7 @@ import pytest
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch, runs
-from tcprobe.isa.instruction import Target
+from tcprobe.isa.target import Target
 from tcprobe.probes import experiments, kernels, multiply, wmma
 from tcprobe.probes.compiler_log import blame, errors_by_line
 from tcprobe.probes.ptx import module

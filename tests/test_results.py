@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tcprobe import files
 from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError
 from tcprobe.isa import inventory
-from tcprobe.layout.table import Table
-from tcprobe.store import files
+from tcprobe.layout.table import Table, slot_table
 from tcprobe.store.documents import canonical, seal
-from tcprobe.store.measurement import Measurement, Structure
+from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 
 PROVENANCE = {"device": "d", "driver": "1", "cuda": "13.0", "compiler": "c", "ptx": "0" * 16, "tcprobe": "0.1.0"}
@@ -26,7 +26,7 @@ INSTRUCTION = inventory.instructions()["mma.m16n8k32.row.col.kind::f8f6f4.f32.e2
 def measurement(seed=0):
     rng = random.Random(seed)
     tables = {f.operand: emulation.shuffled(f, rng) for f in INSTRUCTION.fragments}
-    structure = Structure(4096, "ab" * 32)
+    structure = StructureHash(4096, "ab" * 32)
     return Measurement(INSTRUCTION.id, "sm_120", "live", "measured", PROVENANCE, tables, "PTX ISA", structure)
 
 
@@ -38,7 +38,7 @@ def with_unread(seed=0):
     skipped = {rng.choice(slots) for slots in tables["a"].inverse.values()}
     size = row.fragments[0].elements
     unread = {"a": tuple(tuple(i for i in range(size) if lane * size + i in skipped) for lane in range(32))}
-    structure = Structure(4096, "ab" * 32)
+    structure = StructureHash(4096, "ab" * 32)
     return Measurement(row.id, "sm_120", "live", "measured", PROVENANCE, tables, "memory addresses", structure, unread)
 
 
@@ -270,7 +270,7 @@ def test_tables_round_trip(data):
     threads, elements = 2 ** data.draw(st.integers(0, 4)), data.draw(st.integers(1, 5))
     cell = st.none() | st.tuples(st.integers(0, 300), st.integers(0, 300))
     cells = data.draw(st.lists(cell, min_size=threads * elements, max_size=threads * elements))
-    table = Table(threads, elements, {n: tuple(c and c[j] for c in cells) for j, n in enumerate(("row", "col"))})
+    table = slot_table(threads, elements, {n: tuple(c and c[j] for c in cells) for j, n in enumerate(("row", "col"))})
     assert Table.from_json(json.loads(json.dumps(table.to_json()))) == table
 
 

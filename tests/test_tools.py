@@ -13,7 +13,7 @@ from tcprobe.cli import main
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import slot_table
 from tcprobe.sass import toolchain
 from tcprobe.sass.lowering import Lowering, count
 from tcprobe.store.results import Results, published
@@ -201,7 +201,7 @@ def test_a_refusal_and_a_failure_are_reasons(tmp_path):
 
 def test_tables_of_two_sizes_are_not_set_side_by_side():
     one = published().table("sm_80", "sass", inventory.fragments()["wmma.m16n16k16.d.f32"])
-    found = Changed("x", (one, Table(32, 2, {"row": (0,) * 64, "col": (1,) * 64})), ("published", "r"))
+    found = Changed("x", (one, slot_table(32, 2, {"row": (0,) * 64, "col": (1,) * 64})), ("published", "r"))
     assert "8 elements a lane -> 2" in found.lines()
     assert (found.to_json()["differing"], found.to_json()["first_slots"]) == (None, [])
 

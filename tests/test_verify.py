@@ -71,12 +71,12 @@ class Warp:
         start, operands_ = 0, {}
         for operand, matrix in zip("abc", matrices, strict=True):
             table, fragment = given[operand].table, real[operand].fragment
-            slots = np.zeros(table.slots, object)
+            slots = np.zeros(table.points, object)
             for slot, cell in enumerate(table.cells):
                 r, c, p = (*cell, 0)[:3]
                 value = int(matrix[p, r, c])
                 slots[slot] = None if spoil[start + slot] else value
-            start += table.slots
+            start += table.points
             truth = np.empty((fragment.products, fragment.rows, fragment.cols), object)
             for slot, cell in reversed(list(enumerate(real[operand].table.cells))):  # the first of copies is read
                 r, c, p = (*cell, 0)[:3]
@@ -90,7 +90,7 @@ class Warp:
             return np.full((row.products, d.rows, d.cols), 1, np.uint64)
         values = []
         for operand in "abc":
-            fragment = row.fragments["abc".index(operand)]
+            fragment = row.fragment(operand)
             numbers = {dtype(fragment.type).pattern(v, fragment.slot_bits): v for v in range(-9, 10)
                        if not (v < 0 and fragment.type[0] in "ub")}  # fmt: skip
             values.append(np.vectorize(numbers.__getitem__)(found[operand]))

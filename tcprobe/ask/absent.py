@@ -10,7 +10,7 @@ from typing import Any
 
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import Arch
-from tcprobe.isa.instruction import Fragment
+from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.references import documented
 from tcprobe.store.cell import of

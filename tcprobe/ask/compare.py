@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from tcprobe.errors import DataError
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.instruction import Fragment, Instruction
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.references import Claim, Reference, references
 from tcprobe.store.choose import Found, Layers
@@ -69,7 +70,7 @@ def same_slots(stated: Table, measured: Table) -> tuple[int, int, list[str]]:
         if cell is not None:
             given += 1
             lane, i = divmod(slot, stated.elements)
-            at = measured.at(lane, i)
+            at = measured.at(lane=lane, i=i)
             found = None if at is None else tuple(at[name] for name in stated.outputs)
             if found != cell:
                 wrong.append(f"lane {lane} i {i}: stated {list(cell)}, measured {list(found) if found else 'unused'}")
@@ -94,7 +95,7 @@ def against(stated: Table, fragment: Fragment, measured: Table) -> Against:
     """Somebody's table of a fragment against the measured one; DataError if their shapes differ."""
     agreed, given, wrong = same_slots(stated, measured)
     renumbered = bool(wrong) and fragment.family == "mma" and same_but_renumbered(stated, measured)
-    return Against(agreed, given, measured.slots - given, wrong, renumbered)
+    return Against(agreed, given, measured.points - given, wrong, renumbered)
 
 
 def same_but_renumbered(stated: Table, measured: Table) -> bool:
@@ -116,7 +117,7 @@ def _verdict(reference: Reference, fragment: Fragment, measured: Measurement, de
     claim = reference.claim(fragment, device)
     if isinstance(claim, str):
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
-    if fragment.family == "mma":
+    if not fragment.shared:
         return _by_structure(reference, fragment, measured, device, claim)
     agreed, given, wrong = same_slots(claim.printed, measured.tables[fragment.operand])
     return _judge(reference, claim, f"{agreed} of {given} slots agree", wrong)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tcprobe.ask.compare import verdicts
 from tcprobe.fit import fit
 from tcprobe.isa import inventory
-from tcprobe.isa.instruction import Fragment
+from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layers, whence
 from tcprobe.store.measurement import Measurement, how
@@ -133,7 +133,7 @@ def notes(known: Known) -> list[str]:
     lanes, multiplies = unread(fragment, measured, known.layers)
     if lanes and any(lanes):
         same_i = all(lane == lanes[0] for lane in lanes)
-        which = f"i = {_ranges(lanes[0])}" if same_i else f"{sum(map(len, lanes))} of {table.slots} slots"
+        which = f"i = {_ranges(lanes[0])}" if same_i else f"{sum(map(len, lanes))} of {table.points} slots"
         lines.append(f"never read by any of {multiplies} measured multiplies: {which}")
     return lines
 
@@ -170,4 +170,4 @@ def _ranges(numbers: list[int]) -> str:
 
 def by_lane(table: Table, slots: list[Any]) -> list[list[Any]]:
     """Values by slot as one list a lane."""
-    return [slots[s : s + table.elements] for s in range(0, table.slots, table.elements)]
+    return [slots[s : s + table.elements] for s in range(0, table.points, table.elements)]

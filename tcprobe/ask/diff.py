@@ -18,7 +18,7 @@ from tcprobe.errors import UsageError
 from tcprobe.fit import fit
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
-from tcprobe.isa.instruction import Fragment
+from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.run.campaign import Campaign, Request
 from tcprobe.store.choose import Found, Layer, Layers, alone
@@ -91,7 +91,7 @@ class Changed:
             return [*lines, f"{one.elements} elements a lane -> {two.elements}"]
         places = ((s, _slot(s, one)) for s in self.slots[:FIRST])
         shown = [f"lane {at['lane']} i {at['i']}: {one.cells[s]} -> {two.cells[s]}" for s, at in places]
-        return [*lines, f"{len(self.slots)} of {one.slots} slots: " + "; ".join(shown)]
+        return [*lines, f"{len(self.slots)} of {one.points} slots: " + "; ".join(shown)]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tcprobe.errors import UsageError
-from tcprobe.isa.instruction import Fragment, Instruction
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.store.cell import Known, sources
 from tcprobe.store.measurement import Measurement
 

@@ -13,7 +13,7 @@ import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Agreement, Verdict
 from tcprobe.fit import Fit
-from tcprobe.isa.instruction import Fragment
+from tcprobe.isa.fragment import Fragment
 from tcprobe.layout import draw
 from tcprobe.store.cell import Known
 from tcprobe.store.choose import Found, whence

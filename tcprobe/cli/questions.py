@@ -98,7 +98,8 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     measurement counts most, as `show` has it; formats that tell archs apart (cuda) get every arch.
     """
     from tcprobe import emit as formats
-    from tcprobe.store import files, lookup
+    from tcprobe import files
+    from tcprobe.store import lookup
     from tcprobe.store.cell import for_emit, sources
 
     if format_name == "help":

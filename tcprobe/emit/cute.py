@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tcprobe.emit.common import formulas, heading, identifier, layout
 from tcprobe.errors import UsageError
-from tcprobe.isa.instruction import Fragment
+from tcprobe.isa.fragment import Fragment
 from tcprobe.store.cell import Known
 
 WHAT = "C++ Layout types for CuTe, and shape:stride"

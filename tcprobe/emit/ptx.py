@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe.emit.common import formulas, heading, multiplies
-from tcprobe.isa.instruction import Fragment, Instruction
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.store.cell import Known
 
 WHAT = "PTX of a multiply, its operands laid out in comments"

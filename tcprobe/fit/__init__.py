@@ -1,8 +1,8 @@
 """Fit: from a table to its layout and formulas, each proven over every slot before it is given out.
 
 >>> from tcprobe.fit import fit
->>> from tcprobe.layout.table import Table
->>> found = fit(Table(2, 2, {"row": (0, 0, 1, 1), "col": (0, 1, 0, 1)}))
+>>> from tcprobe.layout.table import slot_table
+>>> found = fit(slot_table(2, 2, {"row": (0, 0, 1, 1), "col": (0, 1, 0, 1)}))
 >>> str(found.formulas["row"]), str(found.formulas["col"]), found.verdict
 ('lane & 1', 'i & 1', 'linear')
 
@@ -45,12 +45,12 @@ def fit(table: Table) -> Fit:
 def _linear(layout: Layout, name: str) -> Formula:
     """Proven already: `fit_layout` has compared the layout with every slot."""
     images = {variable: [base[name] for base in bases] for variable, bases in layout.bases.items()}
-    return linear_formula(images, layout.at(0, 0)[name])
+    return linear_formula(images, layout.origin[name], layout.space.names)
 
 
 def _one(table: Table, name: str) -> Formula | None:
     """One output by itself: it may be linear though others are not."""
-    alone = Table(table.threads, table.elements, {name: table.values[name]})
+    alone = table.with_values({name: table.values[name]})
     found = fit_layout(alone)
     if isinstance(found, Layout):
         formula: Formula | None = _linear(found, name)

@@ -20,7 +20,7 @@ Point = tuple[int, ...]
 
 def boolean_formula(table: Table, output: str) -> Formula | None:
     """A formula of `output` bit by bit, linear bits as mask-and-shift terms; None where a bit has no short one."""
-    variables = {"i": (table.elements - 1).bit_length(), "lane": table.threads.bit_length() - 1}
+    variables = {axis.name: axis.bits for axis in reversed(table.space.axes)}
     names = [(variable, bit) for variable, bits in variables.items() for bit in range(bits)]
     points = _points(table, output, names)
     images = {variable: [0] * bits for variable, bits in variables.items()}
@@ -29,7 +29,7 @@ def boolean_formula(table: Table, output: str) -> Formula | None:
     for bit in range(max(points.values(), default=0).bit_length()):
         linear = fit_layout(_one_bit(table, output, bit))
         if isinstance(linear, Layout):
-            constant |= linear.at(0, 0)[output] << bit
+            constant |= linear.origin[output] << bit
             for variable, bases in linear.bases.items():
                 images[variable] = [old | b[output] << bit for old, b in zip(images[variable], bases, strict=True)]
             continue
@@ -38,21 +38,20 @@ def boolean_formula(table: Table, output: str) -> Formula | None:
             return None
         products.append(found)
     terms = linear_formula(images, constant).terms
-    return Formula((*terms, *products), constant)
+    return Formula((*terms, *products), constant, table.space.names)
 
 
 def _one_bit(table: Table, output: str, bit: int) -> Table:
     column = tuple(None if value is None else value >> bit & 1 for value in table.values[output])
-    return Table(table.threads, table.elements, {output: column})
+    return table.with_values({output: column})
 
 
 def _points(table: Table, output: str, names: list[tuple[str, int]]) -> dict[Point, int]:
     """Used slots as tuples of input bits."""
     points = {}
-    for slot, value in enumerate(table.values[output]):
+    for number, value in enumerate(table.values[output]):
         if value is not None:
-            lane, i = divmod(slot, table.elements)
-            of = {"lane": lane, "i": i}
+            of = table.space.point(number)
             points[tuple(of[variable] >> bit & 1 for variable, bit in names)] = value
     return points
 

@@ -29,10 +29,6 @@ class Term(NamedTuple):
     mask: int
     shift: int = 0
 
-    def __call__(self, lane: int, i: int) -> int:
-        """The value at slot (lane, i); VariableError where the term is of another variable."""
-        return self.at({"lane": lane, "i": i})
-
     def at(self, given: Mapping[str, int]) -> int:
         """The value for numbers by variable; VariableError where the term's own is not among them."""
         try:
@@ -64,10 +60,6 @@ class Products(NamedTuple):
 
     bit: int
     products: tuple[tuple[tuple[str, int, bool], ...], ...]
-
-    def __call__(self, lane: int, i: int) -> int:
-        """The value at slot (lane, i); VariableError where a product has another variable."""
-        return self.at({"lane": lane, "i": i})
 
     def at(self, given: Mapping[str, int]) -> int:
         """The value for numbers by variable; VariableError where one that a product has is not among them."""
@@ -169,11 +161,6 @@ def linear_formula(images: Mapping[str, Sequence[int]], constant: int, variables
 
 
 def proven(formula: Formula, table: Table, output: str) -> bool:
-    """Whether the formula gives the table's value in every used slot."""
-    column = iter(table.values[output])
-    for lane in range(table.threads):
-        for i in range(table.elements):
-            value = next(column)
-            if value is not None and formula(lane, i) != value:
-                return False
-    return True
+    """Whether the formula gives the table's value at every point that leads to something."""
+    pairs = zip(table.space.all(), table.values[output], strict=True)
+    return all(value is None or formula(*point) == value for point, value in pairs)

@@ -1,8 +1,8 @@
-"""The inverse of a table as formulas: from an element, and the number of its copy, to lane and i.
+"""The inverse of a table as formulas: from an element, and the number of its copy, to lane and i (its inputs).
 
 >>> from tcprobe.fit.inverse import inverse
->>> from tcprobe.layout.table import Table
->>> found = inverse(Table(2, 2, {"row": (0, 0, 1, 1), "col": (0, 1, 0, 1)}))
+>>> from tcprobe.layout.table import slot_table
+>>> found = inverse(slot_table(2, 2, {"row": (0, 0, 1, 1), "col": (0, 1, 0, 1)}))
 >>> str(found["lane"]), str(found["i"])
 ('row & 1', 'col & 1')
 
@@ -19,11 +19,10 @@ from tcprobe.fit.linear import pack, unpack
 from tcprobe.layout import gf2
 from tcprobe.layout.table import Table
 
-SLOT = ("lane", "i")
-
 
 def inverse(table: Table) -> dict[str, Formula] | None:
-    """Formulas of lane and i in the table's outputs and, where elements have several holders, in `copy`."""
+    """Formulas of the inputs in the table's outputs and, where elements have several holders, in `copy`."""
+    inputs = table.space.names
     most = max(map(len, table.inverse.values()))
     names = (*table.outputs, *(("copy",) if most > 1 else ()))
     sizes = [(extent - 1).bit_length() for extent in (*table.extent.values(), most)][: len(names)]
@@ -32,14 +31,14 @@ def inverse(table: Table) -> dict[str, Formula] | None:
     for cell, slots in table.inverse.items():
         for copy, slot in enumerate(slots):
             vector = _vector((*cell, copy), sizes) | 1 << total  # the top bit carries the constant
-            points.append((vector, pack(dict(zip(SLOT, divmod(slot, table.elements), strict=True)), SLOT)))
+            points.append((vector, pack(table.space.point(slot), inputs)))
     images = gf2.solve(points, total + 1)
     if images is None:
         return None
-    unpacked = [unpack(image, SLOT) for image in images]
+    unpacked = [unpack(image, inputs) for image in images]
     starts = [sum(sizes[:j]) for j in range(len(sizes))]
     found = {}
-    for name in SLOT:
+    for name in inputs:
         parts = {n: [u[name] for u in unpacked[s : s + size]] for n, s, size in zip(names, starts, sizes, strict=True)}
         found[name] = linear_formula(parts, unpacked[total][name], names)
     return found if _proven(found, table, names) else None
@@ -47,7 +46,7 @@ def inverse(table: Table) -> dict[str, Formula] | None:
 
 def _proven(found: Mapping[str, Formula], table: Table, names: tuple[str, ...]) -> bool:
     return all(
-        (found["lane"](*values), found["i"](*values)) == divmod(slot, table.elements)
+        tuple(found[name](*values) for name in table.space.names) == table.space.values(slot)
         for cell, slots in table.inverse.items()
         for copy, slot in enumerate(slots)
         for values in [(*cell, copy)[: len(names)]]

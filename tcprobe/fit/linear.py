@@ -1,49 +1,50 @@
-"""Layout: the map from slots to elements as GF(2)-linear bases, one image per bit of lane and of i.
+"""Layout: a map as GF(2)-linear bases, one image per bit of each input: of lane and of i for a fragment.
 
 >>> from tcprobe.fit.linear import fit_layout
->>> from tcprobe.layout.table import Table
->>> t = Table(2, 4, {"row": (0, 0, 1, 1, 2, 2, 3, 3), "col": (0, 1, 0, 1, 0, 1, 0, 1)})
+>>> from tcprobe.layout.table import slot_table
+>>> t = slot_table(2, 4, {"row": (0, 0, 1, 1, 2, 2, 3, 3), "col": (0, 1, 0, 1, 0, 1, 0, 1)})
 >>> layout = fit_layout(t)
 >>> layout.bases["i"], layout.bases["lane"]
 (({'row': 0, 'col': 1}, {'row': 1, 'col': 0}), ({'row': 2, 'col': 0},))
 >>> layout.holders({"row": 3, "col": 1})
 [(1, 3)]
 
-Element (lane, i) is the XOR of the bases of the bits set in lane and i, and of `offset`. The number of
-elements need not be a power of two, and slots may be unused: the map is asked for on the points that exist.
+What a point leads to is the XOR of the bases of the bits set in its inputs, and of `offset`. No input's size need be a
+power of two, and points may lead to nothing: the map is asked for on the points that exist.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from typing import NamedTuple
 
 from tcprobe.layout import gf2
+from tcprobe.layout.space import Space
 from tcprobe.layout.table import Table
 
-FIELD = 20  # bits of each output in a packed element; values are below 2**16
+FIELD = 20  # bits of each output in a packed element; values are below 2**20
 MASK = (1 << FIELD) - 1
 FIRST = 3  # contradicting slots that are shown
 
 
 class Contradiction(NamedTuple):
-    """A slot that no linear map fits: what the map through the slots before it says, and what is there."""
+    """A point that no linear map fits: what the map through the points before it says, and what is there."""
 
-    lane: int
-    i: int
+    point: dict[str, int]
     expected: dict[str, int]
     found: dict[str, int]
 
     def __str__(self) -> str:
-        return f"lane {self.lane} i {self.i}: linear {self.expected}, measured {self.found}"
+        where = " ".join(f"{name} {value}" for name, value in self.point.items())
+        return f"{where}: linear {self.expected}, measured {self.found}"
 
 
 @dataclass(frozen=True)
 class NotLinear:
-    """Why a table has no linear map: the first slots that contradict it, of how many."""
+    """Why a table has no linear map: the first points that contradict it, of how many."""
 
     first: tuple[Contradiction, ...]
     count: int
@@ -54,88 +55,126 @@ class NotLinear:
 
 @dataclass(frozen=True)
 class Layout:
-    """`images` of the bits of i (low first), then of lane, packed; `offset` is element (0, 0), packed."""
+    """`images` of the bits of the last input (low first), then of the one before it, packed.
 
-    threads: int
-    elements: int
+    `offset` is the element at the point with all inputs zero, packed.
+    """
+
+    space: Space
     outputs: tuple[str, ...]
     images: tuple[int, ...]
     offset: int = 0
 
     @property
-    def i_bits(self) -> int:
-        """Bits that i needs."""
-        return (self.elements - 1).bit_length()
+    def elements(self) -> int:
+        """Of a fragment: slots per thread."""
+        return self.space.axes[-1].size
+
+    @cached_property
+    def shifts(self) -> dict[str, int]:
+        """Where each input's bits start in a vector, the last input's in the lowest."""
+        return _shifts(self.space)
 
     @cached_property
     def bases(self) -> dict[str, tuple[dict[str, int], ...]]:
         """Images by input: bases["lane"][b] is the change that bit b of lane makes, by output."""
         unpacked = tuple(unpack(image, self.outputs) for image in self.images)
-        return {"i": unpacked[: self.i_bits], "lane": unpacked[self.i_bits :]}
+        parts = {axis.name: slice(self.shifts[axis.name], self.shifts[axis.name] + axis.bits)
+                 for axis in reversed(self.space.axes)}  # fmt: skip
+        return {name: unpacked[part] for name, part in parts.items()}
 
-    def at(self, lane: int, i: int) -> dict[str, int]:
-        """The element of slot (lane, i)."""
-        point, value = lane << self.i_bits | i, self.offset
+    @property
+    def origin(self) -> dict[str, int]:
+        """The element at the point with all inputs zero."""
+        return unpack(self.offset, self.outputs)
+
+    def at(self, **point: int) -> dict[str, int]:
+        """The element that a point leads to."""
+        self.space.number(**point)
+        vector, value = sum(point[name] << shift for name, shift in self.shifts.items()), self.offset
         for bit, image in enumerate(self.images):
-            value ^= image if point >> bit & 1 else 0
+            value ^= image if vector >> bit & 1 else 0
         return unpack(value, self.outputs)
 
-    def holders(self, element: Mapping[str, int]) -> list[tuple[int, int]]:
-        """Every (lane, i) of the domain that the map sends to `element`, ascending."""
-        points = gf2.preimages(self.images, pack(element, self.outputs) ^ self.offset)
-        slots = ((point >> self.i_bits, point & (1 << self.i_bits) - 1) for point in points)
-        return [(lane, i) for lane, i in slots if i < self.elements]
+    def holders(self, element: Mapping[str, int]) -> list[tuple[int, ...]]:
+        """Every point of the domain that the map sends to `element`, in ascending order."""
+        vectors = gf2.preimages(self.images, pack(element, self.outputs) ^ self.offset)
+        points = (
+            tuple(vector >> self.shifts[axis.name] & (1 << axis.bits) - 1 for axis in self.space.axes)
+            for vector in vectors
+        )
+        return [p for p in points if all(value < axis.size for value, axis in zip(p, self.space.axes, strict=True))]
 
     def packed(self) -> list[int]:
-        """All elements in slot order, packed."""
+        """The elements of all points in order, packed."""
         values = [value ^ self.offset for value in gf2.span(self.images)] if self.offset else gf2.span(self.images)
-        if self.elements == 1 << self.i_bits:
+        if all(axis.size == 1 << axis.bits for axis in self.space.axes):
             return values
-        return [values[lane << self.i_bits | i] for lane in range(self.threads) for i in range(self.elements)]
+        return [values[vector] for vector in _vectors(self.space)]
 
 
 def fit_layout(table: Table) -> Layout | NotLinear:
-    """The linear layout of a table, proven over every slot, or the first slots that contradict it."""
+    """The linear layout of a table, proven over every point, or the first points that contradict it."""
     values = pack_table(table)
     layout = _through(table, values)
     fitted = layout.packed()
     if fitted == values:
         return layout
-    wrong = [slot for slot, value in enumerate(values) if value is not None and value != fitted[slot]]
+    wrong = [number for number, value in enumerate(values) if value is not None and value != fitted[number]]
     if not wrong:
         return layout
-    return NotLinear(tuple(_contradiction(table, slot, fitted[slot]) for slot in wrong[:FIRST]), len(wrong))
+    return NotLinear(tuple(_contradiction(table, number, fitted[number]) for number in wrong[:FIRST]), len(wrong))
 
 
-def _contradiction(table: Table, slot: int, fitted: int) -> Contradiction:
-    lane, i = divmod(slot, table.elements)
-    return Contradiction(lane, i, unpack(fitted, table.outputs), table.at(lane, i) or {})
+def _contradiction(table: Table, number: int, fitted: int) -> Contradiction:
+    found = dict(zip(table.outputs, table.cells[number] or (), strict=False))
+    return Contradiction(table.space.point(number), unpack(fitted, table.outputs), found)
 
 
 def _through(table: Table, values: list[int | None]) -> Layout:
-    """The affine map through as many independent slots as there are, those at powers of two first."""
-    i_bits, lane_bits = (table.elements - 1).bit_length(), table.threads.bit_length() - 1
-    bits = i_bits + lane_bits
-    units = [lane * table.elements + i for lane, i in _units(table)]
+    """The affine map through as many independent points as there are, those at powers of two first."""
+    bits, vectors = sum(axis.bits for axis in table.space.axes), _vectors(table.space)
     points: list[tuple[int, int]] = []
     pivots: dict[int, int] = {}
-    for slot in chain(units, range(table.slots)):
-        value = values[slot]
+    for number in chain(_units(table.space), range(table.points)):
+        value = values[number]
         if value is None:
             continue
-        lane, i = divmod(slot, table.elements)
-        vector = lane << i_bits | i | 1 << bits  # the top bit carries the offset
+        vector = vectors[number] | 1 << bits  # the top bit carries the offset
         if _independent(pivots, vector):
             points.append((vector, value))
             if len(points) == bits + 1:
                 break
     images = gf2.solve(points, bits + 1) or (0,) * (bits + 1)
-    return Layout(table.threads, table.elements, table.outputs, images[:bits], images[bits])
+    return Layout(table.space, table.outputs, images[:bits], images[bits])
 
 
-def _units(table: Table) -> list[tuple[int, int]]:
-    lanes = [(1 << bit, 0) for bit in range(table.threads.bit_length() - 1)]
-    return [(0, 0), *((0, 1 << bit) for bit in range((table.elements - 1).bit_length())), *lanes]
+@cache
+def _shifts(space: Space) -> dict[str, int]:
+    found, total = {}, 0
+    for axis in reversed(space.axes):
+        found[axis.name] = total
+        total += axis.bits
+    return found
+
+
+@cache
+def _vectors(space: Space) -> tuple[int, ...]:
+    """Of every point the bits of its inputs one beside the other."""
+    found = [0]
+    for axis in space.axes:
+        found = [vector << axis.bits | value for vector in found for value in range(axis.size)]
+    return tuple(found)
+
+
+@cache
+def _units(space: Space) -> tuple[int, ...]:
+    """The numbers of the points with all inputs zero, and with one bit set in one of them."""
+    found, stride = [0], 1
+    for axis in reversed(space.axes):
+        found += [stride << bit for bit in range(axis.bits)]
+        stride *= axis.size
+    return tuple(found)
 
 
 def _independent(pivots: dict[int, int], vector: int) -> bool:

@@ -8,6 +8,7 @@ SymPy's name for what a Function of numbers is worth; nothing evaluates text.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import sympy
@@ -65,7 +66,10 @@ class Shift(sympy.Function):  # type: ignore[misc]
         return rf"\left({printer._print(x)} {direction} {abs(int(n))}\right)"
 
 
-SYMBOLS = {name: sympy.Symbol(name, integer=True, nonnegative=True) for name in ("lane", "i")}
+@cache
+def symbol(name: str) -> Any:
+    """The symbol of a variable: a whole number, not negative."""
+    return sympy.Symbol(name, integer=True, nonnegative=True)
 
 
 def expression(formula: Formula) -> Any:
@@ -80,7 +84,8 @@ def expression(formula: Formula) -> Any:
 
 def latex(formula: Formula) -> str:
     """The formula in LaTeX."""
-    order = [sympy.latex(_part(term), symbol_names={SYMBOLS["lane"]: r"\mathrm{lane}"}) for term in formula.terms]
+    names = {symbol(name): rf"\mathrm{{{name}}}" for name in formula.variables if len(name) > 1}
+    order = [sympy.latex(_part(term), symbol_names=names) for term in formula.terms]
     if formula.constant or not order:
         order.append(str(formula.constant))
     return (r" \oplus " if formula.overlapping else " + ").join(order)
@@ -111,7 +116,7 @@ def _literals(product: Any, symbols: Sequence[Any]) -> list[tuple[int, bool]]:
 
 def _part(term: Term | Products) -> Any:
     if isinstance(term, Term):
-        masked = BitAnd(SYMBOLS[term.variable], sympy.Integer(term.mask))
+        masked = BitAnd(symbol(term.variable), sympy.Integer(term.mask))
         return Shift(masked, sympy.Integer(term.shift)) if term.shift else masked
     products = [sympy.Mul(*(_factor(*f) for f in p)) for p in term.products]
     anyone = sympy.Integer(1) - sympy.Mul(*(1 - p for p in products))
@@ -119,6 +124,6 @@ def _part(term: Term | Products) -> Any:
 
 
 def _factor(variable: str, bit: int, wanted: bool) -> Any:
-    masked = BitAnd(SYMBOLS[variable], sympy.Integer(1 << bit))
+    masked = BitAnd(symbol(variable), sympy.Integer(1 << bit))
     value = Shift(masked, sympy.Integer(-bit)) if bit else masked
     return value if wanted else 1 - value

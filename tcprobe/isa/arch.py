@@ -57,6 +57,7 @@ ARCHS = (
     Arch(121, "Blackwell (GB10)", "8.8", 120),
 )
 _BY_NAME = {a.name: a for a in ARCHS}
+WARP = 32  # threads of a warp, on every arch (PTX ISA 9.1, section 3.1)
 _TARGET = re.compile(r"sm_(\d+)([af]?)")
 
 

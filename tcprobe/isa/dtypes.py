@@ -82,6 +82,7 @@ DTYPES = (
     DType("s4", 4, 1, is_float=False),
     DType("u4", 4, 1, is_float=False),
     DType("b1", 1, 1, is_float=False),
+    DType("b2", 2, 1, is_float=False),  # an index field of metadata: no PTX type of its own
 )
 _BY_NAME = {d.name: d for d in DTYPES}
 

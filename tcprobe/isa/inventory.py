@@ -20,10 +20,9 @@ from types import MappingProxyType
 from tcprobe.errors import UsageError
 from tcprobe.isa import rows
 from tcprobe.isa.arch import Arch
-from tcprobe.isa.instruction import Fragment, Instruction, version
-
-# every form has these qualifiers, so ids leave them out
-IMPLIED = {"sync", "aligned"}
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import IMPLIED, Instruction
+from tcprobe.isa.target import version
 
 
 @cache
@@ -50,7 +49,8 @@ def fragment(id_: str) -> Fragment:
     """The fragment of an id; KeyError if there is none. Quick: one of mma is its instruction's alone."""
     name, _, operand = id_.rpartition(".")
     row = instructions().get(name)
-    return row.fragments["abcd".index(operand)] if row and row.family == "mma" else fragments()[id_]
+    own = next((f for f in row.fragments if f.operand == operand), None) if row else None
+    return own if own and not own.shared else fragments()[id_]
 
 
 def of_experiment(id_: str) -> tuple[Fragment, ...]:
@@ -77,7 +77,6 @@ def alike(wanted: Fragment) -> list[Fragment]:
     found = {
         f.id: f
         for row in rows
-        if any(row.shape.of(operand) == size for operand in "abc")
         for f in row.fragments
         if (f.rows, f.cols) == size and f.elements == wanted.elements and f.id != wanted.id
     }
@@ -88,10 +87,10 @@ def alike(wanted: Fragment) -> list[Fragment]:
 def users(fragment_id: str) -> tuple[str, ...]:
     """Names of the multiplies that take the fragment as an operand: one of mma is its instruction's alone."""
     row = instructions().get(fragment_id.rpartition(".")[0])
-    if row and row.family == "mma":
+    if row and row.fragments and not row.fragments[0].shared:
         return (row.name,)
-    wmma = (i for i in instructions().values() if i.family == "wmma")
-    return tuple(i.name for i in wmma if any(f.id == fragment_id for f in i.fragments))
+    sharing = (i for i in instructions().values() if i.definitions)
+    return tuple(i.name for i in sharing if any(f.id == fragment_id for f in i.fragments))
 
 
 def select(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:

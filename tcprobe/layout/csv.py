@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tcprobe import files
 from tcprobe.errors import DataError
-from tcprobe.layout.table import MOST_SLOTS, OUTPUTS, Table
-from tcprobe.store import files
+from tcprobe.layout.table import MOST_SLOTS, SLOT_OUTPUTS, Table, slot_table
 from tcprobe.text import quoted
 
 INPUTS = ("lane", "i")
@@ -31,7 +31,7 @@ def read_csv(path: Path) -> Table:
     if not lines:
         raise DataError(f"{path}: empty; expected lines of lane,i,row,col.")
     names, body = _header(path, lines)
-    outputs = [name for name in names if name in OUTPUTS]
+    outputs = [name for name in names if name in SLOT_OUTPUTS]
     return _table(path, outputs, _cells(path, names, outputs, body))
 
 
@@ -69,10 +69,10 @@ def _split(text: str) -> list[str]:
 def _header(path: Path, lines: list[Line]) -> tuple[list[str], list[Line]]:
     first = [cell.strip().lower() for cell in lines[0][1]]
     if any(_NUMBER.fullmatch(cell) for cell in first):
-        first, body = [*INPUTS, *OUTPUTS][: len(first)], lines
+        first, body = [*INPUTS, *SLOT_OUTPUTS][: len(first)], lines
     else:
         body = lines[1:]
-    known = {*INPUTS, *OUTPUTS}
+    known = {*INPUTS, *SLOT_OUTPUTS}
     if set(first) - {"product"} != known - {"product"} or len(set(first)) != len(first):
         columns = quoted(", ".join(first))
         raise DataError(f"{path}, line {lines[0][0]}: {len(first)} columns {columns}; expected lane,i,row,col.")
@@ -115,4 +115,4 @@ def _table(path: Path, outputs: list[str], cells: Mapping[tuple[int, int], tuple
         )
     nothing = (None,) * len(outputs)
     found = [cells.get((lane, i), nothing) for lane in range(threads) for i in range(elements)]
-    return Table(threads, elements, {name: tuple(cell[j] for cell in found) for j, name in enumerate(outputs)})
+    return slot_table(threads, elements, {name: tuple(cell[j] for cell in found) for j, name in enumerate(outputs)})

@@ -1,94 +1,93 @@
-"""Table: the measured map from slots (lane, i) to matrix elements.
+"""Table: a measured map from named inputs to named outputs, for a fragment from slots (lane, i) to matrix elements.
 
-A slot is a place in a fragment; slot number = lane * elements + i. An element can have several holders
-(copies), a slot can be unused (None).
+An element can have several holders (copies), a slot can be unused (None).
 
->>> from tcprobe.layout.table import Table
->>> t = Table(2, 2, {"row": (0, 0, 1, None), "col": (0, 1, 0, None)})
->>> t.at(0, 1), t.at(1, 1), t.holders(row=1, col=0)
+>>> from tcprobe.layout.table import slot_table
+>>> t = slot_table(2, 2, {"row": (0, 0, 1, None), "col": (0, 1, 0, None)})
+>>> t.at(lane=0, i=1), t.at(lane=1, i=1), t.holders(row=1, col=0)
 ({'row': 0, 'col': 1}, None, [(1, 0)])
 
-Outputs are named (row, col; product where a warp holds several), so that other maps fit the same type.
+Any other map is the same type, an address map for one: byte address -> row and col.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from tcprobe.errors import DataError, UsageError
+from tcprobe.errors import DataError
+from tcprobe.layout.space import Axis, Space, slots
 
-OUTPUTS = ("row", "col", "product")
-MOST_VALUE = 1 << 16
+OUTPUTS = ("row", "col", "product", "k", "group", "address", "offset")
+MOST_VALUE = 1 << 20
 MOST_SLOTS = 1 << 16
+SLOT_OUTPUTS = ("row", "col", "product")  # what the slots of a fragment can lead to
+Cell = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Table:
-    """`values[output][slot]` is a number from 0 to 65535, or None in every output where the slot is unused.
+    """`values[output][point]` is a number from 0 to MOST_VALUE - 1, or None in every output where there is nothing."""
 
-    `threads` is a power of two, and there are at most MOST_SLOTS slots; DataError where anything of that is not so.
-    """
-
-    threads: int
-    elements: int
+    space: Space
     values: Mapping[str, tuple[int | None, ...]]
 
     def __post_init__(self) -> None:
-        if self.threads < 1 or self.threads & (self.threads - 1) or self.elements < 1:
-            raise DataError(
-                f"a table of {self.threads} threads x {self.elements} elements; threads must be a power of two."
-            )
-        if self.slots > MOST_SLOTS:
-            raise DataError(
-                f"a table of {self.threads} threads x {self.elements} elements; at most {MOST_SLOTS} slots."
-            )
         if not self.values or not set(self.values) <= set(OUTPUTS):
             raise DataError(f"a table with outputs {sorted(self.values)}; known are {', '.join(OUTPUTS)}.")
         for name, column in self.values.items():
-            if len(column) != self.slots:
-                raise DataError(f"output {name} has {len(column)} slots instead of {self.slots}.")
+            if len(column) != self.points:
+                raise DataError(f"output {name} has {len(column)} values instead of {self.points}.")
             if any(v is not None and not 0 <= v < MOST_VALUE for v in column):
                 raise DataError(f"output {name} has a value outside 0 to {MOST_VALUE - 1}.")
         if len({tuple(v is None for v in column) for column in self.values.values()}) > 1:
             raise DataError("a slot is used in one output and unused in another.")
 
     @property
-    def slots(self) -> int:
-        """threads x elements."""
-        return self.threads * self.elements
+    def points(self) -> int:
+        """How many points the inputs have; of a fragment: threads x elements."""
+        return self.space.points
 
     @property
+    def threads(self) -> int:
+        """Of a fragment: the threads that hold it together."""
+        return self.space.axes[0].size
+
+    @property
+    def elements(self) -> int:
+        """Of a fragment: slots per thread."""
+        return self.points // self.threads
+
+    @cached_property
     def outputs(self) -> tuple[str, ...]:
         """Names of the outputs in their fixed order."""
         return tuple(name for name in OUTPUTS if name in self.values)
 
     @cached_property
-    def cells(self) -> tuple[tuple[int, ...] | None, ...]:
-        """Per slot the values of all outputs, in the order of `outputs`; None where unused."""
+    def cells(self) -> tuple[Cell | None, ...]:
+        """Per point the values of all outputs, in the order of `outputs`; None where there is nothing."""
         joined = zip(*(self.values[name] for name in self.outputs), strict=True)
         return tuple(None if cell[0] is None else cell for cell in joined)
 
-    def at(self, lane: int, i: int) -> dict[str, int] | None:
-        """The element that slot (lane, i) holds, by output name; None if the slot is unused.
+    def at(self, **point: int) -> dict[str, int] | None:
+        """What a point, given by the names of the inputs, leads to, by output name; None if to nothing.
 
-        UsageError unless lane is from 0 to threads - 1 and i from 0 to elements - 1.
+        UsageError where an input is missing, unknown, or out of range.
         """
-        lane, i = inside("lane", lane, self.threads), inside("i", i, self.elements)
-        cell = self.cells[lane * self.elements + i]
+        cell = self.cells[self.space.number(**point)]
         return None if cell is None else dict(zip(self.outputs, cell, strict=True))
 
     @cached_property
-    def inverse(self) -> dict[tuple[int, ...], list[int]]:
-        """All slots that hold each element, ascending."""
-        found: dict[tuple[int, ...], list[int]] = {}
-        for slot, cell in enumerate(self.cells):
+    def inverse(self) -> dict[Cell, list[int]]:
+        """The numbers of all points that lead to each element, ascending."""
+        found: dict[Cell, list[int]] = {}
+        for number, cell in enumerate(self.cells):
             if cell is not None:
-                found.setdefault(cell, []).append(slot)
+                found.setdefault(cell, []).append(number)
         return found
 
     @cached_property
@@ -96,17 +95,15 @@ class Table:
         """How many holders elements have: {1} where each has one."""
         return frozenset(map(len, self.inverse.values()))
 
-    def holders(self, **element: int) -> list[tuple[int, int]]:
-        """Every (lane, i) that holds the element, given as row=, col= (and product= where there are several).
+    def holders(self, **element: int) -> list[tuple[int, ...]]:
+        """Every point, (lane, i) of a fragment, that leads to an element given by the names of the outputs.
 
-        UsageError unless exactly the outputs are named, each from 0 to its extent - 1.
+        UsageError where an output is missing, unknown, or larger than any in the table.
         """
-        if set(element) != set(self.outputs):
-            raise UsageError(
-                f"an element is given by {', '.join(self.outputs)}, not by {', '.join(element) or 'nothing'}."
-            )
-        key = tuple(inside(name, element[name], self.extent[name]) for name in self.outputs)
-        return [divmod(slot, self.elements) for slot in self.inverse.get(key, [])]
+        number = Space(tuple(Axis(name, self.extent[name]) for name in self.outputs))
+        number.number(**element)
+        key = tuple(element[name] for name in self.outputs)
+        return [self.space.values(point) for point in self.inverse.get(key, [])]
 
     @cached_property
     def extent(self) -> dict[str, int]:
@@ -118,40 +115,66 @@ class Table:
         """Name of the layout: the same for every fragment and arch with the same map (12 hex digits)."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
 
-    def to_json(self) -> dict[str, object]:
-        """Plain data: one list per lane and output."""
-        lanes = range(0, self.slots, self.elements)
-        rows = {name: [list(self.values[name][s : s + self.elements]) for s in lanes] for name in self.outputs}
-        return {"threads": self.threads, "elements": self.elements, **rows}
+    def with_values(self, values: Mapping[str, tuple[int | None, ...]]) -> Table:
+        """Other values on the same inputs."""
+        return Table(self.space, values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data. Slots: threads, elements, a list per lane and output; other maps: inputs, a list per output."""
+        if self.space == slots(self.threads, self.elements):
+            starts = range(0, self.points, self.elements)
+            rows = {name: [list(self.values[name][s : s + self.elements]) for s in starts] for name in self.outputs}
+            return {"threads": self.threads, "elements": self.elements, **rows}
+        inputs = [[axis.name, axis.size] for axis in self.space.axes]
+        return {"inputs": inputs, **{name: list(self.values[name]) for name in self.outputs}}
 
     @classmethod
     def from_json(cls, data: object) -> Table:
         """The inverse of `to_json`; DataError where anything is missing or of the wrong kind."""
-        needed = {"threads", "elements", "row", "col"}
-        if not isinstance(data, dict) or set(data) - {"product"} != needed:
+        if not isinstance(data, dict):
+            raise DataError("a layout is an object with threads, elements, row and col.")
+        if "inputs" in data:
+            space = _space(data["inputs"])
+            return cls(space, {name: _column(name, data[name]) for name in data if name != "inputs"})
+        names = set(data) - {"threads", "elements"}
+        if not {"threads", "elements", "row"} <= set(data) or not names <= set(SLOT_OUTPUTS):
             raise DataError("a layout needs threads, elements, row and col, and may have product.")
         threads, elements = data["threads"], data["elements"]
         if not all(type(n) is int and 0 < n <= 1 << 12 for n in (threads, elements)):
             raise DataError("threads and elements must be numbers from 1 to 4096.")
-        columns = {name: _column(name, data[name], elements) for name in OUTPUTS if name in data}
-        return cls(threads, elements, columns)
+        return slot_table(
+            threads, elements, {name: _column(name, _joined(name, data[name], elements)) for name in names}
+        )
 
 
-def inside(name: str, value: int, size: int) -> int:
-    """`value` as an int; UsageError with the name and the value unless it is a whole number from 0 to size - 1."""
-    try:
-        found = -1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        found = -1
-    if not 0 <= found < size:
-        raise UsageError(f"{name} {value!r} is not a number from 0 to {size - 1}.")
-    return found
+def slot_table(threads: int, elements: int, values: Mapping[str, tuple[int | None, ...]]) -> Table:
+    """The table of a fragment: slot number = lane * elements + i.
+
+    DataError unless threads is a power of two and there are at most MOST_SLOTS slots.
+    """
+    if threads < 1 or threads & (threads - 1) or elements < 1:
+        raise DataError(f"a table of {threads} threads x {elements} elements; threads must be a power of two.")
+    if threads * elements > MOST_SLOTS:
+        raise DataError(f"a table of {threads} threads x {elements} elements; at most {MOST_SLOTS} slots.")
+    return Table(slots(threads, elements), values)
 
 
-def _column(name: str, rows: object, elements: int) -> tuple[int | None, ...]:
+def _space(inputs: object) -> Space:
+    if not isinstance(inputs, list) or not all(
+        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and type(pair[1]) is int
+        for pair in inputs
+    ):
+        raise DataError("inputs must be a list of [name, size].")
+    return Space(tuple(Axis(*pair) for pair in inputs))
+
+
+def _joined(name: str, rows: object, elements: int) -> list[object]:
     if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == elements for row in rows):
         raise DataError(f"{name} must be a list of lanes of {elements} values each.")
-    values = [value for row in rows for value in row]
-    if not all(value is None or type(value) is int for value in values):
+    return [value for row in rows for value in row]
+
+
+def _column(name: str, values: object) -> tuple[int | None, ...]:
+    if not isinstance(values, list) or not all(value is None or type(value) is int for value in values):
         raise DataError(f"{name} holds something that is neither a number nor null.")
     return tuple(values)

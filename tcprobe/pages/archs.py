@@ -10,7 +10,8 @@ from tcprobe.ask.compare import CONFIRMED, DIFFERS, verdicts
 from tcprobe.ask.describe import some
 from tcprobe.fit import fit
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.instruction import Fragment, Instruction
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.references import documented
 from tcprobe.sass.lowering import Lowering, words

@@ -9,16 +9,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from tcprobe import files
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
 from tcprobe.ask.describe import holders, some, unread
 from tcprobe.errors import DataError
 from tcprobe.fit import fit
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.instruction import Fragment
+from tcprobe.isa.fragment import Fragment
 from tcprobe.pages import archs
 from tcprobe.pages.archs import MADE, grid
 from tcprobe.references import references
-from tcprobe.store import files
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.measurement import Measurement, how
 from tcprobe.store.results import Results

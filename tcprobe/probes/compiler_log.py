@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tcprobe.isa.instruction import version
+from tcprobe.isa.target import version
 from tcprobe.probes.ptx import Kernel
 
 _LINE = re.compile(r"line\s+(\d+)\s*;\s*(?:error|fatal)\s*:\s*(.*)", re.IGNORECASE)

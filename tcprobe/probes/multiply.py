@@ -13,6 +13,7 @@ where it is 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
-from tcprobe.isa.instruction import THREADS, Fragment, Instruction
+from tcprobe.isa import inventory
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
-from tcprobe.probes.ptx import Bytes, Kernel, Launch, Multiply
-from tcprobe.probes.slots import codes, one_hot, unpack
+from tcprobe.probes.emulation import NUMBERS, RAW, elements
+from tcprobe.probes.experiment import Conclusion, Context, Reading
+from tcprobe.probes.numbering import numbered
+from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables
+from tcprobe.probes.slots import codes, one_hot, pack, unpack
+from tcprobe.probes.structure import Triples
 
 Slots = NDArray[np.int32]
 Bools = NDArray[np.bool_]
@@ -42,17 +50,96 @@ class Structure:
     c: Slots
 
 
+@dataclass(frozen=True)
+class Multiply:
+    """D = A x B + C. What a tensor core does is not to be read from code."""
+
+    instruction: Instruction
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """Zeros and ones are multiplied, which is all that probes send."""
+        row = self.instruction
+        a, b, c = (_matrices(f, raw, tables.read(f)) for f, raw in zip(row.given, launch.inputs, strict=True))
+        product = np.einsum("xpmk,ypkn->yxpmn", a, b, optimize=True)
+        if row.bit_op == "xor":  # popc(a ^ b) = a + b - 2ab
+            product = a.sum(3)[None, :, :, :, None] + b.sum(2)[:, None, :, None, :] - 2 * product
+        if hot_and_coded(row)[0].operand == "b":
+            product = product.swapaxes(0, 1)
+        d = product[None] + c[:, None, None]
+        return _scatter(row.fragment("d"), d.reshape(-1, *d.shape[3:]), tables)
+
+
+def _matrices(fragment: Fragment, raw: Bytes, table: Table) -> NDArray[np.float32]:
+    """Slots as matrices of shape (images, products, rows, cols); the last holder of an element counts."""
+    ones = unpack(raw, fragment.slot_bits) == fragment.one
+    index, used = elements(table, fragment)
+    matrices = np.zeros((len(raw), fragment.products * fragment.rows * fragment.cols), np.float32)
+    matrices[:, index] = ones[:, used]
+    return matrices.reshape(len(raw), fragment.products, fragment.rows, fragment.cols)
+
+
+def _scatter(fragment: Fragment, matrices: NDArray[Any], tables: Tables) -> Bytes:
+    index, used = elements(tables.table(fragment), fragment)
+    slots = np.zeros((len(matrices), fragment.slots), NUMBERS[fragment.type])
+    slots[:, used] = matrices.reshape(len(matrices), -1)[:, index]
+    return pack(slots.view(RAW[fragment.type]), fragment.slot_bits).reshape(-1)
+
+
+@dataclass(frozen=True)
+class MultiplyExperiment:
+    """An mma or wmma.mma through its structure tensor."""
+
+    instruction: Instruction
+    methods: tuple[str, ...] = ("live",)
+    early: bool = False
+
+    @property
+    def id(self) -> str:
+        """The instruction's."""
+        return self.instruction.id
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """Operands a, b, c, d."""
+        return self.instruction.fragments
+
+    @property
+    def kind(self) -> str:
+        """The opcode, as PTX names it: mma, wmma.mma."""
+        return "wmma.mma" if self.instruction.definitions else self.instruction.family
+
+    def launches(self) -> tuple[Launch, Launch]:
+        """The structure launch and the C launch."""
+        return launches(self.instruction)
+
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+        """The triples "a", "b", "d", and in "c" the D slot of each C slot."""
+        found = decode(self.instruction, *outputs)
+        return {"a": found.a, "b": found.b, "d": found.d, "c": found.c}
+
+    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+        """Tables that predict the structure tensor."""
+        triples = Triples(*(reading[operand].astype(np.int64) for operand in "abd"))
+        return numbered(self.instruction, triples, reading["c"].astype(np.int64), context)
+
+
+def experiments() -> list[MultiplyExperiment]:
+    """One for each dense multiply of a warp, wmma.mma and mma.sync."""
+    return [MultiplyExperiment(row) for row in inventory.instructions().values() if row.family in ("wmma", "mma")]
+
+
 def hot_and_coded(instruction: Instruction) -> tuple[Fragment, Fragment]:
     """The operand whose slots are set one at a time, and the one that carries codes."""
-    a, b = instruction.fragments[:2]
+    a, b = instruction.factors
     return (a, b) if a.elements <= b.elements else (b, a)
 
 
 def kernel(instruction: Instruction) -> Kernel:
     """Block (x, y, z): hot image x, coded image y, C image z; all registers of D go out raw."""
-    fragments = dict(zip("abcd", instruction.fragments, strict=True))
+    fragments = {f.operand: f for f in instruction.fragments}
     hot, coded = hot_and_coded(instruction)
-    operands = ", ".join(ptx.braces(p, fragments[p]) for p in "dabc")
+    operands = ", ".join(ptx.braces(f.operand, f) for f in instruction.spelled)
     body = [
         *(line for p, axis in ((hot.operand, "x"), (coded.operand, "y"), ("c", "z"))
           for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.move("ld", p, p, fragments[p]))),
@@ -63,7 +150,7 @@ def kernel(instruction: Instruction) -> Kernel:
         *ptx.move("st", "d", "d", fragments["d"]),
     ]  # fmt: skip
     name = ptx.identifier(instruction.id)
-    text = ptx.entry(name, "abcd", [ptx.declare(p, fragments[p]) for p in "abcd"], body)
+    text = ptx.entry(name, list(fragments), [ptx.declare(p, f) for p, f in fragments.items()], body)
     return Kernel(name, Multiply(instruction), text, instruction.target.at_least(ptx.ALIGNED))
 
 
@@ -71,10 +158,10 @@ def launches(instruction: Instruction) -> tuple[Launch, Launch]:
     """The structure launch (hot x codes) and the C launch (C one slot at a time)."""
     text = kernel(instruction)
     hot, coded = hot_and_coded(instruction)
-    c, d = instruction.fragments[2:]
+    c, d = instruction.fragment("c"), instruction.fragment("d")
     images = {hot.operand: _one_hot(hot), coded.operand: _codes(coded), "c": _one_hot(c)}
     zero = {operand: np.zeros((1, image.shape[1]), np.uint8) for operand, image in images.items()}
-    grid, size = (len(images[hot.operand]), len(images[coded.operand]), 1), THREADS * ptx.thread_bytes(d)
+    grid, size = (len(images[hot.operand]), len(images[coded.operand]), 1), d.threads * ptx.thread_bytes(d)
     return (
         Launch(text, grid, (images["a"], images["b"], zero["c"]), 0, grid[0] * grid[1] * size),
         Launch(text, (1, 1, len(images["c"])), (zero["a"], zero["b"], images["c"]), 0, len(images["c"]) * size),
@@ -88,13 +175,13 @@ def decode(instruction: Instruction, structure_raw: Bytes, c_raw: Bytes) -> Stru
     of triples is not m x n x k times the number of products.
     """
     hot, coded = hot_and_coded(instruction)
-    d = instruction.fragments[3]
-    width = THREADS * d.elements
-    answers = unpack(structure_raw[None], d.slot_bits).reshape(-1, 1 + THREADS * hot.elements, width)
+    d = instruction.fragment("d")
+    width = d.slots
+    answers = unpack(structure_raw[None], d.slot_bits).reshape(-1, 1 + hot.slots, width)
     reached, bits = (_bits_xor if instruction.bit_op == "xor" else _bits)(instruction, answers)
     hot_slots, d_slots = np.divmod(reached, width)
     met = (bits << np.arange(len(bits), dtype=np.int32)[:, None]).sum(axis=0)
-    _check_count(instruction, len(met), int(met.max(initial=0)), THREADS * coded.elements)
+    _check_count(instruction, len(met), int(met.max(initial=0)), coded.slots)
     slots = {hot.operand: hot_slots, coded.operand: met}
     order = np.lexsort((d_slots, slots["a"]))
     a, b, d_sorted = (x[order].astype(np.int32) for x in (slots["a"], slots["b"], d_slots))
@@ -102,16 +189,16 @@ def decode(instruction: Instruction, structure_raw: Bytes, c_raw: Bytes) -> Stru
 
 
 def _one_hot(fragment: Fragment) -> Bytes:
-    return one_hot(THREADS * fragment.elements, fragment.slot_bits, fragment.one)
+    return one_hot(fragment.slots, fragment.slot_bits, fragment.one)
 
 
 def _codes(fragment: Fragment) -> Bytes:
-    return codes(THREADS * fragment.elements, fragment.slot_bits, fragment.one)
+    return codes(fragment.slots, fragment.slot_bits, fragment.one)
 
 
 def _bits(instruction: Instruction, answers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """The (hot slot, D slot) that answer to all ones, as flat numbers, and what they answer to each bit."""
-    hit = answers == instruction.fragments[3].one
+    hit = answers == instruction.fragment("d").one
     if np.count_nonzero(hit) != np.count_nonzero(answers):
         _refuse(instruction, hit == (answers != 0), answers)
     reached = np.flatnonzero(hit[0, 1:])
@@ -153,7 +240,7 @@ def _check_count(instruction: Instruction, found: int, largest: int, slots: int)
 
 def _decode_c(instruction: Instruction, answers: NDArray[Any]) -> Slots:
     """The D slot that each C slot reaches; every D slot must be reached once, every C slot reach one."""
-    hit = answers[1:] == instruction.fragments[3].one
+    hit = answers[1:] == instruction.fragment("d").one
     lone = (hit.sum(axis=0) == 1).all() and (hit.sum(axis=1) == 1).all()
     if not lone or np.count_nonzero(hit) != np.count_nonzero(answers):
         raise ProbeError(

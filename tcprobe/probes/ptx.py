@@ -1,8 +1,7 @@
 """PTX text of probe kernels, and the Launch that carries one to a backend.
 
-Every kernel has the same frame: pointers and a leading dimension as parameters, one warp per block,
-block numbers choose the input and output images. A launch says what the kernel does (`op`), so that a
-backend without PTX (the emulator) can do the same.
+Every kernel has the same frame: pointers and a leading dimension as parameters; block numbers choose the input and
+output images. A launch says what the kernel does (`op`), so that a backend without PTX (the emulator) can do the same.
 """
 
 from __future__ import annotations
@@ -11,12 +10,15 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.isa.arch import Arch
-from tcprobe.isa.instruction import Fragment, Instruction, Target, version
+from tcprobe.isa.arch import WARP, Arch
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.target import Target, version
+from tcprobe.layout.table import Table
 
 POISON = 0xA5
 ALIGNED = "6.3"  # PTX version from which wmma must be written with .aligned, as these kernels do (PTX ISA 9.7.14.4)
@@ -32,30 +34,24 @@ SPECIAL = (
 Bytes = NDArray[np.uint8]
 
 
-@dataclass(frozen=True)
-class Load:
-    """wmma.load of `fragment` from memory in `layout` ("row" or "col")."""
+class Tables(Protocol):
+    """What an emulated tensor core is made of: by fragment id, which element each slot holds, and which it reads."""
 
-    fragment: Fragment
-    layout: str
+    def table(self, fragment: Fragment) -> Table:
+        """The layout of a fragment."""
 
-
-@dataclass(frozen=True)
-class Store:
-    """wmma.store of `fragment` to memory in `layout` ("row" or "col")."""
-
-    fragment: Fragment
-    layout: str
+    def read(self, fragment: Fragment) -> Table:
+        """The same for the slots that a multiply takes into account."""
 
 
-@dataclass(frozen=True)
-class Multiply:
-    """D = A x B + C."""
+class Op(Protocol):
+    """What a kernel does, for a backend without PTX. `from_code`: its machine code shows all of it."""
 
-    instruction: Instruction
+    @property
+    def from_code(self) -> bool: ...  # noqa: D102
 
-
-Op = Load | Store | Multiply
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """What the launch would leave in its output on a tensor core with these layouts."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Launch:
-    """One run of a kernel: grid of one-warp blocks, input images, leading dimension, size of the output.
+    """One run of a kernel: grid of blocks, input images, leading dimension, size of the output.
 
     `inputs` are uint8 arrays of shape (images, bytes). The backend fills the output with POISON first and
     returns it as uint8 of `output_bytes`.
@@ -86,6 +82,8 @@ class Launch:
     inputs: tuple[Bytes, ...]
     ldm: int
     output_bytes: int
+    threads: int = WARP
+    shared_bytes: int = 0
 
 
 def module(kernels: Sequence[Kernel], device: Arch) -> str:

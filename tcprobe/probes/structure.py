@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.table import Table
-from tcprobe.store.measurement import Structure
+from tcprobe.layout.table import Table, slot_table
+from tcprobe.store.measurement import StructureHash
 
 Ints = NDArray[np.int64]
 Tables = Mapping[str, Table]
@@ -32,10 +32,10 @@ class Triples:
     b: Ints
     d: Ints
 
-    def digest(self) -> Structure:
+    def digest(self) -> StructureHash:
         """Its count and hash."""
         raw = np.stack([self.a, self.b, self.d], axis=1).astype("<u4").tobytes()
-        return Structure(len(self.a), hashlib.sha256(raw).hexdigest())
+        return StructureHash(len(self.a), hashlib.sha256(raw).hexdigest())
 
 
 @dataclass(frozen=True)
@@ -112,17 +112,17 @@ def number(instruction: Instruction, triples: Triples) -> dict[str, Table]:
 def elements(table: Table) -> Ints:
     """(row, col, product) of every slot, shape (3, slots); -1 where unused."""
     if table.id not in _ELEMENTS:
-        zero = (0,) * table.slots
+        zero = (0,) * table.points
         columns = [table.values["row"], table.values["col"], table.values.get("product", zero)]
         _ELEMENTS[table.id] = np.array([[-1 if v is None else v for v in c] for c in columns], np.int64)
     return _ELEMENTS[table.id]
 
 
 def _holder(instruction: Instruction, operand: str, table: Table) -> Ints:
-    fragment = instruction.fragments["abcd".index(operand)]
+    fragment = instruction.fragment(operand)
     row, col, product = elements(table)
     holder = np.full((instruction.products, fragment.rows, fragment.cols), -1, np.int64)
-    holder[product, row, col] = np.arange(table.slots)
+    holder[product, row, col] = np.arange(table.points)
     return holder
 
 
@@ -178,8 +178,8 @@ def _within(product_of: dict[int, int]) -> dict[int, int]:
 
 
 def _tabulate(instruction: Instruction, operand: str, cells: dict[int, tuple[int, int, int]]) -> Table:
-    fragment = instruction.fragments["abcd".index(operand)]
+    fragment = instruction.fragment(operand)
     slots = range(fragment.threads * fragment.elements)
     names = ("row", "col") + (("product",) if instruction.products > 1 else ())
     values = {name: tuple(cells[s][j] if s in cells else None for s in slots) for j, name in enumerate(names)}
-    return Table(fragment.threads, fragment.elements, values)
+    return slot_table(fragment.threads, fragment.elements, values)

@@ -9,20 +9,139 @@ Nothing computes, so any bit pattern is safe in any type.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
-from tcprobe.isa.instruction import THREADS, Fragment
+from tcprobe.isa import inventory
+from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
-from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, Load, Store
+from tcprobe.probes.emulation import positions
+from tcprobe.probes.experiment import Conclusion, Context, Reading
+from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, Tables
 from tcprobe.probes.slots import bit_length, pack, unpack
+from tcprobe.store.measurement import MEMORY
 
 Ints = NDArray[np.int64]
 PAD_BITS = 256  # keeps every leading dimension a multiple of 16 bytes (PTX ISA 9.7.14.4.3)
 UNUSED = -1
+
+
+@dataclass(frozen=True)
+class Load:
+    """wmma.load of `fragment` from memory in `layout` ("row" or "col")."""
+
+    fragment: Fragment
+    layout: str
+    from_code: bool = True
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """Every used slot gets its element; an unused one holds something that is none."""
+        memory, table = unpack(launch.inputs[0], self.fragment.slot_bits), tables.table(self.fragment)
+        places, used = positions(table, self.fragment, self.layout, launch.ldm)
+        registers = np.full((len(memory), table.points), 1, memory.dtype)
+        registers[:, used] = memory[:, places]
+        return pack(registers, self.fragment.slot_bits).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Store:
+    """wmma.store of `fragment` to memory in `layout` ("row" or "col")."""
+
+    fragment: Fragment
+    layout: str
+    from_code: bool = True
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """Memory keeps its poison where no slot goes."""
+        registers = unpack(launch.inputs[0], self.fragment.slot_bits)
+        places, used = positions(tables.table(self.fragment), self.fragment, self.layout, launch.ldm)
+        poison = np.full((len(registers), launch.output_bytes // len(registers)), POISON, np.uint8)
+        memory = unpack(poison, self.fragment.slot_bits).copy()
+        memory[:, places] = registers[:, used]
+        return pack(memory, self.fragment.slot_bits).reshape(-1)
+
+
+@dataclass(frozen=True)
+class MemoryExperiment:
+    """A wmma fragment through wmma.load and wmma.store: all ways must give the same table.
+
+    A and B: their own memory layout, two leading dimensions. Accumulators: load.c and store.d, by row and
+    by column, two leading dimensions each.
+    """
+
+    id: str
+    fragments: tuple[Fragment, ...]
+    methods: tuple[str, ...] = ("live", "sass")
+    early: bool = True
+    kind: str = "wmma fragments"
+
+    def launches(self) -> list[Launch]:
+        """One launch for each fragment, memory layout and leading dimension."""
+        return [
+            (store_launch if fragment.operand == "d" else load_launch)(fragment, layout, ldm)
+            for fragment in self.fragments
+            for layout in ([fragment.layout] if fragment.layout else ["row", "col"])
+            for ldm in leading_dimensions(fragment, layout)
+        ]
+
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+        """The one table on which all launches agree."""
+        read = [
+            (decode_store if isinstance(launch.kernel.op, Store) else decode_load)(launch, raw)
+            for launch, raw in zip(launches, outputs, strict=True)
+        ]
+        for launch, table in zip(launches, read, strict=True):
+            differs = np.flatnonzero(table != read[0])
+            if len(differs):
+                lane, i = divmod(int(differs[0]), self.fragments[0].elements)
+                raise ProbeError(
+                    f"{launch.kernel.name} (ldm {launch.ldm}) and {launches[0].kernel.name} disagree in "
+                    f"{len(differs)} slots, first lane {lane} element {i}: {table[differs[0]]}, {read[0][differs[0]]}."
+                )
+        return {"elements": read[0]}
+
+    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+        """The reading is the table; every element must be held by some slot."""
+        table = memory_table(self.fragments[0], reading["elements"].tolist())
+        return Conclusion({fragment.operand: table for fragment in self.fragments}, MEMORY)
+
+
+def experiments() -> list[MemoryExperiment]:
+    """One for each fragment of wmma; C and D of a type are one."""
+    groups: dict[str, list[Fragment]] = {}
+    for fragment in inventory.fragments().values():
+        if fragment.family == "wmma":
+            groups.setdefault(fragment.experiment, []).append(fragment)
+    return [MemoryExperiment(id_, tuple(group)) for id_, group in groups.items()]
+
+
+def memory_table(fragment: Fragment, numbers: list[int]) -> Table:
+    """The table of element numbers row * cols + col by slot, -1 meaning unused.
+
+    Every element must be held as often as the slots allow: so it is on every GPU seen, and a probe that went
+    wrong rarely leaves it so. A GPU that needs less would have to be looked at before anything is published.
+    """
+    rows, cols = fragment.rows, fragment.cols
+    held = Counter(numbers)
+    wrong = [n for n in range(rows * cols) if held[n] != fragment.copies]
+    if wrong:
+        row, col = divmod(wrong[0], cols)
+        raise ProbeError(
+            f"{fragment.id}: {len(wrong)} elements are not held {fragment.copies} times, "
+            f"first row {row} col {col}: {held[wrong[0]]} times."
+        )
+    values = {
+        "row": tuple(None if n < 0 else n // cols for n in numbers),
+        "col": tuple(None if n < 0 else n % cols for n in numbers),
+    }
+    return slot_table(fragment.threads, fragment.elements, values)
 
 
 def load_kernel(fragment: Fragment, layout: str) -> Kernel:
@@ -69,13 +188,13 @@ def load_launch(fragment: Fragment, layout: str, ldm: int) -> Launch:
     """One block per piece and per inverted piece."""
     images = _pieces(_image_elements(fragment, layout), fragment.slot_bits)
     grid = (len(images), 1, 1)
-    size = len(images) * THREADS * ptx.thread_bytes(fragment)
+    size = len(images) * fragment.threads * ptx.thread_bytes(fragment)
     return Launch(load_kernel(fragment, layout), grid, (pack(images, fragment.slot_bits),), ldm, size)
 
 
 def store_launch(fragment: Fragment, layout: str, ldm: int) -> Launch:
     """As `load_launch`, the slot numbers being in the registers."""
-    images = _pieces(THREADS * fragment.elements, fragment.slot_bits)
+    images = _pieces(fragment.slots, fragment.slot_bits)
     grid = (len(images), 1, 1)
     size = len(images) * image_bytes(fragment, layout)
     return Launch(store_kernel(fragment, layout), grid, (pack(images, fragment.slot_bits),), ldm, size)
@@ -112,9 +231,9 @@ def decode_store(launch: Launch, raw: Bytes) -> Ints:
     if missing or strayed:
         raise ProbeError(f"{launch.kernel.name}: {missing} elements not written, {strayed} written outside the matrix.")
     slots = numbers[inside]
-    if slots.max() >= THREADS * fragment.elements or np.bincount(slots).max() > 1:
+    if slots.max() >= fragment.slots or np.bincount(slots).max() > 1:
         raise ProbeError(f"{launch.kernel.name}: memory holds numbers that are no slot's, or one slot twice.")
-    table = np.full(THREADS * fragment.elements, UNUSED, np.int64)
+    table = np.full(fragment.slots, UNUSED, np.int64)
     table[slots] = elements[inside]
     return table
 

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Protocol
 
 from tcprobe.isa.arch import Arch
-from tcprobe.isa.instruction import Fragment
+from tcprobe.isa.fragment import Fragment
 from tcprobe.references.claim import Claim, Finding
 
 __all__ = ["Claim", "Finding", "Reference", "documented", "references"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, slot_table
 
 Formula = Callable[[int, int], int]
 
@@ -35,4 +35,4 @@ def tabulate(threads: int, elements: int, formulas: Mapping[str, Formula]) -> Ta
     """The table that formulas in (lane, i) give over all slots."""
     slots = [(lane, i) for lane in range(threads) for i in range(elements)]
     values = {name: tuple(formula(lane, i) for lane, i in slots) for name, formula in formulas.items()}
-    return Table(threads, elements, values)
+    return slot_table(threads, elements, values)

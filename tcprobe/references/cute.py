@@ -13,9 +13,10 @@ from itertools import product
 from typing import NamedTuple
 
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import Arch
-from tcprobe.isa.instruction import THREADS, Fragment, Instruction
-from tcprobe.layout.table import Table
+from tcprobe.isa.arch import WARP, Arch
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.table import Table, slot_table
 from tcprobe.references.claim import Claim, Finding
 
 NAME = "CuTe"
@@ -33,7 +34,7 @@ class L(NamedTuple):
     stride: Nested
 
 
-WARP = L(32, 1)
+WHOLE_WARP = L(32, 1)
 
 
 class Atom(NamedTuple):
@@ -44,7 +45,7 @@ class Atom(NamedTuple):
     a: L
     b: L
     c: L
-    threads: L = WARP
+    threads: L = WHOLE_WARP
 
 
 def claim(fragment: Fragment, device: Arch) -> Claim | str:
@@ -81,8 +82,9 @@ def _parse(name: str) -> tuple[object, ...]:
 
 def _key(instruction: Instruction) -> tuple[object, ...]:
     """As `_parse`; CuTe names no types in the atom that stands for all of kind::f8f6f4."""
-    types = () if instruction.kind else instruction.types
-    return tuple(instruction.shape), types, instruction.layouts, instruction.bit_op
+    types = () if instruction.kind else tuple(instruction.type(operand) for operand in "dabc")
+    layouts = tuple(factor.layout for factor in instruction.factors)
+    return tuple(instruction.shape), types, layouts, instruction.bit_op
 
 
 @cache
@@ -98,21 +100,21 @@ def _table(layout: L, threads: L, lines: int, transposed: bool, elements: int) -
     starts = [_apply(of_thread, thread) for thread in range(_size(threads.shape))]
     steps = [_apply(of_value, i) for i in range(elements)]
     values: dict[str, list[int]] = {"row": [], "col": [], "product": []}
-    for lane, i in product(range(THREADS), range(elements)):
+    for lane, i in product(range(WARP), range(elements)):
         thread, part = places[lane]
         k, line = divmod(starts[thread] + steps[i], lines)
         row, col = (k, line) if transposed else (line, k)
         for column, value in zip(values.values(), (row, col, part), strict=True):
             column.append(value)
-    if _size(threads.shape) == THREADS:
+    if _size(threads.shape) == WARP:
         del values["product"]
-    return Table(THREADS, elements, {name: tuple(column) for name, column in values.items()})
+    return slot_table(WARP, elements, {name: tuple(column) for name, column in values.items()})
 
 
 def _lanes(threads: L) -> list[tuple[int, int, int]]:
     """(thread of the atom, lane, product): quadpair q of m8n8k4 holds lanes 4q to 4q+3 and 16+4q to 16+4q+3."""
     size = _size(threads.shape)
-    parts = THREADS // size
+    parts = WARP // size
     step = _flat(threads.shape)[0]  # the next product takes the next run of lanes
     return [(t, _apply(threads, t) + q * step, q) for q in range(parts) for t in range(size)]
 

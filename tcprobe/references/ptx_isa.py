@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import Arch
-from tcprobe.isa.instruction import Fragment
+from tcprobe.isa.fragment import Fragment
 from tcprobe.references.claim import Claim, Finding, Formula, tabulate
 
 NAME = "PTX ISA"

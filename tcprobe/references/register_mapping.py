@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tcprobe.isa.arch import Arch
-from tcprobe.isa.instruction import Fragment, Shape
+from tcprobe.isa.fragment import Fragment, Shape
 from tcprobe.references.claim import Claim, Finding, tabulate
 
 NAME = "register-mapping"

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.isa import arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.probes import Experiment, MemoryExperiment, MultiplyExperiment
+from tcprobe.probes.experiment import Experiment
+from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.run import runner
 from tcprobe.run.backend import Device
 from tcprobe.run.process import Worker, sass_command
@@ -114,7 +115,7 @@ class Campaign:
     def _read(self, names: Sequence[str], chosen: Sequence[Experiment]) -> None:
         """Read archs from machine code, AT_ONCE at a time."""
         tools = self._tools()
-        todo = [e for e in chosen if isinstance(e, MemoryExperiment)]
+        todo = [e for e in chosen if "sass" in e.methods]
         if not todo:
             raise UsageError("machine code shows wmma fragments, and mma only through them: leave FRAGMENT out.")
         unknown = [name for name in names if name not in {row.name for row in tools.archs}]

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from tcprobe.errors import EnvironmentUnfitError, ProbeError, UsageError
 from tcprobe.isa import arch
-from tcprobe.isa.instruction import THREADS, version
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.target import version
 from tcprobe.probes.compiler_log import blame
 from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, module
 from tcprobe.run import driver
@@ -107,7 +108,7 @@ class Gpu:
         try:
             given = [self._cupy.asarray(array) for array in inputs]
             made = self._cupy.zeros_like(self._cupy.asarray(output))
-            self._functions[name]((blocks,), (THREADS,), (*given, made))
+            self._functions[name]((blocks,), (WARP,), (*given, made))
             output[...] = made.get()
         except (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError) as error:
             raise BackendFaultError(str(error)) from None
@@ -150,7 +151,9 @@ class Gpu:
             place += _aligned(image.nbytes)
         runtime.memsetAsync(place, POISON, launch.output_bytes, 0)
         arguments = (*map(np.uint64, [*places, place]), np.uint32(launch.ldm))
-        self._functions[launch.kernel.name](launch.grid, (THREADS, 1, 1), arguments)
+        self._functions[launch.kernel.name](
+            launch.grid, (launch.threads, 1, 1), arguments, shared_mem=launch.shared_bytes
+        )
         runtime.memcpyAsync(host, place, launch.output_bytes, runtime.memcpyDeviceToHost, 0)
 
     def _reserve(self, device_bytes: int, host_bytes: int) -> Any:

@@ -10,4 +10,4 @@ if __name__ == "__main__":
     from tcprobe.run.gpu import Gpu
     from tcprobe.run.worker import main
 
-    main(Gpu, ahead=object)
+    main(Gpu, method="live")

@@ -13,8 +13,7 @@ import numpy as np
 
 from tcprobe.errors import UnreadProbeError
 from tcprobe.isa import arch
-from tcprobe.probes import MemoryExperiment
-from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, Multiply
+from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch
 from tcprobe.run.backend import Device
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import Code, assemble
@@ -43,7 +42,7 @@ class Sass:
 
     def load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
         """Assemble and disassemble all kernels that move fragments."""
-        moves = [k for k in kernels if not isinstance(k.op, Multiply)]
+        moves = [k for k in kernels if k.op.from_code]
         codes, refused = assemble(self._tools, moves, self._row)
         self._codes |= codes
         return refused
@@ -82,4 +81,4 @@ def run(code: Code, launch: Launch) -> Bytes:
 if __name__ == "__main__":
     from tcprobe.run.worker import main
 
-    main(lambda: Sass(sys.argv[1], toolchain.of(*sys.argv[2:])), ahead=MemoryExperiment)
+    main(lambda: Sass(sys.argv[1], toolchain.of(*sys.argv[2:])), method="sass")

@@ -20,10 +20,11 @@ from typing import Any, Literal
 from tcprobe import __version__
 from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError, ProbeError, UsageError
 from tcprobe.isa import arch, inventory
-from tcprobe.probes import Experiment, MultiplyExperiment, experiments, kernels, ptx_hash
+from tcprobe.probes import experiments
+from tcprobe.probes.experiment import Context, Experiment, kernels, ptx_hash
 from tcprobe.references import references
 from tcprobe.run.backend import Device
-from tcprobe.run.conclude import Context, conclude
+from tcprobe.run.conclude import conclude
 from tcprobe.run.process import Worker
 from tcprobe.run.wire import Arrays, receive, send
 from tcprobe.store.measurement import Measurement
@@ -218,7 +219,7 @@ class Job:
 def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
     """Make the tables that mma is compared with, while the worker compiles: they are kept, by `references`."""
     for experiment in todo:
-        for reference in references() if isinstance(experiment, MultiplyExperiment) else ():
+        for reference in () if experiment.early else references():
             for fragment in experiment.fragments:
                 reference.claim(fragment, arch.arch(device.arch))
 
@@ -235,8 +236,8 @@ def _conclude(
     if words is None:
         try:
             row = arch.arch(device.arch)
-            context = Context(row, device.method, provenance, lambda f: results.table(device.arch, device.method, f))
-            return conclude(experiment, arrays, context)
+            context = Context(row, lambda f: results.table(device.arch, device.method, f))
+            return conclude(experiment, arrays, context, device.method, provenance)
         except ProbeError as error:
             words = str(error)
     return Measurement(experiment.id, device.arch, device.method, status, provenance, words=words)

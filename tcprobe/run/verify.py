@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from tcprobe import emit
 from tcprobe.ask import trace
 from tcprobe.emit.common import identifier
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.instruction import THREADS, Fragment, Instruction
-from tcprobe.layout.table import Table
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.table import slot_table
 from tcprobe.store.cell import Known, sources
 
 Ints = NDArray[np.int64]
@@ -142,7 +144,7 @@ def verify(device: Device, todo: Sequence[tuple[Instruction, Operands]], seed: i
 def check(device: Device, instruction: Instruction, operands: Operands, given: Multiplicands) -> Verdict:
     """Verify one multiply whose functions are compiled."""
     d = instruction.fragments[3]
-    inputs = [patterns(getattr(given, o), instruction.fragments["abc".index(o)]) for o in "abc"]
+    inputs = [patterns(getattr(given, o), instruction.fragment(o)) for o in "abc"]
     spoil, variants = spoilt(instruction)
     shape = (len(spoil), instruction.products, d.rows, d.cols)
     output = np.zeros(shape, np.uint64)
@@ -203,12 +205,12 @@ def spoilt(instruction: Instruction) -> tuple[NDArray[np.uint8], list[tuple[str,
     """(variants, slots of a, b and c) of what is spoilt: nothing first, then each (operand, i) in all lanes."""
     fragments = instruction.fragments[:3]
     variants = [(f.operand, i) for f in fragments for i in range(f.elements)]
-    starts = {f.operand: sum(g.elements for g in fragments[:number]) * THREADS for number, f in enumerate(fragments)}
-    total = sum(f.elements for f in fragments) * THREADS
+    starts = {f.operand: sum(g.elements for g in fragments[:number]) * WARP for number, f in enumerate(fragments)}
+    total = sum(f.elements for f in fragments) * WARP
     found = np.zeros((len(variants) + 1, total), np.uint8)
     for number, (operand, i) in enumerate(variants, 1):
-        elements = instruction.fragments["abc".index(operand)].elements
-        found[number, starts[operand] + i + elements * np.arange(THREADS)] = 1
+        elements = instruction.fragment(operand).elements
+        found[number, starts[operand] + i + elements * np.arange(WARP)] = 1
     return found, variants
 
 
@@ -226,7 +228,7 @@ def mistaken(known: Known) -> Known:
     lanes = [lane & ~5 | (lane & 1) << 2 | lane >> 2 & 1 for lane in range(table.threads)]
     slots = [lane * table.elements + i for lane in lanes for i in range(table.elements)]
     values = {name: tuple(column[slot] for slot in slots) for name, column in table.values.items()}
-    return dataclasses.replace(known, table=Table(table.threads, table.elements, values))
+    return dataclasses.replace(known, table=slot_table(table.threads, table.elements, values))
 
 
 def _kernel(instruction: Instruction, suffix: str) -> str:
@@ -259,5 +261,5 @@ def _expected(instruction: Instruction, operands: Operands) -> dict[str, tuple[i
         return None
     unread = trace.unread(instruction, operands)
     found = {o: sorted({i for operand, _, i in unread if operand == o}) for o in "ab"}
-    return {o: tuple(i for i in is_ if all((o, lane, i) in unread for lane in range(THREADS)))
+    return {o: tuple(i for i in is_ if all((o, lane, i) in unread for lane in range(WARP)))
             for o, is_ in found.items() if is_}  # fmt: skip

@@ -28,7 +28,8 @@ from functools import cache
 from typing import IO
 
 from tcprobe.errors import ProbeError, TcprobeError
-from tcprobe.probes import Experiment, MemoryExperiment, experiments, ptx_hash
+from tcprobe.probes import experiments
+from tcprobe.probes.experiment import Experiment, ptx_hash
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
 from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendFaultError
 from tcprobe.run.wire import Arrays, receive, send
@@ -72,16 +73,16 @@ def planned(id_: str) -> Planned:
 
 
 def chunks(plans: Sequence[Planned]) -> list[list[Planned]]:
-    """wmma fragments first, since multiplies lean on them; then multiplies, the largest first, CHUNK at a time.
+    """What others lean on (wmma fragments) first; then the rest, the largest first, CHUNK at a time.
 
     What needs a special target (`sm_120a`) is apart, at the end, so that the rest does not need it.
     """
     ordered = sorted(plans, key=lambda plan: -plan.output_bytes)
-    memory = [plan for plan in plans if isinstance(plan.experiment, MemoryExperiment)]
-    multiplies = [plan for plan in ordered if not isinstance(plan.experiment, MemoryExperiment)]
-    special = [plan for plan in multiplies if plan.special]
-    plain = [plan for plan in multiplies if not plan.special]
-    found = [memory, *(plain[start : start + CHUNK] for start in range(0, len(plain), CHUNK)), special]
+    early = [plan for plan in plans if plan.experiment.early]
+    late = [plan for plan in ordered if not plan.experiment.early]
+    special = [plan for plan in late if plan.special]
+    plain = [plan for plan in late if not plan.special]
+    found = [early, *(plain[start : start + CHUNK] for start in range(0, len(plain), CHUNK)), special]
     return [chunk for chunk in found if chunk]
 
 
@@ -147,14 +148,14 @@ class Job:
                 send(self.sink, *self._decoding.popleft().result())
 
 
-def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], ahead: type[object] | None) -> None:
-    """Serve one job on the backend that `make` makes; plan what is `ahead` while the job is waited for."""
+def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], method: str | None) -> None:
+    """Serve one job on the backend that `make` makes; plan what `method` can do while the job is waited for."""
     try:
         start = time.perf_counter()
         job = Job(make(), sink)
         job.stages["import"] = time.perf_counter() - start
-        if ahead:
-            threading.Thread(target=_plan, args=(ahead,), daemon=True).start()
+        if method:
+            threading.Thread(target=_plan, args=(method,), daemon=True).start()
         with job.clock("devices"):
             send(sink, {"event": "hello", "devices": [d.to_json() for d in job.backend.devices()]})
         asked = receive(source)
@@ -170,9 +171,9 @@ def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], ahead
         send(sink, {"event": "unfit", "words": str(error), "exit_code": error.exit_code})
 
 
-def _plan(ahead: type[object]) -> None:
+def _plan(method: str) -> None:
     for id_, experiment in experiments().items():
-        if isinstance(experiment, ahead):
+        if method in experiment.methods:
             planned(id_)
 
 
@@ -206,10 +207,10 @@ def _outlive_nobody(source: IO[bytes]) -> None:
     os._exit(1)
 
 
-def main(make: Callable[[], Backend], ahead: type[object] | None = None) -> None:
-    """Serve on standard input and output, `ahead` being what is probably asked; all else that prints goes to stderr."""
+def main(make: Callable[[], Backend], method: str | None = None) -> None:
+    """Serve on standard input and output, planning what `method` can do; all else that prints goes to stderr."""
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(make, sys.stdin.buffer, sink, ahead)
+    serve(make, sys.stdin.buffer, sink, method)
     sink.flush()
     os._exit(0)  # the context dies with the process; tearing it down in order takes longer

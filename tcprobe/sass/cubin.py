@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import Arch
-from tcprobe.isa.instruction import version
+from tcprobe.isa.target import version
 from tcprobe.probes.compiler_log import blame
 from tcprobe.probes.ptx import Kernel, module
 from tcprobe.sass.decode import LINE, Instruction, UnreadError, instruction, opcode_of

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from tcprobe import __version__
-from tcprobe.isa.arch import Arch
-from tcprobe.isa.instruction import THREADS, Fragment, Instruction
-from tcprobe.layout.table import Table
-from tcprobe.probes import ptx_hash
-from tcprobe.run.conclude import MEMORY
+from tcprobe.isa.arch import WARP, Arch
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.table import Table, slot_table
+from tcprobe.probes.experiment import ptx_hash
 from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.product_check import blocks, cells, taken, whole
 from tcprobe.sass.tensor import Step, Trace, Word, form, kernel, trace
 from tcprobe.sass.toolchain import Toolchain
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.measurement import MEMORY, Measurement
 
 Known = Callable[[Fragment], Table | None]
 
@@ -54,14 +54,14 @@ def derive(tools: Toolchain, row: Arch, instructions: Sequence[Instruction], kno
     codes, _ = assemble(tools, list(kernels.values()), row) if kernels else ({}, {})
     traces = {i.id: found for i in allowed if (found := _trace(codes.get(kernels[i.id].name), i))}
     followed = [(i, traces[i.id]) for i in allowed if i.id in traces]
-    anchored = anchors([(i, traced) for i, traced in followed if i.family == "wmma"], known)
+    anchored = anchors([(i, traced) for i, traced in followed if i.definitions], known)
     provenance = {"device": "machine code", "driver": "none", "cuda": "none", "compiler": tools.name}
     measurements: list[Measurement] = []
     for i, traced in followed:
         about = provenance | {"ptx": ptx_hash([kernels[i.id]]), "tcprobe": __version__}
-        made = _read_by(i, traced, known) if i.family == "wmma" else _inherits(i, traced, anchored)
+        made = _read_by(i, traced, known) if i.definitions else _inherits(i, traced, anchored)
         if made:
-            method = "sass" if i.family == "wmma" else "derived"
+            method = "sass" if i.definitions else "derived"
             measurements.append(Measurement(i.id, row.name, method, "measured", about, **made))
     return Derived(measurements, anchored)
 
@@ -122,8 +122,8 @@ def _local(
         return None
     local: dict[str, dict[tuple[int, int], tuple[int, ...]]] = {operand: {} for operand in words}
     for operand, numbers in words.items():
-        held = cells(instruction.fragments["abcd".index(operand)], tables[operand], numbers)
-        for lane in range(THREADS):
+        held = cells(instruction.fragment(operand), tables[operand], numbers)
+        for lane in range(WARP):
             product = shape.product(lane)
             m, n, k = places[product]
             first = {"a": (m, k), "b": (k, n)}.get(operand, (m, n))
@@ -136,7 +136,7 @@ def _table(found: Mapping[tuple[int, int], tuple[int, ...]], products: int) -> T
     """Of (row, col, product) by (lane, i)."""
     names = ("row", "col", "product")[: 3 if products > 1 else 2]
     ordered = [found[slot] for slot in sorted(found)]
-    return Table(THREADS, len(found) // THREADS, {n: tuple(c[j] for c in ordered) for j, n in enumerate(names)})
+    return slot_table(WARP, len(found) // WARP, {n: tuple(c[j] for c in ordered) for j, n in enumerate(names)})
 
 
 def _inherits(instruction: Instruction, traced: Trace, anchored: Mapping[str, Anchored]) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.isa.instruction import THREADS
+from tcprobe.isa.arch import WARP
 from tcprobe.sass.decode import Address, Instruction, Operand, UnreadError
 
 U32 = NDArray[np.uint32]
@@ -38,7 +38,7 @@ class Machine:
     """`lanes` = 32 x blocks. `parameters` is the content of constant bank 0 from `parameter_base` on."""
 
     def __init__(self, blocks: int, images: Sequence[Image], parameters: bytes, parameter_base: int) -> None:
-        self.lanes = THREADS * blocks
+        self.lanes = WARP * blocks
         self.images = images
         self._parameters, self._base = parameters, parameter_base
         # value and the lanes in which it is known, of the registers that were written

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.isa.instruction import THREADS
+from tcprobe.isa.arch import WARP
 from tcprobe.sass.decode import Address, Operand, UnreadError
 from tcprobe.sass.machine import TRUE, ZERO, Machine
 
@@ -64,8 +64,8 @@ def imad_mov(m: Machine, d: Operand, a: Operand, b: Operand, c: Operand) -> None
 @named("S2R")
 def s2r(m: Machine, d: Operand, a: Operand) -> None:
     """d = special register."""
-    lane = np.arange(m.lanes) % THREADS
-    known = {"SR_TID.X": lane, "SR_LANEID": lane, "SR_CTAID.X": np.arange(m.lanes) // THREADS}
+    lane = np.arange(m.lanes) % WARP
+    known = {"SR_TID.X": lane, "SR_LANEID": lane, "SR_CTAID.X": np.arange(m.lanes) // WARP}
     _must(str(a) in known, f"special register {a} is not modelled")
     m.write(d, known[str(a)])
 

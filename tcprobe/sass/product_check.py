@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tcprobe.isa.instruction import THREADS, Fragment, Instruction
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.sass.tensor import Form, Step, Trace, Word, form
 
@@ -58,7 +60,7 @@ def cells(fragment: Fragment, table: Table, words: Sequence[int]) -> list[list[C
     per_word = 32 / fragment.slot_bits
     parts = range(max(1, int(per_word)))
     slots = list(dict.fromkeys(int(word * per_word) + j for word in words for j in parts))
-    lanes = range(0, table.slots, table.elements)
+    lanes = range(0, table.points, table.elements)
     return [[(cell[0], cell[1]) for i in slots if (cell := table.cells[first + i])] for first in lanes]
 
 
@@ -104,9 +106,9 @@ def _origin(
 ) -> Cell | None:
     """The first row and column of the block that words of an operand hold in one product's lanes; None if no block."""
     words, sizes, shape, product = taken
-    fragment = instruction.fragments["abcd".index(operand)]
+    fragment = instruction.fragment(operand)
     lanes = cells(fragment, tables[operand], words)
-    found = {cell for lane in range(THREADS) if shape.product(lane) == product for cell in lanes[lane]}
+    found = {cell for lane in range(WARP) if shape.product(lane) == product for cell in lanes[lane]}
     if not found:
         return None
     first = (min(row for row, _ in found), min(col for _, col in found))

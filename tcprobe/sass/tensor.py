@@ -18,9 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcprobe.isa.instruction import THREADS, Instruction
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.instruction import Instruction
 from tcprobe.probes import ptx
-from tcprobe.probes.ptx import Kernel, Multiply
+from tcprobe.probes.multiply import Multiply
+from tcprobe.probes.ptx import Kernel
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import Operand, UnreadError
 from tcprobe.sass.lowering import TENSOR
@@ -116,16 +118,21 @@ def name(opcode: str, a: Operand, b: Operand) -> str:
 
 def kernel(instruction: Instruction) -> Kernel:
     """Load A, B and C, multiply, store D: one warp, raw registers."""
-    fragments = dict(zip("abcd", instruction.fragments, strict=True))
-    operands = ", ".join(ptx.braces(p, fragments[p]) for p in "dabc")
+    fragments = {f.operand: f for f in instruction.fragments}
+    operands = ", ".join(ptx.braces(f.operand, f) for f in instruction.spelled)
     body = [
-        *(line for p in "abc" for line in (*ptx.point(p, "%x", fragments[p]), *ptx.move("ld", p, p, fragments[p]))),
+        *(
+            line
+            for f in instruction.given
+            for p in f.operand
+            for line in (*ptx.point(p, "%x", f), *ptx.move("ld", p, p, f))
+        ),
         f"{instruction.name} {operands};",
         *ptx.point("d", "%x", fragments["d"]),
         *ptx.move("st", "d", "d", fragments["d"]),
     ]
     name = f"trace_{ptx.identifier(instruction.id)}"
-    text = ptx.entry(name, "abcd", [ptx.declare(p, fragments[p]) for p in "abcd"], body)
+    text = ptx.entry(name, list(fragments), [ptx.declare(p, f) for p, f in fragments.items()], body)
     return Kernel(name, Multiply(instruction), text, instruction.target.at_least(ptx.ALIGNED))
 
 
@@ -134,7 +141,7 @@ def trace(code: Code, instruction: Instruction) -> Trace:
     words = [ptx.thread_bytes(f) // 4 for f in instruction.fragments]
     data = [_tags(number, count) for number, count in enumerate(words[:3], 1)]
     images = [Image(base, d.view(np.uint8).reshape(-1)) for base, d in zip(BASES, data, strict=False)]
-    output = np.zeros((THREADS, words[3]), np.uint32)
+    output = np.zeros((WARP, words[3]), np.uint32)
     images.append(Image(BASES[3], output.view(np.uint8).reshape(-1)))
     parameters = b"".join(base.to_bytes(8, "little") for base in BASES) + bytes(4)
     if code.unread:
@@ -157,7 +164,7 @@ def trace(code: Code, instruction: Instruction) -> Trace:
 
 
 def _tags(operand: int, count: int, first: int = 0) -> np.ndarray:
-    lanes = np.arange(THREADS, dtype=np.uint32)[:, None]
+    lanes = np.arange(WARP, dtype=np.uint32)[:, None]
     return np.ascontiguousarray(operand << 24 | np.arange(first, first + count, dtype=np.uint32) << 8 | lanes)
 
 
@@ -166,7 +173,7 @@ def _word(values: np.ndarray) -> Word | None:
     first = int(values[0])
     if (values == CONVERTED).all():
         return None
-    if first & 0xFF or not np.array_equal(values, first + np.arange(THREADS, dtype=np.uint32)):
+    if first & 0xFF or not np.array_equal(values, first + np.arange(WARP, dtype=np.uint32)):
         raise UnreadError("a word is computed or comes from another lane")
     operand = {1: "a", 2: "b", 3: "c"}.get(first >> 24, "d")
     if not 1 <= first >> 24 < RESULT + 64:

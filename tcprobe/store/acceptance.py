@@ -12,7 +12,8 @@ from typing import Any
 
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.instruction import OPERANDS, Fragment, Instruction
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.store.measurement import METHODS, PROVENANCE, STATUSES, Measurement
 
@@ -21,6 +22,7 @@ _KEYS = {
     "experiment", "arch", "method", "status", "provenance", "fragments", "numbering", "structure", "unread", "words",
 }  # fmt: skip
 _LAYOUT = re.compile(r"[0-9a-f]{12}")
+_OPERAND = re.compile(r"[a-z][a-z_]{0,15}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _OPCODE = re.compile(r"[A-Z0-9_.x]+")
 _INSTRUCTION = re.compile(r"w?mma\.[a-z0-9_.:]+")
@@ -33,7 +35,7 @@ def measurement(body: Mapping[str, Any]) -> None:
     provenance, fragments, structure = body["provenance"], body["fragments"], body["structure"]
     if set(provenance) != set(PROVENANCE) or not all(isinstance(v, str) for v in provenance.values()):
         raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each a text.")
-    if not {*fragments, *body["unread"]} <= set(OPERANDS) or not _all(_LAYOUT, fragments.values()):
+    if not _all(_OPERAND, {*fragments, *body["unread"]}) or not _all(_LAYOUT, fragments.values()):
         raise DataError("fragments or unread name something that is no operand, or no layout.")
     if structure is not None and not _is_structure(structure):
         raise DataError("structure needs triples, a number above 0, and sha256.")
@@ -102,7 +104,7 @@ def opcodes(body: Mapping[str, Any], name: str) -> None:
         layouts = data["layouts"]
         if not _OPCODE.fullmatch(opcode) or set(data) != {"compiler", "layouts", "source"}:
             raise DataError(f"{opcode}: no opcode with compiler, layouts and source.")
-        if not {"a", "b", "d"} <= set(layouts) <= set(OPERANDS) or not _all(_LAYOUT, layouts.values()):
+        if not {"a", "b", "d"} <= set(layouts) <= {"a", "b", "c", "d"} or not _all(_LAYOUT, layouts.values()):
             raise DataError(f"{opcode}: layouts need a, b and d, each a layout's id.")
         source = inventory.instructions().get(data["source"])
         if not source or source.family != "wmma" or not source.target.on(row) or not isinstance(data["compiler"], str):
@@ -113,7 +115,7 @@ def product(opcode: str, tables: Mapping[str, Table]) -> None:
     """DataError unless the tables of a, b, d and (where it is there) c can be those of one multiply without copies."""
     a, b, d = (tables[operand].extent for operand in "abd")
     counts = {operand: table.extent.get("product", 1) for operand, table in tables.items()}
-    whole = all(t.copies == {1} and t.slots == len(t.inverse) == _volume(t.extent) for t in tables.values())
+    whole = all(t.copies == {1} and t.points == len(t.inverse) == _volume(t.extent) for t in tables.values())
     meet = (a["row"], a["col"], b["col"]) == (d["row"], b["row"], d["col"])
     if not whole or not meet or len(set(counts.values())) > 1 or tables.get("c", tables["d"]).extent != d:
         raise DataError(f"{opcode}: its layouts are not those of a product of whole matrices.")

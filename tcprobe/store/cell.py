@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.instruction import Fragment, Instruction
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.store import lookup
 from tcprobe.store.choose import PUBLISHED, Found, Layers, layers_of, whence

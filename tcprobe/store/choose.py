@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import ARCHS
-from tcprobe.isa.instruction import Fragment
+from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.store.measurement import METHODS, Measurement
 from tcprobe.store.results import Results, published

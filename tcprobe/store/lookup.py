@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.instruction import Fragment
+from tcprobe.isa.fragment import Fragment
 from tcprobe.store.choose import Layers, alone, default, over_published
 from tcprobe.store.results import Results
 

@@ -11,10 +11,11 @@ from tcprobe.text import one_line
 
 METHODS = ("live", "sass", "derived", "emulated")
 STATUSES = ("measured", "refused", "failed")
+MEMORY = "memory addresses"  # what numbers rows and columns where a load or store does
 PROVENANCE = ("device", "driver", "cuda", "compiler", "ptx", "tcprobe")
 
 
-class Structure(NamedTuple):
+class StructureHash(NamedTuple):
     """The structure tensor of a multiply: number of triples, and the hash of all (a, b, d) slot numbers.
 
     The hash is the SHA-256 of the triples sorted by a, then d, each as three little-endian 32-bit numbers.
@@ -41,7 +42,7 @@ class Measurement:
     provenance: Mapping[str, str]
     tables: Mapping[str, Table] = field(default_factory=dict)
     numbering: str | None = None
-    structure: Structure | None = None
+    structure: StructureHash | None = None
     unread: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     words: str | None = None
 

@@ -20,14 +20,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tcprobe import files
 from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
-from tcprobe.isa.instruction import Fragment
+from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
-from tcprobe.store import acceptance, documents, files
+from tcprobe.store import acceptance, documents
 from tcprobe.store.documents import naming
-from tcprobe.store.measurement import METHODS, Measurement, Structure
+from tcprobe.store.measurement import METHODS, Measurement, StructureHash
 from tcprobe.text import one_line
 
 Anchored = tuple[Mapping[str, Table], str]  # an opcode's tables by operand, and the multiply that showed them
@@ -253,7 +254,7 @@ def published() -> Results:
 def _from_json(body: dict[str, Any], tables: Mapping[str, Table]) -> Measurement:
     structure, unread = body.pop("structure"), body.pop("unread")
     lanes_of = {operand: tuple(tuple(lane) for lane in lanes) for operand, lanes in unread.items()}
-    return Measurement(**body, tables=tables, structure=structure and Structure(**structure), unread=lanes_of)
+    return Measurement(**body, tables=tables, structure=structure and StructureHash(**structure), unread=lanes_of)
 
 
 def _to_json(measurement: Measurement) -> dict[str, Any]:

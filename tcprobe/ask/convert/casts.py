@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch
-from tcprobe.isa.instruction import Fragment
+from tcprobe.isa.fragment import Fragment
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tcprobe.ask.convert.casts import Cast
 from tcprobe.ask.convert.plan import LANES, Movmatrix, Op, Pack, Permute, Plan, Select, Shuffle
 from tcprobe.ask.convert.units import Place, Tiling
 from tcprobe.fit import fit
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import slot_table
 
 NAME = "convert"
 
@@ -95,7 +95,7 @@ def _condition(mask: int) -> str:
 
 def _of_lane(values: Sequence[int]) -> str:
     """A value that depends on the lane, as a formula."""
-    formula = fit(Table(LANES, 1, {"row": tuple(values)})).formulas["row"]
+    formula = fit(slot_table(LANES, 1, {"row": tuple(values)})).formulas["row"]
     if formula is not None:
         return str(formula)
     low, high = (sum(value << 5 * (lane % 12) for lane, value in enumerate(values) if lane // 12 == j) for j in (0, 1))

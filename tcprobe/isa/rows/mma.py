@@ -8,7 +8,10 @@ from __future__ import annotations
 from itertools import product
 from typing import Literal, NamedTuple
 
-from tcprobe.isa.instruction import Instruction, Shape
+from tcprobe.isa.fragment import Shape
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.multiply import MultiplyRow
+from tcprobe.isa.target import Target
 
 
 def _pairs(*types: str) -> tuple[tuple[str, str], ...]:
@@ -29,7 +32,7 @@ F16, BF16, TF32, F64, B1 = ((("f16", "f16"),), (("bf16", "bf16"),), (("tf32", "t
                             (("f64", "f64"),), (("b1", "b1"),))  # fmt: skip
 
 
-class Row(NamedTuple):
+class MmaRow(NamedTuple):
     """One line of the manual's table of shapes and types: `ab` pairs of types, `dc` pairs of accumulators."""
 
     shape: tuple[int, int, int]
@@ -46,44 +49,51 @@ class Row(NamedTuple):
 
 ROWS = (
     # .f32 C requires .f32 D in m8n8k4 (PTX ISA 9.7.14.5.14)
-    Row((8, 8, 4), F16, (*SAME, ("f32", "f16")), "sm_70", "6.4", ANY, products=4),
-    Row((16, 8, 8), F16, SAME, "sm_75", "6.5"),
-    Row((16, 8, 16), F16, SAME, "sm_80", "7.0"),
-    Row((16, 8, 8), BF16, TO_F32, "sm_80", "7.0"),
-    Row((16, 8, 16), BF16, TO_F32, "sm_80", "7.0"),
-    Row((16, 8, 4), TF32, TO_F32, "sm_80", "7.0"),
-    Row((16, 8, 8), TF32, TO_F32, "sm_80", "7.0"),
-    Row((16, 8, 16), FP8, SAME, "sm_89", "8.7"),
-    Row((16, 8, 32), FP8, (("f16", "f16"),), "sm_89", "8.7"),
-    Row((16, 8, 32), FP8, TO_F32, "sm_89", "8.4"),
-    Row((16, 8, 32), NARROW, SAME, "sm_120a", "8.7", kind="f8f6f4", family_target=("sm_120f", "8.8")),
-    Row((8, 8, 4), F64, (("f64", "f64"),), "sm_80", "7.0"),
-    Row((16, 8, 4), F64, (("f64", "f64"),), "sm_90", "7.8"),
-    Row((16, 8, 8), F64, (("f64", "f64"),), "sm_90", "7.8"),
-    Row((16, 8, 16), F64, (("f64", "f64"),), "sm_90", "7.8"),
-    Row((8, 8, 16), INT8, TO_S32, "sm_75", "6.5"),
-    Row((16, 8, 16), INT8, TO_S32, "sm_80", "7.0"),
-    Row((16, 8, 32), INT8, TO_S32, "sm_80", "7.0"),
-    Row((8, 8, 32), INT4, TO_S32, "sm_75", "6.5"),
-    Row((16, 8, 32), INT4, TO_S32, "sm_80", "7.0"),
-    Row((16, 8, 64), INT4, TO_S32, "sm_80", "7.0"),
-    Row((8, 8, 128), B1, TO_S32, "sm_75", "7.0", bit_op="xor"),
-    Row((8, 8, 128), B1, TO_S32, "sm_80", "7.1", bit_op="and"),
-    Row((16, 8, 128), B1, TO_S32, "sm_80", "7.0", bit_op="xor"),
-    Row((16, 8, 128), B1, TO_S32, "sm_80", "7.1", bit_op="and"),
-    Row((16, 8, 256), B1, TO_S32, "sm_80", "7.0", bit_op="xor"),
-    Row((16, 8, 256), B1, TO_S32, "sm_80", "7.1", bit_op="and"),
+    MmaRow((8, 8, 4), F16, (*SAME, ("f32", "f16")), "sm_70", "6.4", ANY, products=4),
+    MmaRow((16, 8, 8), F16, SAME, "sm_75", "6.5"),
+    MmaRow((16, 8, 16), F16, SAME, "sm_80", "7.0"),
+    MmaRow((16, 8, 8), BF16, TO_F32, "sm_80", "7.0"),
+    MmaRow((16, 8, 16), BF16, TO_F32, "sm_80", "7.0"),
+    MmaRow((16, 8, 4), TF32, TO_F32, "sm_80", "7.0"),
+    MmaRow((16, 8, 8), TF32, TO_F32, "sm_80", "7.0"),
+    MmaRow((16, 8, 16), FP8, SAME, "sm_89", "8.7"),
+    MmaRow((16, 8, 32), FP8, (("f16", "f16"),), "sm_89", "8.7"),
+    MmaRow((16, 8, 32), FP8, TO_F32, "sm_89", "8.4"),
+    MmaRow((16, 8, 32), NARROW, SAME, "sm_120a", "8.7", kind="f8f6f4", family_target=("sm_120f", "8.8")),
+    MmaRow((8, 8, 4), F64, (("f64", "f64"),), "sm_80", "7.0"),
+    MmaRow((16, 8, 4), F64, (("f64", "f64"),), "sm_90", "7.8"),
+    MmaRow((16, 8, 8), F64, (("f64", "f64"),), "sm_90", "7.8"),
+    MmaRow((16, 8, 16), F64, (("f64", "f64"),), "sm_90", "7.8"),
+    MmaRow((8, 8, 16), INT8, TO_S32, "sm_75", "6.5"),
+    MmaRow((16, 8, 16), INT8, TO_S32, "sm_80", "7.0"),
+    MmaRow((16, 8, 32), INT8, TO_S32, "sm_80", "7.0"),
+    MmaRow((8, 8, 32), INT4, TO_S32, "sm_75", "6.5"),
+    MmaRow((16, 8, 32), INT4, TO_S32, "sm_80", "7.0"),
+    MmaRow((16, 8, 64), INT4, TO_S32, "sm_80", "7.0"),
+    MmaRow((8, 8, 128), B1, TO_S32, "sm_75", "7.0", bit_op="xor"),
+    MmaRow((8, 8, 128), B1, TO_S32, "sm_80", "7.1", bit_op="and"),
+    MmaRow((16, 8, 128), B1, TO_S32, "sm_80", "7.0", bit_op="xor"),
+    MmaRow((16, 8, 128), B1, TO_S32, "sm_80", "7.1", bit_op="and"),
+    MmaRow((16, 8, 256), B1, TO_S32, "sm_80", "7.0", bit_op="xor"),
+    MmaRow((16, 8, 256), B1, TO_S32, "sm_80", "7.1", bit_op="and"),
 )
 
 
-def _instructions(row: Row) -> list[Instruction]:
+def _instructions(row: MmaRow) -> list[Instruction]:
+    target = Target(row.target, row.ptx, row.family_target)
     return [
-        Instruction(
-            "mma", Shape(*row.shape), (d, a, b, c), layouts, row.target, row.ptx,
-            row.bit_op, row.kind, row.family_target, products=row.products,
-        )
+        _instruction(MultiplyRow(Shape(*row.shape), (d, a, b, c), layouts, target, row.bit_op, row.kind,
+                                 products=row.products))
         for layouts, (a, b), (d, c) in product(row.layouts, row.ab, row.dc)
     ]  # fmt: skip
+
+
+def _instruction(row: MultiplyRow) -> Instruction:
+    kind = f".kind::{row.kind}" if row.kind else ""
+    bits = f".{row.bit_op}.popc" if row.bit_op else ""
+    name = f"mma.sync.aligned.{row.shape}.{'.'.join(row.layouts)}{kind}.{'.'.join(row.types)}{bits}"
+    return Instruction("mma", name, row.shape, row.operands(), row.target, products=row.products, bit_op=row.bit_op,
+                       kind=row.kind)  # fmt: skip
 
 
 INSTRUCTIONS = tuple(instruction for row in ROWS for instruction in _instructions(row))

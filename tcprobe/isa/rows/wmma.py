@@ -1,6 +1,7 @@
 """The wmma forms: shapes and types of PTX ISA 9.1, section 9.7.14.4, as rows.
 
-A row stands for its shapes x types x layouts; Instruction computes registers and fragments from it.
+A row stands for its shapes x types x layouts. A fragment is shared by all multiplies that take it: the load or store
+that defines it names it. C and D are one experiment: load.c and store.d, by row and by column, must give one table.
 """
 
 from __future__ import annotations
@@ -8,14 +9,18 @@ from __future__ import annotations
 from itertools import product
 from typing import Literal, NamedTuple
 
-from tcprobe.isa.instruction import Instruction, Shape
+from tcprobe.isa.fragment import Shape
+from tcprobe.isa.instruction import Definition, Instruction
+from tcprobe.isa.multiply import MultiplyRow
+from tcprobe.isa.operand import Operand
+from tcprobe.isa.target import Target
 
 WIDE = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
 ANY = (("row", "row"), ("row", "col"), ("col", "row"), ("col", "col"))
 ROW_COL = (("row", "col"),)
 
 
-class Row(NamedTuple):
+class WmmaRow(NamedTuple):
     """Shapes x `types` of A and B x accumulator types of D and of C x layouts of (A, B)."""
 
     shapes: tuple[tuple[int, int, int], ...]
@@ -29,27 +34,47 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row(WIDE[:1], ("f16",), ("f16", "f32"), ANY, "sm_70", "6.0", registers_ab=(8, 8)),
-    Row(WIDE[1:], ("f16",), ("f16", "f32"), ANY, "sm_70", "6.1", registers_ab=(8, 8)),
-    Row(WIDE, ("bf16",), ("f32",), ANY, "sm_80", "7.0"),
-    Row(WIDE, ("u8", "s8"), ("s32",), ANY, "sm_72", "6.3"),
-    Row(((16, 16, 8),), ("tf32",), ("f32",), ANY, "sm_80", "7.0"),
-    Row(((8, 8, 4),), ("f64",), ("f64",), ANY, "sm_80", "7.0"),
-    Row(((8, 8, 32),), ("u4", "s4"), ("s32",), ROW_COL, "sm_75", "6.3"),
-    Row(((8, 8, 128),), ("b1",), ("s32",), ROW_COL, "sm_75", "6.3", "xor"),
-    Row(((8, 8, 128),), ("b1",), ("s32",), ROW_COL, "sm_80", "7.1", "and"),
+    WmmaRow(WIDE[:1], ("f16",), ("f16", "f32"), ANY, "sm_70", "6.0", registers_ab=(8, 8)),
+    WmmaRow(WIDE[1:], ("f16",), ("f16", "f32"), ANY, "sm_70", "6.1", registers_ab=(8, 8)),
+    WmmaRow(WIDE, ("bf16",), ("f32",), ANY, "sm_80", "7.0"),
+    WmmaRow(WIDE, ("u8", "s8"), ("s32",), ANY, "sm_72", "6.3"),
+    WmmaRow(((16, 16, 8),), ("tf32",), ("f32",), ANY, "sm_80", "7.0"),
+    WmmaRow(((8, 8, 4),), ("f64",), ("f64",), ANY, "sm_80", "7.0"),
+    WmmaRow(((8, 8, 32),), ("u4", "s4"), ("s32",), ROW_COL, "sm_75", "6.3"),
+    WmmaRow(((8, 8, 128),), ("b1",), ("s32",), ROW_COL, "sm_75", "6.3", "xor"),
+    WmmaRow(((8, 8, 128),), ("b1",), ("s32",), ROW_COL, "sm_80", "7.1", "and"),
 )
 
 
-def _instructions(row: Row) -> list[Instruction]:
+def _instructions(row: WmmaRow) -> list[Instruction]:
+    target = Target(row.target, row.ptx)
     return [
-        Instruction(
-            "wmma", Shape(*shape), (d, ab, ab, c), layouts, row.target, row.ptx, row.bit_op,
-            registers_ab=row.registers_ab,
-        )
+        _instruction(MultiplyRow(Shape(*shape), (d, ab, ab, c), layouts, target, row.bit_op,
+                                 registers_ab=row.registers_ab, mixable=()))
         for shape, ab, layouts in product(row.shapes, row.types, row.layouts)
         for d, c in product(row.accumulators, repeat=2)
     ]  # fmt: skip
+
+
+def _instruction(row: MultiplyRow) -> Instruction:
+    d, a, _, c = row.types
+    bits = f".{row.bit_op}.popc" if row.bit_op else ""
+    types = f"{d}.{c}" if a == "f16" else ".".join(row.types)
+    name = f"wmma.mma{bits}.sync.aligned.{'.'.join(row.layouts)}.{row.shape}.{types}"
+    operands = row.operands()
+    definitions = {operand.name: _definition(row.shape, operand) for operand in operands}
+    return Instruction("wmma", name, row.shape, operands, row.target, bit_op=row.bit_op, definitions=definitions)
+
+
+def _definition(shape: Shape, operand: Operand) -> Definition:
+    name, layout = operand.name, operand.layout
+    form = f"{'store' if name == 'd' else 'load'}.{name}"
+    qualified = f"{name}.{layout}" if layout else name
+    return Definition(
+        f"wmma.{shape}.{qualified}.{operand.type}",
+        f"wmma.{shape}.{qualified if layout else 'accumulator'}.{operand.type}",
+        f"wmma.{form}.sync.aligned.{layout or 'row'}.{shape}.{operand.type}",
+    )
 
 
 INSTRUCTIONS = tuple(instruction for row in ROWS for instruction in _instructions(row))

@@ -1,0 +1,120 @@
+"""Fragment: an operand that lives in registers, as the threads of a warp or warpgroup hold it together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tcprobe.errors import RowError
+from tcprobe.isa.operand import WHOLE, Operand, Role
+from tcprobe.isa.target import Target
+
+
+class Shape(NamedTuple):
+    """m x n x k of one product: A is m x k, B is k x n, C and D are m x n."""
+
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"m{self.m}n{self.n}k{self.k}"
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """`instruction` is the PTX form that defines it; `experiment` the id of the measurement that yields its table.
+
+    `shared` says that several multiplies take it (a wmma fragment); `products` how many independent products a warp
+    holds (m8n8k4: 4).
+    """
+
+    id: str
+    experiment: str
+    instruction: str
+    family: str
+    shape: Shape
+    held: Operand
+    target: Target
+    threads: int = 32
+    products: int = 1
+    shared: bool = False
+
+    def __post_init__(self) -> None:
+        if self.held.role in WHOLE:
+            check_copies(self.id, self.slots, self.rows * self.cols * self.products)
+
+    @property
+    def operand(self) -> str:
+        """Name of the operand: a, b, c, d, ..."""
+        return self.held.name
+
+    @property
+    def role(self) -> Role:
+        """What the operand is for."""
+        return self.held.role
+
+    @property
+    def layout(self) -> str | None:
+        """The row/col qualifier of a factor, None for others."""
+        return self.held.layout
+
+    @property
+    def type(self) -> str:
+        """PTX's element type."""
+        return self.held.type
+
+    @property
+    def slot_bits(self) -> int:
+        """Width of one element's place in a register."""
+        return self.held.slot_bits
+
+    @property
+    def registers(self) -> int:
+        """Registers per thread."""
+        return self.held.registers
+
+    @property
+    def register_bits(self) -> int:
+        """64 for f64, else 32."""
+        return self.held.register_bits
+
+    @property
+    def rows(self) -> int:
+        """Rows of the matrix: m for A, C and D, k for B."""
+        return self.held.rows
+
+    @property
+    def cols(self) -> int:
+        """Columns of the matrix: k for A, n for B, C and D."""
+        return self.held.cols
+
+    @property
+    def elements(self) -> int:
+        """Slots per thread."""
+        return self.held.elements
+
+    @property
+    def slots(self) -> int:
+        """Slots of all threads."""
+        return self.threads * self.elements
+
+    @property
+    def copies(self) -> int:
+        """How often each element is held if every slot is used."""
+        return self.slots // (self.rows * self.cols * self.products)
+
+    @property
+    def one(self) -> int:
+        """The bit pattern of the number one in a slot."""
+        return self.held.one
+
+    def place(self, i: int) -> tuple[int, int]:
+        """(register, lowest bit) of element i of a thread; 0 <= i < elements."""
+        return self.held.where(i)
+
+
+def check_copies(name: str, held: int, needed: int) -> None:
+    """RowError unless `held` slots hold `needed` elements one, two or four times each."""
+    if held % needed or held // needed not in (1, 2, 4):
+        raise RowError(f"{name}: {held} slots cannot hold {needed} elements one, two or four times each.")

@@ -1,0 +1,98 @@
+"""MultiplyRow: a dense warp-level multiply by its declared fields; everything else is computed and cross-checked.
+
+>>> from tcprobe.isa.multiply import MultiplyRow
+>>> from tcprobe.isa.fragment import Shape
+>>> from tcprobe.isa.target import Target
+>>> row = MultiplyRow(Shape(16, 8, 16), ("f32", "f16", "f16", "f32"), ("row", "col"), Target("sm_80", "7.0"))
+>>> [(o.name, o.role.value, o.registers) for o in row.operands()]
+[('d', 'result', 4), ('a', 'factor', 4), ('b', 'factor', 2), ('c', 'accumulator', 4)]
+
+A row that contradicts itself raises RowError. Source of the rules: PTX ISA 9.1, section 9.7.14.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tcprobe.errors import RowError
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.fragment import Shape
+from tcprobe.isa.operand import Operand, Role, registers_for
+from tcprobe.isa.target import Target
+
+ROLES = {"d": Role.RESULT, "a": Role.FACTOR, "b": Role.FACTOR, "c": Role.ACCUMULATOR}  # in PTX's order
+# accumulator types that go with a type of A and B (PTX ISA 9.7.14.2, table of data types)
+ACCUMULATORS = {
+    "f64": {"f64"},
+    "tf32": {"f32"},
+    "bf16": {"f32"},
+    **{name: {"f16", "f32"} for name in ("f16", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1")},
+    **{name: {"s32"} for name in ("s8", "u8", "s4", "u4", "b1")},
+}
+# types of A and B that may be mixed in one mma instruction
+MIXABLE = ({"s8", "u8"}, {"s4", "u4"}, {"e4m3", "e5m2"})
+NARROW_FLOATS = {"e4m3", "e5m2", "e3m2", "e2m3", "e2m1"}
+
+
+@dataclass(frozen=True)
+class MultiplyRow:
+    """`types` in PTX's order (d, a, b, c), `layouts` of (A, B).
+
+    `registers_ab` overrides the register counts of A and B where PTX states more than the elements need (wmma .f16
+    holds copies, PTX ISA 9.7.14.4.1). `mixable` are the groups of types that A and B may have together.
+    """
+
+    shape: Shape
+    types: tuple[str, str, str, str]
+    layouts: tuple[str, str]
+    target: Target
+    bit_op: Literal["xor", "and"] | None = None
+    kind: str | None = None
+    registers_ab: tuple[int, int] | None = None
+    products: int = 1
+    mixable: tuple[frozenset[str] | set[str], ...] = MIXABLE
+
+    def __post_init__(self) -> None:
+        if not set(self.layouts) <= {"row", "col"} or len(self.layouts) != 2:
+            raise RowError(f"{self.shape}: layouts {self.layouts}; A and B are each row or col.")
+        _check_types(self)
+        _check_products(self)
+
+    def operands(self) -> tuple[Operand, ...]:
+        """d, a, b and c with the registers that they take."""
+        return tuple(self._operand(name, kind) for name, kind in zip(ROLES, self.types, strict=True))
+
+    def _operand(self, name: str, kind: str) -> Operand:
+        m, n, k = self.shape
+        rows, cols = {"a": (m, k), "b": (k, n)}.get(name, (m, n))
+        slot = 8 if self.kind and name in "ab" else dtype(kind).bits  # PTX ISA 9.7.14.5.10: kind::f8f6f4 takes bytes
+        if self.registers_ab and name in "ab":
+            registers = self.registers_ab["ab".index(name)]
+        else:
+            registers = registers_for(rows * cols * self.products, slot, WARP)
+        layout = self.layouts["ab".index(name)] if name in "ab" else None
+        return Operand(name, ROLES[name], kind, rows, cols, slot, registers, layout)
+
+
+def _check_types(row: MultiplyRow) -> None:
+    d, a, b, c = row.types
+    for name in row.types:
+        dtype(name)
+    if a not in ACCUMULATORS or not {d, c} <= ACCUMULATORS[a]:
+        raise RowError(f"{row.shape}: {a} cannot accumulate in d={d}, c={c}.")
+    mixable = (NARROW_FLOATS,) if row.kind else row.mixable
+    if a != b and not any({a, b} <= group for group in mixable):
+        raise RowError(f"{row.shape}: A of {a} and B of {b} cannot be mixed.")
+    if bool(row.bit_op) != (a == "b1"):
+        raise RowError(f"{row.shape}: .b1 needs a bit operation and nothing else has one.")
+    if row.kind not in (None, "f8f6f4") or (row.kind and a not in NARROW_FLOATS):
+        raise RowError(f"{row.shape}: kind {row.kind!r} does not go with {a}.")
+    if not row.kind and {"e3m2", "e2m3", "e2m1"} & {a, b}:
+        raise RowError(f"{row.shape}: {a} and {b} need kind::f8f6f4.")
+
+
+def _check_products(row: MultiplyRow) -> None:
+    if row.products not in (1, 4) or (row.products == 4 and (row.shape, row.types[1]) != ((8, 8, 4), "f16")):
+        raise RowError(f"{row.shape}: {row.products} products; only mma.m8n8k4 of f16 has four.")

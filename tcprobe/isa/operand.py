@@ -1,0 +1,95 @@
+"""Operand: one argument of an instruction, with what it is for (role) and where it lives (place).
+
+>>> from tcprobe.isa.operand import Operand, Role
+>>> e = Operand("e", Role.METADATA, "b2", 16, 8, slot_bits=2, registers=1)
+>>> e.place.value, e.elements, e.where(5)
+('registers', 16, (0, 10))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tcprobe.errors import RowError
+from tcprobe.isa.dtypes import dtype
+
+
+class Role(Enum):
+    """What an operand is for."""
+
+    FACTOR = "factor"
+    ACCUMULATOR = "accumulator"
+    RESULT = "result"
+    METADATA = "metadata"
+    SCALE = "scale"
+    SELECTOR = "selector"
+    DESCRIPTOR = "descriptor"
+    ADDRESS = "address"
+
+
+class Place(Enum):
+    """Where an operand lives."""
+
+    REGISTERS = "registers"
+    SHARED = "shared memory"
+    TENSOR_MEMORY = "tensor memory"
+    IMMEDIATE = "immediate"
+
+
+# operands of which every slot holds an element of a matrix, each element equally often
+WHOLE = (Role.FACTOR, Role.ACCUMULATOR, Role.RESULT)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """`rows` x `cols` elements of PTX's `type`, each in a slot of `slot_bits` bits of a thread's `registers`.
+
+    For metadata a slot is an index field, for scales a byte. `registers` is 0 where the operand is in no register.
+    `layout` is the row/col qualifier of a factor, None where PTX has none. RowError where that contradicts itself.
+    """
+
+    name: str
+    role: Role
+    type: str
+    rows: int
+    cols: int
+    slot_bits: int
+    registers: int
+    layout: str | None = None
+    place: Place = Place.REGISTERS
+
+    def __post_init__(self) -> None:
+        if self.layout not in (("row", "col") if self.role is Role.FACTOR else (None,)):
+            raise RowError(f"operand {self.name}: {self.role.value} cannot have layout {self.layout!r}.")
+        if dtype(self.type).bits > self.slot_bits:
+            raise RowError(f"operand {self.name}: {self.type} does not fit a slot of {self.slot_bits} bits.")
+        if (self.registers > 0) != (self.place is Place.REGISTERS):
+            raise RowError(f"operand {self.name}: {self.registers} registers, in {self.place.value}.")
+
+    @property
+    def register_bits(self) -> int:
+        """64 for f64, else 32."""
+        return max(32, self.slot_bits)
+
+    @property
+    def elements(self) -> int:
+        """Slots per thread."""
+        return self.registers * self.register_bits // self.slot_bits
+
+    @property
+    def one(self) -> int:
+        """The bit pattern of the number one in a slot."""
+        return dtype(self.type).one_in(self.slot_bits)
+
+    def where(self, i: int) -> tuple[int, int]:
+        """(register, lowest bit) of element i of a thread; 0 <= i < elements."""
+        return divmod(i * self.slot_bits, self.register_bits)
+
+
+def registers_for(slots: int, slot_bits: int, threads: int) -> int:
+    """Registers per thread that `slots` slots of a whole fragment fill; RowError where they fill no whole number."""
+    count, rest = divmod(slots * slot_bits, threads * max(32, slot_bits))
+    if rest or not count:
+        raise RowError(f"{slots} slots of {slot_bits} bits fill no whole registers of {threads} threads.")
+    return count

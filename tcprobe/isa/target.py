@@ -1,0 +1,56 @@
+"""Target: the least PTX target and PTX ISA version of a form.
+
+>>> from tcprobe.isa.arch import arch
+>>> from tcprobe.isa.target import Target
+>>> Target("sm_120a", "8.7", ("sm_120f", "8.8")).on(arch("sm_121"))
+('sm_120f', '8.8')
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from tcprobe.errors import RowError
+from tcprobe.isa import arch
+
+
+@cache
+def version(text: str) -> tuple[int, int]:
+    """A PTX ISA version "8.7" as (8, 7); RowError if it is not one."""
+    if not re.fullmatch(r"\d+\.\d+", text):
+        raise RowError(f"{text!r} is not a PTX ISA version such as 7.0.")
+    major, minor = text.split(".")
+    return int(major), int(minor)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Least PTX target and PTX ISA version, and the family target that a later version added, if any."""
+
+    name: str
+    ptx: str
+    family: tuple[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        for name, ptx in self.options:
+            if not arch.is_target(name):
+                raise RowError(f"{name!r} is not a PTX target of a GPU with tensor cores.")
+            least = arch.arch(name.rstrip("af")).ptx
+            if version(ptx) < version(least):
+                raise RowError(f"PTX {ptx} does not know {name}, which came with PTX {least}.")
+
+    @property
+    def options(self) -> tuple[tuple[str, str], ...]:
+        """All (target, PTX version) pairs under which the form is allowed."""
+        return ((self.name, self.ptx), *((self.family,) if self.family else ()))
+
+    def at_least(self, ptx: str) -> Target:
+        """The same target with a PTX version not below `ptx`."""
+        family = self.family and (self.family[0], max(self.family[1], ptx, key=version))
+        return Target(self.name, max(self.ptx, ptx, key=version), family)
+
+    def on(self, device: arch.Arch) -> tuple[str, str] | None:
+        """The (target, PTX version) to compile with for `device`, None where the form is not allowed."""
+        return next((option for option in self.options if arch.runs(device, option[0])), None)

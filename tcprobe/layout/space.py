@@ -1,0 +1,96 @@
+"""Axis: a named input of a map, of any size; and points, the tuples of inputs, numbered with the first axis slowest.
+
+>>> from tcprobe.layout.space import Axis, Space
+>>> space = Space((Axis("thread", 128), Axis("i", 12)))
+>>> space.points, space.number(thread=2, i=3), space.point(27)
+(1536, 27, {'thread': 2, 'i': 3})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from tcprobe.errors import DataError, UsageError
+from tcprobe.isa.arch import WARP
+
+MOST_POINTS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A named input; its values are 0 to size - 1."""
+
+    name: str
+    size: int
+
+    def __post_init__(self) -> None:
+        if type(self.size) is not int or self.size < 1:
+            raise DataError(f"axis {self.name} has size {self.size!r}; a size is a whole number from 1 on.")
+
+    @property
+    def bits(self) -> int:
+        """Bits that its values need; 0 for a single one."""
+        return (self.size - 1).bit_length()
+
+    def check(self, value: object) -> int:
+        """The value if the axis has it, else UsageError."""
+        if type(value) is not int or not 0 <= value < self.size:
+            raise UsageError(f"{self.name} {value!r} is outside 0 to {self.size - 1}.")
+        return value
+
+
+@dataclass(frozen=True)
+class Space:
+    """All tuples of values of some axes, numbered from 0, the last axis counting fastest."""
+
+    axes: tuple[Axis, ...]
+
+    def __post_init__(self) -> None:
+        if len({axis.name for axis in self.axes}) < len(self.axes) or not self.axes:
+            raise DataError(f"axes {', '.join(axis.name for axis in self.axes) or 'none'}: each needs its own name.")
+        if self.points > MOST_POINTS:
+            sizes = " x ".join(str(axis.size) for axis in self.axes)
+            raise DataError(f"{sizes} points; at most {MOST_POINTS} are held.")
+
+    @cached_property
+    def points(self) -> int:
+        """How many tuples there are."""
+        return prod(axis.size for axis in self.axes)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of the axes, in order."""
+        return tuple(axis.name for axis in self.axes)
+
+    def number(self, **point: int) -> int:
+        """The number of a point; UsageError where an axis is missing, unknown, or does not have the value."""
+        if set(point) != set(self.names):
+            raise UsageError(f"a point needs {', '.join(self.names)}; given: {', '.join(point) or 'nothing'}.")
+        total = 0
+        for axis in self.axes:
+            total = total * axis.size + axis.check(point[axis.name])
+        return total
+
+    def values(self, number: int) -> tuple[int, ...]:
+        """The values of point `number` in the order of the axes."""
+        found = []
+        for axis in reversed(self.axes):
+            number, value = divmod(number, axis.size)
+            found.append(value)
+        return tuple(reversed(found))
+
+    def point(self, number: int) -> dict[str, int]:
+        """The values of point `number` by name."""
+        return dict(zip(self.names, self.values(number), strict=True))
+
+    def all(self) -> Iterator[tuple[int, ...]]:
+        """Every point in the order of its number."""
+        return map(self.values, range(self.points))
+
+
+def slots(threads: int, elements: int) -> Space:
+    """The places of a fragment: lane (thread in a warpgroup) x i."""
+    return Space((Axis("lane" if threads <= WARP else "thread", threads), Axis("i", elements)))

@@ -1,0 +1,29 @@
+"""What the ops of probes do on a tensor core with any layout: elements by number, in memory and in slots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.table import Table
+
+Ints = NDArray[np.int64]
+NUMBERS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s32": np.int32}
+RAW: dict[str, Any] = {"f16": np.uint16, "f32": np.uint32, "f64": np.uint64, "s32": np.uint32}
+
+
+def elements(table: Table, fragment: Fragment) -> tuple[Ints, Ints]:
+    """(element number, slot) of every used slot; elements are numbered (product, row, col)."""
+    used = [s for s, cell in enumerate(table.cells) if cell is not None]
+    cells = np.array([(*table.cells[s], 0)[:3] for s in used], np.int64)  # type: ignore[misc]
+    return (cells[:, 2] * fragment.rows + cells[:, 0]) * fragment.cols + cells[:, 1], np.array(used)
+
+
+def positions(table: Table, fragment: Fragment, layout: str, ldm: int) -> tuple[Ints, Ints]:
+    """(memory position, slot) of every used slot."""
+    index, used = elements(table, fragment)
+    row, col = np.divmod(index, fragment.cols)
+    return (row * ldm + col if layout == "row" else col * ldm + row), used

@@ -1,0 +1,78 @@
+"""From a structure tensor to tables: with the numbers of memory, of a reference, or by rule.
+
+- A multiply whose fragments are anchored in memory (wmma.mma) must have the structure tensor that the load and store
+  tables predict; it shows besides which slots, among copies, it reads.
+- Another's structure tensor is compared with the one that each reference predicts; the first that is equal, triple by
+  triple, lends its numbers. Where none is, rows, columns and k are numbered by rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.table import Table, slot_table
+from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
+from tcprobe.probes.structure import Ints, Triples, agreement, elements, number
+from tcprobe.references import Claim, references
+from tcprobe.store.measurement import MEMORY
+
+Tables = dict[str, Table]
+
+
+def numbered(instruction: Instruction, triples: Triples, c_to_d: Ints, context: Context) -> Conclusion:
+    """The tables; ProbeError where the triples are no matrix product, or contradict what is known."""
+    if instruction.definitions:
+        tables, numbering = _anchored(instruction, triples, c_to_d, context), MEMORY
+    else:
+        tables, numbering = _referenced(instruction, triples, c_to_d, context.device)
+    return Conclusion(tables, numbering, triples.digest(), _unread(instruction, triples))
+
+
+def _anchored(instruction: Instruction, triples: Triples, c_to_d: Ints, context: Context) -> Tables:
+    found = {f.operand: context.known(f) for f in instruction.fragments}
+    tables = {operand: table for operand, table in found.items() if table is not None}
+    missing = [f.id for f in instruction.fragments if f.operand not in tables]
+    if missing:
+        raise ProbeError(f"{instruction.name}: nothing to compare with, since {', '.join(missing)} was not measured.")
+    result = agreement(instruction, triples, tables)
+    if not result.total:
+        raise ProbeError(
+            f"{instruction.name}: the structure tensor is not the one that wmma.load and wmma.store predict: "
+            f"{result.matched} of {result.needed} triples agree; {'; '.join(result.first)}."
+        )
+    if not _c_agrees(tables, c_to_d):
+        raise ProbeError(f"{instruction.name}: C slots do not reach the D slots that load.c and store.d predict.")
+    return tables
+
+
+def _referenced(instruction: Instruction, triples: Triples, c_to_d: Ints, device: Arch) -> tuple[Tables, str]:
+    for reference in references():
+        claims = {f.operand: reference.claim(f, device) for f in instruction.fragments}
+        tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
+        if len(tables) == 4 and agreement(instruction, triples, tables).total and _c_agrees(tables, c_to_d):
+            return tables, reference.NAME
+    tables = number(instruction, triples)
+    d, c = tables["d"], instruction.fragment("c")
+    values = {name: tuple(column[t] for t in c_to_d.tolist()) for name, column in d.values.items()}
+    return tables | {"c": slot_table(c.threads, c.elements, values)}, OWN_RULE
+
+
+def _c_agrees(tables: Mapping[str, Table], c_to_d: Ints) -> bool:
+    return bool((elements(tables["c"]) == elements(tables["d"])[:, c_to_d]).all())
+
+
+def _unread(instruction: Instruction, triples: Triples) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """Per operand with slots in no triple: their i, lane by lane."""
+    unread = {}
+    for fragment, slots in zip(instruction.factors, (triples.a, triples.b), strict=True):
+        read = np.zeros(fragment.slots, bool)
+        read[slots] = True
+        if not read.all():
+            lanes = ~read.reshape(fragment.threads, fragment.elements)
+            unread[fragment.operand] = tuple(tuple(np.flatnonzero(lane).tolist()) for lane in lanes)
+    return unread
