@@ -86,7 +86,7 @@ def wrong_tables():
     yield "a product too much", replaced(a, product=(0,) * 512), LOAD, "it says row, col, product"
     without = slot_table(32, product.elements, {n: c for n, c in product.values.items() if n != "product"})
     yield "no product", without, MMA, "it says row, col of a slot, not row, col, product"
-    yield "one product", replaced(product, product=(0,) * product.slots), MMA, "are held"
+    yield "one product", replaced(product, product=(0,) * product.points), MMA, "are held"
     yield "a fifth product", replaced(product, product=(4, *product.values["product"][1:])), MMA, "product 4 is outside"
 
 

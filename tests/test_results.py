@@ -15,7 +15,7 @@ from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError
 from tcprobe.isa import inventory
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.store.documents import canonical, seal
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.measurement import Measurement, StructureHash
 from tcprobe.store.results import Results, published
 
 PROVENANCE = {"device": "d", "driver": "1", "cuda": "13.0", "compiler": "c", "ptx": "0" * 16, "tcprobe": "0.1.0"}
