@@ -126,7 +126,7 @@ CHANGES = [
     (MMA, lambda c: c["structure"].update(triples=256), "256 triples; mma.*forms 1024"),
     (LOAD, lambda c: c.update(unread={"a": [[]] * 32}), "is no factor of a multiply"),
     (MULTIPLY, lambda c: c["unread"].update(d=[[]] * 32), "d is no factor of a multiply"),
-    (MULTIPLY, lambda c: c["unread"].update(x=[[]] * 32), "no operand"),
+    (MULTIPLY, lambda c: c["unread"].update(x=[[]] * 32), "no factor"),
     (MULTIPLY, lambda c: c["unread"]["a"].pop(), "a needs 32 lanes of ascending numbers below 16"),
     (MULTIPLY, lambda c: c["unread"]["a"].append([]), "a needs 32 lanes"),
     (MULTIPLY, lambda c: first(c).reverse(), "ascending"),

@@ -131,6 +131,7 @@ LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+from tcprobe.cli import main
 try:
     main(sys.argv[1:])
 finally:

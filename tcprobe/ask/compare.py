@@ -176,7 +176,7 @@ def _c_misfits(stated: Mapping[str, Table], measured: Mapping[str, Table]) -> li
     return wrong[:FIRST]
 
 
-class Agreement(NamedTuple):
+class Repetition(NamedTuple):
     """Whether two measurements of a fragment found the same table, each named by its method and where it is."""
 
     fragment: Fragment
@@ -185,13 +185,13 @@ class Agreement(NamedTuple):
     same: bool
 
 
-def measurements_agree(layers: Layers, arch_name: str, patterns: Sequence[str] = ()) -> Iterator[Agreement]:
+def measurements_agree(layers: Layers, arch_name: str, patterns: Sequence[str] = ()) -> Iterator[Repetition]:
     """The table that counts against every other of the arch: of its other methods, and of folders below."""
     for fragment in inventory.select_or_fail(*patterns):
         tables = list(layers.tables(fragment, [arch_name]))
         for other in tables[1:]:
             same = tables[0].table(fragment) == other.table(fragment)
-            yield Agreement(fragment, _label(tables[0], layers), _label(other, layers), same)
+            yield Repetition(fragment, _label(tables[0], layers), _label(other, layers), same)
 
 
 def _label(found: Found, layers: Layers) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tcprobe.ask.convert import Conversion
     from tcprobe.ask.trace import Holder, Trace
     from tcprobe.run.backend import Device
-    from tcprobe.run.verify import Verdict
+    from tcprobe.run.verify import Verified
     from tcprobe.store.cell import Known
 
 
@@ -84,7 +84,7 @@ def against(path: str, known: Known, found: Against) -> None:
     click.echo(known.evidence)
 
 
-def verified(verdict: Verdict) -> None:
+def verified(verdict: Verified) -> None:
     """`verify`: one multiply."""
     mark = click.style("ok   ", fg="green") if verdict.good else click.style("WRONG", fg="red")
     words = [verdict.first] if not verdict.exact else []
@@ -95,7 +95,7 @@ def verified(verdict: Verdict) -> None:
     click.echo(f"{mark} {verdict.instruction.id}" + (f": {'; '.join(words)}" if words else ""))
 
 
-def verified_all(device: Device, found: Sequence[Verdict], others: int) -> None:
+def verified_all(device: Device, found: Sequence[Verified], others: int) -> None:
     """The counts at the end of `verify`."""
     exact, noticed = (sum(getattr(v, name) for v in found) for name in ("exact", "noticed"))
     click.echo(f"{bold(escaped(device.name))} ({device.arch}): D exact in {exact} of {len(found)} multiplies; "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Agreement, Verdict
+from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
 from tcprobe.fit import Fit
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout import draw
@@ -222,7 +222,7 @@ def comparison(
         click.echo(f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}")
 
 
-def agreement(found: Sequence[Agreement]) -> None:
+def agreement(found: Sequence[Repetition]) -> None:
     """How far the measurements of one arch agree with each other."""
     counts = Counter((a.first, a.other, a.same) for a in found)
     for first, other in dict.fromkeys((a.first, a.other) for a in found):

@@ -18,7 +18,7 @@ SOURCE = "cuda-tensorcores-register-mapping (MIT), printed tables and formulas o
 FINDINGS: tuple[Finding, ...] = ()
 
 
-class Row(NamedTuple):
+class PrintedTable(NamedTuple):
     """One printed table: the archs and accumulator types that it is for, and its formulas."""
 
     archs: tuple[str, ...]
@@ -28,17 +28,17 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row(
+    PrintedTable(
         ("sm_75", "sm_80"), ("f16", "f32"),
         lambda tid, i: ((i & 2) << 2) + ((tid & 28) >> 2),
         lambda tid, i: (i & 1) + ((i & 4) << 1) + ((tid & 3) << 1),
     ),
-    Row(
+    PrintedTable(
         ("sm_70",), ("f32",),
         lambda tid, i: (i & 2) + (tid & 1) + ((tid & 4) << 1) + ((tid & 16) >> 2),
         lambda tid, i: (i & 5) + (tid & 10),
     ),
-    Row(
+    PrintedTable(
         ("sm_70",), ("f16",),
         lambda tid, i: (tid & 3) + ((tid & 4) << 1) + ((tid & 16) >> 2),
         lambda tid, i: (i & 7) + (tid & 8),

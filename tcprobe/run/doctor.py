@@ -15,7 +15,7 @@ from tcprobe.sass import toolchain
 
 
 @dataclass(frozen=True)
-class Finding:
+class Part:
     """One line: what, whether it is there, and the version, or what to do about it."""
 
     what: str
@@ -23,50 +23,48 @@ class Finding:
     words: str
 
 
-def examine(cuda: Path | None = None) -> Iterator[Finding]:
+def examine(cuda: Path | None = None) -> Iterator[Part]:
     """All findings, in the order in which things depend on each other."""
-    yield Finding("Python", True, sys.version.split()[0])
+    yield Part("Python", True, sys.version.split()[0])
     yield _cupy()
     yield from _gpus()
     yield from _tools(cuda)
 
 
-def _cupy() -> Finding:
+def _cupy() -> Part:
     for name in ("cupy-cuda13x", "cupy-cuda12x", "cupy"):
         try:
-            return Finding("CuPy", True, f"{name} {importlib.metadata.version(name)}")
+            return Part("CuPy", True, f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             continue
-    return Finding("CuPy", False, "pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'")
+    return Part("CuPy", False, "pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'")
 
 
-def _gpus() -> Iterator[Finding]:
+def _gpus() -> Iterator[Part]:
     from tcprobe.run.runner import Session, WorkerLostError
 
     try:
         with Session(Worker()) as session:
             for device in session.devices:
                 words = f"{device.name}, {device.arch}, driver {device.driver}, CUDA {device.cuda}"
-                yield Finding(f"GPU {device.index}", True, words)
+                yield Part(f"GPU {device.index}", True, words)
     except (TcprobeError, WorkerLostError) as error:
-        yield Finding("GPU", False, str(error))
+        yield Part("GPU", False, str(error))
 
 
-def _tools(cuda: Path | None) -> Iterator[Finding]:
+def _tools(cuda: Path | None) -> Iterator[Part]:
     try:
         tools = toolchain.find(cuda)
     except TcprobeError as error:
-        yield Finding("machine code", False, str(error))
+        yield Part("machine code", False, str(error))
         return
-    yield Finding("ptxas", True, f"{tools.ptxas_version} ({tools.ptxas})")
-    yield Finding("nvdisasm", True, f"{tools.nvdisasm_version} ({tools.nvdisasm})")
+    yield Part("ptxas", True, f"{tools.ptxas_version} ({tools.ptxas})")
+    yield Part("nvdisasm", True, f"{tools.nvdisasm_version} ({tools.nvdisasm})")
     known = [row.name for row in tools.archs]
-    yield Finding("archs from machine code", True, ", ".join(known))
+    yield Part("archs from machine code", True, ", ".join(known))
     missing = [row for row in ARCHS if row.name not in known]
     if missing:
         names = ", ".join(row.name for row in missing)
         older = all(row.number < 75 for row in missing)
         hint = "ptxas below 13" if older else "ptxas 13 or later"
-        yield Finding(
-            "archs that this ptxas lacks", False, f"{names}: name a CUDA toolkit with {hint} by --cuda FOLDER"
-        )
+        yield Part("archs that this ptxas lacks", False, f"{names}: name a CUDA toolkit with {hint} by --cuda FOLDER")

@@ -160,14 +160,14 @@ def measure(
         with session:
             if device not in session.devices:
                 raise EnvironmentUnfitError(f"{device.name} was lost and did not come back.")
-            job = Job(device, {experiment.id: experiment for experiment in jobs.pop(0)}, results, careful)
+            job = Attempt(device, {experiment.id: experiment for experiment in jobs.pop(0)}, results, careful)
             yield from job.measure(session)
             jobs[:0] = job.rest
         if jobs:
             session, careful = Session(session.worker), True
 
 
-class Job:
+class Attempt:
     """One job of a worker. After `measure`, `rest` has what is still to be done, as jobs."""
 
     def __init__(self, device: Device, left: dict[str, Experiment], results: Results, careful: bool) -> None:

@@ -86,7 +86,7 @@ class Multiplicands:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verified:
     """What verifying one multiply gave.
 
     `exact`: D is NumPy's; `unread` by operand the i that change nothing in any lane; `expected` the same as the
@@ -115,7 +115,7 @@ class Verdict:
                 "wrong_layout_noticed": self.noticed, "source": self.source}  # fmt: skip
 
 
-class Device(Protocol):
+class CudaRunner(Protocol):
     """What of the GPU is needed: `tcprobe.run.gpu.Gpu`."""
 
     def compile_cuda(self, text: str, names: Sequence[str]) -> None:
@@ -125,7 +125,7 @@ class Device(Protocol):
         """Run one."""
 
 
-def verify(device: Device, todo: Sequence[tuple[Instruction, Operands]], seed: int) -> Iterator[Verdict]:
+def verify(device: CudaRunner, todo: Sequence[tuple[Instruction, Operands]], seed: int) -> Iterator[Verified]:
     """Verify multiplies, each with the tables of its operands, in order."""
     chunks = [todo[start : start + CHUNK] for start in range(0, len(todo), CHUNK)]
     with ThreadPoolExecutor(COMPILERS) as pool:
@@ -141,7 +141,7 @@ def verify(device: Device, todo: Sequence[tuple[Instruction, Operands]], seed: i
                 yield check(device, instruction, operands, draw(instruction, np.random.default_rng(seed)))
 
 
-def check(device: Device, instruction: Instruction, operands: Operands, given: Multiplicands) -> Verdict:
+def check(device: CudaRunner, instruction: Instruction, operands: Operands, given: Multiplicands) -> Verified:
     """Verify one multiply whose functions are compiled."""
     d = instruction.fragments[3]
     inputs = [patterns(getattr(given, o), instruction.fragment(o)) for o in "abc"]
@@ -161,7 +161,7 @@ def check(device: Device, instruction: Instruction, operands: Operands, given: M
     same = [bool((output[number + 1] == output[0]).all()) for number in range(len(variants))]
     unread = {o: tuple(i for (operand, i), s in zip(variants, same, strict=True) if s and operand == o) for o in "abc"}
     noticed = bool((decoded(wrong[0], d) != wanted).any())
-    return Verdict(instruction, operands["d"].arch, not len(differs), first, {o: i for o, i in unread.items() if i},
+    return Verified(instruction, operands["d"].arch, not len(differs), first, {o: i for o, i in unread.items() if i},
                    _expected(instruction, operands), noticed, sources(operands.values()))  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from tcprobe.isa.arch import Arch
 from tcprobe.isa.target import version
 from tcprobe.probes.compiler_log import blame
 from tcprobe.probes.ptx import Kernel, module
-from tcprobe.sass.decode import LINE, Instruction, UnreadError, instruction, opcode_of
+from tcprobe.sass.decode import LINE, CodeLine, UnreadError, instruction, opcode_of
 from tcprobe.sass.toolchain import Toolchain, call
 
 Content = tuple[bytes, int, int]  # raw code, offset and size of the parameters
@@ -31,7 +31,7 @@ class Code:
     `unread` is why a line could not be decoded, by address; `opcodes` are those of all lines, in order.
     """
 
-    instructions: dict[int, Instruction]
+    instructions: dict[int, CodeLine]
     start: int
     parameter_base: int
     parameter_bytes: int

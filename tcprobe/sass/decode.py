@@ -1,4 +1,4 @@
-"""One line of nvdisasm's output as an Instruction: guard, opcode with modifiers, operands.
+"""One line of nvdisasm's output as an CodeLine: guard, opcode with modifiers, operands.
 
 >>> from tcprobe.sass.decode import instruction
 >>> instruction("@!P0 LDG.E.64 R4, desc[UR4][R2.64+0x10] ;", 0x30).opcode
@@ -25,7 +25,7 @@ class UnreadError(Exception):
 
 
 @dataclass(frozen=True)
-class Operand:
+class Argument:
     """`kind` R, UR, P, UP, B (barrier), SR, immediate, float, constant or address; `negative` for - and ! and ~."""
 
     kind: str
@@ -38,7 +38,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Address(Operand):
+class Address(Argument):
     """[R + UR + offset]; `descriptor` is the uniform register that describes the memory, if there is one."""
 
     wide: bool = False
@@ -48,20 +48,20 @@ class Address(Operand):
 
 
 @dataclass(frozen=True)
-class Instruction:
+class CodeLine:
     """At byte `at` of the disassembled image. `opcode` has all its modifiers."""
 
     at: int
-    guard: Operand | None
+    guard: Argument | None
     opcode: str
-    operands: tuple[Operand, ...]
+    operands: tuple[Argument, ...]
     text: str
 
 
 REGISTER = {"RZ": 255, "URZ": 255, "PT": 7, "UPT": 7}
 
 
-def instruction(text: str, at: int) -> Instruction:
+def instruction(text: str, at: int) -> CodeLine:
     """Decode the text of one instruction."""
     guard, body = None, text.strip().rstrip(";").strip()
     match = _GUARD.fullmatch(body)
@@ -69,7 +69,7 @@ def instruction(text: str, at: int) -> Instruction:
         guard, body = operand(match[1]), match[2]
     opcode, _, rest = body.partition(" ")
     operands = tuple(operand(part.strip()) for part in rest.split(",")) if rest.strip() else ()
-    return Instruction(at, guard, opcode, operands, text)
+    return CodeLine(at, guard, opcode, operands, text)
 
 
 def opcode_of(text: str) -> str:
@@ -78,7 +78,7 @@ def opcode_of(text: str) -> str:
     return (match[2] if match else text.strip()).split(" ")[0].rstrip(";")
 
 
-def operand(text: str) -> Operand:
+def operand(text: str) -> Argument:
     """Decode one operand."""
     negative, plain = (text[0], text[1:]) if text[:1] in "-!~" and text[1:2].isalpha() else ("", text)
     plain = plain.replace(".reuse", "")
@@ -86,16 +86,16 @@ def operand(text: str) -> Operand:
     shown = negative + plain
     if match:  # .ROW (of tensor-core instructions) and .H0_H0 (of conversions) make a kind of its own, R.ROW
         index = REGISTER.get(match[1] + match[2])
-        return Operand(match[1] + (match[3] or ""), int(match[2]) if index is None else index, negative, shown)
+        return Argument(match[1] + (match[3] or ""), int(match[2]) if index is None else index, negative, shown)
     if re.fullmatch(r"SR_[\w.]+", plain):
-        return Operand("SR", 0, negative, shown)
+        return Argument("SR", 0, negative, shown)
     if re.fullmatch(r"-?0x[0-9a-f]+", text):
-        return Operand("immediate", int(text, 16) & 0xFFFFFFFF, "", text)
+        return Argument("immediate", int(text, 16) & 0xFFFFFFFF, "", text)
     if re.fullmatch(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", text):
-        return Operand("float", 0, "", text)
+        return Argument("float", 0, "", text)
     match = _CONSTANT.fullmatch(plain)
     if match and match[1] == "0":
-        return Operand("constant", int(match[2], 16), negative, shown)
+        return Argument("constant", int(match[2], 16), negative, shown)
     return _address(text)
 
 

@@ -20,7 +20,7 @@ from tcprobe.probes.experiment import ptx_hash
 from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.product_check import blocks, cells, taken, whole
-from tcprobe.sass.tensor import Step, Trace, Word, form, kernel, trace
+from tcprobe.sass.tensor import Step, Traced, Word, form, kernel, trace
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.measurement import MEMORY, Measurement
 
@@ -66,7 +66,7 @@ def derive(tools: Toolchain, row: Arch, instructions: Sequence[Instruction], kno
     return Derived(measurements, anchored)
 
 
-def _read_by(instruction: Instruction, traced: Trace, known: Known) -> dict[str, Any] | None:
+def _read_by(instruction: Instruction, traced: Traced, known: Known) -> dict[str, Any] | None:
     """Tables, and the elements that no tensor-core instruction of a wmma.mma takes."""
     tables = {f.operand: table for f in instruction.fragments if (table := known(f))}
     if len(tables) < len(instruction.fragments) or not whole(instruction, traced, tables):
@@ -81,7 +81,7 @@ def _read_by(instruction: Instruction, traced: Trace, known: Known) -> dict[str,
     return {"tables": tables, "numbering": MEMORY, "unread": unread}
 
 
-def _trace(code: Code | None, instruction: Instruction) -> Trace | None:
+def _trace(code: Code | None, instruction: Instruction) -> Traced | None:
     """None where the code is not followed: an emulated form, or an opcode that is not modelled."""
     try:
         return trace(code, instruction) if code else None
@@ -89,7 +89,7 @@ def _trace(code: Code | None, instruction: Instruction) -> Trace | None:
         return None
 
 
-def anchors(traces: Iterable[tuple[Instruction, Trace]], known: Known) -> dict[str, Anchored]:
+def anchors(traces: Iterable[tuple[Instruction, Traced]], known: Known) -> dict[str, Anchored]:
     """The layout of every tensor-core opcode that the wmma multiplies show and agree on."""
     found: dict[str, Anchored] = {}
     doubtful: set[str] = set()
@@ -110,7 +110,7 @@ def anchors(traces: Iterable[tuple[Instruction, Trace]], known: Known) -> dict[s
 
 
 def _local(
-    instruction: Instruction, traced: Trace, number: int, step: Step, tables: Mapping[str, Table]
+    instruction: Instruction, traced: Traced, number: int, step: Step, tables: Mapping[str, Table]
 ) -> dict[str, Table] | None:
     """The opcode's layout from one step; None where the step takes A from b (a transposed product) or is incomplete.
 
@@ -139,7 +139,7 @@ def _table(found: Mapping[tuple[int, int], tuple[int, ...]], products: int) -> T
     return slot_table(WARP, len(found) // WARP, {n: tuple(c[j] for c in ordered) for j, n in enumerate(names)})
 
 
-def _inherits(instruction: Instruction, traced: Trace, anchored: Mapping[str, Anchored]) -> dict[str, Any] | None:
+def _inherits(instruction: Instruction, traced: Traced, anchored: Mapping[str, Anchored]) -> dict[str, Any] | None:
     """Tables and numbering of an mma.sync form that is one known instruction with its registers in order."""
     if len(traced.steps) != 1 or traced.steps[0].opcode not in anchored:
         return None

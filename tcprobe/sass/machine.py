@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
-from tcprobe.sass.decode import Address, Instruction, Operand, UnreadError
+from tcprobe.sass.decode import Address, Argument, CodeLine, UnreadError
 
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
@@ -57,7 +57,7 @@ class Machine:
 
     # registers
 
-    def read(self, operand: Operand) -> U32:
+    def read(self, operand: Argument) -> U32:
         """32 bits of a register, constant or immediate; `-` and `~` applied."""
         if operand.kind == "immediate":
             return np.full(self.lanes, operand.index, np.uint32)
@@ -71,7 +71,7 @@ class Machine:
             return (~value + np.uint32(1)).astype(np.uint32)
         return ~value if operand.negative == "~" else value
 
-    def read64(self, operand: Operand) -> U64:
+    def read64(self, operand: Argument) -> U64:
         """A pair of registers as 64 bits."""
         if operand.negative or operand.kind not in self._values:
             raise UnreadError(f"operand {operand} where a pair of registers is needed")
@@ -82,7 +82,7 @@ class Machine:
         low, high = (self._register(operand.kind, operand.index + j) for j in (0, 1))
         return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
 
-    def write(self, operand: Operand, value: NDArray[Any], words: int = 1) -> None:
+    def write(self, operand: Argument, value: NDArray[Any], words: int = 1) -> None:
         """32 bits, or with words = 2 the low and high half of 64, into a register."""
         if operand.kind not in self._values or operand.negative:
             raise UnreadError(f"operand {operand} cannot be written")
@@ -104,7 +104,7 @@ class Machine:
         else:
             self._values[kind][index] = value, self._all
 
-    def forget(self, operand: Operand, words: int) -> None:
+    def forget(self, operand: Argument, words: int) -> None:
         """Registers that now hold what is not known here."""
         if operand.kind not in self._values or operand.index + words > ZERO:
             raise UnreadError(f"operand {operand} cannot be written")
@@ -123,7 +123,7 @@ class Machine:
 
     # predicates
 
-    def test(self, operand: Operand) -> Bools:
+    def test(self, operand: Argument) -> Bools:
         """A predicate, negated with !."""
         if operand.kind not in self._predicates or operand.negative not in ("", "!"):
             raise UnreadError(f"operand {operand} where a predicate is needed")
@@ -132,7 +132,7 @@ class Machine:
         value: Bools = self._predicates[operand.kind][operand.index]
         return ~value if operand.negative else value
 
-    def decide(self, operand: Operand, value: Bools) -> None:
+    def decide(self, operand: Argument, value: Bools) -> None:
         """Write a predicate; PT discards."""
         if operand.kind not in self._predicates or operand.negative:
             raise UnreadError(f"operand {operand} cannot hold a predicate")
@@ -154,13 +154,13 @@ class Machine:
         """Whether `size` bytes of bank 0 lie within the parameters."""
         return 0 <= offset - self._base <= len(self._parameters) - size
 
-    def address(self, operand: Operand) -> U64:
+    def address(self, operand: Argument) -> U64:
         """The 64-bit addresses of a memory operand."""
         if not isinstance(operand, Address):
             raise UnreadError(f"operand {operand} where an address is needed")
-        total = self.read64(Operand("R", operand.index, "", f"R{operand.index}"))
+        total = self.read64(Argument("R", operand.index, "", f"R{operand.index}"))
         if operand.uniform is not None:
-            total = total + self.read64(Operand("UR", operand.uniform, "", f"UR{operand.uniform}"))
+            total = total + self.read64(Argument("UR", operand.uniform, "", f"UR{operand.uniform}"))
         return total + np.uint64(operand.offset & 0xFFFFFFFFFFFFFFFF)
 
     def load(self, addresses: U64, size: int) -> NDArray[np.uint8]:
@@ -191,7 +191,7 @@ class Machine:
 
     # control
 
-    def run(self, code: Mapping[int, Instruction], start: int, opcodes: Mapping[str, Callable[..., None]]) -> None:
+    def run(self, code: Mapping[int, CodeLine], start: int, opcodes: Mapping[str, Callable[..., None]]) -> None:
         """Run from `start` to EXIT."""
         if start in code and code[start].text.startswith(PROLOGUE):
             self.set("UR", 2, self._zero)
@@ -206,7 +206,7 @@ class Machine:
             self._step(step, opcodes)
         raise UnreadError(f"no end after {MOST_STEPS} steps")
 
-    def _step(self, step: Instruction, opcodes: Mapping[str, Callable[..., None]]) -> None:
+    def _step(self, step: CodeLine, opcodes: Mapping[str, Callable[..., None]]) -> None:
         taken = self.test(step.guard) if step.guard else self._all
         if not taken.any():
             return

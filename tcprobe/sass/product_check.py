@@ -16,14 +16,14 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
-from tcprobe.sass.tensor import Form, Step, Trace, Word, form
+from tcprobe.sass.tensor import Form, Step, Traced, Word, form
 
 Cell = tuple[int, int]
 Block = tuple[int, int, int]  # first m, n and k
 Tables = Mapping[str, Table]
 
 
-def whole(instruction: Instruction, traced: Trace, tables: Tables) -> bool:
+def whole(instruction: Instruction, traced: Traced, tables: Tables) -> bool:
     """Whether every product is formed once, C is added once, and D is where the table has it."""
     formed = np.zeros(instruction.shape, np.int64)
     starts: Counter[tuple[int, int]] = Counter()
@@ -44,7 +44,7 @@ def whole(instruction: Instruction, traced: Trace, tables: Tables) -> bool:
     return bool((formed == 1).all()) and set(starts.values()) == {1}
 
 
-def homes(traced: Trace, number: int) -> list[int] | None:
+def homes(traced: Traced, number: int) -> list[int] | None:
     """The words of D in which the results of a step end, through the steps that add to them."""
     count = form(traced.steps[number].opcode).d
     words = [Word("d", number * 256 + j) for j in range(count)]
@@ -64,7 +64,7 @@ def cells(fragment: Fragment, table: Table, words: Sequence[int]) -> list[list[C
     return [[(cell[0], cell[1]) for i in slots if (cell := table.cells[first + i])] for first in lanes]
 
 
-def taken(traced: Trace, number: int) -> dict[str, list[int]] | None:
+def taken(traced: Traced, number: int) -> dict[str, list[int]] | None:
     """The words of each operand that a step takes; "d" where they end, "c" where it adds C, if that is known.
 
     None where A and B are not each of one operand, or the results get lost.
@@ -83,7 +83,7 @@ def taken(traced: Trace, number: int) -> dict[str, list[int]] | None:
     return found | ({"c": [w.number for w in added]} if added and len(added) == len(set(step.c)) else {})
 
 
-def blocks(instruction: Instruction, traced: Trace, number: int, tables: Tables) -> list[Block] | None:
+def blocks(instruction: Instruction, traced: Traced, number: int, tables: Tables) -> list[Block] | None:
     """Which block each product of a step is; None where its words hold no whole blocks that fit each other."""
     held = taken(traced, number)
     if held is None:
@@ -124,7 +124,7 @@ def _turned(shape: Form, step: Step) -> Form:
     return Form(shape.n, shape.m, shape.k, shape.a, shape.b, shape.c, shape.d, shape.products)
 
 
-def _continued(traced: Trace, number: int) -> int | None:
+def _continued(traced: Traced, number: int) -> int | None:
     """The step whose whole result this one adds to, itself if there is none; None where it adds C, also converted."""
     added = traced.steps[number].c
     first = added[0] if added else None

@@ -24,7 +24,7 @@ from tcprobe.probes import ptx
 from tcprobe.probes.multiply import Multiply
 from tcprobe.probes.ptx import Kernel
 from tcprobe.sass.cubin import Code
-from tcprobe.sass.decode import Operand, UnreadError
+from tcprobe.sass.decode import Argument, UnreadError
 from tcprobe.sass.lowering import TENSOR
 from tcprobe.sass.machine import ZERO, Image, Machine
 from tcprobe.sass.opcodes import OPCODES
@@ -63,7 +63,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Trace:
+class Traced:
     """All steps of a multiply in order, and for every word of D the result that is stored there.
 
     `stored` is None where the results are converted and therefore not followed to D.
@@ -111,7 +111,7 @@ def form(opcode: str) -> Form:
     return Form(m, n, k, words[0], words[1], words[2], words[3], products)
 
 
-def name(opcode: str, a: Operand, b: Operand) -> str:
+def name(opcode: str, a: Argument, b: Argument) -> str:
     """The whole instruction's name: without the step, with the order of A and B where operands carry one."""
     return re.sub(r"\.STEP\d", "", opcode) + "".join(re.findall(r"\.(?:ROW|COL)", a.kind + b.kind))
 
@@ -136,7 +136,7 @@ def kernel(instruction: Instruction) -> Kernel:
     return Kernel(name, Multiply(instruction), text, instruction.target.at_least(ptx.ALIGNED))
 
 
-def trace(code: Code, instruction: Instruction) -> Trace:
+def trace(code: Code, instruction: Instruction) -> Traced:
     """Run the code of `kernel(instruction)` on tags. UnreadError where a word is computed, not moved."""
     words = [ptx.thread_bytes(f) // 4 for f in instruction.fragments]
     data = [_tags(number, count) for number, count in enumerate(words[:3], 1)]
@@ -160,7 +160,7 @@ def trace(code: Code, instruction: Instruction) -> Trace:
     shapes = [form(step.opcode) for step in steps]
     if any(len(step.c) != shape.d and (step.c or shape.parts > 1) for step, shape in zip(steps, shapes, strict=True)):
         raise UnreadError("a tensor-core instruction lacks a step")
-    return Trace(tuple(steps), tuple(done) if done and None not in done else None)  # type: ignore[arg-type]
+    return Traced(tuple(steps), tuple(done) if done and None not in done else None)  # type: ignore[arg-type]
 
 
 def _tags(operand: int, count: int, first: int = 0) -> np.ndarray:
@@ -189,7 +189,7 @@ def _moved(values: np.ndarray) -> Word:
     return found
 
 
-def _convert(m: Machine, d: Operand, *_: Operand) -> None:
+def _convert(m: Machine, d: Argument, *_: Argument) -> None:
     """A conversion of one word or of two halves: to what, and from what, does not matter here."""
     m.write(d, np.full(m.lanes, CONVERTED))
 
@@ -197,7 +197,7 @@ def _convert(m: Machine, d: Operand, *_: Operand) -> None:
 def _multiply(opcode: str, steps: list[Step]) -> Callable[..., None]:
     part = int(match[1]) if (match := re.search(r"\.STEP(\d)", opcode)) else 0
 
-    def multiply(m: Machine, d: Operand, a: Operand, b: Operand, c: Operand, *rest: Operand) -> None:
+    def multiply(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, *rest: Argument) -> None:
         whole = name(opcode, a, b)
         shape = form(whole)
         if any(str(o) not in ("!PT", "!UPT") for o in rest):
