@@ -17,7 +17,7 @@ from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
-from tcprobe.references import Claim, Reference, references
+from tcprobe.references import Claim, Reference, references, said
 from tcprobe.store.choose import Found, Layers
 from tcprobe.store.measurement import Measurement
 
@@ -114,7 +114,7 @@ def same_but_renumbered(stated: Table, measured: Table) -> bool:
 
 
 def _verdict(reference: Reference, fragment: Fragment, measured: Measurement, device: arch.Arch) -> Verdict:
-    claim = reference.claim(fragment, device)
+    claim = said(reference, fragment, device)
     if isinstance(claim, str):
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
     if not fragment.shared:
@@ -126,7 +126,7 @@ def _verdict(reference: Reference, fragment: Fragment, measured: Measurement, de
 def _elsewhere(reference: Reference, fragment: Fragment, measured: Measurement) -> str:
     """For which other archs a reference states the very layout measured here."""
     table = measured.tables[fragment.operand]
-    claims = [(a.name, reference.claim(fragment, a)) for a in arch.ARCHS]
+    claims = [(a.name, said(reference, fragment, a)) for a in arch.ARCHS]
     same = [name for name, claim in claims if isinstance(claim, Claim) and claim.printed.values == table.values]
     return f"; states this very layout for {', '.join(same)}" if same else ""
 
@@ -141,7 +141,7 @@ def _by_structure(
 ) -> Verdict:
     instruction = inventory.instructions()[fragment.experiment]
     compared = "cd" if fragment.operand == "c" else "abd"
-    claims = {f.operand: reference.claim(f, device) for f in instruction.fragments if f.operand in compared}
+    claims = {f.operand: said(reference, f, device) for f in instruction.fragments if f.operand in compared}
     meant = {operand: c.meant for operand, c in claims.items() if isinstance(c, Claim)}
     if len(meant) < len(claims):
         silent = next(operand for operand, c in claims.items() if not isinstance(c, Claim))

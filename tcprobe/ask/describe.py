@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tcprobe.ask.compare import verdicts
-from tcprobe.fit import fit
+from tcprobe.fit import fitted
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
@@ -55,7 +55,7 @@ def shown(known: Known) -> dict[str, Any]:
     {"method": "documented", "arch": ..., "source": ...} and no verdicts.
     """
     table, fragment, measured = known.table, known.fragment, known.measured
-    found = fit(table)
+    found = fitted(table)
     products = {"product": by_lane(table, list(table.values["product"]))} if "product" in table.outputs else {}
     stated = {"method": "documented", "arch": known.arch, "source": known.evidence}
     return {

@@ -7,15 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from tcprobe import __version__
 from tcprobe.errors import UsageError
-from tcprobe.fit import Fit, Formula, Layout, fit
+from tcprobe.fit import Formula, Layout, fitted
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.table import Table
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Known
 from tcprobe.text import comment
-
-_FITS: dict[str, Fit] = {}
 
 
 def about(known: Known) -> list[str]:
@@ -33,11 +30,6 @@ def heading(tables: Sequence[Known], mark: str) -> list[str]:
     lines = [f"made by tcprobe {__version__}; i counts a lane's elements from the low bits of its first register"]
     lines += [line for known in tables for line in about(known)]
     return [f"{mark} {comment(line)}" for line in lines]
-
-
-def fitted(table: Table) -> Fit:
-    """The table's fit, made once."""
-    return _FITS.setdefault(table.id, fit(table)) if table.id not in _FITS else _FITS[table.id]
 
 
 def formulas(known: Known) -> dict[str, Formula]:

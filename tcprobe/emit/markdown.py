@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tcprobe.emit.common import about, fitted
+from tcprobe.emit.common import about
+from tcprobe.fit import fitted
 from tcprobe.store.cell import Known
 from tcprobe.text import markdown
 

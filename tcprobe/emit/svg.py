@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from tcprobe.emit.common import about, fitted
+from tcprobe.emit.common import about
+from tcprobe.fit import fitted
 from tcprobe.layout.draw import runs
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Known

@@ -20,7 +20,7 @@ from tcprobe.layout.table import Table
 
 LINEAR, BOOLEAN, NONE = "linear", "boolean", "no closed form"
 
-__all__ = ["Fit", "Formula", "Layout", "NotLinear", "fit"]
+__all__ = ["Fit", "Formula", "Layout", "NotLinear", "fit", "fitted"]
 
 
 class Fit(NamedTuple):
@@ -32,6 +32,9 @@ class Fit(NamedTuple):
     contradiction: NotLinear | None
 
 
+_FITTED: dict[str, Fit] = {}  # by layout id: many fragments share few layouts
+
+
 def fit(table: Table) -> Fit:
     """Layout and formulas of a table."""
     found = fit_layout(table)
@@ -40,6 +43,13 @@ def fit(table: Table) -> Fit:
     formulas = {name: _one(table, name) for name in table.outputs}
     verdict = NONE if None in formulas.values() else BOOLEAN
     return Fit(verdict, formulas, None, found)
+
+
+def fitted(table: Table) -> Fit:
+    """As `fit`, each layout once: for whoever asks for the tables of many fragments."""
+    if table.id not in _FITTED:
+        _FITTED[table.id] = fit(table)
+    return _FITTED[table.id]
 
 
 def _linear(layout: Layout, name: str) -> Formula:

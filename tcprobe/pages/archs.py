@@ -8,7 +8,7 @@ from typing import Any
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, verdicts
 from tcprobe.ask.describe import some
-from tcprobe.fit import fit
+from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
@@ -65,7 +65,7 @@ def documentation(results: Results) -> Iterator[str]:
             stated = documented(fragment, row)
             if stated and fragment.target.on(row) and not layers.choose(fragment, [name]):
                 reference, claim = stated
-                formulas = fit(claim.meant).formulas
+                formulas = fitted(claim.meant).formulas
                 texts = [f"`{formulas[o]}`" if formulas[o] else "no closed form" for o in ("row", "col")]
                 key = (_linked(results, claim.meant), *texts, f"{reference}, {claim.where}")
                 ids, names = lines.setdefault(key, ([], []))
@@ -99,7 +99,7 @@ def opcodes(results: Results) -> Iterator[str]:
 def _layout(results: Results, layout: str) -> str:
     """A linked layout with its formulas."""
     table = results.layout(layout)
-    formulas = ", ".join(f"{name} `{formula}`" for name, formula in fit(table).formulas.items())
+    formulas = ", ".join(f"{name} `{formula}`" for name, formula in fitted(table).formulas.items())
     return f"{_linked(results, table)} {formulas}"
 
 
@@ -179,7 +179,7 @@ def _change(layers: Layers, before: str, after: str) -> Iterator[str]:
 
 
 def _formulas(tables: Sequence[Table]) -> list[str]:
-    formulas = [fit(table).formulas for table in tables]
+    formulas = [fitted(table).formulas for table in tables]
     return [f"`{f[name]}`" if f[name] else "no closed form" for name in ("row", "col") for f in formulas]
 
 

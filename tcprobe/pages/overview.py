@@ -13,12 +13,12 @@ from tcprobe import files
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
 from tcprobe.ask.describe import holders, some, unread
 from tcprobe.errors import DataError
-from tcprobe.fit import fit
+from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.pages import archs
 from tcprobe.pages.archs import MADE, grid
-from tcprobe.references import references
+from tcprobe.references import references, said
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.measurement import Measurement, how
 from tcprobe.store.results import Results
@@ -113,7 +113,7 @@ def _layouts(results: Results) -> Iterator[list[str]]:
                 held.setdefault(layout, []).extend(f"{name} `{id_}`" for id_ in ids)
     for layout in results.layouts():
         table = results.layout(layout)
-        formulas = fit(table).formulas
+        formulas = fitted(table).formulas
         extra = f", product `{formulas['product']}`" if "product" in formulas else ""
         row, col = (f"`{formulas[output]}`" if formulas[output] else "no closed form" for output in ("row", "col"))
         link = f"[{layout}](layouts/{layout}.json)"
@@ -128,7 +128,7 @@ def _errata(results: Results) -> Iterator[str]:
     seen = set()
     for fragment in inventory.fragments().values():
         for reference in references():
-            claim = reference.claim(fragment, device)
+            claim = said(reference, fragment, device)
             if not isinstance(claim, str) and claim.erratum and (claim.where, claim.erratum) not in seen:
                 seen.add((claim.where, claim.erratum))
                 yield f"- {reference.NAME}, {claim.where}: {claim.erratum} (`{fragment.id}` among others)"
@@ -177,7 +177,7 @@ def _has(saved: dict[str, Measurement], fragment: Fragment) -> bool:
 
 def _fragment_line(fragment: Fragment, measured: Measurement) -> list[str]:
     table = measured.tables[fragment.operand]
-    formulas = fit(table).formulas
+    formulas = fitted(table).formulas
     text = [f"`{formulas[name]}`" if formulas[name] else "no closed form" for name in ("row", "col")]
     marks = [_mark(verdict) for verdict in verdicts(fragment, measured)]
     link = f"[{table.id}](../layouts/{table.id}.json)"

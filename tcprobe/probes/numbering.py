@@ -18,7 +18,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
 from tcprobe.probes.structure import Ints, Triples, agreement, elements, number
-from tcprobe.references import Claim, references
+from tcprobe.references import Claim, references, said
 from tcprobe.store.measurement import MEMORY
 
 Tables = dict[str, Table]
@@ -52,7 +52,7 @@ def _anchored(instruction: Instruction, triples: Triples, c_to_d: Ints, context:
 
 def _referenced(instruction: Instruction, triples: Triples, c_to_d: Ints, device: Arch) -> tuple[Tables, str]:
     for reference in references():
-        claims = {f.operand: reference.claim(f, device) for f in instruction.fragments}
+        claims = {f.operand: said(reference, f, device) for f in instruction.fragments}
         tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
         if len(tables) == 4 and agreement(instruction, triples, tables).total and _c_agrees(tables, c_to_d):
             return tables, reference.NAME

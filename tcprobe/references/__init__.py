@@ -1,7 +1,8 @@
 """What others published, one module per source, in that source's own terms.
 
 A reference is a module of this package with NAME, SOURCE, FINDINGS and
-`claim(fragment, device) -> Claim | str`, the string being the reason why it says nothing.
+`claim(fragment, device) -> Claim | str`, the string being the reason why it says nothing. PER_ARCH = False says that
+its claims are the same for every arch.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.references.claim import Claim, Finding
 
-__all__ = ["Claim", "Finding", "Reference", "documented", "references"]
+__all__ = ["Claim", "Finding", "Reference", "documented", "references", "said"]
 
 
 class Reference(Protocol):
@@ -29,6 +30,9 @@ class Reference(Protocol):
         """What the source says of `fragment` on `device`, or why nothing."""
 
 
+_SAID: dict[tuple[str, str, str], Claim | str] = {}
+
+
 @cache
 def references() -> tuple[Reference, ...]:
     """All references; PTX ISA first, since its numbering is the one that tables are published in."""
@@ -39,5 +43,13 @@ def references() -> tuple[Reference, ...]:
 
 def documented(fragment: Fragment, device: Arch) -> tuple[str, Claim] | None:
     """What the first reference that says anything of `fragment` on `device` says, and its name."""
-    claims = ((reference.NAME, reference.claim(fragment, device)) for reference in references())
+    claims = ((reference.NAME, said(reference, fragment, device)) for reference in references())
     return next(((name, claim) for name, claim in claims if isinstance(claim, Claim)), None)
+
+
+def said(reference: Reference, fragment: Fragment, device: Arch) -> Claim | str:
+    """`reference.claim`, asked once for each fragment and, where the source tells archs apart, each arch."""
+    key = (reference.NAME, fragment.id, device.name if getattr(reference, "PER_ARCH", True) else "")
+    if key not in _SAID:
+        _SAID[key] = reference.claim(fragment, device)
+    return _SAID[key]

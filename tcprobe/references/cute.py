@@ -20,6 +20,7 @@ from tcprobe.layout.table import Table, slot_table
 from tcprobe.references.claim import Claim, Finding
 
 NAME = "CuTe"
+PER_ARCH = False
 SOURCE = "github.com/NVIDIA/cutlass, include/cute/atom/mma_traits_sm*.hpp, commit 7107b05535f8"
 FINDINGS: tuple[Finding, ...] = ()
 

@@ -17,6 +17,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.references.claim import Claim, Finding, Formula, tabulate
 
 NAME = "PTX ISA"
+PER_ARCH = False
 SOURCE = "NVIDIA, Parallel Thread Execution ISA Version 9.1, section 9.7.14"
 
 Map = Callable[[int, int], int]

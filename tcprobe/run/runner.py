@@ -22,7 +22,7 @@ from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError, P
 from tcprobe.isa import arch, inventory
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import Context, Experiment, kernels, ptx_hash
-from tcprobe.references import references
+from tcprobe.references import references, said
 from tcprobe.run.backend import Device
 from tcprobe.run.conclude import conclude
 from tcprobe.run.process import Worker
@@ -221,7 +221,7 @@ def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
     for experiment in todo:
         for reference in () if experiment.early else references():
             for fragment in experiment.fragments:
-                reference.claim(fragment, arch.arch(device.arch))
+                said(reference, fragment, arch.arch(device.arch))
 
 
 def _conclude(

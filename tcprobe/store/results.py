@@ -42,7 +42,8 @@ class Results:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._layouts: dict[str, Table] = {}
-        self._read: dict[tuple[str, str, str], Measurement] = {}
+        self._read: dict[tuple[str, str, str], Measurement | None] = {}
+        self._methods: dict[str, list[str]] = {}
         self._named: dict[tuple[str, str, str], dict[str, str]] = {}
 
     def path(self, arch: str, method: str, experiment: str) -> Path:
@@ -59,7 +60,10 @@ class Results:
 
     def methods(self, arch: str) -> list[str]:
         """Methods by which `arch` was measured, the strongest first."""
-        return [m for m in METHODS if (self.root / arch / m).is_dir()]
+        if arch not in self._methods:
+            folder = os.path.join(self.root, arch)
+            self._methods[arch] = [m for m in METHODS if os.path.isdir(os.path.join(folder, m))]
+        return self._methods[arch]
 
     def experiments(self, arch: str, method: str) -> list[str]:
         """Ids of the saved experiments, sorted; DataError if the folder cannot be read."""
@@ -74,10 +78,7 @@ class Results:
         """A saved measurement, None if there is none; DataError if its file cannot be trusted."""
         key = (arch, method, experiment)
         if key not in self._read:
-            found = self._measurement(self.path(*key), key)
-            if found is None:
-                return None
-            self._read[key] = found
+            self._read[key] = self._measurement(self.path(*key), key)
         return self._read[key]
 
     def measurements(self, arch: str, method: str) -> Iterator[Measurement]:
@@ -138,6 +139,7 @@ class Results:
         key = (measurement.arch, measurement.method, measurement.experiment)
         _save(self.path(*key), "measurement", _to_json(measurement))
         self._read[key] = measurement
+        self._methods.pop(measurement.arch, None)
 
     def lowering_path(self, arch: str) -> Path:
         """Where the lowering of an arch's multiplies is stored."""
