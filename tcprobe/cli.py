@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -157,7 +158,7 @@ def compare(names: tuple[str, ...], name: str | None, folder: Path | None, as_js
     from tcprobe import lookup
 
     results = lookup.folder_of(folder)
-    if names and (names[0].endswith(".csv") or Path(names[0]).is_file()):
+    if names and (names[0].endswith(".csv") or os.path.isfile(names[0])):
         _compare_file(Path(names[0]), names[1:], name, results)
         return
     from tcprobe.compare import findings, measured_fragments, methods_agree, verdicts

@@ -11,6 +11,7 @@ from pathlib import Path
 from tcprobe import inventory
 from tcprobe.campaign import Campaign, Request
 from tcprobe.errors import UsageError
+from tcprobe.files import is_folder
 from tcprobe.fit import fit
 from tcprobe.results import Results
 from tcprobe.table import Table
@@ -83,7 +84,7 @@ def compilers(first: Path, second: Path, names: Sequence[str | None]) -> dict[st
 
 def pair(left: str, right: str, results: Results) -> dict[str, Difference]:
     """Two archs of one folder, or two folders arch by arch. UsageError where one is neither or has nothing."""
-    if Path(left).is_dir() and Path(right).is_dir():
+    if is_folder(left) and is_folder(right):
         one, two = Results(Path(left)), Results(Path(right))
         archs = sorted({*one.archs(), *two.archs()}, key=lambda name: (len(name), name))
         if not archs:

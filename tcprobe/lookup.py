@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tcprobe import arch, inventory
 from tcprobe.errors import UsageError
+from tcprobe.files import is_folder
 from tcprobe.instruction import Fragment
 from tcprobe.measurement import METHODS, Measurement
 from tcprobe.results import Results, default
@@ -16,7 +17,7 @@ def folder_of(folder: Path | None) -> Results:
     """The results of --results, or the default; UsageError if the folder is missing."""
     if folder is None:
         return default()
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise UsageError(f"{folder}: no such folder. `tcprobe run --results {folder}` makes it.")
     return Results(folder)
 

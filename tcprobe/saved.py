@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tcprobe.describe import holders, some
 from tcprobe.errors import DataError, UsageError
+from tcprobe.files import is_folder
 from tcprobe.foreign import read_csv
 from tcprobe.results import Results, default
 from tcprobe.table import Table
@@ -17,7 +18,7 @@ def tables(paths: Sequence[Path]) -> list[tuple[str, str, Table]]:
     """(layout id, who has it, table) of every layout under `paths`."""
     found = []
     for path in paths or (default().root,):
-        if path.is_dir():
+        if is_folder(path):
             results = Results(path)
             if not results.layouts():
                 raise UsageError(
