@@ -18,6 +18,7 @@ from tcprobe.arch import ARCHS, arch
 from tcprobe.campaign import Campaign, Request
 from tcprobe.choose import Found, Layer, Layers, alone
 from tcprobe.errors import UsageError
+from tcprobe.files import is_folder
 from tcprobe.fit import fit
 from tcprobe.instruction import Fragment
 from tcprobe.results import Results
@@ -173,7 +174,7 @@ def compared(names: Sequence[str], cuda: Sequence[Path], arch_name: str | None, 
     if cuda or len(names) < 2:
         raise UsageError("give two archs, two folders of results, or --cuda twice.")
     left, right, *patterns = names
-    if Path(left).is_dir() and Path(right).is_dir():
+    if is_folder(left) and is_folder(right):
         return _arch_by_arch(alone(Results(Path(left))), alone(Results(Path(right))), arch_name, patterns)
     if arch_name:
         raise UsageError("--arch goes with two folders or two compilers; two archs are named already.")

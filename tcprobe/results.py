@@ -57,13 +57,13 @@ class Results:
 
     def methods(self, arch: str) -> list[str]:
         """Methods by which `arch` was measured, the strongest first."""
-        return [m for m in METHODS if (self.root / arch / m).is_dir()]
+        return [m for m in METHODS if files.is_folder(os.path.join(self.root, arch, m))]
 
     def experiments(self, arch: str, method: str) -> list[str]:
         """Ids of the saved experiments, sorted; DataError if the folder cannot be read."""
         folder = self.root / arch / method
         try:
-            names = os.listdir(folder) if folder.is_dir() else []
+            names = os.listdir(folder) if files.is_folder(folder) else []
         except OSError as error:
             raise DataError(f"{folder}: cannot be read: {error.strerror}.") from None
         return sorted(name.removesuffix(".json").replace("--", "::") for name in names if name.endswith(".json"))

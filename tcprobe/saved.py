@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tcprobe.choose import Layer, alone, default
 from tcprobe.describe import holders, some
 from tcprobe.errors import DataError, UsageError
+from tcprobe.files import is_folder
 from tcprobe.foreign import read_csv
 from tcprobe.results import Results
 from tcprobe.table import Table
@@ -39,7 +40,7 @@ def _nearest(found: Iterable[Saved]) -> Iterable[Saved]:
 
 
 def _of(path: Path) -> Iterator[Saved]:
-    if path.is_dir():
+    if is_folder(path):
         (layer,) = alone(Results(path)).layers
         if not layer.results.layouts():
             raise UsageError(
