@@ -31,7 +31,7 @@ COMMON = """
 #endif
 
 // Which GPU NAME is for, as __CUDA_ARCH__ counts: 700, 800, 1210. Device code knows it; host code defines TCPROBE_ARCH,
-// or names the GPU: sm_80::NAME is there whatever TCPROBE_ARCH is.
+// or names the GPU: sm_XX::NAME is there whatever TCPROBE_ARCH is.
 #if !defined(TCPROBE_ARCH) && defined(__CUDA_ARCH__)
 #if __CUDA_ARCH__ == 1010
 #define TCPROBE_ARCH 1100  // sm_101 is called sm_110 since CUDA 13
@@ -76,7 +76,7 @@ template <class F>
 constexpr int unsaid() {{
   static_assert(sizeof(F) == 0,
                 "this layout differs between GPUs: host code has to define TCPROBE_ARCH (700, 750, 800, ...) before it "
-                "includes this header, or to name a GPU: tcprobe::sm_80:: and the rest of the name");
+                "includes this header, or to name a GPU: tcprobe::sm_XX:: and the rest of the name");
   return 0;
 }}
 /// In place of a layout that differs between GPUs, where host code has not said which one it means for fragment F.
