@@ -21,6 +21,7 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
+from tcprobe.errors import UsageError
 from tcprobe.fit import gf2
 from tcprobe.table import Table
 
@@ -74,7 +75,10 @@ class Layout:
         return {"i": unpacked[: self.i_bits], "lane": unpacked[self.i_bits :]}
 
     def at(self, lane: int, i: int) -> dict[str, int]:
-        """The element of slot (lane, i)."""
+        """The element of slot (lane, i); UsageError where there is no such slot."""
+        for name, number, size in (("lane", lane, self.threads), ("i", i, self.elements)):
+            if not 0 <= number < size:
+                raise UsageError(f"{name} {number} is outside 0 to {size - 1}.")
         point, value = lane << self.i_bits | i, self.offset
         for bit, image in enumerate(self.images):
             value ^= image if point >> bit & 1 else 0
