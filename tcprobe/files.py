@@ -51,6 +51,16 @@ def read(path: str | Path, most: int = MOST_BYTES) -> bytes | None:
     return raw
 
 
+def is_folder(path: str | Path) -> bool:
+    """Whether there is such a folder; DataError where that cannot be told: no permission, too long a name."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read: {_reason(error)}.") from None
+
+
 def write(path: Path, data: bytes, parents: bool = False) -> None:
     """Write a file whole; EnvironmentUnfitError if that fails, and the file is then as it was.
 

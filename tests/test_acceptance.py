@@ -3,6 +3,7 @@
 import json
 import re
 
+import machine_code
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from tcprobe.store.cell import load
 from tcprobe.store.documents import seal
 from tcprobe.store.results import Results, published
 
+needs_tools = pytest.mark.skipif(machine_code.TOOLS is None, reason=machine_code.REASON)
 LOAD = "wmma.m16n16k16.a.row.f16"  # each element is held twice
 MULTIPLY = "wmma.mma.row.row.m16n16k16.f32.f32"
 MMA = "mma.m8n8k4.row.col.f32.f16.f16.f32"  # four products
@@ -272,11 +274,11 @@ def test_damaged_opcodes_are_named_by_readers_and_healed_by_writers(root, change
     assert Results(root).write_opcodes("sm_90", "d", {}) == []
 
 
-def assert_refused_by_pages(root, name):
+def assert_refused_by_pages(root, name, arch="sm_90"):
     done = CliRunner().invoke(main, ["pages", "--results", str(root)])
     assert done.exit_code == 4, done.output
     assert "Traceback" not in done.stderr
-    assert str(root / "sm_90" / name) in done.stderr or "missing" in done.stderr
+    assert str(root / arch / name) in done.stderr or "missing" in done.stderr
 
 
 def test_opcodes_of_another_arch_are_refused(root):
@@ -356,6 +358,19 @@ def test_instructions_that_are_not_known_yet_may_have_a_lowering(root):
     assert CliRunner().invoke(main, ["pages", "--results", str(root)]).exit_code == 0
 
 
+@needs_tools
+def test_a_run_replaces_damaged_opcodes_and_says_so(tmp_path):
+    command = ["run", "--arch", "sm_75", "--method", "sass", "--results", str(tmp_path)]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    path = Results(tmp_path).opcodes_path("sm_75")
+    whole = path.read_text()
+    path.write_text(whole.replace("a", "b", 1))
+    assert_refused_by_pages(tmp_path, "opcodes.json", "sm_75")
+    done = CliRunner().invoke(main, command)
+    assert (done.exit_code, str(path) in done.stderr, "not trusted" in done.stderr) == (0, True, True)
+    assert path.read_text() == whole
+
+
 # the API
 
 
@@ -393,6 +408,14 @@ def test_at_says_which_value_is_wrong(lane, i):
 def test_holders_wants_the_outputs_and_values_inside(element, words):
     with pytest.raises(UsageError, match=words):
         TABLE.holders(**element)
+
+
+@pytest.mark.parametrize(
+    "text", ["\u00b2", "\uff11", "1_0", "+1", " 1", "-1", "1-", "3-1", "0-9999999999", "", "1" * 5000]
+)
+def test_rows_are_numbers_of_ascii_digits(text):
+    done = CliRunner().invoke(main, ["where", "wmma.m16n16k16.d.f32", f"--row={text}"])
+    assert (done.exit_code, "is no number such as 3" in done.stderr) == (2, True)
 
 
 def test_holders_of_a_table_of_one_output():

@@ -212,6 +212,24 @@ def test_a_missing_folder_is_made_only_where_that_is_asked_for(tmp_path):
     assert (tmp_path / "a" / "b" / "x").read_bytes() == TEXT
 
 
+@posix
+@pytest.mark.parametrize("name", ["x" * 300, "y/" * 3000, "loop"])
+@pytest.mark.parametrize(
+    "command",
+    [["fit", "NAME"], ["compare", "NAME"], ["compare", "NAME.csv", "wmma.m16n16k16.d.f32"], ["diff", "NAME", "NAME"],
+     ["pages", "--results", "NAME"], ["show", "wmma.m16n16k16.d.f32", "--results", "NAME"], ["show", "NAME"],
+     ["emit", "wmma.m16n16k16.d.f32", "--to", "csv", "-o", "NAME"], ["diff", "sm_80", "sm_90", "--results", "NAME"]],
+)  # fmt: skip
+def test_names_that_no_file_can_have_get_a_message(tmp_path, monkeypatch, name, command):
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    done = CliRunner().invoke(main, [part.replace("NAME", name) for part in command])
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert done.exit_code in (2, 3, 4)
+    assert "Error" in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["loop"]
+
+
 # what a killed writer leaves, and what others own
 
 

@@ -91,6 +91,15 @@ def test_the_inverse_gives_all_holders(table):
 
 
 @given(linear_tables())
+def test_a_layout_has_no_slots_but_its_own(table):
+    layout = fit_layout(table)
+    assert layout.at(table.threads - 1, table.elements - 1) == table.at(table.threads - 1, table.elements - 1)
+    for lane, i, words in ((table.threads, 0, "lane"), (-1, 0, "lane"), (0, table.elements, "i"), (0, -1, "i")):
+        with pytest.raises(UsageError, match=f"{words} .* is outside 0 to"):
+            layout.at(lane, i)
+
+
+@given(linear_tables())
 def test_terms_are_merged_by_shift(table):
     for formula in fit(table).formulas.values():
         pairs = [(term.variable, term.shift) for term in formula.terms]

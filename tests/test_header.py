@@ -73,27 +73,186 @@ template <class F> void print(const char* name) {
 """
 
 
-@pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
+gcc = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
+STRICT = ("-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wundef", "-Werror")
+DIFFERS = "this layout differs between GPUs: host code has to define TCPROBE_ARCH (700, 750, 800, ...)"
+
+
+def build(folder, source, *options, text=None, program="g++"):
+    """What a host compiler says of a program that includes the header; the program is folder / "main"."""
+    name = folder / ("main.cu" if program == "nvcc" else "main.cpp")
+    (folder / "layouts.h").write_text(text or header())
+    name.write_text(f'#include "layouts.h"\n{source}\n')
+    command = [program, *options, str(name), "-o", str(folder / "main")]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def printed(folder):
+    return subprocess.run([str(folder / "main")], capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def slots(fragment, name):
+    """What `print` prints of a fragment's table."""
+    cells = known(fragment, name, RESULTS).table.cells
+    per_lane = fragment.elements
+    return [" ".join(map(str, (fragment.id, *divmod(s, per_lane), *(*cell, 0)[:3]))) for s, cell in enumerate(cells)]
+
+
+def program(fragments, space="tcprobe"):
+    return f"{MAIN}int main() {{\n" + "".join(
+        f'  print<{space}::{identifier(f.id)}>("{f.id}");\n' for f in fragments) + "}"  # fmt: skip
+
+
+@cache
+def differing():
+    """Fragments with several layouts, among all archs that have them."""
+    found = {}
+    for table in for_emit(list(inventory.fragments().values()), "all", RESULTS):
+        found.setdefault(table.fragment, set()).add(table.table.id)
+    return [fragment for fragment, layouts in found.items() if len(layouts) > 1]
+
+
+@gcc
 @pytest.mark.parametrize("name", ["sm_70", "sm_90"])
 def test_gcc_compiles_and_runs_the_host_side(tmp_path, name):
     chosen = inventory.select(device=arch(name))[::7]
-    body = "".join(f'  print<tcprobe::{identifier(f.id)}>("{f.id}");\n' for f in chosen)
-    source = tmp_path / "main.cpp"
-    (tmp_path / "layouts.h").write_text(header())
-    source.write_text(f'#include "layouts.h"\n{MAIN}int main() {{\n{body}}}\n')
-    number_ = arch(name).number * 10
-    command = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror",
-               f"-DTCPROBE_ARCH={number_}", str(source), "-o", str(tmp_path / "main")]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = build(tmp_path, program(chosen), *STRICT, f"-DTCPROBE_ARCH={arch(name).number * 10}")
     assert done.returncode == 0, done.stderr[:2000]
-    printed = subprocess.run([str(tmp_path / "main")], capture_output=True, text=True, check=True).stdout
-    lines = printed.splitlines()
-    expected = []
-    for fragment in chosen:
-        table = known(fragment, name, RESULTS).table
-        for slot, cell in enumerate(table.cells):
-            expected.append(" ".join(map(str, (fragment.id, *divmod(slot, table.elements), *(*cell, 0)[:3]))))
-    assert lines == expected
+    assert printed(tmp_path) == [line for fragment in chosen for line in slots(fragment, name)]
+
+
+@gcc
+@pytest.mark.parametrize("options", [(), ("-DTCPROBE_ARCH=900",)])
+@pytest.mark.parametrize("name", ["sm_70", "sm_75", "sm_120"])
+def test_one_gpu_is_named_whatever_the_arch(tmp_path, name, options):
+    chosen = [f for f in differing() if f.target.on(arch(name))] + inventory.select(device=arch(name))[::11]
+    done = build(tmp_path, program(chosen, f"tcprobe::{name}"), *STRICT, *options)
+    assert done.returncode == 0, done.stderr[:2000]
+    assert printed(tmp_path) == [line for fragment in chosen for line in slots(fragment, name)]
+
+
+def test_every_arch_of_every_fragment_is_named():
+    tables = for_emit(list(inventory.fragments().values()), "all", RESULTS)
+    named = re.findall(r"namespace (sm_\d+) {\s*struct (\w+) :", header())
+    assert sorted(named) == sorted((table.arch, identifier(table.fragment.id)) for table in tables)
+
+
+@gcc
+def test_host_code_without_an_arch_gets_the_layouts_on_which_all_agree(tmp_path):
+    agreeing = [f for f in inventory.fragments().values() if f not in differing()]
+    names = (f"using F{j} = tcprobe::{identifier(id_)};\n" for j, id_ in enumerate(inventory.fragments()))
+    sizes = "".join(names) + "".join(
+        f"static_assert(F{j}::elements == {f.elements} && F{j}::rows == {f.rows} && F{j}::cols == {f.cols} && "
+        f'F{j}::lanes == 32 && F{j}::copies == {f.copies} && F{j}::registers == {f.registers}, "");\n'
+        for j, f in enumerate(inventory.fragments().values())
+    )
+    done = build(tmp_path, sizes + program(agreeing[::13]), *STRICT)
+    assert done.returncode == 0, done.stderr[:2000]
+    newest = {f: next(a.name for a in reversed(ARCHS) if f.target.on(a)) for f in agreeing}
+    assert printed(tmp_path) == [line for fragment in agreeing[::13] for line in slots(fragment, newest[fragment])]
+
+
+@gcc
+def test_host_code_without_an_arch_does_not_get_a_layout_that_differs(tmp_path):
+    calls = ("row(0, 0)", "col(0, 0)", "product(0, 0)", "lane_of(0, 0)", "i_of(0, 0, 0, 0)")
+    both = [f for f in differing() if f.target.on(arch("sm_70"))]
+    assert len(both) > 20
+    source = "".join(f"int f{j}() {{ return tcprobe::{identifier(f.id)}::{calls[j % 5]}; }}\n"
+                     for j, f in enumerate(both))  # fmt: skip
+    assert build(tmp_path, source, "-std=c++17", "-c", "-DTCPROBE_ARCH=700").returncode == 0
+    done = build(tmp_path, source, "-std=c++17", "-c")
+    assert done.returncode != 0
+    assert done.stderr.count(DIFFERS) == len(both)  # one error for each
+    for call in calls:
+        one = f"int f() {{ return tcprobe::{identifier(both[0].id)}::{call}; }}"
+        assert DIFFERS in build(tmp_path, one, "-std=c++17", "-fsyntax-only", text=small(both[0])).stderr
+
+
+@cache
+def small(*fragments):
+    """A header of few fragments, on all archs."""
+    return emit.emit("cuda", for_emit(fragments, "all", RESULTS))
+
+
+KERNELS = """
+using A = tcprobe::wmma_m16n16k16_a_row_f16;  // on Volta another layout
+template <class F, class T> __device__ int sum(const T (&r)[F::elements], int lane) {
+  int s = F::lane_of(0, 0) + F::i_of(0, 0, F::copies - 1) + F::product(lane, 0);
+  for (int i = 0; i < F::elements; ++i) s += r[i] * F::row(lane, i) + F::col(lane, i);
+  return s;
+}
+template <class F> __global__ void by_type(int* out) { out[threadIdx.x] = F::row(threadIdx.x, 2); }
+__global__ void kernel(int* out) {
+  int r[A::elements] = {};
+  out[threadIdx.x] = sum<A>(r, threadIdx.x);
+}
+#ifdef __CUDA_ARCH__
+static_assert(A::row(1, 0) == (__CUDA_ARCH__ < 750), "");
+#endif
+static_assert(tcprobe::sm_70::wmma_m16n16k16_a_row_f16::row(1, 0) == 1, "");
+static_assert(tcprobe::mma_m16n8k16_row_col_f32_f16_f16_f32_d::row(4, 0) == 1, "");
+"""
+LAUNCH = "int main() { kernel<<<1, 32>>>(nullptr); by_type<A><<<1, 32>>>(nullptr); return %s; }"
+nvcc = pytest.mark.skipif(not (shutil.which("nvcc") and shutil.which("g++")), reason="no nvcc here")
+
+
+@nvcc
+@pytest.mark.parametrize("options", [(), ("--expt-relaxed-constexpr",)])
+def test_nvcc_reads_kernels_in_its_host_pass_but_not_host_code(tmp_path, options):
+    archs = ("-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=sm_90")
+    text = small(*map(inventory.resolve, ("wmma.m16n16k16.a.row.f16", "mma.m16n8k16.row.col.f32.f16.f16.f32.d")))
+    named = KERNELS + LAUNCH % "tcprobe::sm_70::wmma_m16n16k16_a_row_f16::row(1, 0) + A::elements"
+    strict = ("-std=c++17", "-Werror=all-warnings", *options)
+    done = build(tmp_path, named, *archs, *strict, text=text, program="nvcc")
+    assert done.returncode == 0, done.stderr
+    done = build(tmp_path, KERNELS + LAUNCH % "A::row(1, 0)", "-arch=sm_80", *strict, text=text, program="nvcc")
+    assert done.returncode != 0
+    assert "host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU" in done.stderr
+
+
+@gcc
+def test_a_host_pass_as_of_nvcc_reads_kernels(tmp_path):
+    """g++ in nvcc's place: kernels are read; host code fails, if not to compile then to link."""
+    kernels = "struct { int x; } threadIdx;\n" + KERNELS
+    text = small(*map(inventory.resolve, ("wmma.m16n16k16.a.row.f16", "mma.m16n8k16.row.col.f32.f16.f16.f32.d")))
+    words = ("-std=c++17", "-D__CUDACC__", "-D__host__=", "-D__device__=", "-D__global__=")
+    done = build(tmp_path, kernels, *words, "-fsyntax-only", "-Wall", "-Wextra", "-Werror", text=text)
+    assert done.returncode == 0, done.stderr
+    done = build(tmp_path, kernels + "int main() { return A::row(1, 0); }", *words, text=text)
+    assert done.returncode != 0
+    assert "undefined reference to `tcprobe::host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU" in done.stderr
+    assert build(tmp_path, kernels + 'static_assert(A::row(1, 0) == 1, "");', *words, "-c", text=text).returncode != 0
+
+
+@consumers
+def test_device_code_names_a_gpu_whatever_its_own():
+    lib = nvrtc.library()
+    check = """
+    #define OF(name) tcprobe::name::wmma_m16n16k16_a_row_f16
+    static_assert(OF(sm_70)::row(1, 0) == 1 && OF(sm_72)::row(1, 0) == 1 && OF(sm_90)::row(1, 0) == 0, "");
+    static_assert(OF(sm_70)::elements == 16 && OF(sm_70)::rows == 16 && OF(sm_121)::registers == 8, "");
+    __device__ int f(int lane) { return OF(sm_70)::row(lane, 1) + tcprobe::wmma_m16n16k16_a_row_f16::row(lane, 0); }
+    static_assert(tcprobe::wmma_m16n16k16_a_row_f16::row(1, 0) == %d, "");
+    """
+    for options, row in (((), 0), (("-DTCPROBE_ARCH=700",), 1), (("-DTCPROBE_ARCH=900",), 0)):
+        text = small(inventory.fragments()["wmma.m16n16k16.a.row.f16"]) + check % row
+        done, log = nvrtc.compile_cuda(lib, text, "-arch=sm_80", "-std=c++17", *options)
+        assert (done, log) == (True, "")
+
+
+@gcc
+def test_two_headers_do_not_decide_for_each_other(tmp_path):
+    """The first holds old GPUs only: what it says of the newest is not taken over by the second."""
+    one, two = (inventory.resolve(f"wmma.m16n16k16.{o}.row.f16") for o in "ab")
+    old = emit.emit("cuda", [known(one, "sm_70", RESULTS)])
+    (tmp_path / "old.h").write_text(old)
+    check = 'static_assert(tcprobe::wmma_m16n16k16_a_row_f16::row(1, 0) == 1, "");\n'
+    use = "int main() { return tcprobe::wmma_m16n16k16_b_row_f16::row(1, 0); }"
+    done = build(tmp_path, f'#include "old.h"\n{check}{use}', "-std=c++17", text=small(two))
+    assert DIFFERS in done.stderr
+    (tmp_path / "two.h").write_text(small(two))
+    done = build(tmp_path, f'#include "two.h"\n{check}{use}', "-std=c++17", text=old)
+    assert DIFFERS in done.stderr
 
 
 @consumers
@@ -107,8 +266,7 @@ def test_an_arch_without_a_table_is_an_error():
         assert not done
         assert words in log
     assert nvrtc.compile_cuda(lib, one, "-arch=sm_86", "-std=c++17", "-DTCPROBE_ANY_ARCH")[0]
-    newest = ARCHS[-1].number * 10
-    assert f"#define TCPROBE_NEWEST {newest}" in header()
+    assert f"TCPROBE_ARCH > {ARCHS[-1].number * 10}\n#error" in header()
 
 
 def test_every_layout_has_an_inverse():

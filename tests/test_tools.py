@@ -12,7 +12,7 @@ from tcprobe.ask.diff import Changed
 from tcprobe.cli import main
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import arch
+from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.layout.table import slot_table
 from tcprobe.sass import toolchain
 from tcprobe.sass.lowering import Lowering, count
@@ -97,6 +97,18 @@ def without(monkeypatch, *names):
 
 
 @needs_tools
+def test_saved_lowerings_of_the_same_compiler_stay(tmp_path):
+    names = ("mma.m16n8k16.row.col.f32.f16.f16.f32", "mma.m16n8k8.row.col.f32.f16.f16.f32")
+    for name in names:
+        tcprobe("lower", name, "--arch", "sm_80", "--save", tmp_path)
+    saved = Results(tmp_path).lowering("sm_80")["instructions"]
+    assert set(saved) == set(names)
+    Results(tmp_path).write_lowering("sm_80", "ptxas 99", saved)
+    tcprobe("lower", names[0], "--arch", "sm_80", "--save", tmp_path)
+    assert set(Results(tmp_path).lowering("sm_80")["instructions"]) == {names[0]}
+
+
+@needs_tools
 def test_an_arch_that_ptxas_does_not_know_is_no_refusal(tmp_path, monkeypatch):
     without(monkeypatch, "sm_110")
     monkeypatch.chdir(tmp_path)
@@ -106,14 +118,17 @@ def test_an_arch_that_ptxas_does_not_know_is_no_refusal(tmp_path, monkeypatch):
     assert text == f"sm_110  {name}: HMMA.16816.F32 (published, by {compiler})\n"
     data = json.loads(tcprobe("lower", name, "--arch", "sm_110", "--json").stdout)
     assert (data["source"], data["compiler"], data["refused"]) == ("published", compiler, None)
-    Results(tmp_path / "results").write_lowering("sm_110", "ptxas 99", published().lowering("sm_110")["instructions"])
+    assert [line.split()[0] for line in tcprobe("lower", name).stdout.splitlines()] == [row.name for row in ARCHS]
+    own = {name: published().lowering("sm_110")["instructions"][name]}
+    Results(tmp_path / "results").write_lowering("sm_110", "ptxas 99", own)
     shutil.copytree(published().root / "sm_75" / "sass", tmp_path / "results" / "sm_75" / "sass")
     assert "(results, by ptxas 99)" in tcprobe("lower", name, "--arch", "sm_110").stdout
+    assert "(published, by ptxas" in tcprobe("lower", "mma.m16n8k8.f32.f16.f16.f32", "--arch", "sm_110").stdout
     folder = str(Path(toolchain.find().ptxas).parent)
     for asked in (["--save", tmp_path / "s"], ["--cuda", folder]):
         assert "does not know sm_110; it knows sm_70" in tcprobe("lower", "--arch", "sm_110", *asked, code=2).stderr
     assert not (tmp_path / "s").exists()
-    monkeypatch.setattr(Results, "lowering", lambda self, _arch: None)
+    monkeypatch.setattr(Results, "lowering", lambda self, arch: None)
     assert "does not know sm_110" in tcprobe("lower", "--arch", "sm_110", code=2).stderr
 
 

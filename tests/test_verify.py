@@ -1,14 +1,17 @@
 """verify without a GPU: the numbers, the references, and a warp that is emulated through the very header's layouts."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
+import nvrtc
 import pytest
 
 from tcprobe.ask.trace import held
 from tcprobe.errors import RowError
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import DTYPES, dtype
 from tcprobe.run import verify
 from tcprobe.store.cell import operands
@@ -134,3 +137,14 @@ def test_the_mistake_is_another_layout_of_the_same_elements():
         assert wrong.table != table.table
         assert set(wrong.table.inverse) == set(table.table.inverse)
         assert [h.row for h in held(wrong, [1])] == [h.row for h in held(table, [4])]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one")
+def test_nvrtc_compiles_what_runs_on_the_gpu():
+    rows = [row for row in inventory.instructions().values() if row.target.on(arch("sm_90"))][::20]
+    todo = [(row, operands(row, "sm_90", RESULTS)) for row in rows]
+    for suffix in ("", "_wrong"):
+        assert nvrtc.compile_cuda(nvrtc.library(), verify.source(todo, suffix), "-arch=sm_90a", "-std=c++17") == (
+            True,
+            "",
+        )

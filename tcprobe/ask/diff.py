@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from tcprobe.ask import absent
 from tcprobe.errors import UsageError
+from tcprobe.files import is_folder
 from tcprobe.fit import fit
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
@@ -174,7 +175,7 @@ def compared(names: Sequence[str], cuda: Sequence[Path], arch_name: str | None, 
     if cuda or len(names) < 2:
         raise UsageError("give two archs, two folders of results, or --cuda twice.")
     left, right, *patterns = names
-    if Path(left).is_dir() and Path(right).is_dir():
+    if is_folder(left) and is_folder(right):
         return _arch_by_arch(alone(Results(Path(left))), alone(Results(Path(right))), arch_name, patterns)
     if arch_name:
         raise UsageError("--arch goes with two folders or two compilers; two archs are named already.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tcprobe.errors import UsageError
+from tcprobe.errors import DataError, NewerSchemaError, UsageError
 from tcprobe.isa import arch
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
@@ -50,16 +50,17 @@ class Lowered:
 def lowered(
     rows: Sequence[Instruction], name: str | None, cuda: Path | None = None, save: Path | None = None
 ) -> Iterator[Lowered]:
-    """What multiplies become on arch `name`, or on all that ptxas knows; with `save` written into that folder too.
+    """What multiplies become on arch `name`, or on every arch; with `save` written into that folder too.
 
-    What is saved answers for an arch that ptxas does not know; UsageError where nothing is, and where `cuda` or `save`
-    ask for what this ptxas makes.
+    What is saved answers for an arch that ptxas does not know; but `cuda` and `save` ask for what this ptxas makes, so
+    with them every arch is every one that it knows. UsageError where there is no answer for `name`.
     """
-    tools = toolchain.find(cuda)
-    for row in tools.archs if name in (None, "all") else (arch.arch(name or ""),):
+    tools, machine_code = toolchain.find(cuda), cuda or save
+    every = tools.archs if machine_code else arch.ARCHS
+    for row in every if name in (None, "all") else (arch.arch(name or ""),):
         if row in tools.archs:
             yield from _assembled(tools, row, rows, save)
-        elif cuda or save:
+        elif machine_code:
             raise _unknown(tools, row)
         else:
             yield from _saved(tools, row, rows, default())
@@ -68,23 +69,35 @@ def lowered(
 def _assembled(tools: Toolchain, row: Arch, rows: Sequence[Instruction], save: Path | None) -> Iterator[Lowered]:
     found = lowering.lower(tools, row, rows)
     if save:
-        saved = {id_: low.to_json() for id_, low in found.items()}
-        for complaint in Results(save).write_lowering(row.name, tools.name, saved):
-            print(escaped(f"written anew, not trusted: {complaint}"), file=sys.stderr)
+        _save(Results(save), row.name, tools.name, {id_: low.to_json() for id_, low in found.items()})
     return (Lowered(instruction, row.name, found[instruction.id], tools.name) for instruction in rows)
 
 
-def _saved(tools: Toolchain, row: Arch, rows: Sequence[Instruction], layers: Layers) -> Iterator[Lowered]:
-    found = layers.lowering(row.name)
-    if found is None:
-        raise _unknown(tools, row)
-    body, source = found
-    missing = [i.id for i in rows if i.id not in body["instructions"]]
-    if missing:
-        raise UsageError(f"{_unknown(tools, row)} The lowering of {row.name} in {source} has no {missing[0]}.")
+def _save(results: Results, name: str, compiler: str, found: dict[str, Any]) -> None:
+    """Save what was assembled; what is there already by the same compiler stays, what cannot be trusted does not."""
+    try:
+        before = results.lowering(name)
+    except NewerSchemaError:
+        raise
+    except DataError:
+        before = None
+    kept = before["instructions"] if before and before["compiler"] == compiler else {}
+    for complaint in results.write_lowering(name, compiler, {**kept, **found}):
+        print(escaped(f"written anew, not trusted: {complaint}"), file=sys.stderr)
+
+
+def _saved(tools: Toolchain, row: Arch, rows: Sequence[Instruction], layers: Layers) -> list[Lowered]:
+    """The nearest that is saved of each multiply."""
+    lowerings = list(layers.lowerings(row.name))
+    found = []
     for instruction in rows:
+        saved = next(((body, source) for body, source in lowerings if instruction.id in body["instructions"]), None)
+        if saved is None:
+            raise _unknown(tools, row)
+        body, source = saved
         low = Lowering(**body["instructions"][instruction.id])
-        yield Lowered(instruction, row.name, low, body["compiler"], source)
+        found.append(Lowered(instruction, row.name, low, body["compiler"], source))
+    return found
 
 
 def _unknown(tools: Toolchain, row: Arch) -> UsageError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -159,7 +160,7 @@ def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: b
     """
     from tcprobe.store import lookup
 
-    if names and (names[0].endswith(".csv") or Path(names[0]).is_file()):
+    if names and (names[0].endswith(".csv") or os.path.isfile(names[0])):
         same = _compare_file(names, name, layers, as_json)
     else:
         archs = lookup.archs_of(name, layers)

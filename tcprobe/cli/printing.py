@@ -45,7 +45,7 @@ def bold(text: str) -> str:
 def width() -> int:
     """Columns of the terminal, or of COLUMNS; 80 where there is neither."""
     stated = os.environ.get("COLUMNS", "")
-    if stated.isdigit() and int(stated):
+    if stated.isdecimal() and int(stated):
         return int(stated)
     try:
         return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns or 80

@@ -54,7 +54,7 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
 
 @click.command(short_help="Which machine instructions a multiply becomes.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
-@click.option("--arch", "name", metavar="sm_XX|all", help="Default: all that ptxas knows.")
+@click.option("--arch", "name", metavar="sm_XX|all", help="Default: all; with --cuda or --save all that ptxas knows.")
 @CUDA
 @click.option("--save", type=click.Path(path_type=Path, file_okay=False), help="Also save into this results folder.")
 @JSON

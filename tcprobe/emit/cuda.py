@@ -1,19 +1,22 @@
 """A C++17 header without dependencies: row, col and their inverse as constexpr functions, for host and device.
 
-A struct a fragment, under its name, for the archs whose tables were given: TCPROBE_ARCH chooses (__CUDA_ARCH__ in
-device code), and for an arch without a table the struct does not exist. A static_assert goes over all slots: the hash
-of all elements, and that the inverse leads back.
+One struct per fragment and arch, sm_70::NAME, and NAME itself: the one of TCPROBE_ARCH (__CUDA_ARCH__ in device code);
+for an arch without a table it does not exist. Host code that has not said TCPROBE_ARCH gets NAME where all archs agree,
+else its sizes alone: the layout does not compile there. nvcc reads kernels in its host pass too, so there the functions
+are declared for the device. A static_assert goes over all slots: the hash of all elements, and that the inverse leads
+back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe import __version__
 from tcprobe.emit.common import formulas, identifier
 from tcprobe.errors import UsageError
 from tcprobe.fit.inverse import inverse
 from tcprobe.isa import arch
+from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Known
 from tcprobe.text import comment
@@ -29,21 +32,19 @@ COMMON = """
 #define TCPROBE_HD
 #endif
 
-// which GPU the layouts are for, as __CUDA_ARCH__ counts; host code has to say it where it is not {newest}
-#if !defined(TCPROBE_ARCH)
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 1010
+// Which GPU NAME is for, as __CUDA_ARCH__ counts: 700, 800, 1210. Device code knows it; host code defines TCPROBE_ARCH,
+// or names the GPU: sm_XX::NAME is there whatever TCPROBE_ARCH is.
+#if !defined(TCPROBE_ARCH) && defined(__CUDA_ARCH__)
+#if __CUDA_ARCH__ == 1010
 #define TCPROBE_ARCH 1100  // sm_101 is called sm_110 since CUDA 13
-#elif defined(__CUDA_ARCH__)
-#define TCPROBE_ARCH __CUDA_ARCH__
 #else
-#define TCPROBE_ARCH {newest}
+#define TCPROBE_ARCH __CUDA_ARCH__
 #endif
 #endif
-#ifndef TCPROBE_NEWEST
-#define TCPROBE_NEWEST {newest}
-#endif
-#if TCPROBE_ARCH > TCPROBE_NEWEST && !defined(TCPROBE_ANY_ARCH)
+#if defined(TCPROBE_ARCH) && !defined(TCPROBE_ANY_ARCH)
+#if TCPROBE_ARCH > {newest}
 #error "this tcprobe header knows no GPU as new: make it anew, or define TCPROBE_ANY_ARCH to use its newest layouts"
+#endif
 #endif
 
 #ifndef TCPROBE_CHECK
@@ -69,6 +70,36 @@ TCPROBE_HD constexpr bool proven(unsigned long long hash) {{
 }}
 }}  // namespace tcprobe
 #endif
+
+#if !defined(TCPROBE_ARCH) && !defined(TCPROBE_UNSAID)
+#define TCPROBE_UNSAID
+namespace tcprobe {{
+template <class F>
+constexpr int unsaid() {{
+  static_assert(sizeof(F) == 0,
+                "this layout differs between GPUs: host code has to define TCPROBE_ARCH (700, 750, 800, ...) before it "
+                "includes this header, or to name a GPU: tcprobe::sm_XX:: and the rest of the name");
+  return 0;
+}}
+/// In place of a layout that differs between GPUs, where host code has not said which one it means for fragment F.
+template <class F>
+struct host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU {{
+#ifdef __CUDACC__  // the host pass of nvcc, which reads kernels but compiles none: for them the functions are declared
+  __device__ static int row(int lane, int i);
+  __device__ static int col(int lane, int i);
+  __device__ static int product(int lane, int i);
+  __device__ static int lane_of(int row, int col, int copy = 0, int product = 0);
+  __device__ static int i_of(int row, int col, int copy = 0, int product = 0);
+#else
+  template <class T = F> static constexpr int row(int, int) {{ return unsaid<T>(); }}
+  template <class T = F> static constexpr int col(int, int) {{ return unsaid<T>(); }}
+  template <class T = F> static constexpr int product(int, int) {{ return unsaid<T>(); }}
+  template <class T = F> static constexpr int lane_of(int, int, int = 0, int = 0) {{ return unsaid<T>(); }}
+  template <class T = F> static constexpr int i_of(int, int, int = 0, int = 0) {{ return unsaid<T>(); }}
+#endif
+}};
+}}  // namespace tcprobe
+#endif
 """
 
 
@@ -78,14 +109,14 @@ def emit(tables: Sequence[Known]) -> str:
     for known in tables:
         by_fragment.setdefault(known.fragment.id, []).append(known)
     layouts = {known.table.id: known for known in tables}
-    newest = max(arch.arch(known.arch).number for known in tables) * 10
+    newest = max(map(_number, tables))
     lines = [f"// made by tcprobe {__version__}; i counts a lane's elements from the low bits of its first register"]
     lines += ["#pragma once", *COMMON.format(newest=newest, offset=OFFSET, prime=PRIME).splitlines(), ""]
     for known in layouts.values():
         lines += _layout(known)
     lines += ["namespace tcprobe {", ""]
     for variants in by_fragment.values():
-        lines += _fragment(variants)
+        lines += _fragment(variants, newest)
     return "\n".join([*lines, "}  // namespace tcprobe"])
 
 
@@ -103,8 +134,7 @@ def _layout(known: Known) -> Iterator[str]:
     forward = {"product": "0"} | {name: formula.text(bits) for name, formula in formulas(known).items()}
     yield from (f"#ifndef TCPROBE_LAYOUT_{table.id}", f"#define TCPROBE_LAYOUT_{table.id}", "namespace tcprobe {")
     yield f"struct layout_{table.id} {{"
-    for name, value in (("lanes", table.threads), ("elements", table.elements), ("copies", copies)):
-        yield f"  static constexpr int {name} = {value};"
+    yield from _constants({"lanes": table.threads, "elements": table.elements, "copies": copies})
     for name in ("row", "col", "product"):
         yield f"  /// {name} of the element that slot (lane, i) holds; lane < {table.threads}, i < {table.elements}"
         yield from _function(name, ("lane", "i"), forward[name])
@@ -124,31 +154,62 @@ def _function(name: str, arguments: Sequence[str], body: str, optional: Sequence
     yield from (f"    return {body};", "  }")
 
 
-def _fragment(variants: Sequence[Known]) -> Iterator[str]:
-    """The struct of a fragment: its layout on the arch, and how its elements lie in registers."""
-    fragment = variants[0].fragment
+def _fragment(variants: Sequence[Known], newest: int) -> Iterator[str]:
+    """The structs of a fragment: one per arch, with its layout and how its elements lie in registers."""
+    fragment, name = variants[0].fragment, identifier(variants[0].fragment.id)
     yield f"/// {fragment.id}: {fragment.rows} x {fragment.cols} of {fragment.type}"
+    yield from _evidence(variants)
+    groups: dict[str, list[Known]] = {}
+    for known in variants:
+        groups.setdefault(known.table.id, []).append(known)
+    for layout, (first, *others) in groups.items():
+        yield f"namespace {first.arch} {{"
+        yield from (f"struct {name} : layout_{layout} {{", *_constants(_sizes(fragment)), "};")
+        yield f"}}  // namespace {first.arch}"
+        yield from (f"namespace {known.arch} {{ struct {name} : {first.arch}::{name} {{}}; }}" for known in others)
+    yield from _chosen(name, list(groups.values()), newest)
+
+
+def _evidence(variants: Sequence[Known]) -> Iterator[str]:
+    """What the tables rest on, archs with the same evidence together."""
     by_evidence: dict[str, list[str]] = {}
     for known in variants:
-        words = f"layout {known.table.id}, {known.evidence.replace(f'; not measured on {known.arch}', '')}"
-        by_evidence.setdefault(words, []).append(known.arch)
+        words = known.evidence.replace(f"not measured on {known.arch} in", "not measured in")
+        by_evidence.setdefault(f"layout {known.table.id}, {words}", []).append(known.arch)
     yield from (f"/// {', '.join(archs)}: {comment(words)}" for words, archs in by_evidence.items())
-    name = identifier(fragment.id)
-    groups: dict[str, list[int]] = {}
-    for known in variants:
-        groups.setdefault(known.table.id, []).append(arch.arch(known.arch).number * 10)
-    newest = max(variants, key=lambda known: arch.arch(known.arch).number).table.id
-    for number, (layout, archs) in enumerate(groups.items()):
-        conditions = [f"TCPROBE_ARCH == {a}" for a in archs]
-        conditions += ["TCPROBE_ARCH > TCPROBE_NEWEST"] if layout == newest else []
-        yield f"#{'elif' if number else 'if'} {' || '.join(conditions)}"
-        yield f"struct {name} : layout_{layout} {{"
-        sizes = {"rows": fragment.rows, "cols": fragment.cols, "registers": fragment.registers,
-                 "register_bits": fragment.register_bits, "slot_bits": fragment.slot_bits,
-                 "products": fragment.products}  # fmt: skip
-        yield from (f"  static constexpr int {key} = {value};" for key, value in sizes.items())
-        yield "};"
+
+
+def _chosen(name: str, groups: Sequence[Sequence[Known]], newest: int) -> Iterator[str]:
+    """The struct of TCPROBE_ARCH; without one where all archs agree, else what host code has to do."""
+    last = max((known for group in groups for known in group), key=_number)
+    unsaid = ["!defined(TCPROBE_ARCH)"]
+    if len(groups) > 1:
+        fragment = last.fragment
+        sizes = {"lanes": fragment.threads, "elements": fragment.elements, "copies": fragment.copies}
+        yield f"#if {unsaid.pop()}"
+        yield f"struct {name} : host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU<{name}> {{"
+        yield from (*_constants(sizes | _sizes(fragment)), "};")
+    for number, group in enumerate(groups):
+        conditions = unsaid + [f"TCPROBE_ARCH == {_number(known)}" for known in group]
+        conditions += [f"TCPROBE_ARCH > {newest}"] if last in group else []
+        yield f"#{'elif' if number or len(groups) > 1 else 'if'} {' || '.join(conditions)}"
+        yield f"struct {name} : {group[0].arch}::{name} {{}};"
     yield from ("#endif", "")
+
+
+def _sizes(fragment: Fragment) -> dict[str, int]:
+    return {"rows": fragment.rows, "cols": fragment.cols, "registers": fragment.registers,
+            "register_bits": fragment.register_bits, "slot_bits": fragment.slot_bits,
+            "products": fragment.products}  # fmt: skip
+
+
+def _constants(values: Mapping[str, int]) -> Iterator[str]:
+    yield from (f"  static constexpr int {name} = {value};" for name, value in values.items())
+
+
+def _number(known: Known) -> int:
+    """The arch as __CUDA_ARCH__ counts."""
+    return arch.arch(known.arch).number * 10
 
 
 def digest(table: Table) -> int:

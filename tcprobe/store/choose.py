@@ -110,11 +110,15 @@ class Layers:
                 yield Found(found, layer.name)
 
     def layout(self, fragment: Fragment, arch: str) -> str | None:
-        """The layout id of the table that counts on an arch, straight from its file; None if there is none."""
+        """The layout id of the table that counts on an arch, None if there is none. Quick where it is published."""
         for layer, name, method in self._places([arch]):
-            found = layer.results.named_layouts(name, method, fragment.experiment).get(fragment.operand)
-            if found:
-                return found
+            if layer.name == PUBLISHED:
+                layout = layer.results.named_layouts(name, method, fragment.experiment).get(fragment.operand)
+            else:
+                found = self._read(layer, name, method, fragment.experiment)
+                layout = found.tables[fragment.operand].id if found and fragment.operand in found.tables else None
+            if layout:
+                return layout
         return None
 
     def multiply(self, name: str, like: Measurement) -> Measurement | None:
@@ -139,14 +143,13 @@ class Layers:
             self._methods[key] = layer.results.methods(arch)
         return self._methods[key]
 
-    def lowering(self, arch: str) -> tuple[dict[str, Any], str] | None:
-        """What the multiplies of an arch become, as in `Results.lowering`, and the name of the layer that says it."""
+    def lowerings(self, arch: str) -> Iterator[tuple[dict[str, Any], str]]:
+        """What the multiplies of an arch become, as in `Results.lowering`, and whose layer says so, nearest first."""
         for layer in self.layers:
             key = (layer.name, arch, "", "lowering")
             found = self._trusted(layer, key, partial(layer.results.lowering, arch))
             if found:
-                return found, layer.name
-        return None
+                yield found, layer.name
 
     def _read(self, layer: Layer, arch: str, method: str, experiment: str) -> Measurement | None:
         key = (layer.name, arch, method, experiment)

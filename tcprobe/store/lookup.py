@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tcprobe.errors import UsageError
+from tcprobe.files import is_folder
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.store.choose import Layers, alone, default, over_published
@@ -20,7 +21,7 @@ def layers(folder: Path | None, only: bool = False) -> Layers:
     if folder is None and not only:
         return default()
     folder = folder or Path("results")
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise UsageError(f"{folder}: no such folder. `tcprobe run --results {folder}` makes it.")
     return alone(Results(folder)) if only else over_published(folder)
 

@@ -61,15 +61,15 @@ class Results:
     def methods(self, arch: str) -> list[str]:
         """Methods by which `arch` was measured, the strongest first."""
         if arch not in self._methods:
-            folder = os.path.join(self.root, arch)
-            self._methods[arch] = [m for m in METHODS if os.path.isdir(os.path.join(folder, m))]
+            folders = {m: os.path.join(self.root, arch, m) for m in METHODS}
+            self._methods[arch] = [m for m, folder in folders.items() if files.is_folder(folder)]
         return self._methods[arch]
 
     def experiments(self, arch: str, method: str) -> list[str]:
         """Ids of the saved experiments, sorted; DataError if the folder cannot be read."""
         folder = self.root / arch / method
         try:
-            names = os.listdir(folder) if folder.is_dir() else []
+            names = os.listdir(folder) if files.is_folder(folder) else []
         except OSError as error:
             raise DataError(f"{folder}: cannot be read: {error.strerror}.") from None
         return sorted(name.removesuffix(".json").replace("--", "::") for name in names if name.endswith(".json"))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tcprobe.ask.describe import holders, some
 from tcprobe.errors import DataError, UsageError
+from tcprobe.files import is_folder
 from tcprobe.layout.csv import read_csv
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layer, alone, default
@@ -39,7 +40,7 @@ def _nearest(found: Iterable[Saved]) -> Iterable[Saved]:
 
 
 def _of(path: Path) -> Iterator[Saved]:
-    if path.is_dir():
+    if is_folder(path):
         (layer,) = alone(Results(path)).layers
         if not layer.results.layouts():
             raise UsageError(

@@ -1,0 +1,369 @@
+"""Text that came from outside does nothing but stand there: in a terminal, in emitted code, on a page.
+
+Every text field of every kind of file is given hostile content, under a right checksum, and read by every command that
+prints or emits. What cannot be printed on a line is refused,
+with exit code 4 and a message of plain text. Everything else
+leaves code, data and pages the very same as without it, comments and the places of the text apart.
+"""
+
+import ast
+import json
+import os
+import re
+import stat
+import xml.etree.ElementTree as ET
+from functools import cache
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tcprobe import emit
+from tcprobe.cli import main
+from tcprobe.isa import inventory
+from tcprobe.sass.lowering import Lowering
+from tcprobe.store.documents import seal
+from tcprobe.store.measurement import PROVENANCE, Measurement
+from tcprobe.store.results import Results, published
+from tcprobe.text import MOST_TEXT, comment, escaped, markdown, one_line, plain
+
+posix = pytest.mark.skipif(os.name != "posix", reason="needs names of files that other systems do not allow")
+MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
+REFUSED = "mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32"
+HOSTILE = [
+    "*/ evil(); /*", '""" + evil() + """', "''' + evil() + '''", "--> <script>evil()</script>",
+    "<img src=x onerror=evil()>",
+    "`evil`", "|evil|", "\\", "evil\\", "evil\\ ", "evil??/", "??/", "# evil", "// evil", "/* evil", "{evil}", "{0}",
+    "%s %n",
+    "$evil", "&lt;evil&gt;", "[evil](javascript:evil)", "![x](http://evil)", "[red]evil[/red]", "-*- coding: utf-7 -*-",
+    "*evil*", "\\|evil", "</text><script>evil()</script>", "]]>", "%}evil", "^^M", "\u00e4\u6f22", "x" * MOST_TEXT, "",
+    "# evil\\", "*//*", "*\\/", "/*/", "?\\?/",
+]  # fmt: skip
+CONTROL = [
+    "a\nevil()", "a\revil()", "\x1b[2J", "\x1b]0;evil\x07", "\x9b31m", "\x7f", "\x00", "\x85evil()", "\u2028evil()",
+    "\u2029",
+    "\u202eevil", "\u2066evil", "\u200f", "\u200e", "\ud800", "\ufeff", "\x0bevil", "\x0cevil", "\u061c",
+    "x" * (MOST_TEXT + 1),
+]  # fmt: skip
+MEASURED = [f"provenance.{name}" for name in PROVENANCE] + ["numbering"]
+FIELDS = [*MEASURED, "words", "opcodes compiler", "lowering compiler", "lowering refused"]
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+def make(root):
+    """Results of two archs, one experiment refused, with opcodes and lowerings."""
+    results = Results(root)
+    for key in (("sm_90", "live", MMA), ("sm_80", "derived", MMA), ("sm_90", "live", REFUSED)):
+        results.write(published().measurement(*key))
+    for opcode in ("HMMA.16816.F32",):
+        data = published().opcodes("sm_90")[opcode]
+        tables = {operand: published().layout(layout) for operand, layout in data["layouts"].items()}
+        results.write_opcodes("sm_90", "c", {opcode: (tables, data["source"])})
+    lowered = published().lowering("sm_90")["instructions"]
+    results.write_lowering("sm_90", "c", {id_: lowered[id_] for id_ in (MMA, REFUSED)})
+    return root
+
+
+def put(root, field, text):
+    """A text into one field of every file that has it, sealed anew."""
+    results = Results(root)
+    if field in MEASURED:
+        for arch, method in (("sm_90", "live"), ("sm_80", "derived")):
+            change(results.path(arch, method, MMA), field.split("."), text)
+    elif field == "words":
+        change(results.path("sm_90", "live", REFUSED), ["words"], text)
+    elif field == "opcodes compiler":
+        change(results.opcodes_path("sm_90"), ["opcodes", "HMMA.16816.F32", "compiler"], text)
+    else:
+        keys = ["compiler"] if field == "lowering compiler" else ["instructions", REFUSED, "refused"]
+        change(results.lowering_path("sm_90"), keys, text)
+
+
+def change(path, keys, text):
+    content = json.loads(path.read_text())
+    kind = content.pop("kind")
+    del content["schema"], content["sha256"]
+    inner = content
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = text
+    if "\ud800" in text:  # not to be written as UTF-8, but JSON has a way
+        sealed = seal(kind, json.loads(json.dumps(content).replace("\\ud800", "SURROGATE"))).replace(
+            "SURROGATE", "\\ud800"
+        )
+        from test_acceptance import resealed
+
+        path.write_text(resealed(sealed))
+    else:
+        path.write_text(seal(kind, content))
+
+
+def commands(root):
+    """What prints of a measured fragment."""
+    yield from (["show", MMA], ["show", MMA, "--arch", "all"], ["show", f"{MMA}.a", "--json"],
+    ["where", f"{MMA}.a", "--lane", "1"],
+                ["where", f"{MMA}.a", "--row", "1", "--json"], ["trace", MMA, "--row", "0", "--col", "0"],
+                ["trace", MMA, "--row", "0", "--col", "0", "--json"], ["convert", f"{MMA}.d", f"{MMA}.a"],
+                ["convert", f"{MMA}.d", f"{MMA}.a", "--json"], ["compare"], ["compare", "--json"],
+                ["diff", "sm_80", "sm_90"],
+                ["why-not", f"{MMA}.a", "--arch", "sm_90"], ["why-not", f"{REFUSED}.a", "--arch", "sm_90"])  # fmt: skip
+    yield from (["emit", f"{MMA}.a" if name == "csv" else MMA, "--to", name] for name in emit.names())
+
+
+@cache
+def clean(root):
+    """What the commands print without anything hostile."""
+    return {tuple(c): invoke(*c, "--results", root).stdout for c in commands(root)}
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("clean")), make(tmp_path_factory.mktemp("hostile"))
+
+
+def readable(text):
+    """Only characters that can be printed, and ends of lines."""
+    return text.replace("\n", "").isprintable()
+
+
+def stripped(text):
+    """C code without comments, as a compiler reads it: trigraphs, then lines joined, then comments."""
+    text = re.sub(r"\\[ \t]*\n", "", text.replace("??/", "\\"))
+    return re.sub(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', lambda m: m[1] or "", text, flags=re.DOTALL)
+
+
+def same_code(name, found, expected):
+    """That two emitted texts do the same."""
+    if name in ("python", "numpy", "sympy", "tensor-layouts", "tinygrad", "triton"):
+        return ast.dump(ast.parse(found)) == ast.dump(ast.parse(expected))
+    if name in ("cuda", "cute", "ptx"):
+        return stripped(found) == stripped(expected)
+    if name == "latex":
+        return re.sub("%.*", "", found) == re.sub("%.*", "", expected)
+    if name == "svg":
+        one, two = ([e.tag for e in ET.fromstring(text).iter()] for text in (found, expected))
+        return one == two
+    if name == "json":
+        return [sorted(shown) for shown in json.loads(found)] == [sorted(shown) for shown in json.loads(expected)]
+    return same_lines(found, expected)
+
+
+def same_lines(found, expected):
+    """That a Markdown text differs in words only: as many lines, cells, links, and no HTML or code of its own."""
+    one, two = found.split("\n"), expected.split("\n")
+    return len(one) == len(two) and all(marks(a) == marks(b) for a, b in zip(one, two, strict=True))
+
+
+def marks(line):
+    """What Markdown makes something of, in the order in which it stands; a bar in a table only."""
+    found = re.findall(r"\\[\\`*\[\]|]|[`<|\[\]*]|&(?!amp;|lt;)", line)
+    return [m for m in found if len(m) == 1 and (m != "|" or line.startswith("|"))]
+
+
+def check(roots, field, text, only=None):
+    """How many commands (or `only` those) refuse files with `text` in `field`; others print what they do without."""
+    without, hostile = roots
+    put(hostile, field, text)
+    refusals = 0
+    for command, expected in clean(without).items():
+        if only and command[0] != only:
+            continue
+        done = invoke(*command, "--results", hostile)
+        assert readable(done.stdout), command
+        assert readable(done.stderr), command
+        assert isinstance(done.exception, SystemExit | None), (command, done.exception)
+        if done.exit_code == 4:
+            assert str(hostile) in done.stderr
+            refusals += 1
+        elif command[0] == "emit":
+            assert done.exit_code == 0, (command, done.stderr)
+            assert same_code(command[-1], done.stdout, expected), (command, text)
+    return refusals
+
+
+JOINED = ["".join(HOSTILE[:14]), "".join(HOSTILE[14:-8]), " ".join(HOSTILE[-5:])]
+
+
+@pytest.mark.parametrize("field", MEASURED)
+def test_what_can_be_printed_changes_no_code_and_no_data(roots, field):
+    for text in JOINED:
+        assert check(roots, field, text) == 0
+    put(roots[1], field, "c")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_reaches_past_the_end_of_its_comment(roots, text):
+    """The source of the numbers ends a comment's line."""
+    assert check(roots, "numbering", text, only="emit") == 0
+    put(roots[1], "numbering", "c")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("text", CONTROL)
+def test_what_cannot_be_printed_is_refused(roots, field, text):
+    hostile = roots[1]
+    put(hostile, field, text)
+    found = [invoke("pages", "--check", "--results", hostile)]
+    if field in MEASURED:
+        found += [
+            invoke("show", f"{MMA}.a", "--results", hostile),
+            invoke("emit", MMA, "--to", "python", "--results", hostile),
+        ]
+    for done in found:
+        assert done.exit_code == 4, (done.stdout, done.stderr)
+        assert done.stdout == ""
+        assert readable(done.stderr)
+        assert str(hostile) in done.stderr
+        assert "cannot be printed, or more than 500" in done.stderr
+    put(hostile, field, "c")
+
+
+@settings(max_examples=25)
+@given(
+    field=st.sampled_from(MEASURED),
+    text=st.lists(st.one_of(st.sampled_from([*HOSTILE, *CONTROL]), st.text(max_size=8)), max_size=4).map("".join),
+)
+def test_any_text_in_any_field_is_refused_or_does_nothing(roots, field, text):
+    text = text.encode("utf-8", "replace").decode()
+    assert bool(check(roots, field, text)) == (not plain(text))
+    put(roots[1], field, "c")
+
+
+def pages_of(root):
+    done = invoke("pages", "--results", root)
+    assert done.exit_code == 0, done.stderr
+    assert readable(done.stdout)
+    return {p.relative_to(root): p.read_text("utf-8") for p in root.rglob("*.md")}
+
+
+@pytest.mark.parametrize("text", JOINED)
+def test_pages_show_hostile_text_as_it_is(tmp_path, text):
+    """In all fields at once: every page has the same lines, cells and links as without."""
+    without, hostile = make(tmp_path / "clean"), make(tmp_path / "hostile")
+    for field in FIELDS:
+        put(without, field, "evil")
+        put(hostile, field, text)
+    expected, found = pages_of(without), pages_of(hostile)
+    assert set(found) == set(expected)
+    assert sum("evil" in page for page in found.values()) == 4
+    for path, page in found.items():
+        assert readable(page), path
+        assert same_lines(page, expected[path]), (path, text)
+
+
+# texts that tcprobe records itself
+
+
+def test_what_tools_say_is_recorded_on_one_printable_line(tmp_path):
+    provenance = dict.fromkeys(PROVENANCE, "\x1b]0;evil\x07")
+    words = "ptxas\nfatal\t: \x1b[31m" + "x" * 1000
+    found = Measurement(REFUSED, "sm_90", "live", "refused", provenance, words=words)
+    assert plain(found.words)
+    assert found.words.startswith("ptxas\\nfatal\\t: \\x1b[31mxxx")
+    Results(tmp_path).write(found)
+    assert Results(tmp_path).measurement("sm_90", "live", REFUSED) == found
+    assert found.provenance["compiler"] == "\\x1b]0;evil\\x07"
+    lowering = Lowering(refused=words)
+    Results(tmp_path).write_lowering("sm_90", "a\nb", {MMA: lowering.to_json()})
+    saved = Results(tmp_path).lowering("sm_90")
+    assert (saved["compiler"], saved["instructions"][MMA]["refused"]) == ("a\\nb", lowering.refused)
+    assert Lowering().refused is None
+
+
+FAKE = """#!/bin/sh
+case "$*" in
+  *--version*) echo "release 12.9, V12.9.86";;
+  *--help*) echo "allowed 'sm_75'";;
+  *) printf 'ptxas x, line 20; error   : \\033]0;evil\\007Feature\\r evil\\302\\233\\n' >&2; exit 255;;
+esac
+"""
+
+
+@posix
+def test_what_a_hostile_ptxas_says_reaches_neither_terminal_nor_file(tmp_path):
+    for name in ("ptxas", "nvdisasm"):
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(FAKE)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    done = invoke("lower", MMA, "--arch", "sm_75", "--cuda", tmp_path / "bin", "--save", tmp_path / "r")
+    assert readable(done.stdout + done.stderr)
+    assert "Feature" in done.stdout + done.stderr
+    for path in (tmp_path / "r").rglob("*.json"):
+        assert readable(path.read_text())
+
+
+# names of files and folders
+
+
+@posix
+def test_names_of_files_and_folders_do_nothing_to_the_terminal(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    evil = "e\x1b]0;vil\x07\n\u202e.csv"
+    root = make(tmp_path / "r\x1b[31m\n")
+    Path(evil).write_text(emit.emit("csv", [known_a()]))
+    Path(f"bad{evil}").write_text("\x1b[31mlane,i,row,col\n\x07,0,0,0\n")
+    Path("\x1b.csv").mkdir()
+    (root / "layouts" / "\x1b[31m.json").write_text("{}")
+    (root / "sm_90" / "live" / "\x1b[31m.json").write_text("{}")
+    runs = [
+        ["compare", evil, f"{MMA}.a"], ["compare", f"bad{evil}", f"{MMA}.a"], ["compare", "\x1b.csv", f"{MMA}.a"],
+        ["compare", "none\x1b.csv", f"{MMA}.a"], ["fit", evil], ["fit", f"bad{evil}"], ["fit", "none\x1b"],
+        ["fit", root],
+        ["fit", "\x1b.json"], ["show", f"{MMA}.a", "--results", root], ["show", REFUSED, "--results", root],
+        ["show", MMA, "--results", "none\x1b[31m"], ["show", "\x1b[31m"], ["show", MMA, "--arch", "\x1b[31m"],
+        ["pages", "--results", root], ["pages", "--results", "none\x1b"], ["diff", root, root],
+        ["diff", "\x1b", "\x07"],
+        ["emit", MMA, "--to", "python", "-o", f"{evil}.py"], ["emit", MMA, "--to", "python", "-o", "no\x1b/x"],
+        ["emit", MMA, "--to", "\x1b[31m"], ["show", "--\x1b[31m"], ["\x1b[31m"], ["lower", "--cuda", "none\x1b"],
+        ["compare", "--results", root], ["why-not", "\x1b", "--arch", "sm_90"], ["where", f"{MMA}.a", "--row", "\x1b"],
+    ]  # fmt: skip
+    for command in runs:
+        done = invoke(*command)
+        assert isinstance(done.exception, SystemExit | None), (command, done.exception)
+        assert readable(done.stdout), command
+        assert readable(done.stderr), command
+    assert Path(f"{evil}.py").exists()
+
+
+def known_a():
+    from tcprobe.store.cell import known
+
+    return known(inventory.fragment(f"{MMA}.a"), "sm_90", published())
+
+
+# the functions
+
+
+@given(st.text(max_size=700))
+def test_escaped_text_can_be_printed_and_plain_text_stays(text):
+    assert escaped(text).isprintable()
+    assert plain(one_line(text))
+    assert not text.isprintable() or escaped(text) == text
+    assert not plain(text) or one_line(text) == text
+    assert readable(comment(text))
+    assert "\n" not in markdown(text)
+
+
+@given(st.text(alphabet="*/\"'->?\\ \nae#{}", max_size=30))
+def test_a_comment_ends_with_its_line_in_every_language(text):
+    safe = comment(text)
+    assert stripped(f"// {safe}\nnext();") == "\nnext();"
+    assert stripped(f"/* {safe} */next();").strip() == "next();"
+    assert ast.dump(ast.parse(f'"""{"x"}"""\n# {safe}\nnext()')) == ast.dump(ast.parse('"""x"""\nnext()'))
+    assert '"""' not in safe
+    assert "-->" not in safe
+
+
+@pytest.mark.parametrize("character", ["\n", "\r", "\x1b", "\x7f", "\x85", "\x9b", "\u2028", "\u2029", "\u200e",
+    "\u200f",
+                                       *map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A)),
+                                       "\ud800"])  # fmt: skip
+def test_no_character_that_moves_anything_is_plain(character):
+    assert not plain(f"a{character}b")
+    assert escaped(f"a{character}b").isascii()
