@@ -5,8 +5,6 @@ Absent is not different: a table that is missing says nothing of a layout, so `D
 
 from __future__ import annotations
 
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,8 +19,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
-from tcprobe.run.campaign import Campaign, Request
-from tcprobe.store.choose import Found, Layer, Layers, alone
+from tcprobe.store.choose import Found, Layers, alone
 from tcprobe.store.results import Results
 
 FIRST = 3  # differing slots that are shown
@@ -165,18 +162,16 @@ def _by_side(pair: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(SIDES, pair, strict=True))
 
 
-def compared(names: Sequence[str], cuda: Sequence[Path], arch_name: str | None, layers: Layers) -> Iterator[Difference]:
-    """What a command line means: two archs or two folders first in `names`, or two of `cuda`; then fragments.
+def compared(names: Sequence[str], arch_name: str | None, layers: Layers) -> Iterator[Difference]:
+    """What a command line means: two archs or two folders first in `names`, then fragments.
 
     UsageError where it means nothing.
     """
-    if len(cuda) == 2:
-        return compilers(cuda[0], cuda[1], arch_name, names)
-    if cuda or len(names) < 2:
+    if len(names) < 2:
         raise UsageError("give two archs, two folders of results, or --cuda twice.")
     left, right, *patterns = names
     if is_folder(left) and is_folder(right):
-        return _arch_by_arch(alone(Results(Path(left))), alone(Results(Path(right))), arch_name, patterns)
+        return arch_by_arch(alone(Results(Path(left))), alone(Results(Path(right))), arch_name, patterns)
     if arch_name:
         raise UsageError("--arch goes with two folders or two compilers; two archs are named already.")
     return iter([archs(left, right, layers, patterns)])
@@ -192,19 +187,7 @@ def archs(left: str, right: str, layers: Layers, patterns: Sequence[str] = ()) -
     return difference(first, second, patterns)
 
 
-def compilers(first: Path, second: Path, name: str | None, patterns: Sequence[str] = ()) -> Iterator[Difference]:
-    """Read machine code with the tools of two folders, and compare arch by arch."""
-    with tempfile.TemporaryDirectory(prefix="tcprobe-") as folder:
-        sides = []
-        for number, cuda in enumerate((first, second)):
-            results = Results(Path(folder) / str(number))
-            request = Request(name=name, method="sass", cuda=cuda)
-            Campaign(request, results.root, lambda text: print(text, file=sys.stderr)).run(None)
-            sides.append(Layers([Layer(results, str(cuda))]))
-        yield from _arch_by_arch(sides[0], sides[1], None, patterns)
-
-
-def _arch_by_arch(left: Layers, right: Layers, name: str | None, patterns: Sequence[str]) -> Iterator[Difference]:
+def arch_by_arch(left: Layers, right: Layers, name: str | None, patterns: Sequence[str]) -> Iterator[Difference]:
     """Arch by arch, or one arch. UsageError where neither side has measurements."""
     measured = {*left.archs(), *right.archs()} & (
         {arch(name).name} if name and name != "all" else {row.name for row in ARCHS}

@@ -131,8 +131,8 @@ def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
     PATHS are folders of results, layout files, or CSV files of lane,i,row,col. Default: the layouts in ./results, and
     the published ones.
     """
+    from tcprobe.ask.saved import tables
     from tcprobe.fit import fit as fit_table
-    from tcprobe.store.saved import tables
 
     found = [(saved, fit_table(saved.table)) for saved in tables(paths)]
     if as_json:

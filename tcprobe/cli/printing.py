@@ -23,9 +23,9 @@ from tcprobe.text import escaped
 
 if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.ask.diff import Absent, Difference
+    from tcprobe.ask.saved import Saved
     from tcprobe.run.campaign import Report
     from tcprobe.run.runner import Done
-    from tcprobe.store.saved import Saved
 
 STYLE: dict[str, dict[str, Any]] = {
     CONFIRMED: {"fg": "green"},

@@ -41,9 +41,11 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
     """
     from tcprobe.ask.diff import compared
     from tcprobe.cli import printing
+    from tcprobe.run.compilers import compilers
 
     same = True
-    for difference in compared(names, folders, name, layers):
+    found = compilers(folders, name, names) if folders else compared(names, name, layers)
+    for difference in found:
         same = same and difference.none
         if asked["as_json"]:
             click.echo(json.dumps(difference.to_json(asked["changed"])))
