@@ -26,7 +26,7 @@ OUTPUTS = ("row", "col", "product", "k", "group", "address", "offset")
 MOST_VALUE = 1 << 20
 MOST_SLOTS = 1 << 16
 SLOT_OUTPUTS = ("row", "col", "product")  # what the slots of a fragment can lead to
-Cell = tuple[int, ...]
+Values = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Table:
         return tuple(name for name in OUTPUTS if name in self.values)
 
     @cached_property
-    def cells(self) -> tuple[Cell | None, ...]:
+    def cells(self) -> tuple[Values | None, ...]:
         """Per point the values of all outputs, in the order of `outputs`; None where there is nothing."""
         joined = zip(*(self.values[name] for name in self.outputs), strict=True)
         return tuple(None if cell[0] is None else cell for cell in joined)
@@ -82,9 +82,9 @@ class Table:
         return None if cell is None else dict(zip(self.outputs, cell, strict=True))
 
     @cached_property
-    def inverse(self) -> dict[Cell, list[int]]:
+    def inverse(self) -> dict[Values, list[int]]:
         """The numbers of all points that lead to each element, ascending."""
-        found: dict[Cell, list[int]] = {}
+        found: dict[Values, list[int]] = {}
         for number, cell in enumerate(self.cells):
             if cell is not None:
                 found.setdefault(cell, []).append(number)
