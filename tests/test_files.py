@@ -1,7 +1,6 @@
 """Files are read bounded and regular only, written whole or not at all, and those of others are left alone."""
 
 import os
-import resource
 import signal
 import socket
 import stat
@@ -70,6 +69,8 @@ def test_nothing_but_regular_files_is_read_and_nothing_is_waited_for(tmp_path, m
 
 @posix
 def test_a_large_sparse_file_costs_nothing(tmp_path):
+    import resource
+
     with open(tmp_path / "x", "wb") as file:
         file.truncate(1 << 40)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
