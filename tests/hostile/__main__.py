@@ -21,6 +21,7 @@ CATEGORIES = {module.CATEGORY: module.cases for module in (paths, arguments, csv
 def main() -> int:
     """Run, print the table and what was found; 1 if anything was."""
     chosen = _options()
+    board.limits.seconds = chosen.limit
     compileall.compile_dir(Path(__file__).resolve().parents[2] / "tcprobe", quiet=1)
     began = time.monotonic()
     report = run.campaign(_cases(chosen), chosen.seconds, chosen.jobs, chosen.keep)
@@ -41,6 +42,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--case", default="*", help="only inputs whose name this pattern means")
     parser.add_argument("--thorough", action="store_true", help="every command on every input: about 25 minutes")
     parser.add_argument("--seconds", type=float, default=600, help="begin no input after that (600)")
+    parser.add_argument("--limit", type=float, default=12, help="seconds of a command (12); more on a busy machine")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="leave the folders of the inputs here")
     parser.add_argument("--report", type=Path, help="write every finding into this file, as JSON")

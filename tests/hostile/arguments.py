@@ -63,7 +63,7 @@ CONFLICTS: dict[Argv, list[str]] = {
         "", A, f"{A} --to", "--to cuda", f"{A} {D} --to csv", f"{A} --to tinygrad", "wmma.* --to csv",
         f"{A} --to python -o a -o no/b",
     ],
-    ("compare",): ["in.csv", A, f"in.csv {A} {A}", f"{A} table.csv"],
+    ("compare",): ["in.csv", f"in.csv {A} {A}", f"{A} table.csv"],
     ("diff",): [
         "", "sm_80", "sm_80 sm_90 sm_70", "sm_80 sm_99", "sm_80 results", "no results", "--cuda no",
         "--cuda no --cuda no", "sm_80 sm_90 --arch sm_70", "a b --cuda . --cuda .",

@@ -16,15 +16,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
-MOST_SECONDS = 12.0
+limits = SimpleNamespace(seconds=12.0)  # of a command; more on a machine that is busy
 MOST_MEGABYTES = 600
 ADDRESS_SPACE_KB = 2 << 20
 MOST_OUTPUT = 16 << 20
 CODES = (0, 1, 2, 3, 4, 130, 141)
 TOOLCHAIN = ("run", "lower", "diff", "doctor")
-_PLACE = str(Path(sys.executable).with_name("tcprobe"))
+PLACE = os.environ.get("TCPROBE") or str(Path(sys.executable).with_name("tcprobe"))
 _number = itertools.count()
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
@@ -98,7 +99,7 @@ def execute(trial: Trial, folder: Path) -> Outcome:
 def _shell(trial: Trial) -> list[str | bytes]:
     rights = NOBODY if trial.nobody and os.geteuid() == 0 else []
     script = f"ulimit -v {ADDRESS_SPACE_KB}; {trial.shell}"
-    return ["/bin/sh", "-c", script, "sh", *rights, _PLACE, *trial.argv]
+    return ["/bin/sh", "-c", script, "sh", *rights, PLACE, *trial.argv]
 
 
 def _environment(trial: Trial, folder: Path, mark: str) -> dict[str, str]:
@@ -117,7 +118,7 @@ def _wait(process: subprocess.Popen[bytes]) -> tuple[int, int, bool]:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
-    timer = threading.Timer(MOST_SECONDS, kill)
+    timer = threading.Timer(limits.seconds, kill)
     timer.start()
     _, status, usage = os.wait4(process.pid, 0)
     timer.cancel()
@@ -159,14 +160,14 @@ def rights_can_go() -> bool:
     if os.geteuid():
         return True
     with suppress(OSError):
-        return subprocess.run([*NOBODY, _PLACE, "--version"], capture_output=True, check=False).returncode == 0
+        return subprocess.run([*NOBODY, PLACE, "--version"], capture_output=True, check=False).returncode == 0
     return False
 
 
 def faults(outcome: Outcome) -> Iterator[Fault]:
     """What no command may do, whatever it was asked."""
     if outcome.hung:
-        yield Fault("hung", f"no end within {MOST_SECONDS:.0f} s")
+        yield Fault("hung", "no end in time", f"{limits.seconds:.0f} s")
         return
     both = outcome.out + outcome.err
     if outcome.code not in CODES:

@@ -48,7 +48,7 @@ TARGETS = {saved.MMA: MMA, saved.PAIR: PAIR, saved.LOAD: LOAD, saved.WMMA: LOAD,
 @cache
 def options(command: str) -> str:
     """What --help of a command says."""
-    return subprocess.run([board._PLACE, command, "--help"], capture_output=True, text=True, check=False).stdout
+    return subprocess.run([board.PLACE, command, "--help"], capture_output=True, text=True, check=False).stdout
 
 
 def commands(target: Target) -> list[tuple[str, ...]]:
