@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.options import ARCH, JSON, RESULTS, Numbers, write_whole
+from tcprobe.options import ARCH, JSON, RESULTS, Named, Numbers, write_whole
 
 
 @click.command(short_help="Who holds an element, or what a lane holds.")
@@ -83,7 +83,7 @@ def trace(instruction: str, name: str | None, folder: Path | None, as_json: bool
 @click.command(short_help="Write fragments as code or data for other programs.")
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
 @click.option("--to", "format_name", required=True, metavar="FORMAT", help="cuda, ptx, python, ...; `--to help` lists.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File. Default: standard output.")
+@click.option("-o", "--output", type=Named(path_type=Path, dir_okay=False), help="File. Default: standard output.")
 @ARCH
 @RESULTS
 def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Any) -> None:

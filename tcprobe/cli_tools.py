@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.options import CUDA, JSON, RESULTS, WRITTEN
+from tcprobe.options import CUDA, JSON, RESULTS, WRITTEN, Named
 
 
 @click.command(short_help="Two archs, two results folders or two compilers.")
@@ -46,7 +46,7 @@ def diff(sides: tuple[str, ...], folders: tuple[Path, ...], name: str | None, fo
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option("--arch", "name", metavar="sm_XX|all", help="Default: all that ptxas knows.")
 @CUDA
-@click.option("--save", type=click.Path(path_type=Path, file_okay=False), help="Also save into this results folder.")
+@click.option("--save", type=Named(path_type=Path, file_okay=False), help="Also save into this results folder.")
 @JSON
 def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: Path | None, as_json: bool) -> None:
     """Show which machine instructions a multiply becomes on each arch, native or emulated.

@@ -9,18 +9,29 @@ import click
 
 from tcprobe.errors import EnvironmentUnfitError
 
+
+class Named(click.Path):
+    """A path that has a name: an empty one, as of a shell variable that is not set, would be the folder at hand."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        if not str(value):
+            self.fail("an empty name.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 RESULTS = click.option(
-    "--results", "folder", type=click.Path(path_type=Path, file_okay=False),
+    "--results", "folder", type=Named(path_type=Path, file_okay=False),
     help="Folder of saved tables. Default: ./results where it has any, else the published tables.",
 )  # fmt: skip
 WRITTEN = click.option(
-    "--results", "folder", type=click.Path(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
+    "--results", "folder", type=Named(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
     help="Folder of tables that is written.",
 )  # fmt: skip
 ARCH = click.option("--arch", "name", metavar="sm_XX", help="Compute capability, for example sm_90.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
 CUDA = click.option(
-    "--cuda", type=click.Path(path_type=Path, exists=True, file_okay=False),
+    "--cuda", type=Named(path_type=Path, exists=True, file_okay=False),
     help="Folder of a CUDA toolkit whose ptxas and nvdisasm to use. Default: CUDA_HOME, the installed wheels, PATH.",
 )  # fmt: skip
 
