@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tcprobe import arch, runner
+from tcprobe import arch, children, runner
 from tcprobe.backends import Device
-from tcprobe.backends.process import Worker, sass_command
+from tcprobe.backends.process import sass_worker
 from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.instruction import Instruction
 from tcprobe.measurement import Measurement
+from tcprobe.origin import known
 from tcprobe.probes import Experiment, MemoryExperiment, MultiplyExperiment
 from tcprobe.results import Results
 
@@ -45,12 +45,16 @@ class Request:
 
 @dataclass
 class Report:
-    """What was done on one device: measurements, how many were kept from before, and complaints about files."""
+    """What was done on one device: measurements, how many were kept from before, and complaints about files.
+
+    `beside` has the files of refusals and failures that did not take the place of tables measured before.
+    """
 
     device: Device
     found: list[Measurement]
     kept: int
     complaints: list[str]
+    beside: list[Path] = field(default_factory=list)
     done: runner.Done | None = None
 
 
@@ -108,7 +112,7 @@ class Campaign:
     def _tools(self) -> Toolchain:
         from tcprobe.sass.toolchain import find
 
-        return find(self.request.cuda)
+        return find(self.request.cuda, self.request.limit)
 
     def _read(self, names: Sequence[str], chosen: Sequence[Experiment]) -> None:
         """Read archs from machine code, AT_ONCE at a time."""
@@ -124,13 +128,13 @@ class Campaign:
             )
         self.say(f"Reading machine code of {', '.join(names)} with {tools.name}.")
         multiplies = [e.instruction for e in chosen if isinstance(e, MultiplyExperiment)]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with children.threads(AT_ONCE) as pool:
             self.reports += pool.map(lambda name: self._read_one(name, tools, todo, multiplies), names)
 
     def _read_one(
         self, name: str, tools: Toolchain, todo: Sequence[Experiment], multiplies: Sequence[Instruction]
     ) -> Report:
-        worker = Worker(sass_command(name, tools.ptxas, tools.nvdisasm), self.request.limit)
+        worker = sass_worker(name, tools.ptxas, tools.nvdisasm, self.request.limit)
         with runner.Session(worker, self.early.pop(name, None)) as session:
             report = self._measure(session, session.devices[0], todo)
         if multiplies:
@@ -142,7 +146,7 @@ class Campaign:
         from tcprobe.derive import derive
 
         results, name = Results(self.folder), report.device.arch
-        found = derive(tools, arch.arch(name), multiplies, lambda f: results.table(name, "sass", f))
+        found = derive(tools, arch.arch(name), multiplies, known(results, report.device))
         for measurement in found.measurements:
             results.write(measurement)
         if found.opcodes:
@@ -153,7 +157,8 @@ class Campaign:
     def _measure(self, session: runner.Session, device: Device, chosen: Sequence[Experiment]) -> Report:
         """Measure what is missing on one device."""
         results = Results(self.folder)
-        todo, complaints = (list(chosen), []) if self.request.force else runner.missing(chosen, device, results)
+        todo, complaints = runner.missing(chosen, device, results)
+        todo = list(chosen) if self.request.force else todo
         report = Report(device, [], len(chosen) - len(todo), complaints)
         self.tick(len(todo), None)
         for item in runner.measure(session, device, todo, results):
@@ -161,5 +166,7 @@ class Campaign:
                 report.done = item
             else:
                 report.found.append(item)
+                beside = results.beside(device.arch, device.method, item.experiment)
+                report.beside += [beside] if beside.exists() else []
                 self.tick(0, f"{device.arch} {item.experiment}")
         return report

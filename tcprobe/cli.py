@@ -12,35 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe import __version__, cli_questions, cli_tools
-from tcprobe.errors import TcprobeError, UsageError
-from tcprobe.options import ARCH, CUDA, JSON, WRITTEN, read_results
-from tcprobe.text import escaped
+from tcprobe.errors import UsageError
+from tcprobe.options import ARCH, CUDA, JSON, WRITTEN, Named, read_results
+from tcprobe.shell import Group
 
 if TYPE_CHECKING:
     from tcprobe.choose import Layers
 
 FAMILY = click.option("--family", type=click.Choice(["wmma", "mma"]), help="Only this family of instructions.")
-
-
-class Group(click.Group):
-    """Turns the library's errors into a message and an exit code."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
-        try:
-            return super().invoke(ctx)
-        except click.ClickException as error:
-            error.message = escaped(error.message)  # type: ignore[misc]  # click has it final
-            raise
-        except TcprobeError as error:
-            click.echo(escaped(f"Error: {error}"), err=True)
-            ctx.exit(error.exit_code)
-        except KeyboardInterrupt:
-            click.echo("Stopped. What was measured is saved; run again to go on.", err=True)
-            ctx.exit(130)
-        except BrokenPipeError:
-            sys.stderr.close()
-            ctx.exit(0)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -76,7 +55,7 @@ for command in (*cli_questions.COMMANDS, *cli_tools.COMMANDS):
     type=click.FloatRange(min=1),
     default=60.0,
     show_default=True,
-    help="Seconds without an answer after which a launch counts as hung.",
+    help="Seconds without an answer after which a launch, or a call of ptxas or nvdisasm, counts as hung.",
 )
 @click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
 def run(folder: Path, show_stages: bool, **asked: Any) -> None:
@@ -87,7 +66,7 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
     stopped is taken up where it ended.
     """
     from tcprobe import arch
-    from tcprobe.backends.process import Worker, sass_command
+    from tcprobe.backends.process import Worker, sass_worker
 
     if asked["name"] not in (None, "all"):
         arch.arch(asked["name"])
@@ -97,10 +76,10 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
     if asked["method"] == "sass" and asked["name"] not in (None, "all"):
         from tcprobe.sass import toolchain
 
-        tools = toolchain.find(asked["cuda"])
+        tools = toolchain.find(asked["cuda"], asked["limit"])
         row = arch.arch(asked["name"])
         if row in tools.archs:
-            early[row.name] = Worker(sass_command(row.name, tools.ptxas, tools.nvdisasm)).start()
+            early[row.name] = sass_worker(row.name, tools.ptxas, tools.nvdisasm, asked["limit"]).start()
 
     from tcprobe import render, runner
     from tcprobe.campaign import Campaign, Request
@@ -119,7 +98,7 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
 
 
 @main.command(short_help="Fit closed formulas to saved tables.")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=Named(path_type=Path))
 @click.option("--sympy", "style", flag_value="sympy", help="Print SymPy expressions.")
 @click.option("--latex", "style", flag_value="latex", help="Print LaTeX.")
 @JSON

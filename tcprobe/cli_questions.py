@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.options import ARCH, JSON, Numbers, read_results
+from tcprobe.options import ARCH, JSON, Named, Numbers, read_results
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
 @click.command(short_help="Write fragments as code or data for other programs.")
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
 @click.option("--to", "format_name", required=True, metavar="FORMAT", help="cuda, ptx, python, ...; `--to help` lists.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File. Default: standard output.")
+@click.option("-o", "--output", type=Named(path_type=Path, dir_okay=False), help="File. Default: standard output.")
 @ARCH
 @read_results
 def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Any) -> None:

@@ -107,6 +107,9 @@ def run_summary(report: Report, results: Results) -> None:
     click.echo(f"{bold(escaped(device.name))} ({device.arch}), {escaped(tools)}")
     for complaint in report.complaints:
         say(f"measured again, not trusted: {complaint}")
+    if report.beside:
+        count = len(report.beside)
+        say(f"{count} tables measured before stay; what happened now is recorded beside them: {report.beside[0]}")
     counts = Counter((m.status, _kind(m.experiment)) for m in found)
     for status in ("measured", "refused", "failed"):
         parts = [f"{n} {kind}" for (s, kind), n in sorted(counts.items()) if s == status]
@@ -114,7 +117,7 @@ def run_summary(report: Report, results: Results) -> None:
             number = sum(n for (s, _), n in counts.items() if s == status)
             click.echo(f"{click.style(f'{status:<9}', **STYLE[status])}{number:>4}  ({', '.join(parts)})")
     if report.kept:
-        click.echo(f"kept     {report.kept:>4}  measured before with the same probes; --force measures them again")
+        click.echo(f"kept     {report.kept:>4}  measured before, same probes and compiler; --force measures again")
     for status in ("refused", "failed"):
         _words(status, [m for m in found if m.status == status])
     folder = results.root / device.arch / device.method

@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tcprobe.children import one_line
 from tcprobe.instruction import version
 from tcprobe.probes.ptx import Kernel
 
-_LINE = re.compile(r"line\s+(\d+)\s*;\s*(?:error|fatal)\s*:\s*(.*)", re.IGNORECASE)
+_LINE = re.compile(r"line\s+(\d{1,9})\s*;\s*(?:error|fatal)\s*:\s*(.*)", re.IGNORECASE)
 HEADER_LINES = 4
 
 
@@ -23,7 +24,7 @@ def errors_by_line(log: str) -> dict[int, str]:
     """Line number to the first error on it."""
     found: dict[int, str] = {}
     for number, words in _LINE.findall(log):
-        found.setdefault(int(number), words.strip())
+        found.setdefault(int(number), one_line(words))
     return found
 
 

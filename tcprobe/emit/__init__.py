@@ -13,14 +13,13 @@ give the same text.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Protocol
 
-from tcprobe.errors import UsageError
+from tcprobe import plugins
+from tcprobe.errors import RowError, UsageError
 from tcprobe.known import Known
 
 
@@ -36,7 +35,7 @@ class Format(Protocol):
 @cache
 def names() -> tuple[str, ...]:
     """Names of all formats: those of their files, with - for _."""
-    return tuple(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__) if m.name != "common")
+    return tuple(name.replace("_", "-") for name in plugins.found(__name__, apart=("common",)))
 
 
 @cache
@@ -64,9 +63,11 @@ def for_all_archs(name: str) -> bool:
 
 def _archs(name: str) -> str:
     found: str = getattr(_module(name), "ARCHS", "")
+    if found not in ("", "any", "all"):
+        raise RowError(f"{__name__}.{name}: ARCHS is {found!r}, which is neither any nor all.")
     return found
 
 
 def _module(name: str) -> Format:
-    module: Format = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    module: Format = plugins.load(__name__, name.replace("-", "_"), ("WHAT", "emit"))
     return module

@@ -12,8 +12,6 @@ A row file is a module of this package with INSTRUCTIONS; adding a family is add
 from __future__ import annotations
 
 import fnmatch
-import importlib
-import pkgutil
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
@@ -22,6 +20,7 @@ from types import MappingProxyType
 from tcprobe.arch import Arch
 from tcprobe.errors import UsageError
 from tcprobe.instruction import Fragment, Instruction, version
+from tcprobe.plugins import discover
 
 # every form has these qualifiers, so ids leave them out
 IMPLIED = {"sync", "aligned"}
@@ -30,8 +29,7 @@ IMPLIED = {"sync", "aligned"}
 @cache
 def instructions() -> MappingProxyType[str, Instruction]:
     """All multiplies by id, in the order of the rows."""
-    modules = [importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__)]
-    rows = [row for module in modules for row in module.INSTRUCTIONS]
+    rows = [row for module in discover(__name__, ("INSTRUCTIONS",)).values() for row in module.INSTRUCTIONS]
     return MappingProxyType({row.id: row for row in sorted(rows, key=lambda row: row.family != "wmma")})
 
 
