@@ -32,18 +32,34 @@ from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
-from tcprobe.store.cell import Known, load, operands
+from tcprobe.store.cell import Cell, load, operands
 from tcprobe.store.lookup import layers
 
 __all__ = [
-    "Conversion", "Fragment", "Holder", "Instruction", "Known", "Meeting", "Table", "Trace", "convert", "emit", "feeds",
-    "fit", "formats", "held", "load", "multiply", "trace", "where",
+    "Cell",
+    "Conversion",
+    "Fragment",
+    "Holder",
+    "Instruction",
+    "Meeting",
+    "Table",
+    "Trace",
+    "convert",
+    "emit",
+    "feeds",
+    "fit",
+    "formats",
+    "held",
+    "load",
+    "multiply",
+    "trace",
+    "where",
 ]  # fmt: skip
 
 
 def multiply(
     name: str, arch: str | None = None, results: Path | None = None, only: bool = False
-) -> tuple[Instruction, dict[str, Known]]:
+) -> tuple[Instruction, dict[str, Cell]]:
     """The multiply that `name` means (it may be shortened), and the tables of its a, b, c and d on one arch.
 
     `arch`, `results` and `only` as for `load`; without `arch` the one whose measurement of D counts most.

@@ -2,8 +2,15 @@
 
 Exit codes of the command line: 0 done; 1 something differs that is not a stated erratum, or a probe
 failed; 2 a mistake in the call (click's own code too); 3 the machine lacks something (CuPy, driver,
-GPU); 4 a file that is damaged, too new or not ours.
+GPU, room on the disk, a standard output that takes what is written); 4 a file that is damaged, too new or not ours;
+70 an error of tcprobe itself (EX_SOFTWARE of sysexits.h); 128 + n ended by signal n: 130 Ctrl-C, 143 SIGTERM,
+141 where the reader of a pipe has gone.
 """
+
+from __future__ import annotations
+
+import errno
+import os
 
 
 class TcprobeError(Exception):
@@ -48,3 +55,44 @@ class UnreadProbeError(ProbeError):
 
 class RowError(TcprobeError, ValueError):
     """A row of facts that contradicts itself."""
+
+
+class InternalError(TcprobeError):
+    """What should not happen: an error of tcprobe itself."""
+
+    exit_code = 70
+
+
+def named(name: str) -> type[TcprobeError]:
+    """The class of this name: an error that came from another process as a name and words."""
+    kinds, found = [TcprobeError], {}
+    while kinds:
+        kind = kinds.pop()
+        found[kind.__name__] = kind
+        kinds += kind.__subclasses__()
+    return found.get(name, TcprobeError)
+
+
+def understood(error: Exception) -> TcprobeError:
+    """Any error in these terms: what the system refuses is the machine's, the unexpected is tcprobe's own."""
+    if isinstance(error, TcprobeError):
+        return error
+    if isinstance(error, MemoryError) or "can't start new thread" in str(error):
+        return EnvironmentUnfitError("the system gives no more memory or threads.")
+    if not isinstance(error, OSError):
+        return InternalError(f"internal error, please report it: {type(error).__name__}: {error}")
+    kind = UsageError if error.errno == errno.ENAMETOOLONG else EnvironmentUnfitError
+    return kind(f"{_refused(error)}{error.strerror or error}.")
+
+
+def _refused(error: OSError) -> str:
+    """What the system refused. Files are opened by name; what fails without one is written, to standard output."""
+    if error.filename is not None:
+        return f"{error.filename}: "
+    writing = error.errno in (errno.EBADF, errno.EFBIG, errno.EIO, errno.ENOSPC)
+    return "the output cannot be written: " if writing else ""
+
+
+def debugging() -> bool:
+    """Whether the environment asks for tracebacks: TCPROBE_DEBUG=1."""
+    return os.environ.get("TCPROBE_DEBUG") == "1"

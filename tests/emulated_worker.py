@@ -1,9 +1,11 @@
-"""A worker on the emulator that can go wrong on demand: python emulated_worker.py MODE [EXPERIMENT PART].
+"""A worker on the emulator that can go wrong on demand: python emulated_worker.py MODE [EXPERIMENT PART [COMPILER]].
 
-MODE: fine; die (SIGKILL itself), hang or fault when an experiment whose id contains PART runs; load-die while
-compiling it; slow (a pause before every experiment, for killing the tool in between).
+MODE: fine; die (SIGKILL itself), hang, fault or bug (an error that nobody expects) when an experiment whose id contains
+PART runs; load-die, load-bug or refuse while compiling it; data or usage (such an error) when it starts; slow (a pause
+before every experiment, for killing the tool in between). COMPILER is what provenance says, "none" by default.
 """
 
+import dataclasses
 import os
 import signal
 import sys
@@ -14,21 +16,35 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import emulation
 
+from tcprobe.errors import DataError, UsageError
 from tcprobe.probes.ptx import identifier
 from tcprobe.run.backend import BackendFaultError
 from tcprobe.run.emulator import Emulator
 from tcprobe.run.worker import main
 
+UNFIT = {"data": DataError, "usage": UsageError}
+
 
 class Faulty(Emulator):
-    def __init__(self, mode, part, *args):
+    def __init__(self, mode, part, compiler, *args):
         super().__init__(*args)
-        self.mode, self.part = mode, identifier(part)
+        self.mode, self.part, self.compiler = mode, identifier(part), compiler
+
+    def devices(self):
+        return [dataclasses.replace(d, compiler=self.compiler or d.compiler) for d in super().devices()]
+
+    def open(self, index):
+        if self.mode in UNFIT:
+            raise UNFIT[self.mode]("this is so")
 
     def load(self, kernels):
-        if self.mode == "load-die" and any(self.part in k.name for k in kernels):
+        meant = [k.name for k in kernels if self.part and self.part in k.name]
+        if self.mode == "load-die" and meant:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().load(kernels)
+        if self.mode == "load-bug" and meant:
+            raise ZeroDivisionError("nobody expects this")
+        refused = dict.fromkeys(meant, "no such form") if self.mode == "refuse" else {}
+        return refused | super().load(kernels)
 
     def run(self, launches):
         if self.mode == "slow":
@@ -38,11 +54,13 @@ class Faulty(Emulator):
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.mode == "hang":
                 time.sleep(3600)
+            if self.mode == "bug":
+                raise ZeroDivisionError("nobody expects this")
             if self.mode == "fault":
                 raise BackendFaultError("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered")
         return super().run(launches)
 
 
 if __name__ == "__main__":
-    mode, part = (*sys.argv[1:], "", "")[:2]
-    main(lambda: Faulty(mode, part, *emulation.tables(seed=7)))
+    mode, part, compiler = (*sys.argv[1:], "", "", "")[:3]
+    main(lambda: Faulty(mode, part, compiler, *emulation.tables(seed=7)))

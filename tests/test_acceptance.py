@@ -26,17 +26,21 @@ MULTIPLY = "wmma.mma.row.row.m16n16k16.f32.f32"
 MMA = "mma.m8n8k4.row.col.f32.f16.f16.f32"  # four products
 
 
-@pytest.fixture
-def root(tmp_path):
+def filled(root):
     """A folder with a load, a multiply that reads one copy, an mma of several products, opcodes and a lowering."""
-    results = Results(tmp_path)
+    results = Results(root)
     for experiment in (LOAD, MULTIPLY, MMA):
         results.write(published().measurement("sm_90", "live", experiment))
     opcodes = published().opcodes("sm_90")
     results.write_opcodes("sm_90", "c", {o: ({k: published().layout(x) for k, x in d["layouts"].items()}, d["source"])
                                          for o, d in opcodes.items()})  # fmt: skip
     results.write_lowering("sm_90", "c", published().lowering("sm_90")["instructions"])
-    return tmp_path
+    return root
+
+
+@pytest.fixture
+def root(tmp_path):
+    return filled(tmp_path)
 
 
 def rewrite(path, change):
@@ -225,6 +229,69 @@ def test_everything_that_is_stated_or_published_can_belong():
             for claim in (reference.claim(fragment, row) for reference in references()):
                 assert not isinstance(claim, Claim) or acceptance.misfit(fragment, claim.meant) is None
     assert not inventory.of_experiment("mma.m1n1k1.row.col.f16.f16.f16.f16")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 5) | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4)
+    | st.sampled_from(["a", "measured", "refused", "live", LOAD, "0" * 12, "0" * 64, 10**400]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+def places(value, path=()):
+    """Every place in a JSON value: the keys that lead there."""
+    yield path
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        yield from places(inner, (*path, key))
+
+
+def put_at(value, path, new):
+    """A JSON value with another one at a place."""
+    if not path:
+        return new
+    copied = value.copy()
+    copied[path[0]] = put_at(value[path[0]], path[1:], new)
+    return copied
+
+
+@settings(max_examples=120)
+@given(data=st.data())
+def test_any_value_anywhere_is_refused_or_read_by_every_command(data, tmp_path_factory):
+    """Under a right checksum: never another exception than the tool's own, and never a table that cannot be."""
+    root = tmp_path_factory.mktemp("any")
+    filled(root)
+    results = Results(root)
+    paths = [results.path("sm_90", "live", e) for e in (LOAD, MULTIPLY, MMA)]
+    paths += [results.opcodes_path("sm_90"), results.lowering_path("sm_90"), *sorted((root / "layouts").iterdir())[:2]]
+    path = data.draw(st.sampled_from(paths))
+    content = json.loads(path.read_text())
+    kind, body = content["kind"], {k: v for k, v in content.items() if k not in ("kind", "schema", "sha256")}
+    place = data.draw(st.sampled_from([p for p in places(body) if p]))
+    changed = put_at(body, place, data.draw(JSON))
+    try:
+        path.write_text(seal(kind, changed))
+    except (TypeError, UnicodeEncodeError):  # keys of several kinds, or a surrogate: no canonical text
+        return
+    for command in (["show", LOAD], ["trace", MMA, "--row", "0", "--col", "0", "--product", "0"], ["fit", str(root)]):
+        folder = [] if command[0] == "fit" else ["--results", str(root)]
+        done = CliRunner().invoke(main, [*command, *folder])
+        assert isinstance(done.exception, SystemExit | None), (command, place, done.exception)
+        assert done.exit_code in (0, 1, 4)
+    for m in refusing(lambda: list(Results(root).measurements("sm_90", "live"))):
+        for fragment in inventory.of_experiment(m.experiment):
+            assert acceptance.misfit(fragment, m.tables[fragment.operand]) is None
+    refusing(lambda: [Results(root).opcodes("sm_90").values()])
+    refusing(lambda: [Results(root).lowering("sm_90")])
+
+
+def refusing(read):
+    """What is read, nothing where it is refused."""
+    try:
+        return read()
+    except DataError:
+        return []
 
 
 # opcodes and lowerings

@@ -14,7 +14,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.probes.structure import predict
-from tcprobe.store.cell import known, operands
+from tcprobe.store.cell import cell, operands
 from tcprobe.store.results import published
 
 RESULTS = published()
@@ -32,7 +32,7 @@ def tcprobe(*arguments, code=0):
 @given(st.sampled_from(FRAGMENTS), st.data())
 @settings(deadline=None, max_examples=60)
 def test_where_and_held_are_inverse(fragment, data):
-    table = known(fragment, "sm_90", RESULTS)
+    table = cell(fragment, "sm_90", RESULTS)
     row, col = data.draw(st.integers(0, fragment.rows - 1)), data.draw(st.integers(0, fragment.cols - 1))
     found = trace.where(table, [row], [col])
     assert len(found) == fragment.copies * fragment.products
@@ -45,7 +45,7 @@ def test_where_and_held_are_inverse(fragment, data):
 
 def test_all_elements_of_all_lanes():
     for fragment in FRAGMENTS[::9]:
-        table = known(fragment, "sm_90", RESULTS)
+        table = cell(fragment, "sm_90", RESULTS)
         assert len(trace.held(table, range(32))) == table.table.points
         assert len(trace.where(table, range(fragment.rows), range(fragment.cols))) == table.table.points
 

@@ -16,7 +16,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.layout.table import slot_table
 from tcprobe.pages import archs, overview
-from tcprobe.store.cell import for_emit, known, load
+from tcprobe.store.cell import cell, for_emit, load
 from tcprobe.store.choose import Layer, Layers, alone, default, over_published, whence
 from tcprobe.store.measurement import METHODS, STATUSES
 from tcprobe.store.results import Results, published
@@ -301,7 +301,7 @@ def test_the_published_folder_is_published_by_any_path(tmp_path, monkeypatch):
 def test_a_folder_with_an_unprintable_name_is_quoted(tmp_path, name):
     folder = tmp_path / name
     Results(folder).write(sass())
-    source = known(FRAGMENT, "sm_80", over_published(folder)).source
+    source = cell(FRAGMENT, "sm_80", over_published(folder)).source
     assert json.loads(source) == str(folder)
     header = tcprobe("emit", FRAGMENT.id, "--to", "cuda", "--results", folder).stdout
     assert header.isascii()

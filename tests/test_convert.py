@@ -17,7 +17,7 @@ from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
-from tcprobe.store.cell import known, load
+from tcprobe.store.cell import cell, load
 from tcprobe.store.results import published
 
 
@@ -60,7 +60,7 @@ def distinct(name):
     found = {}
     for fragment in inventory.select(device=arch(name)):
         if fragment.products == 1 and fragment.rows * fragment.cols <= 512:
-            table = known(fragment, name, published())
+            table = cell(fragment, name, published())
             found.setdefault((table.table.id, fragment.type), table)
     return list(found.values())
 

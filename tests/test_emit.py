@@ -27,7 +27,7 @@ from tcprobe.layout.table import slot_table
 from tcprobe.probes import ptx
 from tcprobe.references import cute
 from tcprobe.sass import toolchain
-from tcprobe.store.cell import known, load, operands
+from tcprobe.store.cell import cell, load, operands
 from tcprobe.store.results import published
 
 RESULTS = published()
@@ -44,7 +44,7 @@ def distinct():
     found = {}
     for name in RESULTS.archs():
         for fragment in inventory.select(device=arch(name)):
-            table = known(fragment, name, RESULTS)
+            table = cell(fragment, name, RESULTS)
             found.setdefault((table.table.id, fragment.operand), table)
     return list(found.values())
 
@@ -81,13 +81,13 @@ def test_python_gives_the_table_and_its_inverse():
     for table in distinct():
         scope = run_python(emit.emit("python", [table]))
         made = scope[identifier(table.fragment.id)]
-        for slot, cell in enumerate(table.table.cells):
+        for slot, element in enumerate(table.table.cells):
             lane, i = divmod(slot, table.table.elements)
-            assert (made.row(lane, i), made.col(lane, i)) == cell[:2]
-        for cell, slots in table.table.inverse.items():
+            assert (made.row(lane, i), made.col(lane, i)) == element[:2]
+        for element, slots in table.table.inverse.items():
             copies = range(len(slots)) if len(slots) > 1 else [None]
             found = [
-                (made.lane_of(*cell, *extra), made.i_of(*cell, *extra))
+                (made.lane_of(*element, *extra), made.i_of(*element, *extra))
                 for copy in copies
                 for extra in [() if copy is None else (copy,)]
             ]
@@ -171,7 +171,7 @@ def test_cute_text_is_that_of_the_traits():
     """The same as CuTe's own, up to how modes are written: compared as maps."""
     compared = 0
     for fragment in inventory.select("mma.*", device=arch("sm_90")):
-        table, claim = known(fragment, "sm_90", RESULTS), cute.claim(fragment, arch("sm_90"))
+        table, claim = cell(fragment, "sm_90", RESULTS), cute.claim(fragment, arch("sm_90"))
         if not isinstance(claim, str):
             assert claim.meant == table.table
             compared += 1
@@ -189,9 +189,9 @@ def test_triton_gives_the_same_map():
         register, lane = found.bases(table)
         names = ["product", "row", "col"][-len(register[0] if register else lane[0]) :]
         layout = LinearLayout.from_bases([("register", register), ("lane", lane)], names)
-        for slot, cell in enumerate(table.table.cells):
+        for slot, element in enumerate(table.table.cells):
             at = dict(zip(("lane", "register"), divmod(slot, table.table.elements), strict=True))
-            assert [layout.apply(at)[n] for n in ("row", "col")] == list(cell[:2])
+            assert [layout.apply(at)[n] for n in ("row", "col")] == list(element[:2])
 
 
 @consumers
@@ -212,7 +212,7 @@ def test_tritons_own_mma_layouts_are_the_measured_ones(instruction, operand):
     """One more reference: what Triton's NVMMA and dot-operand layouts say of one instruction's tile."""
     register, lane = triton_mma(instruction, operand)
     row = inventory.instruction(instruction)
-    table = known(next(f for f in row.fragments if f.operand == operand), "sm_90", RESULTS)
+    table = cell(next(f for f in row.fragments if f.operand == operand), "sm_90", RESULTS)
     ours = emit.formats()["triton"].bases(table)
     assert (register, lane) == ours
 

@@ -1,7 +1,6 @@
 """Files are read bounded and regular only, written whole or not at all, and those of others are left alone."""
 
 import os
-import resource
 import signal
 import socket
 import stat
@@ -15,10 +14,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tcprobe import files
 from tcprobe.cli import main
 from tcprobe.errors import DataError, EnvironmentUnfitError
 from tcprobe.store.results import Results, published
+from tcprobe.system import files
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs FIFOs, links and POSIX permissions")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and /dev/full")
@@ -70,6 +69,8 @@ def test_nothing_but_regular_files_is_read_and_nothing_is_waited_for(tmp_path, m
 
 @posix
 def test_a_large_sparse_file_costs_nothing(tmp_path):
+    import resource
+
     with open(tmp_path / "x", "wb") as file:
         file.truncate(1 << 40)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -118,7 +119,9 @@ def test_a_fifo_is_written_through(tmp_path):
     assert stat.S_ISFIFO(path.stat().st_mode)
 
 
-WRITE = "import sys; from pathlib import Path; from tcprobe.files import write; write(Path(sys.argv[1]), b'new\\n')"
+WRITE = (
+    "import sys; from pathlib import Path; from tcprobe.system.files import write; write(Path(sys.argv[1]), b'new\\n')"
+)
 
 
 @linux
@@ -325,7 +328,7 @@ def test_writes_beside_sweeps_do_not_fail(tmp_path, sweep):
 @posix
 def test_a_writer_that_is_killed_leaves_whole_files_and_the_next_sweep_clears_up(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from tcprobe.files import write\n"
+        "import sys; from pathlib import Path; from tcprobe.system.files import write\n"
         "while True: write(Path(sys.argv[1]) / 'x', b'y' * (4 << 20))"
     )
     for pause in (0.0, 0.003, 0.01, 0.02, 0.05):

@@ -93,10 +93,11 @@ def test_the_inverse_gives_all_holders(table):
 @given(linear_tables())
 def test_a_layout_has_no_slots_but_its_own(table):
     layout = fit_layout(table)
-    assert layout.at(table.threads - 1, table.elements - 1) == table.at(table.threads - 1, table.elements - 1)
+    last = {"lane": table.threads - 1, "i": table.elements - 1}
+    assert layout.at(**last) == table.at(**last)
     for lane, i, words in ((table.threads, 0, "lane"), (-1, 0, "lane"), (0, table.elements, "i"), (0, -1, "i")):
         with pytest.raises(UsageError, match=f"{words} .* is outside 0 to"):
-            layout.at(lane, i)
+            layout.at(lane=lane, i=i)
 
 
 @given(linear_tables())
@@ -258,7 +259,7 @@ def test_linear_maps_over_any_axes_are_recovered(data):
 
     gaps = {rng.randrange(space.points) for _ in range(space.points // 4)}
     column = [value(space.point(number)) for number in range(space.points)]
-    table = slot_table(space, {"offset": tuple(None if n in gaps else v for n, v in enumerate(column))})
+    table = Table(space, {"offset": tuple(None if n in gaps else v for n, v in enumerate(column))})
     found = fit(table)
     assert found.verdict == LINEAR
     assert all(found.formulas["offset"](**space.point(n)) == v for n, v in enumerate(column) if n not in gaps)

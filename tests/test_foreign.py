@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tcprobe.cli import main
 from tcprobe.errors import DataError
-from tcprobe.files import MOST_BYTES
 from tcprobe.layout.csv import MOST_INDEX, MOST_LINES, read_csv
 from tcprobe.layout.table import MOST_SLOTS
+from tcprobe.system.files import MOST_BYTES
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs limits of the system, and /proc")
 FRAGMENT = "wmma.m16n16k16.d.f32"

@@ -129,7 +129,7 @@ def program(found, from_, to):
         t=f"tcprobe::{identifier(to.fragment.id)}", sources=found.tiling.source_tiles,
         targets=found.tiling.target_tiles, c_type=c_type, count=count,
     )  # fmt: skip
-    tables = {known.fragment.id: known for known in (from_, to)}
+    tables = {cell.fragment.id: cell for cell in (from_, to)}
     return "\n".join([emit.emit("cuda", list(tables.values())), verify.HELPERS, found.code, kernel])
 
 

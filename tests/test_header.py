@@ -14,7 +14,7 @@ from tcprobe.emit.common import identifier
 from tcprobe.fit.inverse import inverse
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
-from tcprobe.store.cell import for_emit, known, load
+from tcprobe.store.cell import cell, for_emit, load
 from tcprobe.store.results import published
 
 RESULTS = published()
@@ -93,7 +93,7 @@ def printed(folder):
 
 def slots(fragment, name):
     """What `print` prints of a fragment's table."""
-    cells = known(fragment, name, RESULTS).table.cells
+    cells = cell(fragment, name, RESULTS).table.cells
     per_lane = fragment.elements
     return [" ".join(map(str, (fragment.id, *divmod(s, per_lane), *(*cell, 0)[:3]))) for s, cell in enumerate(cells)]
 
@@ -244,7 +244,7 @@ def test_device_code_names_a_gpu_whatever_its_own():
 def test_two_headers_do_not_decide_for_each_other(tmp_path):
     """The first holds old GPUs only: what it says of the newest is not taken over by the second."""
     one, two = (inventory.resolve(f"wmma.m16n16k16.{o}.row.f16") for o in "ab")
-    old = emit.emit("cuda", [known(one, "sm_70", RESULTS)])
+    old = emit.emit("cuda", [cell(one, "sm_70", RESULTS)])
     (tmp_path / "old.h").write_text(old)
     check = 'static_assert(tcprobe::wmma_m16n16k16_a_row_f16::row(1, 0) == 1, "");\n'
     use = "int main() { return tcprobe::wmma_m16n16k16_b_row_f16::row(1, 0); }"

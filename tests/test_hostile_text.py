@@ -332,9 +332,9 @@ def test_names_of_files_and_folders_do_nothing_to_the_terminal(tmp_path, monkeyp
 
 
 def known_a():
-    from tcprobe.store.cell import known
+    from tcprobe.store.cell import cell
 
-    return known(inventory.fragment(f"{MMA}.a"), "sm_90", published())
+    return cell(inventory.fragment(f"{MMA}.a"), "sm_90", published())
 
 
 # the functions

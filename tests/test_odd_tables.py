@@ -37,80 +37,80 @@ def tables(name):
     return operands(inventory.instruction(name), "sm_90", RESULTS)
 
 
-def with_table(known, table):
-    return dataclasses.replace(known, table=table)
+def with_table(cell, table):
+    return dataclasses.replace(cell, table=table)
 
 
-def cells_of(known, cells):
+def cells_of(cell, cells):
     """The same Known with other cells; None means unused."""
-    names = known.table.outputs
+    names = cell.table.outputs
     values = {n: tuple(None if c is None else c[j] for c in cells) for j, n in enumerate(names)}
-    return with_table(known, slot_table(known.table.threads, len(cells) // known.table.threads, values))
+    return with_table(cell, slot_table(cell.table.threads, len(cells) // cell.table.threads, values))
 
 
-def unused(known, rng):
-    cells = list(known.table.cells)
+def unused(cell, rng):
+    cells = list(cell.table.cells)
     for slot in rng.sample(range(len(cells)), rng.randint(1, len(cells))):
         cells[slot] = None
-    return cells_of(known, cells)
+    return cells_of(cell, cells)
 
 
-def nothing(known, _rng):
-    return cells_of(known, [None] * known.table.points)
+def nothing(cell, _rng):
+    return cells_of(cell, [None] * cell.table.points)
 
 
-def duplicated(known, rng):
-    cells = list(known.table.cells)
+def duplicated(cell, rng):
+    cells = list(cell.table.cells)
     for _ in range(rng.randint(1, 8)):
         cells[rng.randrange(len(cells))] = rng.choice(cells)
-    return cells_of(known, cells)
+    return cells_of(cell, cells)
 
 
-def constant(known, _rng):
-    return cells_of(known, [known.table.cells[0]] * known.table.points)
+def constant(cell, _rng):
+    return cells_of(cell, [cell.table.cells[0]] * cell.table.points)
 
 
-def outside(known, rng):
-    cells = list(known.table.cells)
+def outside(cell, rng):
+    cells = list(cell.table.cells)
     slot = rng.randrange(len(cells))
     cells[slot] = (cells[slot][0] + rng.choice([1, 16, 1000]), *cells[slot][1:])
-    return cells_of(known, cells)
+    return cells_of(cell, cells)
 
 
-def longer(known, _rng):
-    return cells_of(known, [*known.table.cells, *known.table.cells])
+def longer(cell, _rng):
+    return cells_of(cell, [*cell.table.cells, *cell.table.cells])
 
 
-def shorter(known, _rng):
-    size = known.table.elements // 2
-    cells = known.table.cells
-    return cells_of(known, [cells[s] for s in range(len(cells)) if s % known.table.elements < max(1, size)])
+def shorter(cell, _rng):
+    size = cell.table.elements // 2
+    cells = cell.table.cells
+    return cells_of(cell, [cells[s] for s in range(len(cells)) if s % cell.table.elements < max(1, size)])
 
 
-def other_outputs(known, _rng):
-    values = dict(known.table.values)
+def other_outputs(cell, _rng):
+    values = dict(cell.table.values)
     if values.pop("product", None) is None:
-        values["product"] = (1,) * known.table.points
-    return with_table(known, slot_table(known.table.threads, known.table.elements, values))
+        values["product"] = (1,) * cell.table.points
+    return with_table(cell, slot_table(cell.table.threads, cell.table.elements, values))
 
 
-def permuted(known, rng):
+def permuted(cell, rng):
     """Not linear, but every element as often as it should be."""
-    return cells_of(known, rng.sample(known.table.cells, known.table.points))
+    return cells_of(cell, rng.sample(cell.table.cells, cell.table.points))
 
 
-def swapped(known, rng):
-    cells = list(known.table.cells)
+def swapped(cell, rng):
+    cells = list(cell.table.cells)
     i, j = rng.sample(range(len(cells)), 2)
     cells[i], cells[j] = cells[j], cells[i]
-    return cells_of(known, cells)
+    return cells_of(cell, cells)
 
 
-def relabelled(known, rng):
+def relabelled(cell, rng):
     """Linear, with rows and columns XORed: still a possible fragment."""
-    fragment = known.fragment
+    fragment = cell.fragment
     r, c = rng.randrange(fragment.rows), rng.randrange(fragment.cols)
-    return cells_of(known, [(row ^ r, col ^ c, *rest) for row, col, *rest in known.table.cells])
+    return cells_of(cell, [(row ^ r, col ^ c, *rest) for row, col, *rest in cell.table.cells])
 
 
 UNFIT = (unused, nothing, duplicated, constant, outside, longer, shorter, other_outputs)
@@ -156,43 +156,43 @@ def emitted(name, chosen):
         return None
 
 
-def check(name, text, known):
+def check(name, text, cell):
     """That a text says the table."""
     if name == "csv":
         lines = [tuple(map(int, line.split(","))) for line in text.splitlines()[1:]]
-        listed = {divmod_(slot, known): cell for slot, cell in enumerate(known.table.cells) if cell is not None}
-        assert {(lane, i): tuple(cell) for lane, i, *cell in lines} == listed
+        listed = {divmod_(slot, cell): e for slot, e in enumerate(cell.table.cells) if e is not None}
+        assert {(lane, i): tuple(e) for lane, i, *e in lines} == listed
     if name == "json":
         (found,) = json.loads(text)
         flat = [None if c is None else tuple(c) for lane in found["table"] for c in lane]
-        assert flat == [None if c is None else c[:2] for c in known.table.cells]
+        assert flat == [None if c is None else c[:2] for c in cell.table.cells]
     if name == "svg":
         assert ET.fromstring(text).tag.endswith("svg")
 
 
-def divmod_(slot, known):
-    return divmod(slot, known.table.elements)
+def divmod_(slot, cell):
+    return divmod(slot, cell.table.elements)
 
 
 @pytest.mark.parametrize("change", [*UNFIT, *FIT])
 def test_python_and_numpy_give_the_very_table_or_refuse(change):
     rng = random.Random(change.__name__)
     for name in INSTRUCTIONS:
-        known = change(tables(name)["d"], rng)
+        cell = change(tables(name)["d"], rng)
         for style in ("python", "numpy"):
             try:
-                scope = executed(emit.emit(style, [known]))
+                scope = executed(emit.emit(style, [cell]))
             except UsageError:
                 continue
-            made = scope[emit.common.identifier(known.fragment.id)]
-            for slot, cell in enumerate(known.table.cells):
-                lane, i = divmod_(slot, known)
+            made = scope[emit.common.identifier(cell.fragment.id)]
+            for slot, element in enumerate(cell.table.cells):
+                lane, i = divmod_(slot, cell)
                 found = (
                     (made.row(lane, i), made.col(lane, i))
                     if style == "python"
                     else (made.ROW[lane, i], made.COL[lane, i])
                 )
-                assert found == cell[:2]
+                assert found == element[:2]
 
 
 def executed(text):
@@ -239,14 +239,14 @@ def test_any_table_at_all_is_drawn_fitted_and_emitted_or_refused(data):
     cells = data.draw(st.lists(st.sampled_from(few), min_size=threads * elements, max_size=threads * elements))
     names = ("row", "col", "product")[: data.draw(st.integers(2, 3))]
     table = slot_table(threads, elements, {n: tuple(c and c[j] for c in cells) for j, n in enumerate(names)})
-    known = with_table(
+    cell = with_table(
         load(data.draw(st.sampled_from(["wmma.m16n16k16.d.f32", "mma.m8n8k16.row.col.s32.s8.s8.s32.a"]))), table
     )
     assert list(draw.matrix(table, 80)) is not None
-    assert list(draw.lanes(table, known.fragment, 80))
+    assert list(draw.lanes(table, cell.fragment, 80))
     assert fit(table).verdict
     for name in emit.names():
-        text = emitted(name, [known])
+        text = emitted(name, [cell])
         assert text or name not in LISTED
 
 

@@ -11,8 +11,9 @@ import pytest
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch, runs
 from tcprobe.isa.target import Target
-from tcprobe.probes import experiments, kernels, multiply, wmma
+from tcprobe.probes import experiments, multiply, wmma
 from tcprobe.probes.compiler_log import blame, errors_by_line
+from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import module
 
 KERNELS = {k.name: k for e in experiments().values() for k in kernels(e)}

@@ -14,7 +14,7 @@ from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels, ptx_hash
 from tcprobe.probes.structure import predict
 from tcprobe.sass import tensor
-from tcprobe.store.cell import known
+from tcprobe.store.cell import cell
 from tcprobe.store.choose import alone
 from tcprobe.store.results import Results, published
 
@@ -125,6 +125,6 @@ def test_what_is_not_measured_on_an_arch_is_documented_there():
     documented = (RESULTS.root / "documented.md").read_text("utf-8")
     for name in RESULTS.archs():
         for f in inventory.select(device=arch(name)):
-            found = known(f, name, RESULTS)
+            found = cell(f, name, RESULTS)
             assert (found.measured is None) == (alone(RESULTS).choose(f, [name]) is None)
             assert found.measured or found.table.id[:6] in documented

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tcprobe import files
 from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError
 from tcprobe.isa import inventory
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.store.documents import canonical, seal
 from tcprobe.store.measurement import Measurement, StructureHash
 from tcprobe.store.results import Results, published
+from tcprobe.system import files
 
 PROVENANCE = {"device": "d", "driver": "1", "cuda": "13.0", "compiler": "c", "ptx": "0" * 16, "tcprobe": "0.1.0"}
 FRAGMENT = inventory.fragments()["wmma.m16n16k16.a.row.f16"]

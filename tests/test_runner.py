@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tcprobe.errors import EnvironmentUnfitError, NewerSchemaError, UsageError
-from tcprobe.run import runner
+from tcprobe.run import origin, runner
 from tcprobe.run.backend import Device
 from tcprobe.run.process import Worker
 from tcprobe.store.results import Results
@@ -135,7 +135,7 @@ def test_damaged_files_are_measured_again_newer_ones_are_not_touched(tmp_path):
 
 def test_a_changed_probe_is_measured_again(tmp_path, monkeypatch):
     run(tmp_path, worker("fine"))
-    monkeypatch.setattr(runner, "ptx_hash", lambda kernels: "another")
+    monkeypatch.setattr(origin, "ptx_hash", lambda kernels: "another")
     device = Device(0, "emulated tensor core", "sm_90", "none", "none", "none", "emulated")
     todo, _ = runner.missing(runner.select(FEW), device, Results(tmp_path))
     assert todo == runner.select(FEW)

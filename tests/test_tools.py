@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -237,3 +239,18 @@ def test_doctor_says_what_is_there_and_what_to_do():
     if not MISSING:
         assert f"ok  ptxas: {toolchain.find().ptxas_version}" in text
         assert "archs from machine code: sm_70" in text
+
+
+def test_set_up_says_what_cannot_be_run(tmp_path):
+    """A copy of the project with an environment that is none."""
+    root = Path(__file__).parent.parent
+    (tmp_path / "tools").mkdir()
+    shutil.copy(root / "tools" / "dev.py", tmp_path / "tools")
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").write_text("no program")
+    for job in ("demo", "test"):
+        command = [sys.executable, str(tmp_path / "tools" / "dev.py"), job]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert f"cannot be run: Permission denied. Remove {tmp_path / '.venv'}" in done.stderr
+        assert "Traceback" not in done.stderr

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -25,16 +26,24 @@ def run(*command: str) -> None:
     """Run a command of the environment in the project's folder; end with its exit code if it fails."""
     print("$", *command, flush=True)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, env=clean, check=False)
-    if done.returncode:
-        sys.exit(done.returncode)
+    call([str(BIN / command[0]), *command[1:]], cwd=ROOT, env=clean)
+
+
+def call(command: list[str], **how: Any) -> None:
+    """Run a command; end with its exit code if it fails, with a message if it cannot be run."""
+    try:
+        code = subprocess.run(command, check=False, **how).returncode
+    except OSError as error:
+        sys.exit(f"{command[0]} cannot be run: {error.strerror}. Remove {VENV} to have it made anew.")
+    if code:
+        sys.exit(code if code > 0 else 128 - code)
 
 
 def install(extras: str) -> None:
     """Make .venv if there is none, and install the project with `extras` into it."""
     if not (BIN / ("python.exe" if os.name == "nt" else "python")).exists():
         print("making", VENV, flush=True)
-        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
+        call([sys.executable, "-m", "venv", str(VENV)])
     run("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", f".{extras}")
 
 
@@ -42,7 +51,10 @@ def cuda_extra() -> str:
     """The extra with the CuPy for this machine's driver, empty without an NVIDIA driver."""
     if not shutil.which("nvidia-smi"):
         return ""
-    text = subprocess.run(["nvidia-smi"], capture_output=True, text=True, check=False).stdout
+    try:
+        text = subprocess.run(["nvidia-smi"], capture_output=True, text=True, check=False, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
     version = re.search(r"CUDA Version:\s*(\d+)", text)
     return f"[cuda{min(int(version[1]), 13)}]" if version and int(version[1]) >= 12 else ""
 
@@ -73,4 +85,7 @@ if __name__ == "__main__":
     jobs = {"demo": demo, "test": test}
     if len(sys.argv) < 2 or sys.argv[1] not in jobs:
         sys.exit(__doc__)
-    jobs[sys.argv[1]]()
+    try:
+        jobs[sys.argv[1]]()
+    except KeyboardInterrupt:
+        sys.exit(130)

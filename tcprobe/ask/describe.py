@@ -14,7 +14,7 @@ from tcprobe.store.measurement import Measurement, how
 from tcprobe.store.results import Results
 
 if TYPE_CHECKING:
-    from tcprobe.store.cell import Known
+    from tcprobe.store.cell import Cell
 
 
 def fragment_entry(fragment: Fragment) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def fragment_entry(fragment: Fragment) -> dict[str, Any]:
     }
 
 
-def shown(known: Known) -> dict[str, Any]:
+def shown(cell: Cell) -> dict[str, Any]:
     """The object that `show --json` prints: the entry, the table, formulas, provenance and verdicts.
 
     `table[lane][i]` is [row, col], or None where the slot is unused; where a warp holds several products
@@ -54,22 +54,22 @@ def shown(known: Known) -> dict[str, Any]:
     "published" or the folder that holds the measurement. A layout that is not measured has provenance
     {"method": "documented", "arch": ..., "source": ...} and no verdicts.
     """
-    table, fragment, measured = known.table, known.fragment, known.measured
+    table, fragment, measured = cell.table, cell.fragment, cell.measured
     found = fitted(table)
     products = {"product": by_lane(table, list(table.values["product"]))} if "product" in table.outputs else {}
-    stated = {"method": "documented", "arch": known.arch, "source": known.evidence}
+    stated = {"method": "documented", "arch": cell.arch, "source": cell.evidence}
     return {
         **fragment_entry(fragment),
-        "arch": known.arch,
-        "source": known.source,
+        "arch": cell.arch,
+        "source": cell.source,
         "layout_id": table.id,
         "table": by_lane(table, [None if cell is None else list(cell[:2]) for cell in table.cells]),
         **products,
         "formula": {name: None if formula is None else str(formula) for name, formula in found.formulas.items()},
         "fit": found.verdict,
-        "numbering": known.numbering,
-        "unread": unread(fragment, measured, known.layers)[0] if measured else None,
-        "same_layout": same_layout(fragment, measured, known.layers) if measured else [],
+        "numbering": cell.numbering,
+        "unread": unread(fragment, measured, cell.layers)[0] if measured else None,
+        "same_layout": same_layout(fragment, measured, cell.layers) if measured else [],
         "provenance": provenance(measured) if measured else stated,
         "references": [verdict.to_json() for verdict in verdicts(fragment, measured)] if measured else [],
     }
@@ -118,19 +118,19 @@ def unread(fragment: Fragment, measured: Measurement, layers: Layers) -> tuple[l
     return [sorted(set.intersection(*map(set, lanes))) for lanes in per_lane], len(multiplies)
 
 
-def notes(known: Known) -> list[str]:
+def notes(cell: Cell) -> list[str]:
     """What `show` says of a layout: its name, who shares it, copies and which of them are read."""
-    table, fragment, measured = known.table, known.fragment, known.measured
-    same = same_layout(fragment, measured, known.layers) if measured else []
+    table, fragment, measured = cell.table, cell.fragment, cell.measured
+    same = same_layout(fragment, measured, cell.layers) if measured else []
     lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:
         lines.append(f"each element has {' or '.join(map(str, counts))} holders")
     if not measured:
         return lines
-    lines += _other_archs(fragment, measured, known.layers)
-    lines += _other_measurements(known)
-    lanes, multiplies = unread(fragment, measured, known.layers)
+    lines += _other_archs(fragment, measured, cell.layers)
+    lines += _other_measurements(cell)
+    lanes, multiplies = unread(fragment, measured, cell.layers)
     if lanes and any(lanes):
         same_i = all(lane == lanes[0] for lane in lanes)
         which = f"i = {_ranges(lanes[0])}" if same_i else f"{sum(map(len, lanes))} of {table.points} slots"
@@ -149,11 +149,11 @@ def _other_archs(fragment: Fragment, measured: Measurement, layers: Layers) -> l
     return lines
 
 
-def _other_measurements(known: Known) -> list[str]:
+def _other_measurements(cell: Cell) -> list[str]:
     """Whether the arch's other methods, and measurements in folders below, found the same table."""
     lines = []
-    for other in list(known.layers.tables(known.fragment, [known.arch]))[1:]:
-        words = "the same table" if other.table(known.fragment) == known.table else "ANOTHER TABLE"
+    for other in list(cell.layers.tables(cell.fragment, [cell.arch]))[1:]:
+        words = "the same table" if other.table(cell.fragment) == cell.table else "ANOTHER TABLE"
         lines.append(f"method {other.measured.method}: {words} ({how(other.measured)}, {whence(other.source)})")
     return lines
 

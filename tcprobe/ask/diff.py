@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from tcprobe.ask import absent
 from tcprobe.errors import UsageError
-from tcprobe.files import is_folder
 from tcprobe.fit import fit
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
@@ -21,6 +20,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Found, Layers, alone
 from tcprobe.store.results import Results
+from tcprobe.system.files import is_folder
 
 FIRST = 3  # differing slots that are shown
 SIDES = ("first", "second")

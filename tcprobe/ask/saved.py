@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from tcprobe.ask.describe import holders, some
 from tcprobe.errors import DataError, UsageError
-from tcprobe.files import is_folder
 from tcprobe.layout.csv import read_csv
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layer, alone, default
 from tcprobe.store.results import Results
+from tcprobe.system.files import is_folder
 
 
 class Saved(NamedTuple):

@@ -18,7 +18,7 @@ from typing import Any
 from tcprobe.errors import UsageError
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.store.cell import Known, sources
+from tcprobe.store.cell import Cell, sources
 from tcprobe.store.measurement import Measurement
 
 
@@ -55,29 +55,29 @@ class Holder:
         }  # fmt: skip
 
 
-def where(known: Known, rows: Iterable[int], cols: Iterable[int], products: Iterable[int] = ()) -> list[Holder]:
+def where(cell: Cell, rows: Iterable[int], cols: Iterable[int], products: Iterable[int] = ()) -> list[Holder]:
     """Every holder of the elements rows x cols (of all products unless given), element by element, by slot.
 
     UsageError where a row, col or product is outside the fragment.
     """
-    fragment = known.fragment
+    fragment = cell.fragment
     rows, cols = _inside("row", rows, fragment.rows), _inside("col", cols, fragment.cols)
     parts: Sequence[int | None] = [None]
-    if "product" in known.table.outputs:
+    if "product" in cell.table.outputs:
         parts = _inside("product", products, fragment.products) or list(range(fragment.products))
     keys = [(r, c) if p is None else (r, c, p) for p in parts for r in rows for c in cols]
-    return [_holder(known, slot) for key in keys for slot in known.table.inverse.get(key, [])]
+    return [_holder(cell, slot) for key in keys for slot in cell.table.inverse.get(key, [])]
 
 
-def held(known: Known, lanes: Iterable[int], elements: Iterable[int] = ()) -> list[Holder]:
+def held(cell: Cell, lanes: Iterable[int], elements: Iterable[int] = ()) -> list[Holder]:
     """What lanes hold in the given elements, in all without any; unused slots are left out.
 
     UsageError where a lane or i is outside the fragment.
     """
-    table = known.table
+    table = cell.table
     chosen = _inside("i", elements, table.elements) or list(range(table.elements))
     slots = [lane * table.elements + i for lane in _inside("lane", lanes, table.threads) for i in chosen]
-    return [_holder(known, slot) for slot in slots if table.cells[slot] is not None]
+    return [_holder(cell, slot) for slot in slots if table.cells[slot] is not None]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Trace:
     """
 
     instruction: Instruction
-    operands: Mapping[str, Known]
+    operands: Mapping[str, Cell]
     about: str
     c: list[Holder]
     d: list[Holder]
@@ -115,7 +115,7 @@ class Trace:
             "instruction": self.instruction.id,
             "arch": self.arch,
             "source": sources(self.operands.values()),
-            "evidence": {operand: known.evidence for operand, known in self.operands.items()},
+            "evidence": {operand: cell.evidence for operand, cell in self.operands.items()},
             "c": self._plain("c", self.c),
             "d": self._plain("d", self.d),
             "meetings": [{o: self._plain(o, getattr(m, o)) for o in "abd"} for m in self.meetings],
@@ -125,7 +125,7 @@ class Trace:
         return [{**h.to_json(), "read": (operand, h.lane, h.i) not in self.unread} for h in holders]
 
 
-def trace(instruction: Instruction, operands: Mapping[str, Known], row: int, col: int, product: int | None) -> Trace:
+def trace(instruction: Instruction, operands: Mapping[str, Cell], row: int, col: int, product: int | None) -> Trace:
     """All slots that feed D[row][col], in k order; `operands` are the tables of a, b, c and d on one arch.
 
     `product` is needed where a warp holds several. UsageError where it is missing, or anything is outside D.
@@ -138,7 +138,7 @@ def trace(instruction: Instruction, operands: Mapping[str, Known], row: int, col
     return Trace(instruction, operands, f"D{d[0].element}", c, d, meetings, unread(instruction, operands))
 
 
-def feeds(instruction: Instruction, operands: Mapping[str, Known], operand: str, lane: int, i: int) -> Trace:
+def feeds(instruction: Instruction, operands: Mapping[str, Cell], operand: str, lane: int, i: int) -> Trace:
     """What slot (lane, i) of operand a, b or c feeds. UsageError where there is no such slot."""
     slots = held(operands[operand], [lane], [i])
     if not slots:
@@ -159,35 +159,35 @@ def feeds(instruction: Instruction, operands: Mapping[str, Known], operand: str,
 class _Finder:
     """All holders of one element of an operand, of one product."""
 
-    def __init__(self, operands: Mapping[str, Known], product: int | None) -> None:
+    def __init__(self, operands: Mapping[str, Cell], product: int | None) -> None:
         self._operands, self._products = operands, [] if product is None else [product]
 
     def __call__(self, operand: str, row: int, col: int) -> list[Holder]:
         return where(self._operands[operand], [row], [col], self._products)
 
 
-def unread(instruction: Instruction, operands: Mapping[str, Known]) -> frozenset[tuple[str, int, int]]:
+def unread(instruction: Instruction, operands: Mapping[str, Cell]) -> frozenset[tuple[str, int, int]]:
     """The slots (operand, lane, i) that the multiply never takes, as far as that was measured on the arch."""
     saved = measured_multiply(instruction, operands)
     lanes_of = saved.unread if saved else {}
     return frozenset((o, lane, i) for o, lanes in lanes_of.items() for lane, unused in enumerate(lanes) for i in unused)
 
 
-def measured_multiply(instruction: Instruction, operands: Mapping[str, Known]) -> Measurement | None:
+def measured_multiply(instruction: Instruction, operands: Mapping[str, Cell]) -> Measurement | None:
     """The multiply's measurement beside that of D, None if there is none with these very tables."""
-    known = operands["d"]
-    saved = known.layers.multiply(instruction.id, known.measured) if known.measured else None
+    cell = operands["d"]
+    saved = cell.layers.multiply(instruction.id, cell.measured) if cell.measured else None
     return saved if saved and all(saved.tables[o] == operands[o].table for o in "abcd") else None
 
 
-def _holder(known: Known, slot: int) -> Holder:
-    fragment: Fragment = known.fragment
-    lane, i = divmod(slot, known.table.elements)
-    cell = known.table.cells[slot]
-    assert cell is not None
+def _holder(cell: Cell, slot: int) -> Holder:
+    fragment: Fragment = cell.fragment
+    lane, i = divmod(slot, cell.table.elements)
+    element = cell.table.cells[slot]
+    assert element is not None
     register, bit = fragment.place(i)
-    product = cell[2] if len(cell) > 2 else None
-    return Holder(cell[0], cell[1], product, lane, i, register, bit, fragment.slot_bits)
+    product = element[2] if len(element) > 2 else None
+    return Holder(element[0], element[1], product, lane, i, register, bit, fragment.slot_bits)
 
 
 def _inside(name: str, values: Iterable[int], size: int) -> list[int]:

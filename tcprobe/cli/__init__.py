@@ -13,35 +13,14 @@ import click
 
 from tcprobe import __version__
 from tcprobe.cli import questions, tools
-from tcprobe.cli.options import ARCH, CUDA, JSON, WRITTEN, read_results
-from tcprobe.errors import TcprobeError, UsageError
-from tcprobe.text import escaped
+from tcprobe.cli.options import ARCH, CUDA, JSON, WRITTEN, Named, read_results
+from tcprobe.cli.shell import Group
+from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
 FAMILY = click.option("--family", type=click.Choice(["wmma", "mma"]), help="Only this family of instructions.")
-
-
-class Group(click.Group):
-    """Turns the library's errors into a message and an exit code."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
-        try:
-            return super().invoke(ctx)
-        except click.ClickException as error:
-            error.message = escaped(error.message)  # type: ignore[misc]  # click has it final
-            raise
-        except TcprobeError as error:
-            click.echo(escaped(f"Error: {error}"), err=True)
-            ctx.exit(error.exit_code)
-        except KeyboardInterrupt:
-            click.echo("Stopped. What was measured is saved; run again to go on.", err=True)
-            ctx.exit(130)
-        except BrokenPipeError:
-            sys.stderr.close()
-            ctx.exit(0)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -77,7 +56,7 @@ for command in (*questions.COMMANDS, *tools.COMMANDS):
     type=click.FloatRange(min=1),
     default=60.0,
     show_default=True,
-    help="Seconds without an answer after which a launch counts as hung.",
+    help="Seconds without an answer after which a launch, or a call of ptxas or nvdisasm, counts as hung.",
 )
 @click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
 def run(folder: Path, show_stages: bool, **asked: Any) -> None:
@@ -88,7 +67,7 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
     stopped is taken up where it ended.
     """
     from tcprobe.isa import arch
-    from tcprobe.run.process import Worker, sass_command
+    from tcprobe.run.process import Worker, sass_worker
 
     if asked["name"] not in (None, "all"):
         arch.arch(asked["name"])
@@ -98,10 +77,10 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
     if asked["method"] == "sass" and asked["name"] not in (None, "all"):
         from tcprobe.sass import toolchain
 
-        tools = toolchain.find(asked["cuda"])
+        tools = toolchain.find(asked["cuda"], asked["limit"])
         row = arch.arch(asked["name"])
         if row in tools.archs:
-            early[row.name] = Worker(sass_command(row.name, tools.ptxas, tools.nvdisasm)).start()
+            early[row.name] = sass_worker(row.name, tools.ptxas, tools.nvdisasm, asked["limit"]).start()
 
     from tcprobe.cli import printing
     from tcprobe.run import runner
@@ -121,7 +100,7 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
 
 
 @main.command(short_help="Fit closed formulas to saved tables.")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=Named(path_type=Path))
 @click.option("--sympy", "style", flag_value="sympy", help="Print SymPy expressions.")
 @click.option("--latex", "style", flag_value="latex", help="Print LaTeX.")
 @JSON
@@ -167,8 +146,8 @@ def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: b
         found = [_compare_arch(arch_name, names, layers, as_json) for arch_name in archs]
         if not any(count for count, _ in found):
             where = "" if name in (None, "all") else f" on {archs[0]}"
-            known = f"; measured: {', '.join(layers.archs())}" if layers.archs() else ". `tcprobe run` makes tables"
-            raise UsageError(f"nothing of that is measured{where} in {layers.words}{known}.")
+            measured = f"; measured: {', '.join(layers.archs())}" if layers.archs() else ". `tcprobe run` makes tables"
+            raise UsageError(f"nothing of that is measured{where} in {layers.words}{measured}.")
         same = all(agrees for _, agrees in found)
     sys.exit(0 if same else 1)
 
@@ -242,12 +221,12 @@ def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: b
                 raise
             found = []
         without += not found
-        for known in found:
+        for cell in found:
             if as_json:
-                click.echo(json.dumps(described(known)))
+                click.echo(json.dumps(described(cell)))
             else:
-                judged = verdicts(fragment, known.measured) if known.measured else []
-                printing.shown(known, fit_table(known.table), judged, notes(known))
+                judged = verdicts(fragment, cell.measured) if cell.measured else []
+                printing.shown(cell, fit_table(cell.table), judged, notes(cell))
     if without == len(chosen):
         raise lookup.no_table(chosen[0], name, layers)
     if without:
@@ -287,12 +266,12 @@ def _compare_file(names: Sequence[str], arch_name: str | None, layers: Layers, a
     from tcprobe.isa import inventory
     from tcprobe.layout.csv import read_csv
     from tcprobe.store import lookup
-    from tcprobe.store.cell import known
+    from tcprobe.store.cell import cell
 
     if len(names) != 2:
         raise UsageError(f"`tcprobe compare {names[0]} FRAGMENT` needs one fragment; got {len(names) - 1}.")
     stated, fragment = read_csv(Path(names[0])), inventory.resolve(names[1])
-    measured = known(fragment, arch_name, layers)
+    measured = cell(fragment, arch_name, layers)
     if not measured.measured:
         raise lookup.no_table(fragment, arch_name, layers)
     found = against(stated, fragment, measured.table)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tcprobe.ask.trace import Holder, Trace
     from tcprobe.run.backend import Device
     from tcprobe.run.verify import Verified
-    from tcprobe.store.cell import Known
+    from tcprobe.store.cell import Cell
 
 
 def bold(text: str) -> str:
@@ -23,9 +23,9 @@ def bold(text: str) -> str:
     return click.style(text, bold=True)
 
 
-def holders(known: Known, found: Sequence[Holder], by_lane: bool) -> None:
+def holders(cell: Cell, found: Sequence[Holder], by_lane: bool) -> None:
     """`where`: a line an element, or a line a slot; then what it rests on."""
-    name = known.fragment.operand.upper()
+    name = cell.fragment.operand.upper()
     if by_lane:
         for holder in found:
             click.echo(f"{holder}: {name}{holder.element}")
@@ -35,7 +35,7 @@ def holders(known: Known, found: Sequence[Holder], by_lane: bool) -> None:
             lines.setdefault(holder.element, []).append(str(holder))
         for element, texts in lines.items():
             click.echo(f"{name}{element}: {'; '.join(texts)}")
-    click.echo(f"{bold(known.fragment.id)} on {known.arch}, {known.evidence}")
+    click.echo(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.evidence}")
 
 
 def trace(answer: Trace) -> None:
@@ -49,7 +49,7 @@ def trace(answer: Trace) -> None:
     for a, a_slots, b, b_slots, d, d_slots in lines:
         left = f"{a:<{wide[0]}} {a_slots:<{wide[1]}}  x  {b:<{wide[2]}} {b_slots:<{wide[3]}}"
         click.echo(f"  {left}  ->  {d:<{wide[4]}} {d_slots}".rstrip())
-    for evidence in dict.fromkeys(known.evidence for known in answer.operands.values()):
+    for evidence in dict.fromkeys(cell.evidence for cell in answer.operands.values()):
         click.echo(evidence)
 
 
@@ -58,10 +58,10 @@ def conversion(found: Conversion) -> None:
     tiles = found.tiling
     turned = ", transposed" if tiles.transpose else ""
     click.echo(f"{tiles.rows} x {tiles.cols} on {tiles.source.arch}")
-    for head, count, known, note in (("from", tiles.source_tiles, tiles.source, ""),
+    for head, count, cell, note in (("from", tiles.source_tiles, tiles.source, ""),
                                      ("to  ", tiles.target_tiles, tiles.target, turned)):  # fmt: skip
-        size = f"{known.fragment.rows} x {known.fragment.cols} of {known.fragment.type}"
-        click.echo(f"  {head} {count} x {bold(known.fragment.id)}, {size}{note}")
+        size = f"{cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}"
+        click.echo(f"  {head} {count} x {bold(cell.fragment.id)}, {size}{note}")
     click.echo(found.summary + (f" ({found.reason})" if found.reason else ""))
     if found.plan:
         parts = [f"{n} {name}" for name, n in found.costs.items()]
@@ -72,16 +72,16 @@ def conversion(found: Conversion) -> None:
         click.echo(evidence)
 
 
-def against(path: str, known: Known, found: Against) -> None:
+def against(path: str, cell: Cell, found: Against) -> None:
     """`compare FILE.csv`: how many slots agree, the first that do not, and what it is compared with."""
     missing = f"; {found.not_stated} slots are not stated" if found.not_stated else ""
-    head = f"{path} against {known.fragment.id} on {known.arch}"
+    head = f"{path} against {cell.fragment.id} on {cell.arch}"
     click.echo(f"{head}: {found.agreed} of {found.given} slots agree{missing}")
     for line in found.first:
         click.echo(f"  {line}")
     if found.renumbered:
         click.echo("  The two differ only by a renumbering of rows or columns, which the hardware cannot tell apart.")
-    click.echo(known.evidence)
+    click.echo(cell.evidence)
 
 
 def verified(verdict: Verified) -> None:

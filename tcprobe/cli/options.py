@@ -10,14 +10,25 @@ from typing import Any
 
 import click
 
+
+class Named(click.Path):
+    """A path that has a name: an empty one, as of a shell variable that is not set, would be the folder at hand."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        if not str(value):
+            self.fail("an empty name.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 WRITTEN = click.option(
-    "--results", "folder", type=click.Path(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
+    "--results", "folder", type=Named(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
     help="Folder of tables that is written.",
 )  # fmt: skip
 ARCH = click.option("--arch", "name", metavar="sm_XX", help="Compute capability, for example sm_90.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
 CUDA = click.option(
-    "--cuda", type=click.Path(path_type=Path, exists=True, file_okay=False),
+    "--cuda", type=Named(path_type=Path, exists=True, file_okay=False),
     help="Folder of a CUDA toolkit whose ptxas and nvdisasm to use. Default: CUDA_HOME, the installed wheels, PATH.",
 )  # fmt: skip
 
@@ -29,7 +40,7 @@ def read_results(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options --results and --only; the command gets the folders that it reads as `layers`."""
 
     @click.option(
-        "--results", "folder", type=click.Path(path_type=Path, file_okay=False),
+        "--results", "folder", type=Named(path_type=Path, file_okay=False),
         help="Folder of measurements, taken over the published ones. Default: ./results, if it has any.",
     )  # fmt: skip
     @click.option("--only", is_flag=True, help="That folder alone, without the published tables.")

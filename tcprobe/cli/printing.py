@@ -15,7 +15,7 @@ from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Ver
 from tcprobe.fit import Fit
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout import draw
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Found, whence
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
@@ -107,6 +107,9 @@ def run_summary(report: Report, results: Results) -> None:
     click.echo(f"{bold(escaped(device.name))} ({device.arch}), {escaped(tools)}")
     for complaint in report.complaints:
         say(f"measured again, not trusted: {complaint}")
+    if report.beside:
+        count = len(report.beside)
+        say(f"{count} tables measured before stay; what happened now is recorded beside them: {report.beside[0]}")
     counts = Counter((m.status, _kind(m.experiment)) for m in found)
     for status in ("measured", "refused", "failed"):
         parts = [f"{n} {kind}" for (s, kind), n in sorted(counts.items()) if s == status]
@@ -114,7 +117,7 @@ def run_summary(report: Report, results: Results) -> None:
             number = sum(n for (s, _), n in counts.items() if s == status)
             click.echo(f"{click.style(f'{status:<9}', **STYLE[status])}{number:>4}  ({', '.join(parts)})")
     if report.kept:
-        click.echo(f"kept     {report.kept:>4}  measured before with the same probes; --force measures them again")
+        click.echo(f"kept     {report.kept:>4}  measured before, same probes and compiler; --force measures again")
     for status in ("refused", "failed"):
         _words(status, [m for m in found if m.status == status])
     folder = results.root / device.arch / device.method
@@ -159,11 +162,11 @@ def formulas(rows: Iterable[tuple[Saved, Fit, dict[str, str]]]) -> None:
             click.echo(f"  not linear: {found.contradiction}")
 
 
-def shown(known: Known, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[str]) -> None:
+def shown(cell: Cell, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[str]) -> None:
     """`show`: formula, notes on its layout, both drawings, provenance, verdicts."""
-    table, fragment = known.table, known.fragment
+    table, fragment = cell.table, cell.fragment
     layout = f" .{fragment.layout}" if fragment.layout else ""
-    click.echo(f"{bold(fragment.id)} on {known.arch}")
+    click.echo(f"{bold(fragment.id)} on {cell.arch}")
     click.echo(
         f"operand {fragment.operand.upper()}{layout}, {fragment.rows} x {fragment.cols} of {fragment.type}; "
         f"{fragment.elements} elements a lane in {fragment.registers} registers of {fragment.register_bits} bits"
@@ -180,8 +183,8 @@ def shown(known: Known, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequenc
     click.echo(bold("\nlane -> row,col of each register's elements, low bits first"))
     click.echo("\n".join(draw.lanes(table, fragment, width())))
     click.echo()
-    click.echo(known.evidence)
-    click.echo(f"numbers from: {known.numbering}")
+    click.echo(cell.evidence)
+    click.echo(f"numbers from: {cell.numbering}")
     for verdict in verdicts:
         _verdict(verdict)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import ARCH, JSON, Numbers, read_results
+from tcprobe.cli.options import ARCH, JSON, Named, Numbers, read_results
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -31,13 +31,13 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
     from tcprobe.ask import trace
     from tcprobe.cli import answers
     from tcprobe.isa.inventory import resolve
-    from tcprobe.store.cell import known
+    from tcprobe.store.cell import cell
 
     rows, cols, lanes, elements = (asked[key] for key in ("rows", "cols", "lanes", "elements"))
     by_lane = lanes is not None or elements is not None
     if by_lane == (rows is not None or cols is not None):
         raise UsageError("give --row and --col, or --lane and --i.")
-    found = known(resolve(fragment), name, layers)
+    found = cell(resolve(fragment), name, layers)
     if by_lane:
         holders = trace.held(found, range(found.table.threads) if lanes is None else lanes, elements or [])
     else:
@@ -88,7 +88,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
 @click.command(short_help="Write fragments as code or data for other programs.")
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
 @click.option("--to", "format_name", required=True, metavar="FORMAT", help="cuda, ptx, python, ...; `--to help` lists.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File. Default: standard output.")
+@click.option("-o", "--output", type=Named(path_type=Path, dir_okay=False), help="File. Default: standard output.")
 @ARCH
 @read_results
 def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Any) -> None:
@@ -98,9 +98,9 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     measurement counts most, as `show` has it; formats that tell archs apart (cuda) get every arch.
     """
     from tcprobe import emit as formats
-    from tcprobe import files
     from tcprobe.store import lookup
     from tcprobe.store.cell import for_emit, sources
+    from tcprobe.system import files
 
     if format_name == "help":
         for known_name, module in formats.formats().items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.options import CUDA, JSON, WRITTEN, read_results
+from tcprobe.cli.options import CUDA, JSON, WRITTEN, Named, read_results
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -58,7 +58,7 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option("--arch", "name", metavar="sm_XX|all", help="Default: all; with --cuda or --save all that ptxas knows.")
 @CUDA
-@click.option("--save", type=click.Path(path_type=Path, file_okay=False), help="Also save into this results folder.")
+@click.option("--save", type=Named(path_type=Path, file_okay=False), help="Also save into this results folder.")
 @JSON
 def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: Path | None, as_json: bool) -> None:
     """Show which machine instructions a multiply becomes on each arch, native or emulated.

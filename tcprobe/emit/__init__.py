@@ -13,15 +13,14 @@ give the same text.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Protocol
 
-from tcprobe.errors import UsageError
-from tcprobe.store.cell import Known
+from tcprobe import plugins
+from tcprobe.errors import RowError, UsageError
+from tcprobe.store.cell import Cell
 
 
 class Format(Protocol):
@@ -29,14 +28,14 @@ class Format(Protocol):
 
     WHAT: str
 
-    def emit(self, tables: Sequence[Known]) -> str:
+    def emit(self, tables: Sequence[Cell]) -> str:
         """The text; UsageError where the format cannot express a table."""
 
 
 @cache
 def names() -> tuple[str, ...]:
     """Names of all formats: those of their files, with - for _."""
-    return tuple(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__) if m.name != "common")
+    return tuple(name.replace("_", "-") for name in plugins.found(__name__, apart=("common",)))
 
 
 @cache
@@ -45,13 +44,13 @@ def formats() -> MappingProxyType[str, Format]:
     return MappingProxyType({name: _module(name) for name in names()})
 
 
-def emit(name: str, tables: Sequence[Known]) -> str:
+def emit(name: str, tables: Sequence[Cell]) -> str:
     """The text of `tables` in format `name`; UsageError where the format is unknown or cannot express them."""
     if name not in names():
         raise UsageError(f"unknown format {name!r}; known: {', '.join(names())}.")
     if not tables:
         raise UsageError("no fragment to emit.")
-    archs = dict.fromkeys(known.arch for known in tables)
+    archs = dict.fromkeys(cell.arch for cell in tables)
     if len(archs) > 1 and not _archs(name):
         raise UsageError(f"{name} takes one arch, not {', '.join(archs)}: choose with --arch, or take cuda.")
     return _module(name).emit(tables).rstrip("\n") + "\n"
@@ -64,9 +63,11 @@ def for_all_archs(name: str) -> bool:
 
 def _archs(name: str) -> str:
     found: str = getattr(_module(name), "ARCHS", "")
+    if found not in ("", "any", "all"):
+        raise RowError(f"{__name__}.{name}: ARCHS is {found!r}, which is neither any nor all.")
     return found
 
 
 def _module(name: str) -> Format:
-    module: Format = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    module: Format = plugins.load(__name__, name.replace("-", "_"), ("WHAT", "emit"))
     return module

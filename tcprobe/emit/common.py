@@ -11,45 +11,45 @@ from tcprobe.fit import Formula, Layout, fitted
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.store.acceptance import require_fit
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 from tcprobe.text import comment
 
 
-def about(known: Known) -> list[str]:
+def about(cell: Cell) -> list[str]:
     """What a comment says of a table: whose, where, of what size, on what evidence."""
-    fragment = known.fragment
+    fragment = cell.fragment
     size = f"{fragment.rows} x {fragment.cols} of {fragment.type}, {fragment.elements} elements a lane"
     return [
-        f"{fragment.id} on {known.arch}: {size}, layout {known.table.id}",
-        f"{known.evidence}; numbers from {known.numbering}",
+        f"{fragment.id} on {cell.arch}: {size}, layout {cell.table.id}",
+        f"{cell.evidence}; numbers from {cell.numbering}",
     ]
 
 
-def heading(tables: Sequence[Known], mark: str) -> list[str]:
+def heading(tables: Sequence[Cell], mark: str) -> list[str]:
     """The comment at the top of a file, in lines that begin with `mark`."""
     lines = [f"made by tcprobe {__version__}; i counts a lane's elements from the low bits of its first register"]
-    lines += [line for known in tables for line in about(known)]
+    lines += [line for cell in tables for line in about(cell)]
     return [f"{mark} {comment(line)}" for line in lines]
 
 
-def formulas(known: Known) -> dict[str, Formula]:
+def formulas(cell: Cell) -> dict[str, Formula]:
     """Formulas of all outputs; UsageError where one has no closed form, or the table is not a whole fragment's."""
-    found = fitted(known.table).formulas
+    found = fitted(cell.table).formulas
     whole = {name: formula for name, formula in found.items() if formula is not None}
     if len(whole) < len(found):
-        raise UsageError(f"{known.fragment.id} on {known.arch}: no closed form, so this format cannot express it.")
-    require_fit(known.fragment, known.table)
+        raise UsageError(f"{cell.fragment.id} on {cell.arch}: no closed form, so this format cannot express it.")
+    require_fit(cell.fragment, cell.table)
     return whole
 
 
-def layout(known: Known) -> Layout:
+def layout(cell: Cell) -> Layout:
     """The linear layout; UsageError where the map is not linear, element (0, 0) is not held by lane 0 i 0, or the table
     is not a whole fragment's.
     """
-    found = fitted(known.table).layout
+    found = fitted(cell.table).layout
     if found is None or found.offset:
-        raise UsageError(f"{known.fragment.id} on {known.arch}: not linear from zero on, so no such layout exists.")
-    require_fit(known.fragment, known.table)
+        raise UsageError(f"{cell.fragment.id} on {cell.arch}: not linear from zero on, so no such layout exists.")
+    require_fit(cell.fragment, cell.table)
     return found
 
 
@@ -58,12 +58,12 @@ def identifier(name: str) -> str:
     return re.sub(r"\W+", "_", name)
 
 
-def multiplies(tables: Sequence[Known]) -> Iterator[tuple[Instruction, dict[str, Known]]]:
+def multiplies(tables: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str, Cell]]]:
     """The multiplies whose a, b, c and d are all among `tables`, each on one arch.
 
     UsageError if there is none, since some formats describe a whole multiply, or if a table is not a whole fragment's.
     """
-    by_id = {known.fragment.id: known for known in tables}
+    by_id = {cell.fragment.id: cell for cell in tables}
     found = [
         (row, {f.operand: by_id[f.id] for f in row.fragments})
         for row in inventory.instructions().values()
@@ -71,6 +71,6 @@ def multiplies(tables: Sequence[Known]) -> Iterator[tuple[Instruction, dict[str,
     ]
     if not found:
         raise UsageError("this format describes a whole multiply: give the instruction, not single fragments.")
-    for known in tables:
-        require_fit(known.fragment, known.table)
+    for cell in tables:
+        require_fit(cell.fragment, cell.table)
     yield from found

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tcprobe.errors import UsageError
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 
 WHAT = "lane,i,row,col: one line a slot"
 
 
-def emit(tables: Sequence[Known]) -> str:
+def emit(tables: Sequence[Cell]) -> str:
     """One table; unused slots have no line."""
     if len(tables) != 1:
         raise UsageError(f"a CSV holds one table, not {len(tables)}: name one fragment.")

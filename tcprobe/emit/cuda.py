@@ -18,7 +18,7 @@ from tcprobe.fit.inverse import inverse
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 from tcprobe.text import comment
 
 WHAT = "C++17 header: constexpr row, col and their inverse for host and device, self-checking"
@@ -103,35 +103,35 @@ struct host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU {{
 """
 
 
-def emit(tables: Sequence[Known]) -> str:
+def emit(tables: Sequence[Cell]) -> str:
     """All fragments of `tables`; several archs of one fragment are told apart by TCPROBE_ARCH."""
-    by_fragment: dict[str, list[Known]] = {}
-    for known in tables:
-        by_fragment.setdefault(known.fragment.id, []).append(known)
-    layouts = {known.table.id: known for known in tables}
+    by_fragment: dict[str, list[Cell]] = {}
+    for cell in tables:
+        by_fragment.setdefault(cell.fragment.id, []).append(cell)
+    layouts = {cell.table.id: cell for cell in tables}
     newest = max(map(_number, tables))
     lines = [f"// made by tcprobe {__version__}; i counts a lane's elements from the low bits of its first register"]
     lines += ["#pragma once", *COMMON.format(newest=newest, offset=OFFSET, prime=PRIME).splitlines(), ""]
-    for known in layouts.values():
-        lines += _layout(known)
+    for cell in layouts.values():
+        lines += _layout(cell)
     lines += ["namespace tcprobe {", ""]
     for variants in by_fragment.values():
         lines += _fragment(variants, newest)
     return "\n".join([*lines, "}  // namespace tcprobe"])
 
 
-def _layout(known: Known) -> Iterator[str]:
+def _layout(cell: Cell) -> Iterator[str]:
     """The struct of a layout, once even if several headers are included."""
-    table = known.table
+    table = cell.table
     if None in table.cells:
-        raise UsageError(f"{known.fragment.id} on {known.arch} has unused slots, which the header has no words for.")
+        raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots, which the header has no words for.")
     found = inverse(table)
     if found is None:
-        raise UsageError(f"{known.fragment.id} on {known.arch}: the inverse has no closed form.")
+        raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form.")
     copies = max(map(len, table.inverse.values()))
     sizes = {"lane": table.threads, "i": table.elements, "copy": copies, **table.extent}
     bits = {name: (size - 1).bit_length() for name, size in sizes.items()}
-    forward = {"product": "0"} | {name: formula.text(bits) for name, formula in formulas(known).items()}
+    forward = {"product": "0"} | {name: formula.text(bits) for name, formula in formulas(cell).items()}
     yield from (f"#ifndef TCPROBE_LAYOUT_{table.id}", f"#define TCPROBE_LAYOUT_{table.id}", "namespace tcprobe {")
     yield f"struct layout_{table.id} {{"
     yield from _constants({"lanes": table.threads, "elements": table.elements, "copies": copies})
@@ -154,34 +154,34 @@ def _function(name: str, arguments: Sequence[str], body: str, optional: Sequence
     yield from (f"    return {body};", "  }")
 
 
-def _fragment(variants: Sequence[Known], newest: int) -> Iterator[str]:
+def _fragment(variants: Sequence[Cell], newest: int) -> Iterator[str]:
     """The structs of a fragment: one per arch, with its layout and how its elements lie in registers."""
     fragment, name = variants[0].fragment, identifier(variants[0].fragment.id)
     yield f"/// {fragment.id}: {fragment.rows} x {fragment.cols} of {fragment.type}"
     yield from _evidence(variants)
-    groups: dict[str, list[Known]] = {}
-    for known in variants:
-        groups.setdefault(known.table.id, []).append(known)
+    groups: dict[str, list[Cell]] = {}
+    for cell in variants:
+        groups.setdefault(cell.table.id, []).append(cell)
     for layout, (first, *others) in groups.items():
         yield f"namespace {first.arch} {{"
         yield from (f"struct {name} : layout_{layout} {{", *_constants(_sizes(fragment)), "};")
         yield f"}}  // namespace {first.arch}"
-        yield from (f"namespace {known.arch} {{ struct {name} : {first.arch}::{name} {{}}; }}" for known in others)
+        yield from (f"namespace {cell.arch} {{ struct {name} : {first.arch}::{name} {{}}; }}" for cell in others)
     yield from _chosen(name, list(groups.values()), newest)
 
 
-def _evidence(variants: Sequence[Known]) -> Iterator[str]:
+def _evidence(variants: Sequence[Cell]) -> Iterator[str]:
     """What the tables rest on, archs with the same evidence together."""
     by_evidence: dict[str, list[str]] = {}
-    for known in variants:
-        words = known.evidence.replace(f"not measured on {known.arch} in", "not measured in")
-        by_evidence.setdefault(f"layout {known.table.id}, {words}", []).append(known.arch)
+    for cell in variants:
+        words = cell.evidence.replace(f"not measured on {cell.arch} in", "not measured in")
+        by_evidence.setdefault(f"layout {cell.table.id}, {words}", []).append(cell.arch)
     yield from (f"/// {', '.join(archs)}: {comment(words)}" for words, archs in by_evidence.items())
 
 
-def _chosen(name: str, groups: Sequence[Sequence[Known]], newest: int) -> Iterator[str]:
+def _chosen(name: str, groups: Sequence[Sequence[Cell]], newest: int) -> Iterator[str]:
     """The struct of TCPROBE_ARCH; without one where all archs agree, else what host code has to do."""
-    last = max((known for group in groups for known in group), key=_number)
+    last = max((cell for group in groups for cell in group), key=_number)
     unsaid = ["!defined(TCPROBE_ARCH)"]
     if len(groups) > 1:
         fragment = last.fragment
@@ -190,7 +190,7 @@ def _chosen(name: str, groups: Sequence[Sequence[Known]], newest: int) -> Iterat
         yield f"struct {name} : host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU<{name}> {{"
         yield from (*_constants(sizes | _sizes(fragment)), "};")
     for number, group in enumerate(groups):
-        conditions = unsaid + [f"TCPROBE_ARCH == {_number(known)}" for known in group]
+        conditions = unsaid + [f"TCPROBE_ARCH == {_number(cell)}" for cell in group]
         conditions += [f"TCPROBE_ARCH > {newest}"] if last in group else []
         yield f"#{'elif' if number or len(groups) > 1 else 'if'} {' || '.join(conditions)}"
         yield f"struct {name} : {group[0].arch}::{name} {{}};"
@@ -207,9 +207,9 @@ def _constants(values: Mapping[str, int]) -> Iterator[str]:
     yield from (f"  static constexpr int {name} = {value};" for name, value in values.items())
 
 
-def _number(known: Known) -> int:
+def _number(cell: Cell) -> int:
     """The arch as __CUDA_ARCH__ counts."""
-    return arch.arch(known.arch).number * 10
+    return arch.arch(cell.arch).number * 10
 
 
 def digest(table: Table) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tcprobe.emit.common import formulas, heading, identifier, layout
 from tcprobe.errors import UsageError
 from tcprobe.isa.fragment import Fragment
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 
 WHAT = "C++ Layout types for CuTe, and shape:stride"
 CONVENTION = (
@@ -21,26 +21,26 @@ CONVENTION = (
 Modes = tuple[tuple[int, ...], tuple[int, ...]]  # of lane and of i
 
 
-def emit(tables: Sequence[Known]) -> str:
+def emit(tables: Sequence[Cell]) -> str:
     """A type a table."""
     lines = [*heading(tables, "//"), *(f"// {line}" for line in CONVENTION), "#pragma once", ""]
     lines += ["#include <cute/layout.hpp>", "", "namespace tcprobe {", ""]
-    for known in tables:
-        shape, stride = thread_value(known)
+    for cell in tables:
+        shape, stride = thread_value(cell)
         lines += [f"// {nested(shape)}:{nested(stride)}"]
-        lines += [f"using {identifier(known.fragment.id)} = cute::Layout<{_type('Shape', shape)}, "
+        lines += [f"using {identifier(cell.fragment.id)} = cute::Layout<{_type('Shape', shape)}, "
                   f"{_type('Stride', stride)}>;", ""]  # fmt: skip
     return "\n".join([*lines, "}  // namespace tcprobe"])
 
 
-def thread_value(known: Known) -> tuple[Modes, Modes]:
+def thread_value(cell: Cell) -> tuple[Modes, Modes]:
     """(shape, stride), both of lane and of i. UsageError where the map is no sum of strides."""
-    found = layout(known)
-    if any(formula.overlapping for formula in formulas(known).values()):
-        raise UsageError(f"{known.fragment.id} on {known.arch} needs XOR: no shape:stride without a swizzle says that.")
+    found = layout(cell)
+    if any(formula.overlapping for formula in formulas(cell).values()):
+        raise UsageError(f"{cell.fragment.id} on {cell.arch} needs XOR: no shape:stride without a swizzle says that.")
     if found.elements & (found.elements - 1):
-        raise UsageError(f"{known.fragment.id} holds {found.elements} elements a lane, no power of two.")
-    modes = [_merge([_number(known.fragment, base) for base in found.bases[name]]) for name in ("lane", "i")]
+        raise UsageError(f"{cell.fragment.id} holds {found.elements} elements a lane, no power of two.")
+    modes = [_merge([_number(cell.fragment, base) for base in found.bases[name]]) for name in ("lane", "i")]
     return (modes[0][0], modes[1][0]), (modes[0][1], modes[1][1])
 
 

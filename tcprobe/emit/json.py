@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tcprobe.ask.describe import shown
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 from tcprobe.store.documents import canonical
 
 WHAT = "JSON: table, formulas, provenance and verdicts, as `show --json`"
 ARCHS = "any"
 
 
-def emit(tables: Sequence[Known]) -> str:
+def emit(tables: Sequence[Cell]) -> str:
     """All tables."""
-    return canonical([shown(known) for known in tables])
+    return canonical([shown(cell) for cell in tables])

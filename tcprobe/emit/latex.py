@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from tcprobe.emit.common import formulas, heading
 from tcprobe.fit import symbolic
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 
 WHAT = "LaTeX formulas (amsmath)"
 
 
-def emit(tables: Sequence[Known]) -> str:
+def emit(tables: Sequence[Cell]) -> str:
     """An align* a table."""
     lines = heading(tables, "%")
-    for known in tables:
-        rows = [rf"  \mathrm{{{name}}} &= {symbolic.latex(formula)}" for name, formula in formulas(known).items()]
+    for cell in tables:
+        rows = [rf"  \mathrm{{{name}}} &= {symbolic.latex(formula)}" for name, formula in formulas(cell).items()]
         lines += [r"\begin{align*}", *(f"{row} \\\\" for row in rows[:-1]), rows[-1], r"\end{align*}"]
     return "\n".join(lines)

@@ -6,22 +6,22 @@ from collections.abc import Iterator, Sequence
 
 from tcprobe.emit.common import about
 from tcprobe.fit import fitted
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 from tcprobe.text import markdown
 
 WHAT = "Markdown: formulas, and what each lane holds"
 ARCHS = "any"
 
 
-def emit(tables: Sequence[Known]) -> str:
+def emit(tables: Sequence[Cell]) -> str:
     """A section a table."""
-    return "\n".join(line for known in tables for line in _section(known))
+    return "\n".join(line for cell in tables for line in _section(cell))
 
 
-def _section(known: Known) -> Iterator[str]:
-    table = known.table
-    first, *rest = about(known)
-    yield f"## {known.fragment.id}, {known.arch}"
+def _section(cell: Cell) -> Iterator[str]:
+    table = cell.table
+    first, *rest = about(cell)
+    yield f"## {cell.fragment.id}, {cell.arch}"
     yield ""
     yield markdown(f"{first}. {' '.join(rest)}.")
     yield ""

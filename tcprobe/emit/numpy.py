@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tcprobe.emit.common import formulas, heading, identifier
 from tcprobe.errors import UsageError
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 
 WHAT = "NumPy arrays ROW[lane, i] and COL[lane, i], gather and scatter"
 CLASS = '''
@@ -31,23 +31,23 @@ class {name}:
 '''
 
 
-def emit(tables: Sequence[Known]) -> str:
+def emit(tables: Sequence[Cell]) -> str:
     """A class a table."""
     return "\n".join([*heading(tables, "#"), "", "import numpy as np", *map(_class, tables)])
 
 
-def _class(known: Known) -> str:
-    fragment, table = known.fragment, known.table
+def _class(cell: Cell) -> str:
+    fragment, table = cell.fragment, cell.table
     if None in table.cells:
         raise UsageError(f"{fragment.id} has unused slots, for which there is no index.")
     arrays = [
         f"    {name.upper()} = np.zeros_like(_i) + (lambda lane, i: {formula})(_lane, _i)"
-        for name, formula in formulas(known).items()
+        for name, formula in formulas(cell).items()
     ]
     products = (fragment.products,) if "product" in table.outputs else ()
     index = ", ".join(f"cls.{name}" for name in (*(("PRODUCT",) if products else ()), "ROW", "COL"))
     return CLASS.format(
-        name=identifier(fragment.id), rows=fragment.rows, cols=fragment.cols, type=fragment.type, arch=known.arch,
+        name=identifier(fragment.id), rows=fragment.rows, cols=fragment.cols, type=fragment.type, arch=cell.arch,
         layout=table.id, threads=table.threads, elements=table.elements, arrays="\n".join(arrays), index=index,
         shape=(*products, fragment.rows, fragment.cols),
     )  # fmt: skip

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from tcprobe.emit.common import formulas, heading, multiplies
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 
 WHAT = "PTX of a multiply, its operands laid out in comments"
 KINDS = {"f32": "f32", "f64": "f64"}  # register types; everything else is packed into .b32
 
 
-def emit(tables: Sequence[Known]) -> str:
+def emit(tables: Sequence[Cell]) -> str:
     """A block a multiply."""
     lines = heading(tables, "//")
     for instruction, operands in multiplies(tables):
@@ -24,7 +24,7 @@ def emit(tables: Sequence[Known]) -> str:
     return "\n".join(lines)
 
 
-def _multiply(instruction: Instruction, operands: Mapping[str, Known]) -> Iterator[str]:
+def _multiply(instruction: Instruction, operands: Mapping[str, Cell]) -> Iterator[str]:
     target, ptx = instruction.target.name, instruction.target.ptx
     yield f"// {instruction.name}: .target {target}, .version {ptx} or later"
     if instruction.family == "wmma":
@@ -40,15 +40,15 @@ def _multiply(instruction: Instruction, operands: Mapping[str, Known]) -> Iterat
         yield f"{operands['d'].fragment.instruction} [%pd], {names['d']}, %ldd;"
 
 
-def _registers(operand: str, known: Known) -> Iterator[str]:
-    fragment = known.fragment
-    yield f"// {operand.upper()}: " + ", ".join(f"{name} = {f}" for name, f in formulas(known).items())
+def _registers(operand: str, cell: Cell) -> Iterator[str]:
+    fragment = cell.fragment
+    yield f"// {operand.upper()}: " + ", ".join(f"{name} = {f}" for name, f in formulas(cell).items())
     kind = KINDS.get(fragment.type, "b32") if fragment.slot_bits >= 32 else "b32"
     size = fragment.register_bits // fragment.slot_bits
     for number, name in enumerate(_names(operand, fragment)):
         first = number * size
         which = f"i = {first}" + (f" to {first + size - 1}, low bits first" if size > 1 else "")
-        cells = known.table.cells[first : first + size]
+        cells = cell.table.cells[first : first + size]
         shown = ", ".join("unused" if c is None else f"{operand.upper()}[{c[0]}][{c[1]}]" for c in cells[:4])
         yield f".reg .{kind} {name};  // {which}; in lane 0: {shown}{', ...' if size > 4 else ''}"
 

@@ -6,22 +6,22 @@ from collections.abc import Iterator, Sequence
 
 from tcprobe.emit.common import formulas, heading, identifier
 from tcprobe.fit.inverse import inverse
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 
 WHAT = "Python classes: row(lane, i), col(lane, i), holders(row, col)"
 
 
-def emit(tables: Sequence[Known]) -> str:
+def emit(tables: Sequence[Cell]) -> str:
     """A class a table."""
-    return "\n".join([*heading(tables, "#"), *(line for known in tables for line in _class(known))])
+    return "\n".join([*heading(tables, "#"), *(line for cell in tables for line in _class(cell))])
 
 
-def _class(known: Known) -> Iterator[str]:
-    fragment, table, forward = known.fragment, known.table, formulas(known)
+def _class(cell: Cell) -> Iterator[str]:
+    fragment, table, forward = cell.fragment, cell.table, formulas(cell)
     element = ", ".join(table.outputs)
     copies = max(map(len, table.inverse.values()))
     yield from ("", "", f"class {identifier(fragment.id)}:")
-    yield f'    """{fragment.rows} x {fragment.cols} of {fragment.type} on {known.arch}, layout {table.id}."""'
+    yield f'    """{fragment.rows} x {fragment.cols} of {fragment.type} on {cell.arch}, layout {table.id}."""'
     yield ""
     sizes = {"LANES": table.threads, "ELEMENTS": table.elements, "ROWS": fragment.rows, "COLS": fragment.cols,
              "COPIES": copies}  # fmt: skip

@@ -13,28 +13,28 @@ from tcprobe.emit.common import about
 from tcprobe.fit import fitted
 from tcprobe.layout.draw import runs
 from tcprobe.store.acceptance import require_fit
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 from tcprobe.text import escaped
 
 WHAT = "SVG: the matrix with its holders, and each lane's elements"
 ARCHS = "any"
 CELL, LINE, MARGIN, LETTER = 20, 18, 36, 6.2  # heights, left margin, width of a letter of 10 px, in px
 WIDE = 64  # columns from which runs are drawn as one cell
-Cell = tuple[int, int, str, int]  # first column, columns, text, lane
+Box = tuple[int, int, str, int]  # first column, columns, text, lane
 
 
-def emit(tables: Sequence[Known]) -> str:
+def emit(tables: Sequence[Cell]) -> str:
     """All tables one below the other; UsageError where one is not a whole fragment's."""
     parts: list[str] = []
     top, widest = 0.0, 0.0
-    for known in tables:
-        require_fit(known.fragment, known.table)
-        drawn, width, height = _drawing(known)
+    for cell in tables:
+        require_fit(cell.fragment, cell.table)
+        drawn, width, height = _drawing(cell)
         parts += [f'<g transform="translate(0 {top:g})">', *drawn, "</g>"]
         top, widest = top + height, max(widest, width)
     style = "text{font:10px monospace;fill:#000}.h{font-weight:bold;font-size:12px}.c{text-anchor:middle}"
     style += "rect{stroke:#555;stroke-width:.7}"
-    names = ", ".join(known.fragment.id for known in tables)
+    names = ", ".join(cell.fragment.id for cell in tables)
     size = f'viewBox="0 0 {widest:g} {top:g}" width="{widest:g}" height="{top:g}"'
     label = f'role="img" aria-label="register layout of {escape(names)}"'
     return "\n".join([
@@ -44,14 +44,14 @@ def emit(tables: Sequence[Known]) -> str:
     ])  # fmt: skip
 
 
-def _drawing(known: Known) -> tuple[list[str], float, float]:
+def _drawing(cell: Cell) -> tuple[list[str], float, float]:
     """(elements, width, height) of one table."""
-    lines = [escaped(line) for line in about(known)]
-    lines += [f"{name} = {formula}" for name, formula in fitted(known.table).formulas.items() if formula]
+    lines = [escaped(line) for line in about(cell)]
+    lines += [f"{name} = {formula}" for name, formula in fitted(cell.table).formulas.items() if formula]
     found = [_text(8, LINE * (number + 1), line, "h" if not number else "") for number, line in enumerate(lines)]
     top: float = LINE * (len(lines) + 1)
     width = max(len(line) for line in lines) * LETTER * 1.2 + 16
-    for title, heads, rows in (*_matrices(known), _lanes(known)):
+    for title, heads, rows in (*_matrices(cell), _lanes(cell)):
         found.append(_text(8, top + 12, title, "h"))
         drawn, wide, high = _grid(heads, rows, top + LINE)
         found += drawn
@@ -59,14 +59,14 @@ def _drawing(known: Known) -> tuple[list[str], float, float]:
     return found, width, top
 
 
-def _matrices(known: Known) -> Iterator[tuple[str, list[str], list[list[Cell]]]]:
+def _matrices(cell: Cell) -> Iterator[tuple[str, list[str], list[list[Box]]]]:
     """The matrix, one for each product: rows of cells with lane:i."""
-    table, fragment = known.table, known.fragment
+    table, fragment = cell.table, cell.fragment
     operand = fragment.operand.upper()
     for product in range(fragment.products):
         rows = []
         for row in range(fragment.rows):
-            cells: list[Cell] = []
+            cells: list[Box] = []
             for col in range(fragment.cols):
                 key = (row, col, product) if "product" in table.outputs else (row, col)
                 _join(cells, col, [divmod(slot, table.elements) for slot in table.inverse[key]], fragment.cols >= WIDE)
@@ -75,7 +75,7 @@ def _matrices(known: Known) -> Iterator[tuple[str, list[str], list[list[Cell]]]]
         yield f"{operand}[row][col]: lane:i{of}", [str(col) for col in range(fragment.cols)], rows
 
 
-def _join(cells: list[Cell], col: int, holders: Sequence[tuple[int, int]], merge: bool) -> None:
+def _join(cells: list[Box], col: int, holders: Sequence[tuple[int, int]], merge: bool) -> None:
     """Add an element's cell; where `merge`, lengthen the cell before if it is the same lane's, up to 32 elements."""
     lane, i = holders[0]
     if merge and cells and cells[-1][3] == lane and cells[-1][0] + cells[-1][1] == col and cells[-1][1] < 32:
@@ -89,13 +89,13 @@ def _join(cells: list[Cell], col: int, holders: Sequence[tuple[int, int]], merge
     cells.append((col, 1, " ".join(f"{n}:{','.join(map(str, e))}" for n, e in by_lane.items()), lane))
 
 
-def _lanes(known: Known) -> tuple[str, list[str], list[list[Cell]]]:
+def _lanes(cell: Cell) -> tuple[str, list[str], list[list[Box]]]:
     """A row a lane: a cell a register, with the elements in it."""
-    table, fragment = known.table, known.fragment
+    table, fragment = cell.table, cell.fragment
     size = max(1, fragment.register_bits // fragment.slot_bits)
     rows = []
     for lane in range(table.threads):
-        cells: list[Cell] = []
+        cells: list[Box] = []
         for register in range(fragment.registers):
             start = lane * table.elements + register * size
             cells.append((register, 1, runs(table.cells[start : start + size]), lane))
@@ -104,7 +104,7 @@ def _lanes(known: Known) -> tuple[str, list[str], list[list[Cell]]]:
     return "lane: row,col of each register's elements, low bits first", heads, rows
 
 
-def _grid(heads: Sequence[str], rows: Sequence[Sequence[Cell]], top: float) -> tuple[list[str], float, float]:
+def _grid(heads: Sequence[str], rows: Sequence[Sequence[Box]], top: float) -> tuple[list[str], float, float]:
     """(elements, width, height) of a grid with heads above and row numbers on the left."""
     least = CELL if len(heads) < WIDE else CELL / 5
     wide = max(least, *((len(text) * LETTER + 6) / count for row in rows for _, count, text, _ in row))

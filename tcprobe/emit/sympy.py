@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tcprobe.emit.common import formulas, heading, identifier
 from tcprobe.fit import symbolic
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 
 WHAT = "Python code with SymPy expressions of row and col"
 IMPORT = "from sympy import Function, Integer, symbols"
@@ -47,12 +47,12 @@ class Shift(Function):
 '''
 
 
-def emit(tables: Sequence[Known]) -> str:
+def emit(tables: Sequence[Cell]) -> str:
     """One dict {output: expression} a table."""
     lines = [*heading(tables, "#"), "", IMPORT, *DEFINITIONS.splitlines(), ""]
-    for known in tables:
-        expressions = {name: symbolic.expression(formula) for name, formula in formulas(known).items()}
-        lines += ["", f"{identifier(known.fragment.id)} = {{"]
+    for cell in tables:
+        expressions = {name: symbolic.expression(formula) for name, formula in formulas(cell).items()}
+        lines += ["", f"{identifier(cell.fragment.id)} = {{"]
         lines += [f'    "{name}": {expression},' for name, expression in expressions.items()]
         lines += ["}"]
     return "\n".join(lines)

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from tcprobe.emit.common import heading, identifier
 from tcprobe.emit.cute import CONVENTION, nested, thread_value
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 
 WHAT = "Python code for tensor-layouts: Layout(shape, stride)"
 
 
-def emit(tables: Sequence[Known]) -> str:
+def emit(tables: Sequence[Cell]) -> str:
     """A Layout a table, from (lane, i) to the element's number."""
     lines = [*heading(tables, "#"), *(f"# {line}" for line in CONVENTION), "from tensor_layouts import Layout", ""]
-    for known in tables:
-        shape, stride = thread_value(known)
-        lines.append(f"{identifier(known.fragment.id)} = Layout({nested(shape)}, {nested(stride)})")
+    for cell in tables:
+        shape, stride = thread_value(cell)
+        lines.append(f"{identifier(cell.fragment.id)} = Layout({nested(shape)}, {nested(stride)})")
     return "\n".join(lines)

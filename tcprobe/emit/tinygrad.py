@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from tcprobe.emit.common import heading, identifier, layout, multiplies
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 
 WHAT = "Python code for tinygrad: dims, opts and swizzle of a TensorCore"
 Bit = tuple[str, int]  # (m, n or k, number of the bit)
@@ -21,7 +21,7 @@ Swizzle = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 AXES = {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n"), "d": ("m", "n")}
 
 
-def emit(tables: Sequence[Known]) -> str:
+def emit(tables: Sequence[Cell]) -> str:
     """Arguments of a TensorCore a multiply."""
     lines = heading(tables, "#")
     for instruction, operands in multiplies(tables):
@@ -35,7 +35,7 @@ def emit(tables: Sequence[Known]) -> str:
     return "\n".join(lines)
 
 
-def rows(instruction: Instruction, operands: Mapping[str, Known]) -> tuple[tuple[str, ...], tuple[Swizzle, Swizzle]]:
+def rows(instruction: Instruction, operands: Mapping[str, Cell]) -> tuple[tuple[str, ...], tuple[Swizzle, Swizzle]]:
     """(opts, swizzle of A and B). UsageError where some bit of lane or i is not one bit of a matrix."""
     bits = {operand: _bits(instruction, operands[operand]) for operand in "abd"}
     lane, i = bits["d"]
@@ -45,20 +45,20 @@ def rows(instruction: Instruction, operands: Mapping[str, Known]) -> tuple[tuple
     return opts, (_swizzle(bits["a"], names, len(i)), _swizzle(bits["b"], names, len(i)))
 
 
-def _bits(instruction: Instruction, known: Known) -> tuple[list[Bit], list[Bit]]:
+def _bits(instruction: Instruction, cell: Cell) -> tuple[list[Bit], list[Bit]]:
     """The matrix bit that each bit of lane, and of i, is."""
     if instruction.products > 1:
         raise UsageError(f"{instruction.id} does {instruction.products} products at a time; tinygrad knows one.")
-    found = layout(known)
-    axes = dict(zip(("row", "col"), AXES[known.fragment.operand], strict=True))
+    found = layout(cell)
+    axes = dict(zip(("row", "col"), AXES[cell.fragment.operand], strict=True))
     result: dict[str, list[Bit]] = {"lane": [], "i": []}
     for variable, bits in result.items():
         for base in found.bases[variable]:
             set_ = [(axes[name], value) for name, value in base.items() if value]
             if not set_:
-                raise UsageError(f"{known.fragment.id} holds elements several times, which tinygrad has no words for.")
+                raise UsageError(f"{cell.fragment.id} holds elements several times, which tinygrad has no words for.")
             if len(set_) != 1 or set_[0][1].bit_count() != 1:
-                raise UsageError(f"{known.fragment.id}: a bit of {variable} is not exactly one bit of row or col.")
+                raise UsageError(f"{cell.fragment.id}: a bit of {variable} is not exactly one bit of row or col.")
             bits.append((set_[0][0], set_[0][1].bit_length() - 1))
     return result["lane"], result["i"]
 

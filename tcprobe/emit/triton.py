@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 from tcprobe.emit.common import heading, identifier, layout
 from tcprobe.errors import UsageError
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 
 WHAT = "Python code for Triton: LinearLayout bases and Gluon's DistributedLinearLayout"
 
 
-def emit(tables: Sequence[Known]) -> str:
+def emit(tables: Sequence[Cell]) -> str:
     """Bases and a Gluon layout a table; dimensions are row and col, after product where a warp holds several."""
     lines = [*heading(tables, "#"), "# register counts elements, not 32-bit registers; one warp"]
     lines += ["from triton.experimental.gluon import language as gl", ""]
-    for known in tables:
-        name, shape = identifier(known.fragment.id), _shape(known)
-        register, lane = bases(known)
+    for cell in tables:
+        name, shape = identifier(cell.fragment.id), _shape(cell)
+        register, lane = bases(cell)
         lines += [
             f"{name}_bases = [", f'    ("register", {register}),', f'    ("lane", {lane}),', '    ("warp", []),',
             '    ("block", []),', "]",
@@ -27,16 +27,16 @@ def emit(tables: Sequence[Known]) -> str:
     return "\n".join(lines)
 
 
-def bases(known: Known) -> tuple[list[list[int]], list[list[int]]]:
+def bases(cell: Cell) -> tuple[list[list[int]], list[list[int]]]:
     """Bases of register (i) and of lane."""
-    found = layout(known)
+    found = layout(cell)
     if found.elements & (found.elements - 1):
-        raise UsageError(f"{known.fragment.id} holds {found.elements} elements a lane; Triton needs a power of two.")
-    names = [name for name in ("product", "row", "col") if name in known.table.outputs]
+        raise UsageError(f"{cell.fragment.id} holds {found.elements} elements a lane; Triton needs a power of two.")
+    names = [name for name in ("product", "row", "col") if name in cell.table.outputs]
     register, lane = ([[base[n] for n in names] for base in found.bases[variable]] for variable in ("i", "lane"))
     return register, lane
 
 
-def _shape(known: Known) -> list[int]:
-    fragment = known.fragment
+def _shape(cell: Cell) -> list[int]:
+    fragment = cell.fragment
     return [*([fragment.products] if fragment.products > 1 else []), fragment.rows, fragment.cols]

@@ -10,27 +10,26 @@
 from __future__ import annotations
 
 import fnmatch
-import importlib
-import pkgutil
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from types import MappingProxyType
 
 from tcprobe.errors import UsageError
-from tcprobe.isa import rows
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import IMPLIED, Instruction
 from tcprobe.isa.target import version
+from tcprobe.plugins import discover
+
+ROWS = "tcprobe.isa.rows"
 
 
 @cache
 def instructions() -> MappingProxyType[str, Instruction]:
     """All multiplies by id, in the order of the rows."""
-    modules = [importlib.import_module(f"{rows.__name__}.{m.name}") for m in pkgutil.iter_modules(rows.__path__)]
-    found = [row for module in modules for row in module.INSTRUCTIONS]
-    return MappingProxyType({row.id: row for row in sorted(found, key=lambda row: row.family != "wmma")})
+    rows = [row for module in discover(ROWS, ("INSTRUCTIONS",)).values() for row in module.INSTRUCTIONS]
+    return MappingProxyType({row.id: row for row in sorted(rows, key=lambda row: row.family != "wmma")})
 
 
 @cache

@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tcprobe import files
 from tcprobe.errors import DataError
 from tcprobe.layout.table import MOST_SLOTS, SLOT_OUTPUTS, Table, slot_table
+from tcprobe.system import files
 from tcprobe.text import quoted
 
 INPUTS = ("lane", "i")

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tcprobe import files
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
 from tcprobe.ask.describe import holders, some, unread
 from tcprobe.errors import DataError
@@ -22,6 +21,7 @@ from tcprobe.references import references, said
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.measurement import Measurement, how
 from tcprobe.store.results import Results
+from tcprobe.system import files
 from tcprobe.text import markdown
 
 MARK = {CONFIRMED: "confirmed", DIFFERS: "**differs**", NOT_COVERED: "-"}

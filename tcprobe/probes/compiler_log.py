@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 from tcprobe.isa.target import version
 from tcprobe.probes.ptx import Kernel
+from tcprobe.system.children import one_line
 
-_LINE = re.compile(r"line\s+(\d+)\s*;\s*(?:error|fatal)\s*:\s*(.*)", re.IGNORECASE)
+_LINE = re.compile(r"line\s+(\d{1,9})\s*;\s*(?:error|fatal)\s*:\s*(.*)", re.IGNORECASE)
 HEADER_LINES = 4
 
 
@@ -23,7 +24,7 @@ def errors_by_line(log: str) -> dict[int, str]:
     """Line number to the first error on it."""
     found: dict[int, str] = {}
     for number, words in _LINE.findall(log):
-        found.setdefault(int(number), words.strip())
+        found.setdefault(int(number), one_line(words))
     return found
 
 

@@ -7,13 +7,12 @@ its claims are the same for every arch.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from functools import cache
 from typing import Protocol
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.plugins import discover
 from tcprobe.references.claim import Claim, Finding
 
 __all__ = ["Claim", "Finding", "Reference", "documented", "references", "said"]
@@ -36,8 +35,7 @@ _SAID: dict[tuple[str, str, str], Claim | str] = {}
 @cache
 def references() -> tuple[Reference, ...]:
     """All references; PTX ISA first, since its numbering is the one that tables are published in."""
-    modules = [importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__)]
-    found = [module for module in modules if hasattr(module, "claim") and hasattr(module, "NAME")]
+    found = discover(__name__, ("NAME", "SOURCE", "FINDINGS", "claim"), apart=("claim",)).values()
     return tuple(sorted(found, key=lambda module: (module.NAME != "PTX ISA", module.NAME)))
 
 

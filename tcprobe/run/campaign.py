@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +21,11 @@ from tcprobe.probes.experiment import Experiment
 from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.run import runner
 from tcprobe.run.backend import Device
-from tcprobe.run.process import Worker, sass_command
+from tcprobe.run.origin import known
+from tcprobe.run.process import sass_worker
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
+from tcprobe.system import children
 
 if TYPE_CHECKING:  # a run on a GPU needs nothing of machine code
     from tcprobe.sass.toolchain import Toolchain
@@ -47,12 +48,16 @@ class Request:
 
 @dataclass
 class Report:
-    """What was done on one device: measurements, how many were kept from before, and complaints about files."""
+    """What was done on one device: measurements, how many were kept from before, and complaints about files.
+
+    `beside` has the files of refusals and failures that did not take the place of tables measured before.
+    """
 
     device: Device
     found: list[Measurement]
     kept: int
     complaints: list[str]
+    beside: list[Path] = field(default_factory=list)
     done: runner.Done | None = None
 
 
@@ -110,7 +115,7 @@ class Campaign:
     def _tools(self) -> Toolchain:
         from tcprobe.sass.toolchain import find
 
-        return find(self.request.cuda)
+        return find(self.request.cuda, self.request.limit)
 
     def _read(self, names: Sequence[str], chosen: Sequence[Experiment]) -> None:
         """Read archs from machine code, AT_ONCE at a time."""
@@ -126,13 +131,13 @@ class Campaign:
             )
         self.say(f"Reading machine code of {', '.join(names)} with {tools.name}.")
         multiplies = [e.instruction for e in chosen if isinstance(e, MultiplyExperiment)]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with children.threads(AT_ONCE) as pool:
             self.reports += pool.map(lambda name: self._read_one(name, tools, todo, multiplies), names)
 
     def _read_one(
         self, name: str, tools: Toolchain, todo: Sequence[Experiment], multiplies: Sequence[Instruction]
     ) -> Report:
-        worker = Worker(sass_command(name, tools.ptxas, tools.nvdisasm), self.request.limit)
+        worker = sass_worker(name, tools.ptxas, tools.nvdisasm, self.request.limit)
         with runner.Session(worker, self.early.pop(name, None)) as session:
             report = self._measure(session, session.devices[0], todo)
         if multiplies:
@@ -144,7 +149,7 @@ class Campaign:
         from tcprobe.sass.derive import derive
 
         results, name = Results(self.folder), report.device.arch
-        found = derive(tools, arch.arch(name), multiplies, lambda f: results.table(name, "sass", f))
+        found = derive(tools, arch.arch(name), multiplies, known(results, report.device))
         for measurement in found.measurements:
             results.write(measurement)
         if found.opcodes:
@@ -155,7 +160,8 @@ class Campaign:
     def _measure(self, session: runner.Session, device: Device, chosen: Sequence[Experiment]) -> Report:
         """Measure what is missing on one device."""
         results = Results(self.folder)
-        todo, complaints = (list(chosen), []) if self.request.force else runner.missing(chosen, device, results)
+        todo, complaints = runner.missing(chosen, device, results)
+        todo = list(chosen) if self.request.force else todo
         report = Report(device, [], len(chosen) - len(todo), complaints)
         self.tick(len(todo), None)
         for item in runner.measure(session, device, todo, results):
@@ -163,5 +169,7 @@ class Campaign:
                 report.done = item
             else:
                 report.found.append(item)
+                beside = results.beside(device.arch, device.method, item.experiment)
+                report.beside += [beside] if beside.exists() else []
                 self.tick(0, f"{device.arch} {item.experiment}")
         return report

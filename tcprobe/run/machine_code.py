@@ -1,4 +1,4 @@
-"""The machine-code backend: `python -m tcprobe.run.machine_code ARCH PTXAS NVDISASM`, a worker without a GPU.
+"""The machine-code backend: `python -m tcprobe.run.machine_code ARCH PTXAS NVDISASM LIMIT`, a worker without a GPU.
 
 Runs loads and stores of wmma fragments through `tcprobe.sass`. Multiplies are not interpreted: what a tensor core
 does is not to be read from code. A probe that the reader cannot follow is refused: "not read: ..." and why.
@@ -81,4 +81,4 @@ def run(code: Code, launch: Launch) -> Bytes:
 if __name__ == "__main__":
     from tcprobe.run.worker import main
 
-    main(lambda: Sass(sys.argv[1], toolchain.of(*sys.argv[2:])), method="sass")
+    main(lambda: Sass(sys.argv[1], toolchain.of(sys.argv[2], sys.argv[3], float(sys.argv[4]))), method="sass")

@@ -13,22 +13,31 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from queue import Empty, Queue
 from typing import Any, Literal
 
-from tcprobe import __version__
-from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError, ProbeError, UsageError
+from tcprobe.errors import (
+    DataError,
+    EnvironmentUnfitError,
+    NewerSchemaError,
+    ProbeError,
+    UsageError,
+    named,
+)
 from tcprobe.isa import arch, inventory
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import Context, Experiment, kernels, ptx_hash
 from tcprobe.references import references, said
 from tcprobe.run.backend import Device
 from tcprobe.run.conclude import conclude
+from tcprobe.run.origin import known, provenance, up_to_date
 from tcprobe.run.process import Worker
 from tcprobe.run.wire import Arrays, receive, send
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
+from tcprobe.system import children
 
 
 @dataclass(frozen=True)
@@ -58,7 +67,7 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
+        children.end(self._process)
         if not self._done:
             self._process.wait()
 
@@ -76,7 +85,7 @@ class Session:
         try:
             send(self._process.stdin, {"device": device.index, "experiments": list(ids), "careful": careful})
         except OSError:
-            raise WorkerLostError(self._death()) from None
+            raise self._lost() from None
         while True:
             message = self._next()
             self._done = message[0]["event"] == "done"
@@ -86,8 +95,9 @@ class Session:
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
-        while (message := receive(self._process.stdout)) is not None:
-            self._messages.put(message)
+        with suppress(ValueError, KeyError, TypeError):  # no message of ours: as good as the end
+            while (message := receive(self._process.stdout)) is not None:
+                self._messages.put(message)
         self._messages.put(None)
 
     def _next(self) -> tuple[dict[str, Any], Arrays]:
@@ -96,19 +106,21 @@ class Session:
         except Empty:
             raise WorkerLostError(f"no word for {self.worker.limit:g} s; it was stopped") from None
         if message is None:
-            raise WorkerLostError(self._death())
+            raise self._lost()
         if message[0]["event"] == "fault":
             raise WorkerLostError(message[0]["words"])
         if message[0]["event"] == "unfit":
-            error = EnvironmentUnfitError if message[0]["exit_code"] == EnvironmentUnfitError.exit_code else UsageError
-            raise error(message[0]["words"])
+            raise named(message[0]["error"])(message[0]["words"])
         return message
 
-    def _death(self) -> str:
+    def _lost(self) -> Exception:
+        """Why no message comes: the worker's own end, unless this program ended it."""
+        if children.stopping():
+            return children.StoppedError()
+        children.end(self._process)
         code = self._process.wait()
-        return (
-            f"the worker process ended by signal {-code}" if code < 0 else f"the worker process ended with code {code}"
-        )
+        how = f"by signal {-code}" if code < 0 else f"with code {code}"
+        return WorkerLostError(f"the worker process ended {how}")
 
 
 def choose(devices: Sequence[Device], name: str | None = None, index: int | None = None) -> Device:
@@ -128,7 +140,7 @@ def choose(devices: Sequence[Device], name: str | None = None, index: int | None
 
 
 def missing(todo: Sequence[Experiment], device: Device, results: Results) -> tuple[list[Experiment], list[str]]:
-    """Those not yet measured with this version's probes, and complaints about files that cannot be trusted.
+    """Those that `device` has to measure (`up_to_date`), and complaints about files that cannot be trusted.
 
     NewerSchemaError where a later tcprobe wrote a file: it is not overwritten.
     """
@@ -141,7 +153,7 @@ def missing(todo: Sequence[Experiment], device: Device, results: Results) -> tup
         except DataError as error:
             saved = None
             complaints.append(str(error))
-        if not _up_to_date(experiment, saved):
+        if not up_to_date(experiment, saved, device):
             found.append(experiment)
     return found, complaints
 
@@ -211,41 +223,45 @@ class Attempt:
 
     def _save(self, header: Mapping[str, Any], arrays: Arrays) -> Measurement:
         """Conclude, save and return one measurement."""
-        found = _conclude(self._left.pop(header["experiment"]), header, arrays, self._device, self._results)
+        experiment = self._left.pop(header["experiment"])
+        found = _conclude(experiment, header, arrays, self._device, self._results)
+        if found.status == "refused" and _taken_before(experiment, self._device, self._results):
+            words = f"refused, though this compiler took it before: {found.words}"
+            found = replace(found, status="failed", words=words)
         self._results.write(found)
         return found
 
 
 def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
     """Make the tables that mma is compared with, while the worker compiles: they are kept, by `references`."""
-    for experiment in todo:
-        for reference in () if experiment.early else references():
-            for fragment in experiment.fragments:
-                said(reference, fragment, arch.arch(device.arch))
+    with suppress(Exception):  # who needs them meets the error, and reports it
+        for experiment in todo:
+            for reference in () if experiment.early else references():
+                for fragment in experiment.fragments:
+                    said(reference, fragment, arch.arch(device.arch))
 
 
 def _conclude(
     experiment: Experiment, header: Mapping[str, Any], arrays: Arrays, device: Device, results: Results
 ) -> Measurement:
-    provenance = {
-        "device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler,
-        "ptx": header["ptx"] or ptx_hash(kernels(experiment)), "tcprobe": __version__,
-    }  # fmt: skip
+    origin = provenance(device, header["ptx"] or ptx_hash(kernels(experiment)))
     status: Literal["refused", "failed"] = "refused" if header["event"] == "refused" else "failed"
     words = header.get("words")
     if words is None:
         try:
-            row = arch.arch(device.arch)
-            context = Context(row, lambda f: results.table(device.arch, device.method, f))
-            return conclude(experiment, arrays, context, device.method, provenance)
+            context = Context(arch.arch(device.arch), known(results, device))
+            return conclude(experiment, arrays, context, device.method, origin)
         except ProbeError as error:
             words = str(error)
-    return Measurement(experiment.id, device.arch, device.method, status, provenance, words=words)
+    return Measurement(experiment.id, device.arch, device.method, status, origin, words=words)
 
 
-def _up_to_date(experiment: Experiment, found: Measurement | None) -> bool:
-    """Measured with the very kernels of this version; refusals and failures are tried again."""
-    return found is not None and found.status == "measured" and found.provenance["ptx"] == ptx_hash(kernels(experiment))
+def _taken_before(experiment: Experiment, device: Device, results: Results) -> bool:
+    """Whether there are tables of the very probe by the very compiler, which then cannot refuse it."""
+    try:
+        return up_to_date(experiment, results.measurement(device.arch, device.method, experiment.id), device)
+    except DataError:
+        return False
 
 
 def select(patterns: Sequence[str]) -> list[Experiment]:

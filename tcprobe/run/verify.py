@@ -24,10 +24,10 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import slot_table
-from tcprobe.store.cell import Known, sources
+from tcprobe.store.cell import Cell, sources
 
 Ints = NDArray[np.int64]
-Operands = Mapping[str, Known]
+Operands = Mapping[str, Cell]
 CHUNK = 16  # multiplies that are compiled together
 COMPILERS = 8  # compilations at a time
 DECODE: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s32": np.int32}
@@ -191,8 +191,8 @@ def product(instruction: Instruction, given: Multiplicands) -> Ints:
 def patterns(values: Ints, fragment: Fragment) -> NDArray[np.uint64]:
     """The bits of every number in the fragment's type."""
     kind = dtype(fragment.type)
-    known = {value: kind.pattern(value, fragment.slot_bits) for value in np.unique(values).tolist()}
-    return np.array([known[v] for v in values.ravel().tolist()], np.uint64).reshape(values.shape)
+    cell = {value: kind.pattern(value, fragment.slot_bits) for value in np.unique(values).tolist()}
+    return np.array([cell[v] for v in values.ravel().tolist()], np.uint64).reshape(values.shape)
 
 
 def decoded(bits: NDArray[np.uint64], fragment: Fragment) -> NDArray[Any]:
@@ -216,19 +216,19 @@ def spoilt(instruction: Instruction) -> tuple[NDArray[np.uint8], list[tuple[str,
 
 def source(todo: Sequence[tuple[Instruction, Operands]], suffix: str = "") -> str:
     """The header of all fragments, with A wrong if there is a suffix, and a kernel a multiply."""
-    tables = {known.fragment.id: known for _, operands in todo for known in operands.values()}
+    tables = {cell.fragment.id: cell for _, operands in todo for cell in operands.values()}
     if suffix:
-        tables = {id_: mistaken(known) if known.fragment.operand == "a" else known for id_, known in tables.items()}
+        tables = {id_: mistaken(cell) if cell.fragment.operand == "a" else cell for id_, cell in tables.items()}
     return "\n".join([emit.emit("cuda", list(tables.values())), HELPERS, *(_kernel(i, suffix) for i, _ in todo)])
 
 
-def mistaken(known: Known) -> Known:
+def mistaken(cell: Cell) -> Cell:
     """The same with two bits of lane exchanged: lane 1 holds what lane 4 does, and so on."""
-    table = known.table
+    table = cell.table
     lanes = [lane & ~5 | (lane & 1) << 2 | lane >> 2 & 1 for lane in range(table.threads)]
     slots = [lane * table.elements + i for lane in lanes for i in range(table.elements)]
     values = {name: tuple(column[slot] for slot in slots) for name, column in table.values.items()}
-    return dataclasses.replace(known, table=slot_table(table.threads, table.elements, values))
+    return dataclasses.replace(cell, table=slot_table(table.threads, table.elements, values))
 
 
 def _kernel(instruction: Instruction, suffix: str) -> str:

@@ -5,7 +5,7 @@ It says hello with its devices, takes one job {device, experiments, careful}, an
     hello    devices                            compiled  (all kernels that will be)
     begin    experiment                         reading   experiment, ptx, arrays
     refused  experiment, ptx, words             unsound   experiment, ptx, words: outputs contradict each other
-    fault    words: the context is lost         unfit     words, exit_code: nothing can run here
+    fault    words: the context is lost         unfit     words, error: nothing can run here, by the error's class
     done     stages (seconds), peak_mb
 
 Three things go on at once: a thread compiles the kernels chunk by chunk, the main thread runs experiments as
@@ -22,12 +22,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import IO
+from queue import Queue
+from typing import IO, Any
 
-from tcprobe.errors import ProbeError, TcprobeError
+from tcprobe.errors import ProbeError, TcprobeError, debugging, understood
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import Experiment, ptx_hash
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
@@ -139,6 +140,11 @@ class Job:
         except ProbeError as error:
             send(self.sink, {"event": "unsound", "words": str(error), **plan.about})
             return
+        except TcprobeError:
+            raise
+        except Exception as error:
+            self._drain()
+            raise BackendFaultError(str(_meant(error))) from None
         self._decoding.append(self._decoders.submit(_decode, plan, outputs))
 
     def _drain(self, keep: int = 0) -> None:
@@ -150,7 +156,9 @@ class Job:
 
 def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], method: str | None) -> None:
     """Serve one job on the backend that `make` makes; plan what `method` can do while the job is waited for."""
+    asked: Queue[tuple[dict[str, Any], Arrays]] = Queue()
     try:
+        threading.Thread(target=_listen, args=(source, asked), daemon=True).start()
         start = time.perf_counter()
         job = Job(make(), sink)
         job.stages["import"] = time.perf_counter() - start
@@ -158,23 +166,40 @@ def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], metho
             threading.Thread(target=_plan, args=(method,), daemon=True).start()
         with job.clock("devices"):
             send(sink, {"event": "hello", "devices": [d.to_json() for d in job.backend.devices()]})
-        asked = receive(source)
-        if asked is None:
-            return
-        threading.Thread(target=_outlive_nobody, args=(source,), daemon=True).start()
+        header, _ = asked.get()
         with job.clock("context"):
-            job.backend.open(asked[0]["device"])
-        job.work(asked[0]["experiments"], asked[0]["careful"])
+            job.backend.open(header["device"])
+        job.work(header["experiments"], header["careful"])
     except BackendFaultError as error:
         send(sink, {"event": "fault", "words": str(error)})
-    except TcprobeError as error:
-        send(sink, {"event": "unfit", "words": str(error), "exit_code": error.exit_code})
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        meant = _meant(error)
+        send(sink, {"event": "unfit", "words": str(meant), "error": type(meant).__name__})
+
+
+def _meant(error: Exception) -> TcprobeError:
+    """An error that is not expected, to be reported; itself if somebody is debugging."""
+    if debugging() and not isinstance(error, TcprobeError):
+        raise error
+    return understood(error)
+
+
+def _listen(source: IO[bytes], asked: Queue[tuple[dict[str, Any], Arrays]]) -> None:
+    """Take the job, and end with the process that gives it, even while a kernel hangs or before there is a job."""
+    job = receive(source)
+    if job:
+        asked.put(job)
+        source.read()
+    os._exit(1)
 
 
 def _plan(method: str) -> None:
-    for id_, experiment in experiments().items():
-        if method in experiment.methods:
-            planned(id_)
+    with suppress(Exception):  # the job meets the error, and reports it
+        for id_, experiment in experiments().items():
+            if method in experiment.methods:
+                planned(id_)
 
 
 def _kernels(chunk: Sequence[Planned]) -> list[Kernel]:
@@ -189,6 +214,8 @@ def _decode(plan: Planned, outputs: Sequence[Bytes]) -> Message:
         return {"event": "reading", **plan.about}, plan.experiment.decode(plan.launches, outputs)
     except ProbeError as error:
         return {"event": "unsound", "words": str(error), **plan.about}, {}
+    except Exception as error:
+        return {"event": "unsound", "words": str(_meant(error)), **plan.about}, {}
 
 
 def peak_memory() -> float | None:
@@ -201,16 +228,11 @@ def peak_memory() -> float | None:
     return largest / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
-def _outlive_nobody(source: IO[bytes]) -> None:
-    """End with the process that gave the job, even while a kernel hangs."""
-    source.read()
-    os._exit(1)
-
-
 def main(make: Callable[[], Backend], method: str | None = None) -> None:
     """Serve on standard input and output, planning what `method` can do; all else that prints goes to stderr."""
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(make, sys.stdin.buffer, sink, method)
-    sink.flush()
+    with suppress(BrokenPipeError):  # nobody listens any more
+        serve(make, sys.stdin.buffer, sink, method)
+        sink.flush()
     os._exit(0)  # the context dies with the process; tearing it down in order takes longer

@@ -6,19 +6,17 @@ whose cubins nvdisasm 13 refuses (Volta).
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import Arch
-from tcprobe.isa.target import version
-from tcprobe.probes.compiler_log import blame
-from tcprobe.probes.ptx import Kernel, module
+from tcprobe.probes.ptx import Kernel
 from tcprobe.sass.decode import LINE, CodeLine, UnreadError, instruction, opcode_of
-from tcprobe.sass.toolchain import Toolchain, call
+from tcprobe.sass.ptxas import Assembler
+from tcprobe.sass.toolchain import Toolchain, attempt, survived
+from tcprobe.system.children import Scratch, one_line
 
 Content = tuple[bytes, int, int]  # raw code, offset and size of the parameters
 PARTS = 2
@@ -44,70 +42,44 @@ def assemble(tools: Toolchain, kernels: Sequence[Kernel], row: Arch) -> tuple[di
 
     ptxas works on PARTS of the kernels at the same time; nvdisasm, which takes long to start, runs once.
     """
+    try:
+        with ThreadPoolExecutor(PARTS) as pool, Scratch() as scratch:
+            return _assemble(tools, kernels, row, scratch, pool)
+    except OSError as error:
+        raise EnvironmentUnfitError(f"no temporary files for the probes: {error.strerror}. Is the disk full?") from None
+
+
+def _assemble(
+    tools: Toolchain, kernels: Sequence[Kernel], row: Arch, scratch: Scratch, pool: ThreadPoolExecutor
+) -> tuple[dict[str, Code], dict[str, str]]:
     parts = [part for j in range(PARTS) if (part := kernels[j::PARTS])]
+    at_work = [Assembler(tools, row, scratch, scratch.folder / f"part{j}.cubin") for j in range(len(parts))]
+    compiled = pool.map(Assembler.assemble, at_work, parts)
+    from tcprobe.sass.elf import contents  # takes long to import: while ptxas works
+
     refused: dict[str, str] = {}
     found: dict[str, Content] = {}
-    with tempfile.TemporaryDirectory(prefix="tcprobe-") as folder, ThreadPoolExecutor(PARTS) as pool:
-        paths = [Path(folder) / f"part{j}.cubin" for j in range(len(parts))]
-        compiled = pool.map(lambda part, path: _compile(tools, part, path, row), parts, paths)
-        from tcprobe.sass.elf import contents  # takes long to import: while ptxas works
-
-        for path, words in zip(paths, compiled, strict=True):
-            refused |= words
-            found |= contents(path) if path.exists() else {}
-        return _disassemble(tools, found, Path(folder), row) if found else {}, refused
-
-
-def _compile(tools: Toolchain, kernels: Sequence[Kernel], cubin: Path, row: Arch) -> dict[str, str]:
-    """Assemble into `cubin` all that ptxas does not refuse; what it refuses, with its words."""
-    refused: dict[str, str] = {}
-    pending = sorted(kernels, key=lambda k: version(k.target.ptx))
-    while pending and (words := _ptxas(tools, pending, row, cubin)):
+    for assembler, words in zip(at_work, compiled, strict=True):
         refused |= words
-        pending = [k for k in pending if k.name not in words]
-    if not pending:
-        cubin.unlink(missing_ok=True)
-    return refused
+        found |= contents(assembler.cubin) if assembler.cubin.is_file() else {}
+    left_out = [k.name for k in kernels if k.name not in refused and k.name not in found]
+    if left_out:
+        raise EnvironmentUnfitError(f"{tools.ptxas} left {', '.join(left_out[:3])} out of its cubin for {row.name}.")
+    return _disassemble(tools, found, scratch, row) if found else {}, refused
 
 
-def _ptxas(tools: Toolchain, kernels: Sequence[Kernel], row: Arch, cubin: Path) -> dict[str, str]:
-    """Assemble into `cubin`; the kernels that ptxas refuses, with its words."""
-    source = cubin.with_suffix(".ptx")
-    text = module(kernels, row)
-    source.write_text(text)
-    target = text.split("\n.target ", 1)[1].split("\n", 1)[0]
-    arch = row.name + (target[-1] if not target[-1].isdigit() else "")
-    done = call([tools.ptxas, "-arch", arch, str(source), "-o", str(cubin)])
-    if done.returncode == 0 and cubin.exists():
-        return {}
-    words = done.stderr.strip()[:300] or f"ptxas ended with code {done.returncode}"
-    return blame(done.stderr, kernels) or _each_alone(tools, kernels, row, cubin, words)
-
-
-def _each_alone(tools: Toolchain, kernels: Sequence[Kernel], row: Arch, cubin: Path, words: str) -> dict[str, str]:
-    """ptxas refused a module without naming a kernel: find out which it refuses, or that it assembles nothing."""
-    if len(kernels) == 1:
-        return {kernels[0].name: words}
-    refused: dict[str, str] = {}
-    for kernel in kernels:
-        refused |= _ptxas(tools, [kernel], row, cubin)
-    if not 0 < len(refused) < len(kernels):
-        raise EnvironmentUnfitError(f"{tools.ptxas} cannot assemble the probes for {row.name}: {words}.")
-    return refused
-
-
-def _disassemble(tools: Toolchain, found: dict[str, Content], folder: Path, row: Arch) -> dict[str, Code]:
+def _disassemble(tools: Toolchain, found: dict[str, Content], scratch: Scratch, row: Arch) -> dict[str, Code]:
     """The code of all kernels; kernels with the same bytes and parameters share it."""
     distinct = dict.fromkeys(found.values())
-    image = folder / "code.bin"
+    image = scratch.folder / "code.bin"
     image.write_bytes(b"".join(raw for raw, *_ in distinct))
-    done = call([tools.nvdisasm, "--binary", tools.disassembles_as(row), str(image)])
+    done = survived(attempt(scratch, [tools.nvdisasm, "--binary", tools.disassembles_as(row), str(image)], tools.limit))
     lines = [(int(m[1], 16), m[2]) for m in map(LINE.match, done.stdout.splitlines()) if m]
     size = sum(len(raw) for raw, *_ in distinct)
     if done.returncode or [at for at, _ in lines] != list(range(0, size, 16)):
         raise EnvironmentUnfitError(
             f"{tools.nvdisasm} does not print the code of {row.name} ({len(lines)} of {size // 16} instructions): "
-            f"{done.stderr.strip()[:300] or done.stdout[:200]!r}."
+            f"{one_line(done.stderr) or one_line(done.stdout) or 'it printed nothing'}."
         )
     codes, start = {}, 0
     for kernel in distinct:

@@ -18,7 +18,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.sass.tensor import Form, Step, Traced, Word, form
 
-Cell = tuple[int, int]
+Element = tuple[int, int]
 Block = tuple[int, int, int]  # first m, n and k
 Tables = Mapping[str, Table]
 
@@ -55,7 +55,7 @@ def homes(traced: Traced, number: int) -> list[int] | None:
     return [places[word] for word in words] if all(word in places for word in words) else None
 
 
-def cells(fragment: Fragment, table: Table, words: Sequence[int]) -> list[list[Cell]]:
+def cells(fragment: Fragment, table: Table, words: Sequence[int]) -> list[list[Element]]:
     """Per lane the elements of some of its 32-bit words, low bits first; a word of f64 is half of one."""
     per_word = 32 / fragment.slot_bits
     parts = range(max(1, int(per_word)))
@@ -103,7 +103,7 @@ def blocks(instruction: Instruction, traced: Traced, number: int, tables: Tables
 
 def _origin(
     instruction: Instruction, tables: Tables, operand: str, taken: tuple[list[int], Form, Form, int]
-) -> Cell | None:
+) -> Element | None:
     """The first row and column of the block that words of an operand hold in one product's lanes; None if no block."""
     words, sizes, shape, product = taken
     fragment = instruction.fragment(operand)

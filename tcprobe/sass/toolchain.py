@@ -10,27 +10,36 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
+import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from subprocess import CompletedProcess
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import ARCHS, Arch
+from tcprobe.system.children import MOST_BYTES, HungError, Scratch, one_line
 
+PROGRAMS = ("ptxas", "nvdisasm")
 WHEELS = ("nvidia.cuda_nvcc", "nvidia.cu13", "nvidia.cuda_nvdisasm")
 HINT = "pip install tcprobe brings them on Linux and Windows; or name a CUDA toolkit with --cuda or CUDA_HOME."
-LIMIT = 120.0  # seconds for one call of a tool
+LIMIT = 120.0  # seconds for one call of a tool, where `--limit` says nothing else
+# how a program ends that stumbles over its input, rather than being ended by somebody
+CRASHES = frozenset(getattr(signal, f"SIG{name}", None) for name in ("SEGV", "ABRT", "BUS", "FPE", "ILL")) - {None}
+TOO_LARGE = -getattr(signal, "SIGXFSZ", 0) or None
+NOT_RUN = (126, 127)  # as a shell says that a program is not one
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """Paths and versions ("12.9.86") of the two programs."""
+    """Paths and versions ("12.9.86") of the two programs, and how many seconds a call of one may take."""
 
     ptxas: str
     nvdisasm: str
     ptxas_version: str
     nvdisasm_version: str
+    limit: float = LIMIT
 
     @property
     def name(self) -> str:
@@ -40,7 +49,7 @@ class Toolchain:
     @property
     def archs(self) -> tuple[Arch, ...]:
         """The archs that this ptxas assembles for."""
-        known = known_targets(self.ptxas)
+        known = known_targets(self.ptxas, self.limit)
         return tuple(row for row in ARCHS if row.name in known)
 
     def disassembles_as(self, row: Arch) -> str:
@@ -48,28 +57,42 @@ class Toolchain:
         return "SM75" if row.number < 75 else f"SM{row.number}"
 
 
-def of(ptxas: str, nvdisasm: str) -> Toolchain:
+def of(ptxas: str, nvdisasm: str, limit: float = LIMIT) -> Toolchain:
     """The toolchain of two programs."""
-    return Toolchain(ptxas, nvdisasm, version(ptxas), version(nvdisasm))
+    return Toolchain(ptxas, nvdisasm, version(ptxas, limit), version(nvdisasm, limit), limit)
 
 
-def find(folder: Path | None = None) -> Toolchain:
-    """The toolchain in `folder`, or the first found; EnvironmentUnfitError says what is missing."""
-    return of(*(_find(program, folder) for program in ("ptxas", "nvdisasm")))
+def find(folder: Path | None = None, limit: float = LIMIT) -> Toolchain:
+    """The toolchain in `folder`, or the first found; EnvironmentUnfitError says what is missing.
+
+    `folder` may lack one of the programs, which is then taken from elsewhere, but not both.
+    """
+    if folder and not any(_in(folder, program) for program in PROGRAMS):
+        raise EnvironmentUnfitError(f"{folder} has neither ptxas nor nvdisasm, nor has its bin.")
+    return of(_find("ptxas", folder), _find("nvdisasm", folder), limit)
 
 
 def _find(program: str, folder: Path | None) -> str:
-    """`folder` may lack one of the programs; it is then taken from elsewhere."""
     for place in (folder, os.environ.get("CUDA_HOME"), *_wheel_folders()):
-        for candidate in (Path(place), Path(place) / "bin") if place else ():
-            found = shutil.which(program, path=str(candidate))
-            if found:
-                return found
+        found = _in(Path(place), program) if place else None
+        if found:
+            return found
     found = shutil.which(program)
     if not found:
         where = ", ".join(str(p) for p in (folder, os.environ.get("CUDA_HOME"), "the installed wheels", "PATH") if p)
         raise EnvironmentUnfitError(f"{program} was not found in {where}. {HINT}")
-    return found
+    return os.path.abspath(found)
+
+
+def _in(folder: Path, program: str) -> str | None:
+    """The program in a folder or its bin, None if it is in neither; EnvironmentUnfitError if it may not be run."""
+    for candidate in (folder / program, folder / "bin" / program):
+        if candidate.is_file() and not os.access(candidate, os.X_OK):
+            raise EnvironmentUnfitError(f"{candidate} is not executable: chmod +x, or name another folder by --cuda.")
+        found = shutil.which(program, path=str(candidate.parent))
+        if found:
+            return os.path.abspath(found)
+    return None
 
 
 def _wheel_folders() -> list[Path]:
@@ -84,29 +107,52 @@ def _wheel_folders() -> list[Path]:
 
 
 @cache
-def version(program: str) -> str:
+def version(program: str, limit: float = LIMIT) -> str:
     """The release that `program --version` prints; EnvironmentUnfitError if it prints none."""
-    text = call([program, "--version"]).stdout
-    match = re.search(r"\bV(\d+\.\d+\.\d+)", text)
+    text = call([program, "--version"], limit).stdout
+    match = re.search(r"\bV(\d{1,4}\.\d{1,4}\.\d{1,4})\b", text)
     if not match:
-        raise EnvironmentUnfitError(f"{program} --version prints no version: {text.strip()[:200]!r}. {HINT}")
+        raise EnvironmentUnfitError(f"{program} --version prints no version: {one_line(text)!r}. {HINT}")
     return match[1]
 
 
 @cache
-def known_targets(ptxas: str) -> frozenset[str]:
+def known_targets(ptxas: str, limit: float = LIMIT) -> frozenset[str]:
     """Every sm_XX that ptxas names in its help."""
-    return frozenset(re.findall(r"sm_\d+(?=')", call([ptxas, "--help"]).stdout))
+    return frozenset(re.findall(r"sm_\d+(?=')", call([ptxas, "--help"], limit).stdout))
 
 
-def call(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run a tool; EnvironmentUnfitError if it cannot be run, dies of a signal, or takes longer than LIMIT."""
+def call(command: Sequence[str], limit: float = LIMIT) -> CompletedProcess[str]:
+    """Run a tool that is not expected to stumble; EnvironmentUnfitError as `attempt`, and if it crashes."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=LIMIT, check=False)
+        with Scratch() as scratch:
+            return survived(attempt(scratch, command, limit))
+    except OSError as error:
+        raise EnvironmentUnfitError(f"no temporary folder for {command[0]}: {error.strerror}.") from None
+
+
+def attempt(scratch: Scratch, command: Sequence[str], limit: float) -> CompletedProcess[str]:
+    """Run a tool, which may refuse its input or crash (returncode -n, n one of CRASHES).
+
+    EnvironmentUnfitError if it cannot be run, gives no answer within `limit` seconds, is ended by any other signal, or
+    prints more than any tool does.
+    """
+    try:
+        done = scratch.call(command, limit)
     except OSError as error:
         raise EnvironmentUnfitError(f"{command[0]} cannot be run: {error.strerror}. {HINT}") from None
-    except subprocess.TimeoutExpired:
-        raise EnvironmentUnfitError(f"{command[0]} gave no answer within {LIMIT:g} s and was stopped.") from None
+    except HungError as error:
+        raise EnvironmentUnfitError(f"{command[0]} {error} (`tcprobe run --limit`) and was stopped.") from None
+    if done.returncode in NOT_RUN:
+        raise EnvironmentUnfitError(f"{command[0]} cannot be run: {one_line(done.stderr)}. {HINT}")
+    if max(len(done.stdout), len(done.stderr)) >= MOST_BYTES or done.returncode == TOO_LARGE:
+        most = f"{MOST_BYTES >> 20} MB, or than `ulimit -f` allows"
+        raise EnvironmentUnfitError(f"{command[0]} was stopped: it wrote more than {most}.")
+    return done if -done.returncode in CRASHES else survived(done)
+
+
+def survived(done: CompletedProcess[str]) -> CompletedProcess[str]:
+    """`done`; EnvironmentUnfitError if a signal ended it."""
     if done.returncode < 0:
-        raise EnvironmentUnfitError(f"{command[0]} was ended by signal {-done.returncode}. {HINT}")
+        raise EnvironmentUnfitError(f"{done.args[0]} was ended by signal {-done.returncode}. {HINT}")
     return done

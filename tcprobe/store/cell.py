@@ -1,8 +1,8 @@
 """A fragment's table on an arch and what it rests on: measured there, or only documented.
 
 >>> from tcprobe.store.cell import load
->>> known = load("wmma.m16n16k16.d.f32", "sm_70")
->>> known.arch, known.table.at(lane=0, i=2), known.measured.method
+>>> cell = load("wmma.m16n16k16.d.f32", "sm_70")
+>>> cell.arch, known.table.at(lane=0, i=2), known.measured.method
 ('sm_70', {'row': 2, 'col': 0}, 'sass')
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Known:
+class Cell:
     """`measured` is the measurement that `table` comes from; where it is None, `stated` names the reference and place.
 
     `source` is "published" or the folder that holds it. A documented table is what the reference means: without its
@@ -61,7 +61,7 @@ class Known:
         return self.stated[0] if self.stated else ""
 
 
-def known(fragment: Fragment, name: str | None, results: Results | Layers) -> Known:
+def cell(fragment: Fragment, name: str | None, results: Results | Layers) -> Cell:
     """The table of a fragment on arch `name`; without a name on the arch whose measurement counts most.
 
     What is only documented is part of what is published, not of a folder alone. UsageError where the arch does not
@@ -80,39 +80,39 @@ def known(fragment: Fragment, name: str | None, results: Results | Layers) -> Kn
         for row in reversed([row for row in rows if fragment.target.on(row)]):
             stated = documented(fragment, row)
             if stated:
-                return Known(fragment, row.name, stated[1].meant, None, layers, stated=stated)
+                return Cell(fragment, row.name, stated[1].meant, None, layers, stated=stated)
     raise lookup.no_table(fragment, name, layers)
 
 
-def of(fragment: Fragment, found: Found, layers: Layers) -> Known:
+def of(fragment: Fragment, found: Found, layers: Layers) -> Cell:
     """The table of a fragment in a measurement that has one."""
-    return Known(fragment, found.measured.arch, found.table(fragment), found.measured, layers, found.source)
+    return Cell(fragment, found.measured.arch, found.table(fragment), found.measured, layers, found.source)
 
 
-def sources(tables: Iterable[Known]) -> str:
+def sources(tables: Iterable[Cell]) -> str:
     """Where tables come from, each place once."""
-    return ", ".join(dict.fromkeys(known.source for known in tables))
+    return ", ".join(dict.fromkeys(cell.source for cell in tables))
 
 
-def load(name: str, arch: str | None = None, results: Path | None = None, only: bool = False) -> Known:
+def load(name: str, arch: str | None = None, results: Path | None = None, only: bool = False) -> Cell:
     """The table of the fragment that `name` means (it may be shortened).
 
     From `results` over what is published, or with `only` from that folder alone; without a folder from `./results`
     over what is published. Without `arch` from the arch whose measurement counts most: the strongest method, then what
     was measured here, then the newest. UsageError as `known`, and where the name means no fragment or several.
     """
-    return known(inventory.resolve(name), arch, lookup.layers(results, only))
+    return cell(inventory.resolve(name), arch, lookup.layers(results, only))
 
 
-def operands(instruction: Instruction, name: str | None, results: Results | Layers) -> dict[str, Known]:
+def operands(instruction: Instruction, name: str | None, results: Results | Layers) -> dict[str, Cell]:
     """The tables of a, b, c and d on one arch: `name`, or the one whose measurement of D counts most."""
     layers = layers_of(results)
     fragments = [inventory.fragment(f.id) for f in instruction.fragments]
-    at = known(fragments[-1], name, layers).arch
-    return {f.operand: known(f, at, layers) for f in fragments}
+    at = cell(fragments[-1], name, layers).arch
+    return {f.operand: cell(f, at, layers) for f in fragments}
 
 
-def for_emit(fragments: Sequence[Fragment], name: str | None, results: Results | Layers) -> list[Known]:
+def for_emit(fragments: Sequence[Fragment], name: str | None, results: Results | Layers) -> list[Cell]:
     """The tables of fragments on arch `name`, or on the arch whose measurement of the last one counts most.
 
     With "all" on every arch that has a table of the fragment, ascending, documented ones included.
@@ -120,22 +120,22 @@ def for_emit(fragments: Sequence[Fragment], name: str | None, results: Results |
     layers = layers_of(results)
     if name == "all":
         return [table for fragment in fragments for table in _on_every_arch(fragment, layers)]
-    at = name or known(fragments[-1], None, layers).arch
-    return [known(fragment, at, layers) for fragment in fragments]
+    at = name or cell(fragments[-1], None, layers).arch
+    return [cell(fragment, at, layers) for fragment in fragments]
 
 
-def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Known]:
+def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:
     if layers.with_published:
-        return [known(fragment, row.name, layers) for row in arch.ARCHS if fragment.target.on(row)]
+        return [cell(fragment, row.name, layers) for row in arch.ARCHS if fragment.target.on(row)]
     found = everywhere(fragment, "all", layers)
     if not found:
         raise lookup.no_table(fragment, "all", layers)
     return found
 
 
-def everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Known]:
+def everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Cell]:
     """As `known`, but for "all" on every arch that has a measurement."""
     if name != "all":
-        return [known(fragment, name, layers)]
+        return [cell(fragment, name, layers)]
     found = (layers.choose(fragment, [at]) for at in layers.archs())
     return [of(fragment, one, layers) for one in found if one]

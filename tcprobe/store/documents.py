@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tcprobe import files
 from tcprobe.errors import DataError, NewerSchemaError
+from tcprobe.system import files
 from tcprobe.text import MOST_TEXT, plain, quoted
 
 SCHEMA = 1

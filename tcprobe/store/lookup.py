@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tcprobe.errors import UsageError
-from tcprobe.files import is_folder
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.store.choose import Layers, alone, default, over_published
 from tcprobe.store.results import Results
+from tcprobe.system.files import is_folder
 
 
 def layers(folder: Path | None, only: bool = False) -> Layers:

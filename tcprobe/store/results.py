@@ -20,7 +20,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tcprobe import files
 from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
@@ -29,6 +28,7 @@ from tcprobe.layout.table import Table
 from tcprobe.store import acceptance, documents
 from tcprobe.store.documents import naming
 from tcprobe.store.measurement import METHODS, Measurement, StructureHash
+from tcprobe.system import files
 from tcprobe.text import one_line
 
 Anchored = tuple[Mapping[str, Table], str]  # an opcode's tables by operand, and the multiply that showed them
@@ -49,6 +49,10 @@ class Results:
     def path(self, arch: str, method: str, experiment: str) -> Path:
         """Where a measurement is stored."""
         return self.root / arch / method / _file_name(experiment)
+
+    def beside(self, arch: str, method: str, experiment: str) -> Path:
+        """Where a refusal or failure is recorded that came after a measurement, which stays."""
+        return self.path(arch, method, experiment).with_suffix(".failed")
 
     def layout_path(self, layout: str) -> Path:
         """Where a layout is stored."""
@@ -134,12 +138,28 @@ class Results:
         return sorted(p.stem for p in (self.root / "layouts").glob("*.json") if _LAYOUT_FILE.fullmatch(p.name))
 
     def write(self, measurement: Measurement) -> None:
-        """Save a measurement and the layouts that it names, each atomically, layouts first."""
-        self._write_layouts(measurement.tables.values())
+        """Save a measurement and the layouts that it names, each atomically, layouts first.
+
+        A refusal or failure never takes the place of tables: it is recorded `beside` them, until they are measured.
+        """
         key = (measurement.arch, measurement.method, measurement.experiment)
+        if measurement.status != "measured" and self._has_tables(key):
+            _save(self.beside(*key), "measurement", _to_json(measurement))
+            return
+        self._write_layouts(measurement.tables.values())
         _save(self.path(*key), "measurement", _to_json(measurement))
         self._read[key] = measurement
         self._methods.pop(measurement.arch, None)
+        self.beside(*key).unlink(missing_ok=True)
+
+    def _has_tables(self, key: tuple[str, str, str]) -> bool:
+        try:
+            found = self.measurement(*key)
+        except NewerSchemaError:
+            raise
+        except DataError:
+            return False
+        return found is not None and found.status == "measured"
 
     def lowering_path(self, arch: str) -> Path:
         """Where the lowering of an arch's multiplies is stored."""

@@ -24,7 +24,7 @@ from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch
 from tcprobe.store.acceptance import require_fit
-from tcprobe.store.cell import Known, sources
+from tcprobe.store.cell import Cell, sources
 
 NOTHING = "nothing to do: the registers are the same"
 RENAMED = "registers renamed: every lane already holds what it needs"
@@ -63,14 +63,14 @@ class Conversion:
         }  # fmt: skip
 
 
-def convert(from_: Known, to: Known, transpose: bool = False) -> Conversion:
+def convert(from_: Cell, to: Cell, transpose: bool = False) -> Conversion:
     """How the matrix in fragments `from_` gets into fragments `to`; `transpose`: its transpose.
 
     UsageError where the two are on different archs, no conversion of their types is known, a warp holds several
     products in one of them, or a table is not a whole fragment's.
     """
-    for known in (from_, to):
-        require_fit(known.fragment, known.table)
+    for cell in (from_, to):
+        require_fit(cell.fragment, cell.table)
     if from_.arch != to.arch:
         raise UsageError(f"tables of two archs, {from_.arch} and {to.arch}: a warp runs on one.")
     device = arch.arch(from_.arch)

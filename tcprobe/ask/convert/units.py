@@ -7,7 +7,7 @@ from functools import cached_property
 from math import lcm
 
 from tcprobe.errors import UsageError
-from tcprobe.store.cell import Known
+from tcprobe.store.cell import Cell
 
 Element = tuple[int, int]
 Unit = tuple[Element, ...]  # the elements of a unit, low bits first
@@ -22,8 +22,8 @@ class UnmovableError(Exception):
 class Tiling:
     """Both fragments, repeated row by row until they cover the same `rows` x `cols` matrix (that of the source)."""
 
-    source: Known
-    target: Known
+    source: Cell
+    target: Cell
     transpose: bool
     rows: int
     cols: int
@@ -72,11 +72,11 @@ class Tiling:
         return tuple((col, row) if self.transpose else (row, col) for row, col in elements)
 
 
-def tiling(source: Known, target: Known, transpose: bool) -> Tiling:
+def tiling(source: Cell, target: Cell, transpose: bool) -> Tiling:
     """The least matrix that whole fragments of both cover. UsageError where a warp holds several products."""
-    for known in (source, target):
-        if known.fragment.products > 1:
-            raise UsageError(f"{known.fragment.id} holds {known.fragment.products} matrices, not one.")
+    for cell in (source, target):
+        if cell.fragment.products > 1:
+            raise UsageError(f"{cell.fragment.id} holds {cell.fragment.products} matrices, not one.")
     rows, cols = target.fragment.rows, target.fragment.cols
     rows, cols = (cols, rows) if transpose else (rows, cols)
     return Tiling(source, target, transpose, lcm(source.fragment.rows, rows), lcm(source.fragment.cols, cols))

@@ -1,0 +1,50 @@
+"""Where measurements come from, and which may stand side by side.
+
+A table is up to date, and others may be concluded from it, where it was measured with the same probe, by the same
+method, with the same compiler; on a GPU also on the same model with the same driver and CUDA version, since each of
+them has a compiler of its own. The version of tcprobe does not count: its probes do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tcprobe import __version__
+from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.table import Table
+from tcprobe.probes.experiment import Experiment, kernels, ptx_hash
+from tcprobe.run.backend import Device
+from tcprobe.store.measurement import Measurement
+from tcprobe.store.results import Results
+
+
+def provenance(device: Device, ptx: str) -> dict[str, str]:
+    """What a measurement on `device`, with the probe of hash `ptx`, says of itself."""
+    return _maker(device) | {"ptx": ptx, "tcprobe": __version__}
+
+
+def same(found: Measurement, device: Device) -> bool:
+    """Whether `found` was made by what `device` stands for: method, compiler and, on a GPU, model, driver and CUDA."""
+    maker = _maker(device)
+    return found.method == device.method and {key: found.provenance[key] for key in maker} == maker
+
+
+def up_to_date(experiment: Experiment, found: Measurement | None, device: Device) -> bool:
+    """Whether `device` need not measure `experiment` again; refusals and failures are always tried again."""
+    if found is None or found.status != "measured" or not same(found, device):
+        return False
+    return found.provenance["ptx"] == ptx_hash(kernels(experiment))
+
+
+def known(results: Results, device: Device) -> Callable[[Fragment], Table | None]:
+    """The saved tables that conclusions about `device` may rest on."""
+
+    def table(fragment: Fragment) -> Table | None:
+        found = results.measurement(device.arch, device.method, fragment.experiment)
+        return found.tables.get(fragment.operand) if found and same(found, device) else None
+
+    return table
+
+
+def _maker(device: Device) -> dict[str, str]:
+    return {"device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler}

@@ -1,0 +1,91 @@
+"""ptxas at work on a module of probes: a cubin of those that it takes, and why it refuses the others.
+
+A refusal belongs to a kernel: ptxas names its line, or stumbles over it (ends by a signal, or without a word) when
+given that kernel alone, though it assembles an empty one. All else is a failure of the tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import CompletedProcess
+
+from tcprobe.errors import EnvironmentUnfitError
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.target import version
+from tcprobe.probes.compiler_log import blame
+from tcprobe.probes.ptx import Kernel, module
+from tcprobe.sass.toolchain import Toolchain, attempt
+from tcprobe.system.children import Scratch, one_line
+
+EMPTY = ".version {ptx}\n.target {arch}\n.address_size 64\n.visible .entry nothing() {{ ret; }}\n"
+MOST_STUMBLES = 100  # unexplained ends of ptxas on parts of one module; 16 refused kernels of 83 take at most 60
+
+
+@dataclass
+class Assembler:
+    """Assembles for `row`, each module into the file `cubin`. `stumbles` counts ends of ptxas without a reason."""
+
+    tools: Toolchain
+    row: Arch
+    scratch: Scratch
+    cubin: Path
+    stumbles: int = 0
+
+    def assemble(self, kernels: Sequence[Kernel]) -> dict[str, str]:
+        """Assemble all that ptxas does not refuse; those refused, by name, with its words.
+
+        EnvironmentUnfitError where ptxas fails otherwise.
+        """
+        refused: dict[str, str] = {}
+        pending = sorted(kernels, key=lambda k: version(k.target.ptx))
+        while pending and (words := self._refused(pending)):
+            refused |= words
+            pending = [k for k in pending if k.name not in words]
+        if not pending:
+            self.cubin.unlink(missing_ok=True)
+        return refused
+
+    def _refused(self, kernels: Sequence[Kernel]) -> dict[str, str]:
+        """Assemble; the kernels, at least one, that are refused, or none if it worked."""
+        done = self._ptxas(module(kernels, self.row))
+        if done.returncode == 0 and self.cubin.is_file():
+            return {}
+        return blame(done.stderr, kernels) or self._stumbled(kernels, _words(done))
+
+    def _ptxas(self, text: str) -> CompletedProcess[str]:
+        source = self.cubin.with_suffix(".ptx")
+        source.write_text(text)
+        self.cubin.unlink(missing_ok=True)
+        target = text.split("\n.target ", 1)[1].split("\n", 1)[0]
+        arch = self.row.name + (target[-1] if not target[-1].isdigit() else "")
+        command = [self.tools.ptxas, "-arch", arch, str(source), "-o", str(self.cubin)]
+        return attempt(self.scratch, command, self.tools.limit)
+
+    def _stumbled(self, kernels: Sequence[Kernel], words: str) -> dict[str, str]:
+        """ptxas failed without naming a kernel: find out by halves over which, or that it is unfit."""
+        if not self.stumbles:
+            self._try_nothing(words)
+        self.stumbles += 1
+        if self.stumbles > MOST_STUMBLES:
+            raise self._unfit(words)
+        if len(kernels) == 1:
+            return {kernels[0].name: words}
+        half = len(kernels) // 2
+        return self._refused(kernels[:half]) | self._refused(kernels[half:])
+
+    def _try_nothing(self, words: str) -> None:
+        """EnvironmentUnfitError unless ptxas assembles a kernel that does nothing."""
+        done = self._ptxas(EMPTY.format(ptx=self.row.ptx, arch=self.row.name))
+        if done.returncode or not self.cubin.is_file():
+            raise self._unfit(words)
+
+    def _unfit(self, words: str) -> EnvironmentUnfitError:
+        return EnvironmentUnfitError(f"{self.tools.ptxas} cannot assemble the probes for {self.row.name}: {words}.")
+
+
+def _words(done: CompletedProcess[str]) -> str:
+    if done.returncode < 0:
+        return f"ptxas ended by signal {-done.returncode}"
+    return one_line(done.stderr) or (f"ptxas ended with code {done.returncode}" if done.returncode else "no cubin came")

@@ -1,0 +1,209 @@
+"""Child processes that end: with the block that needs them, on Ctrl-C, and when this program is killed.
+
+A worker ends with its standard input. Tools work in a `Scratch`: a folder and a process group that are gone
+with the block, or, should this program be killed, at the hand of a guard.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+POSIX = os.name == "posix"
+MOST_BYTES = 32 << 20  # of a file that a tool writes, its output included; real ones stay below 1 MB
+SHELL = ("/bin/sh", "-c")
+# waits for the end of its standard input, hence of this program; then ends its process group and removes the folder
+GUARD = 'read _; trap "" TERM; kill -TERM 0; rm -rf "$1"; kill -KILL 0'
+# lets no file grow beyond MOST_BYTES (ulimit counts blocks of 512), leaves no core
+BOUNDED = f'ulimit -S -c 0; ulimit -S -f {MOST_BYTES >> 9}; exec "$@"'
+
+MOST_WORDS = 300
+
+
+class Child(Protocol):
+    """What runs on its own."""
+
+    def kill(self) -> None:
+        """End it."""
+
+
+_lock = threading.Lock()
+_running: set[Child] = set()
+_stopping = threading.Event()
+
+
+class StoppedError(Exception):
+    """What this thread waits for was ended, because the program stops."""
+
+
+class HungError(Exception):
+    """A tool gave no answer within its limit."""
+
+
+def start(command: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
+    """A process that `end` ends, or the end of this program; StoppedError once the program stops."""
+    with _lock:
+        if _stopping.is_set():
+            raise StoppedError
+        process = subprocess.Popen(command, **how)
+        _running.add(process)
+    return process
+
+
+def end(child: Child) -> None:
+    """Kill a child; whoever needs to know waits for it."""
+    with _lock:
+        _running.discard(child)
+    child.kill()
+
+
+def stopping() -> bool:
+    """Whether the program stops: a child's end then says nothing about the child."""
+    return _stopping.is_set()
+
+
+@contextmanager
+def threads(most: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool of threads that start processes. An exception, Ctrl-C among them, ends all processes and threads."""
+    pool = ThreadPoolExecutor(most)
+    try:
+        yield pool
+    except BaseException:
+        with _lock:
+            _stopping.set()
+        for child in tuple(_running):
+            end(child)
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+        _stopping.clear()
+
+
+class Scratch:
+    """A temporary folder, and tools at work in it. Both are gone after the `with` block, and after this program.
+
+    OSError if there is no place for the folder, StoppedError once the program stops.
+    """
+
+    folder: Path
+
+    def __init__(self) -> None:
+        self._tools: set[subprocess.Popen[bytes]] = set()
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._over: Exception | None = None  # why no tool may start here
+
+    def __enter__(self) -> Scratch:
+        *others, last = _places()
+        for place in others:
+            with suppress(OSError):
+                return self._open(place)
+        return self._open(last)
+
+    def __exit__(self, *_: object) -> None:
+        end(self)
+        if self._guard:
+            self._guard.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def kill(self) -> None:
+        """End all tools with their children; the folder goes too."""
+        self._over = self._over or StoppedError()
+        for tool in tuple(self._tools):
+            tool.kill()
+        if self._guard and self._guard.stdin:
+            self._guard.stdin.close()
+
+    def call(self, command: Sequence[str], limit: float) -> subprocess.CompletedProcess[str]:
+        """Run a tool in the folder: its code, -n if signal n ended it, and what it printed.
+
+        HungError after `limit` seconds, which ends all that runs here; OSError if it cannot be run; StoppedError if
+        the block was left meanwhile.
+        """
+        with self._output() as out, self._output() as err:
+            process = self._start(command, out, err)
+            timer = threading.Timer(limit, self._hung, [limit])
+            timer.daemon = True
+            timer.start()
+            try:
+                code = process.wait()
+            finally:
+                timer.cancel()
+                self._tools.discard(process)
+            self._check()
+            return subprocess.CompletedProcess(command, code, _text(out), _text(err))
+
+    def _open(self, place: str) -> Scratch:
+        """Make the folder there; the guard, which is to remove it, comes first."""
+        self.folder = Path(place, f"tcprobe-{uuid.uuid4().hex}")
+        with _lock:
+            if _stopping.is_set():
+                raise StoppedError
+            self._guard = self._start_guard() if POSIX else None
+            _running.add(self)
+        try:
+            self.folder.mkdir(mode=0o700)
+            self._over = None
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start_guard(self) -> subprocess.Popen[bytes]:
+        """A guard that finds `rm` whatever PATH is, and holds on to no folder and no output of ours."""
+        return subprocess.Popen(
+            (*SHELL, GUARD, "tcprobe-guard", str(self.folder)), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, cwd="/", env={**os.environ, "PATH": os.defpath}, process_group=0,
+        )  # fmt: skip
+
+    def _output(self) -> IO[bytes]:
+        self._check()
+        return tempfile.TemporaryFile(dir=self.folder)
+
+    def _start(self, command: Sequence[str], out: IO[bytes], err: IO[bytes]) -> subprocess.Popen[bytes]:
+        group = self._guard.pid if self._guard else None
+        bounded = (*SHELL, BOUNDED, "tcprobe-tool", *command) if POSIX else command
+        try:
+            process = subprocess.Popen(
+                bounded, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=self.folder, process_group=group
+            )
+        except OSError:
+            self._check()  # without its leader the group takes nobody
+            raise
+        self._tools.add(process)
+        return process
+
+    def _hung(self, limit: float) -> None:
+        self._over = self._over or HungError(f"gave no answer within {limit:g} s")
+        self.kill()
+
+    def _check(self) -> None:
+        if stopping():
+            raise StoppedError
+        if self._over:
+            raise self._over
+
+
+def one_line(text: str) -> str:
+    r"""What a tool said, on one line of at most MOST_WORDS characters; what does not print is escaped, as in \x1b."""
+    line = " ".join(text[: 4 * MOST_WORDS].split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)[:MOST_WORDS]
+
+
+def _places() -> list[str]:
+    """Where temporary folders go, the best first: as in `tempfile`, which tries them by leaving files there."""
+    stated = [os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP")]
+    return [place for place in (*stated, "/tmp", "/var/tmp") if os.path.isabs(place)]
+
+
+def _text(output: IO[bytes]) -> str:
+    output.seek(0)
+    return output.read(MOST_BYTES).decode(errors="replace")

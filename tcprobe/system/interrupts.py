@@ -1,0 +1,64 @@
+"""Signals and standard streams of the process, before anything heavy is imported."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from types import FrameType
+
+# Ctrl-C, `kill`, and the terminal's end
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asks to stop; `code` is the exit code that says which."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.code = 128 + number
+
+
+def prepare() -> None:
+    """Let signals stop the process in order, and text of any kind reach standard output, or fail to with an error."""
+    for number in (getattr(signal, name) for name in SIGNALS if hasattr(signal, name)):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
+            signal.signal(number, _Stop())
+    _open_closed()
+    if isinstance(sys.stdout.buffer, io.RawIOBase):  # PYTHONUNBUFFERED: a write that is cut short would go unnoticed
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(sys.stdout.buffer), sys.stdout.encoding)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+class _Stop:
+    """Raises Stopped at the first signal; a second one does not wait for the order."""
+
+    asked = False
+
+    def __call__(self, number: int, _: FrameType | None) -> None:
+        if _Stop.asked:
+            os._exit(128 + number)  # what was started ends all the same: see `children`
+        _Stop.asked = True
+        raise Stopped(number)
+
+
+def _open_closed() -> None:
+    """Standard streams that the caller closed: writing to stdout is an error, not silence, and no file takes its place.
+
+    The lowest number that is free is the stream's own.
+    """
+    if sys.stdin is None:
+        _null(os.O_RDONLY)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(_null(os.O_RDONLY), "w", encoding="utf-8")  # what is written there fails
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(_null(os.O_WRONLY), "w", encoding="utf-8")
+
+
+def _null(mode: int) -> int:
+    """The null device, for children too."""
+    number = os.open(os.devnull, mode)
+    os.set_inheritable(number, True)
+    return number

@@ -1,0 +1,138 @@
+"""Child processes end with their block, with an error, and with this program; so do temporary folders."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tcprobe.system import children
+from tcprobe.system.children import MOST_BYTES, HungError, Scratch, StoppedError, one_line
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell and signals")
+SH = ("/bin/sh", "-c")
+# a tool with a child that ignores SIGTERM; both pids go to a file
+STUBBORN = 'trap "" TERM; echo $$ >> {0}; (trap "" TERM; sh -c \'echo $PPID >> {0}; sleep 100\'); sleep 100'
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+def wait_for(condition, seconds=5.0):
+    """Whether the condition comes true."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
+
+
+def alive(pids: Path):
+    """Processes of a file of pids that are still there; zombies are not."""
+    found = []
+    for pid in pids.read_text().split() if pids.exists() else ():
+        stat = Path(f"/proc/{pid}/stat")
+        if stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+            found.append(pid)
+    return found
+
+
+def test_a_tool_s_code_and_words_come_back_and_the_folder_goes(place):
+    with Scratch() as scratch:
+        assert scratch.folder.parent == place
+        done = scratch.call((*SH, "pwd; echo words >&2; echo x > left; exit 7"), 10)
+        assert (done.returncode, done.stdout, done.stderr) == (7, f"{scratch.folder}\n", "words\n")
+        assert scratch.call((*SH, "kill -SEGV $$"), 10).returncode == -11
+    assert not list(place.iterdir())
+
+
+def test_the_folder_goes_after_an_error_and_where_tools_wrote_into_it(place):
+    def fail():
+        with Scratch() as scratch:
+            scratch.call((*SH, "mkdir -p a/b; echo x > a/b/c; chmod 0 a/b/c"), 10)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert not list(place.iterdir())
+
+
+def test_a_tool_that_hangs_is_stopped_with_its_children(place, tmp_path_factory):
+    pids = tmp_path_factory.mktemp("pids") / "pids"
+    start = time.monotonic()
+    with Scratch() as scratch:
+        with pytest.raises(HungError, match=r"no answer within 0\.5 s"):
+            scratch.call((*SH, STUBBORN.format(pids)), 0.5)
+        with pytest.raises(HungError):  # nothing runs here any more
+            scratch.call((*SH, "true"), 10)
+    assert time.monotonic() - start < 5
+    assert len(pids.read_text().split()) == 2
+    assert not alive(pids)
+    assert not list(place.iterdir())
+
+
+def test_a_tool_does_not_fill_the_disk():
+    with Scratch() as scratch:
+        done = scratch.call((*SH, "exec cat /dev/zero > file"), 30)
+        assert done.returncode == -signal.SIGXFSZ
+        assert (scratch.folder / "file").stat().st_size == MOST_BYTES
+        assert len(scratch.call((*SH, "exec yes"), 30).stdout) == MOST_BYTES
+
+
+def test_what_is_no_program_is_an_error(place):
+    with Scratch() as scratch:
+        assert scratch.call((str(place / "nothing"),), 10).returncode == 127
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_tools_and_folders_end_with_the_program(place, tmp_path_factory, number):
+    pids = tmp_path_factory.mktemp("pids") / "pids"
+    code = (
+        "import sys; from tcprobe.system.children import Scratch\n"
+        "with Scratch() as scratch: scratch.call(('/bin/sh', '-c', sys.argv[1]), 100)"
+    )
+    program = subprocess.Popen([sys.executable, "-c", code, STUBBORN.format(pids)])
+    assert wait_for(lambda: len(alive(pids)) == 2)
+    assert len(list(place.iterdir())) == 1
+    program.send_signal(number)
+    program.wait()
+    assert wait_for(lambda: not alive(pids))
+    assert wait_for(lambda: not list(place.iterdir()))
+
+
+def test_an_error_in_one_thread_ends_what_the_others_wait_for(place):
+    def hang():
+        with Scratch() as scratch:
+            scratch.call((*SH, "sleep 100"), 100)
+
+    def fail():
+        with children.threads(2) as pool:
+            hanging.extend(pool.submit(hang) for _ in range(4))
+            assert wait_for(lambda: len(list(place.iterdir())) == 2)
+            raise ZeroDivisionError
+
+    start, hanging = time.monotonic(), []
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert time.monotonic() - start < 5
+    assert [type(f.exception()) if not f.cancelled() else None for f in hanging[:2]] == [StoppedError] * 2
+    assert all(f.cancelled() or isinstance(f.exception(), StoppedError) for f in hanging)
+    assert not list(place.iterdir())
+    with Scratch() as scratch:  # the next one is not concerned
+        assert scratch.call((*SH, "true"), 10).returncode == 0
+
+
+def test_a_place_that_cannot_be_written_is_passed_over(monkeypatch):
+    monkeypatch.setenv("TMPDIR", "/proc/nowhere")
+    with Scratch() as scratch:
+        assert scratch.folder.parent == Path("/tmp")
+
+
+def test_words_are_one_line_that_prints():
+    assert one_line("a\n\tb \x1b[31m\x07\u202e é") == r"a b \x1b[31m\x07\u202e é"
+    assert len(one_line("\x00" * 10_000)) == 300
