@@ -82,7 +82,7 @@ def test_the_strongest_method_counts_then_the_nearest_folder_then_the_newest_arc
         for (name, method), status in statuses.items():
             one = replace(sass(), arch=name, method=method)
             saved[name, method] = one if status == "measured" else without_table(one, status)
-        layers.append(Layer(Memory(saved), str(number)))
+        layers.append(Layer(Memory(saved), str(number), str(number)))
     archs = data.draw(st.sampled_from([["sm_80"], ["sm_86"], list(ARCHS)]))
     keys = [(METHODS.index(method), number, -archs.index(name))
             for number, statuses in enumerate(folders) for (name, method), status in statuses.items()

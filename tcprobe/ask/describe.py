@@ -152,7 +152,8 @@ def _other_archs(fragment: Fragment, measured: Measurement, layers: Layers) -> l
 def _other_measurements(cell: Cell) -> list[str]:
     """Whether the arch's other methods, and measurements in folders below, found the same table."""
     lines = []
-    for other in list(cell.layers.tables(cell.fragment, [cell.arch]))[1:]:
+    others = (f for f in cell.layers.tables(cell.fragment, [cell.arch]) if f.measured is not cell.measured)
+    for other in others:
         words = "the same table" if other.table(cell.fragment) == cell.table else "ANOTHER TABLE"
         lines.append(f"method {other.measured.method}: {words} ({how(other.measured)}, {whence(other.source)})")
     return lines

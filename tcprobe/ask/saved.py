@@ -28,7 +28,11 @@ class Saved(NamedTuple):
 def tables(paths: Sequence[Path]) -> list[Saved]:
     """Every layout under `paths`; without one those measured into `./results`, and below them the published ones."""
     found = (saved for path in paths for saved in _of(path))
-    return list(found if paths else _nearest(saved for layer in default().layers for saved in _of_folder(layer)))
+    return list(
+        found
+        if paths
+        else _nearest(saved for layer in default().layers if layer.name == layer.group for saved in _of_folder(layer))
+    )
 
 
 def _nearest(found: Iterable[Saved]) -> Iterable[Saved]:
@@ -41,7 +45,7 @@ def _nearest(found: Iterable[Saved]) -> Iterable[Saved]:
 
 def _of(path: Path) -> Iterator[Saved]:
     if is_folder(path):
-        (layer,) = alone(Results(path)).layers
+        layer, *_ = alone(Results(path)).layers
         if not layer.results.layouts():
             raise UsageError(
                 f"{path}: no saved tables there. `tcprobe run` makes them; CSV files are named one by one."
@@ -59,7 +63,7 @@ def _of(path: Path) -> Iterator[Saved]:
 
 
 def _of_folder(layer: Layer) -> Iterator[Saved]:
-    results, name = layer
+    results, name, _ = layer
     who = _who(results)
     for layout in results.layouts():
         yield Saved(layout, who.get(layout, ""), results.layout(layout), name)

@@ -161,7 +161,7 @@ def _compare_arch(name: str, patterns: Sequence[str], layers: Layers, as_json: b
     found = [(fragment, saved, v) for fragment, saved in measured for v in verdicts(fragment, saved.measured)]
     agree = list(measurements_agree(layers, name, patterns))
     if as_json:
-        for fragment, (m, source), v in found:
+        for fragment, (m, source, _), v in found:
             head = {"id": fragment.id, "arch": m.arch, "method": m.method, "source": source}
             click.echo(json.dumps({**head, **v.to_json()}))
     elif measured:

@@ -102,4 +102,33 @@ def pages(folder: Path, check: bool) -> None:
     sys.exit(1 if check and changed else 0)
 
 
-COMMANDS = (diff, lower, doctor, pages)
+@click.command(short_help="Take other people's measurements in.")
+@click.argument("paths", nargs=-1, required=True, type=Named(path_type=Path), metavar="PATH...")
+@click.option("--contributor", default="", metavar="NAME", help="Who measured it; kept with the run.")
+@WRITTEN
+@JSON
+def merge(paths: tuple[Path, ...], contributor: str, folder: Path, as_json: bool) -> None:
+    """Take the measurements of results folders PATH... into a results folder, one run for each device and compiler.
+
+    Files are checked as a stranger's, structure tensors against their tables; where one is refused nothing is written.
+    Merging twice is no mistake. Tables that contradict what is there are kept, and named with their devices. Exit code
+    1 where some do.
+    """
+    from tcprobe.run.merge import merge as merged
+    from tcprobe.store.results import Results
+
+    found = merged(paths, Results(folder), contributor)
+    conflicts = [str(conflict) for conflict in found.conflicts]
+    if as_json:
+        click.echo(json.dumps({"added": found.added, "known": found.known, "conflicts": conflicts,
+                               "results": str(folder)}))  # fmt: skip
+    else:
+        for run, count in found.added.items():
+            click.echo(f"{count} measurements added to {folder / 'runs' / run}")
+        click.echo(f"{found.known} were there already")
+        for conflict in conflicts:
+            click.echo(escaped(f"conflict: {conflict}"))
+    sys.exit(1 if conflicts else 0)
+
+
+COMMANDS = (diff, merge, lower, doctor, pages)

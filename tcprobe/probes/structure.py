@@ -122,7 +122,8 @@ def _holder(instruction: Instruction, operand: str, table: Table) -> Ints:
     fragment = instruction.fragment(operand)
     row, col, product = elements(table)
     holder = np.full((instruction.products, fragment.rows, fragment.cols), -1, np.int64)
-    holder[product, row, col] = np.arange(table.points)
+    used = np.flatnonzero(row >= 0)
+    holder[product[used], row[used], col[used]] = used
     return holder
 
 

@@ -30,4 +30,4 @@ def _read(root: Path, cuda: Path, name: str | None) -> Layers:
     results = Results(root)
     request = Request(name=name, method="sass", cuda=cuda)
     Campaign(request, root, lambda text: print(text, file=sys.stderr)).run(None)
-    return Layers([Layer(results, str(cuda))])
+    return Layers([Layer(results, str(cuda), str(cuda))])

@@ -27,7 +27,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
-from tcprobe.store.measurement import METHODS, Measurement
+from tcprobe.store.measurement import METHODS, Measurement, made_by
 from tcprobe.store.results import Results, published
 
 PUBLISHED = "published"
@@ -36,10 +36,14 @@ Key = tuple[str, str, str, str]  # layer, arch, method, experiment
 
 
 class Layer(NamedTuple):
-    """A folder of measurements, and its name in answers: "published", or its path."""
+    """A folder of measurements, its name in answers ("published", or its path), and that of the folder it belongs to.
+
+    A folder may have runs of other devices, drivers or compilers: each is a layer of the same `group`.
+    """
 
     results: Results
     name: str
+    group: str
 
 
 class Found(NamedTuple):
@@ -47,6 +51,7 @@ class Found(NamedTuple):
 
     measured: Measurement
     source: str
+    group: str
 
     def table(self, fragment: Fragment) -> Table:
         """Its table of a fragment; KeyError if it has none."""
@@ -65,25 +70,26 @@ class Layers:
         self._say = say or (lambda text: print(text, file=sys.stderr))
         self._distrusted: dict[Key, DataError] = {}
         self._methods: dict[tuple[str, str], list[str]] = {}
+        self._groups = tuple(dict.fromkeys(layer.group for layer in self.layers))
 
     @property
     def words(self) -> str:
         """Where one looks, in words."""
-        return " or ".join("the published tables" if name == PUBLISHED else name for _, name in self.layers)
+        return " or ".join("the published tables" if name == PUBLISHED else name for name in self._groups)
 
     @property
     def names(self) -> str:
         """The names of all layers."""
-        return ", ".join(name for _, name in self.layers)
+        return ", ".join(self._groups)
 
     @property
     def with_published(self) -> bool:
         """Whether what tcprobe publishes is among the layers, and with it what is only documented."""
-        return any(name == PUBLISHED for _, name in self.layers)
+        return PUBLISHED in self._groups
 
     def archs(self) -> list[str]:
         """Archs with measurements in any layer, ascending."""
-        names = {name for results, _ in self.layers for name in results.archs()}
+        names = {name for layer in self.layers for name in layer.results.archs()}
         return [row.name for row in ARCHS if row.name in names]
 
     def choose(self, fragment: Fragment, archs: Sequence[str]) -> Found | None:
@@ -92,11 +98,22 @@ class Layers:
         DataError where there are only files that cannot be trusted.
         """
         found = next(self.tables(fragment, archs), None)
+        if found and len(self._groups) < len(self.layers):
+            return self._strongest(fragment, found)
         if found is None:
             for (_, name, _, experiment), error in self._distrusted.items():
                 if experiment == fragment.experiment and name in archs:
                     raise error
         return found
+
+    def _strongest(self, fragment: Fragment, first: Found) -> Found:
+        """Of what stands beside `first` in its folder, by the same method: the table that most devices agree on."""
+        beside = [f for f in self.tables(fragment, [first.measured.arch])
+                  if (f.group, f.measured.method) == (first.group, first.measured.method)]  # fmt: skip
+        by_table: dict[str, set[tuple[str, ...]]] = {}
+        for found in beside:
+            by_table.setdefault(found.table(fragment).id, set()).add(made_by(found.measured))
+        return max(beside, key=lambda found: len(by_table[found.table(fragment).id]))
 
     def tables(self, fragment: Fragment, archs: Sequence[str]) -> Iterator[Found]:
         """All measurements with a table of a fragment, the one that counts first."""
@@ -107,7 +124,7 @@ class Layers:
         for layer, name, method in self._places(archs):
             found = self._read(layer, name, method, experiment)
             if found:
-                yield Found(found, layer.name)
+                yield Found(found, layer.name, layer.group)
 
     def layout(self, fragment: Fragment, arch: str) -> str | None:
         """The layout id of the table that counts on an arch, None if there is none. Quick where it is published."""
@@ -175,8 +192,10 @@ def whence(source: str) -> str:
 
 
 def alone(results: Results) -> Layers:
-    """One folder, with nothing under it."""
-    return Layers([Layer(results, _name(results.root))])
+    """One folder with its runs, and nothing under it."""
+    name = _name(results.root)
+    runs = (Layer(run, f"{name}, run {run.root.name}", name) for run in results.runs())
+    return Layers([Layer(results, name, name), *runs])
 
 
 def over_published(folder: Path) -> Layers:
@@ -193,7 +212,7 @@ def layers_of(results: Results | Layers) -> Layers:
 def default() -> Layers:
     """What was measured into `./results`, if there is anything, over what tcprobe publishes."""
     here = Path("results")
-    return over_published(here) if Results(here).archs() else alone(published())
+    return over_published(here) if alone(Results(here)).archs() else alone(published())
 
 
 def _name(root: Path) -> str:

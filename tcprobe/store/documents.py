@@ -38,9 +38,9 @@ def canonical(data: object, indent: str = "") -> str:
     return f"{opening}\n{indent} {inner}\n{indent}{closing}"
 
 
-def seal(kind: str, body: dict[str, Any]) -> str:
+def seal(kind: str, body: dict[str, Any], schema: int = SCHEMA) -> str:
     """The text of a document: body, kind and schema, and at its end the checksum of all that."""
-    text = canonical({**body, "kind": kind, "schema": SCHEMA})
+    text = canonical({**body, "kind": kind, "schema": schema})
     digest = hashlib.sha256(text.encode()).hexdigest()
     return f'{text.removesuffix("}").rstrip()},\n "sha256": "{digest}"\n}}\n'
 

@@ -12,6 +12,7 @@ from tcprobe.text import one_line
 METHODS = ("live", "sass", "derived", "emulated")
 STATUSES = ("measured", "refused", "failed")
 MEMORY = "memory addresses"  # what numbers rows and columns where a load or store does
+MAKER = ("device", "driver", "cuda", "compiler")  # what makes one run of measuring another
 PROVENANCE = ("device", "driver", "cuda", "compiler", "ptx", "tcprobe")
 
 
@@ -50,6 +51,11 @@ class Measurement:
         object.__setattr__(self, "provenance", {name: one_line(text) for name, text in self.provenance.items()})
         for name, text in (("numbering", self.numbering), ("words", self.words)):
             object.__setattr__(self, name, None if text is None else one_line(text))
+
+
+def made_by(measured: Measurement) -> tuple[str, ...]:
+    """The device, driver, CUDA version and compiler that a measurement rests on."""
+    return tuple(measured.provenance[key] for key in MAKER)
 
 
 def how(measured: Measurement) -> str:

@@ -3,6 +3,8 @@
     results/sm_90/live/mma.m16n8k16.row.col.f32.f16.f16.f32.json   one experiment, naming its layouts
     results/layouts/1f0c2a9be47d.json                              a layout: row and col of every slot
     results/sm_90/lowering.json, opcodes.json                      what multiplies become; layouts of those opcodes
+    results/runs/<run>/sm_90/live/...                              the same of another device, driver or compiler
+    results/runs/<run>/run.json                                    which that is, and who contributed it
 
 So (arch, fragment) leads to its table: `<arch>/<method>/<fragment.experiment>.json`, "fragments", the
 operand's layout, `layouts/<it>.json`. Files are whole or absent: they are written aside and renamed.
@@ -34,16 +36,19 @@ from tcprobe.text import one_line
 Anchored = tuple[Mapping[str, Table], str]  # an opcode's tables by operand, and the multiply that showed them
 _NAMED_LAYOUT = re.compile(r'^  "([abcd])": "([0-9a-f]{12})"', re.MULTILINE)
 _LAYOUT_FILE = re.compile(r"[0-9a-f]{12}\.json")
+_RUN = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
 
 
 class Results:
     """The measurements under `root`. Reading caches; `write` is atomic."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, shared: Path | None = None) -> None:
+        """`shared` is the folder that stores the layouts, where it is not `root`."""
+        self.root, self._shared = root, shared or root
         self._layouts: dict[str, Table] = {}
         self._read: dict[tuple[str, str, str], Measurement | None] = {}
         self._methods: dict[str, list[str]] = {}
+        self._runs: list[Results] | None = None
         self._named: dict[tuple[str, str, str], dict[str, str]] = {}
 
     def path(self, arch: str, method: str, experiment: str) -> Path:
@@ -56,7 +61,19 @@ class Results:
 
     def layout_path(self, layout: str) -> Path:
         """Where a layout is stored."""
-        return self.root / "layouts" / f"{layout}.json"
+        return self._shared / "layouts" / f"{layout}.json"
+
+    def runs(self) -> list[Results]:
+        """What other devices, drivers and compilers measured, a folder of its own each, sorted."""
+        if self._runs is None:
+            folders = sorted(p.parent for p in (self.root / "runs").glob("*/run.json") if _RUN.fullmatch(p.parent.name))
+            self._runs = [Results(folder, self._shared) for folder in folders]
+        return self._runs
+
+    def run(self, name: str) -> Results:
+        """The folder of a run, which need not exist yet."""
+        self._runs = None
+        return Results(self.root / "runs" / name, self._shared)
 
     def archs(self) -> list[str]:
         """Archs with measurements, ascending."""
@@ -245,7 +262,9 @@ class Results:
 
     def sweep(self) -> None:
         """Remove what a killed tcprobe left half-written, and nothing else."""
-        files.sweep([self.root, self.root / "layouts", *self.root.glob("sm_*/"), *self.root.glob("sm_*/*/")])
+        roots = [self.root, *(run.root for run in self.runs())]
+        folders = (folder for root in roots for folder in (root, *root.glob("sm_*/"), *root.glob("sm_*/*/")))
+        files.sweep([*folders, self.root / "layouts"])
 
     def _measurement(self, path: Path, key: tuple[str, str, str]) -> Measurement | None:
         body = documents.read(path, "measurement")
