@@ -154,6 +154,23 @@ def test_local_measurements_lie_over_the_published_ones(local):
     assert load(FRAGMENT.id, "sm_75", local.parent / "results", only=True).source == str(local)
 
 
+def test_without_an_arch_those_that_were_measured_here_are_meant(local):
+    """sm_75 alone at first; then sm_90 too, where what is published is stronger than what was measured here."""
+
+    def arch_and_source(*arguments):
+        data = json.loads(tcprobe("show", *arguments, "--json").stdout)
+        return data["arch"], data["provenance"]["method"], data["source"]
+
+    assert arch_and_source(FRAGMENT.id) == ("sm_75", "sass", "results")
+    assert arch_and_source("wmma.m16n16k16.a.row.f16") == ("sm_90", "live", "published")
+    Results(local).write(sass("sm_90"))
+    assert arch_and_source(FRAGMENT.id) == ("sm_90", "live", "published")
+    Results(local).write(without_table(sass("sm_121"), "failed"))
+    assert arch_and_source(FRAGMENT.id) == ("sm_90", "live", "published")
+    damage(Results(local).path("sm_90", "sass", FRAGMENT.experiment))
+    assert arch_and_source(FRAGMENT.id) == ("sm_75", "sass", "results")
+
+
 def test_stronger_evidence_counts_before_the_nearer_folder(local):
     Results(local).write(sass("sm_90"))
     shown = json.loads(tcprobe("show", FRAGMENT.id, "--arch", "sm_90", "--json").stdout)

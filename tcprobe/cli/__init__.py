@@ -200,9 +200,9 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool) -> None:
     """Show fragments: formulas, the map drawn both ways, where it comes from and what others say.
 
-    Without --arch: the arch whose measurement counts most (the strongest method, then ./results over what is published,
-    then the newest); --arch all: every one. What nobody measured on an arch is shown as documented, and says so.
-    --json: one object a line.
+    Without --arch: of the archs measured in ./results, if it has any, else of all, the one with the strongest method,
+    then the newest; --arch all: every one. What nobody measured on an arch is shown as documented, and says so. --json:
+    one object a line.
     """
     from tcprobe.ask.compare import verdicts
     from tcprobe.ask.describe import notes

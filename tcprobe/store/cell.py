@@ -62,7 +62,7 @@ class Cell:
 
 
 def cell(fragment: Fragment, name: str | None, results: Results | Layers) -> Cell:
-    """The table of a fragment on arch `name`; without a name on the arch whose measurement counts most.
+    """The table of a fragment on arch `name`; without a name on that whose measurement counts most (`Layers.meant`).
 
     What is only documented is part of what is published, not of a folder alone. UsageError where the arch does not
     have the fragment, or nobody says anything of it.
@@ -70,7 +70,7 @@ def cell(fragment: Fragment, name: str | None, results: Results | Layers) -> Cel
     if name == "all":
         raise UsageError("one arch is needed here, not all.")
     layers = layers_of(results)
-    found = layers.choose(fragment, lookup.archs_of(name, layers))
+    found = layers.choose(fragment, lookup.archs_of(name, layers) if name else layers.meant(fragment))
     if found:
         return of(fragment, found, layers)
     rows = [arch.arch(name)] if name else list(arch.ARCHS)
@@ -98,8 +98,9 @@ def load(name: str, arch: str | None = None, results: Path | None = None, only: 
     """The table of the fragment that `name` means (it may be shortened).
 
     From `results` over what is published, or with `only` from that folder alone; without a folder from `./results`
-    over what is published. Without `arch` from the arch whose measurement counts most: the strongest method, then what
-    was measured here, then the newest. UsageError as `known`, and where the name means no fragment or several.
+    over what is published. Without `arch` from the arch whose measurement counts most: of those in the folder, if it
+    has any, else of all, the one with the strongest method, then the newest. UsageError as `known`, and where the name
+    means no fragment or several.
     """
     return cell(inventory.resolve(name), arch, lookup.layers(results, only))
 

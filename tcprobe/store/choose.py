@@ -9,8 +9,9 @@
 
 Folders lie over each other: what was measured here over what tcprobe publishes. Of the measurements with a table the
 strongest method counts (live, sass, derived, emulated), at the same method the folder that lies over the others, and
-of several archs the newest. Nothing else decides which table an answer, a page or an emitted text gives. What was
-refused or failed hides no table; it only explains why there is none.
+of several archs the newest; who names no arch means those that the uppermost folder has. Nothing else decides which
+table an answer, a page or an emitted text gives. What was refused or failed hides no table; it only explains why there
+is none.
 """
 
 from __future__ import annotations
@@ -92,6 +93,14 @@ class Layers:
         names = {name for layer in self.layers for name in layer.results.archs()}
         return [row.name for row in ARCHS if row.name in names]
 
+    def meant(self, fragment: Fragment) -> list[str]:
+        """The archs that are meant where none is named: those with a table in the uppermost layer that has any."""
+        for layer in self.layers[:-1]:
+            found = [name for name in self.archs() if self._has(layer, name, fragment)]
+            if found:
+                return found
+        return self.archs()
+
     def choose(self, fragment: Fragment, archs: Sequence[str]) -> Found | None:
         """The measurement whose table of a fragment counts, None if no layer has one.
 
@@ -167,6 +176,10 @@ class Layers:
             found = self._trusted(layer, key, partial(layer.results.lowering, arch))
             if found:
                 yield found, layer.name
+
+    def _has(self, layer: Layer, arch: str, fragment: Fragment) -> bool:
+        saved = (self._read(layer, arch, method, fragment.experiment) for method in self._methods_of(layer, arch))
+        return any(found is not None and fragment.operand in found.tables for found in saved)
 
     def _read(self, layer: Layer, arch: str, method: str, experiment: str) -> Measurement | None:
         key = (layer.name, arch, method, experiment)
