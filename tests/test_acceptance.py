@@ -405,6 +405,15 @@ def test_damaged_lowerings_are_named_by_readers_and_healed_by_writers(root, chan
     assert Results(root).lowering("sm_90")["compiler"] == "d"
 
 
+def test_a_lowering_keeps_what_the_same_compiler_made_of_others(root):
+    results, other = Results(root), next(iter(published().lowering("sm_90")["instructions"]))
+    one = {MULTIPLY: published().lowering("sm_90")["instructions"][MULTIPLY]}
+    results.write_lowering("sm_90", "c", one)
+    assert other in results.lowering("sm_90")["instructions"]
+    results.write_lowering("sm_90", "another", one)
+    assert results.lowering("sm_90") == {"compiler": "another", "instructions": one}
+
+
 def test_a_later_lowering_or_later_opcodes_are_not_written_over(root):
     results = Results(root)
     for path in (results.lowering_path("sm_90"), results.opcodes_path("sm_90")):
