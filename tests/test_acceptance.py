@@ -3,9 +3,10 @@
 import json
 import re
 
-import machine_code
+import crafted
 import pytest
 from click.testing import CliRunner
+from crafted import LOAD, MMA, MULTIPLY, put, resealed, rewrite
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,36 +21,10 @@ from tcprobe.store.cell import load
 from tcprobe.store.documents import seal
 from tcprobe.store.results import Results, published
 
-needs_tools = pytest.mark.skipif(machine_code.TOOLS is None, reason=machine_code.REASON)
-LOAD = "wmma.m16n16k16.a.row.f16"  # each element is held twice
-MULTIPLY = "wmma.mma.row.row.m16n16k16.f32.f32"
-MMA = "mma.m8n8k4.row.col.f32.f16.f16.f32"  # four products
-
-
-def filled(root):
-    """A folder with a load, a multiply that reads one copy, an mma of several products, opcodes and a lowering."""
-    results = Results(root)
-    for experiment in (LOAD, MULTIPLY, MMA):
-        results.write(published().measurement("sm_90", "live", experiment))
-    opcodes = published().opcodes("sm_90")
-    results.write_opcodes("sm_90", "c", {o: ({k: published().layout(x) for k, x in d["layouts"].items()}, d["source"])
-                                         for o, d in opcodes.items()})  # fmt: skip
-    results.write_lowering("sm_90", "c", published().lowering("sm_90")["instructions"])
-    return root
-
 
 @pytest.fixture
 def root(tmp_path):
-    return filled(tmp_path)
-
-
-def rewrite(path, change):
-    """Change a file's content and seal it anew."""
-    content = json.loads(path.read_text())
-    kind = content.pop("kind")
-    del content["schema"], content["sha256"]
-    change(content)
-    path.write_text(seal(kind, content))
+    return crafted.filled(tmp_path)
 
 
 def refusal(root, experiment):
@@ -58,13 +33,6 @@ def refusal(root, experiment):
         results.measurement("sm_90", "live", experiment)
     assert str(results.path("sm_90", "live", experiment)) in str(caught.value) or "layouts" in str(caught.value)
     return str(caught.value)
-
-
-def put(root, table):
-    """Store a table; its id."""
-    results = Results(root)
-    results._write_layouts([table])
-    return table.id
 
 
 def replaced(table, **columns):
@@ -176,14 +144,6 @@ def test_only_schema_one_is_read(root, schema):
         Results(root).measurement("sm_90", "live", LOAD)
 
 
-def resealed(text):
-    """A text with the checksum that it would have."""
-    import hashlib
-
-    head = text.rpartition(',\n "sha256"')[0]
-    return f'{head},\n "sha256": "{hashlib.sha256((head + chr(10) + "}").encode()).hexdigest()}"\n}}\n'
-
-
 @pytest.mark.parametrize(
     ("key", "twice"),
     [("status", '"status": "refused",\n "status": "measured"'), ("a", '"a": "000000000000",\n  "a": "111111111111"'),
@@ -261,7 +221,7 @@ def put_at(value, path, new):
 def test_any_value_anywhere_is_refused_or_read_by_every_command(data, tmp_path_factory):
     """Under a right checksum: never another exception than the tool's own, and never a table that cannot be."""
     root = tmp_path_factory.mktemp("any")
-    filled(root)
+    crafted.filled(root)
     results = Results(root)
     paths = [results.path("sm_90", "live", e) for e in (LOAD, MULTIPLY, MMA)]
     paths += [results.opcodes_path("sm_90"), results.lowering_path("sm_90"), *sorted((root / "layouts").iterdir())[:2]]
@@ -292,199 +252,3 @@ def refusing(read):
         return read()
     except DataError:
         return []
-
-
-# opcodes and lowerings
-
-
-def opcode(content):
-    return content["opcodes"]["HMMA.16816.F32"]
-
-
-OPCODES = [
-    lambda c: c["opcodes"].update({"hmma": opcode(c)}),
-    lambda c: c["opcodes"].update({"HMMA|`x`": opcode(c)}),
-    lambda c: c["opcodes"].update({"": opcode(c)}),
-    lambda c: c["opcodes"].update({"HMMA.1": []}),
-    lambda c: c.update(opcodes=[]),
-    lambda c: c.update(more={}),
-    lambda c: opcode(c).update(compiler=None),
-    lambda c: opcode(c).update(compiler="\x07"),
-    lambda c: opcode(c).update(source="mma.m16n8k16.row.col.f32.f16.f16.f32"),
-    lambda c: opcode(c).update(source="`x`"),
-    lambda c: opcode(c).update(source=["x"]),
-    lambda c: opcode(c).pop("source"),
-    lambda c: opcode(c).update(layouts="abd"),
-    lambda c: opcode(c)["layouts"].pop("d"),
-    lambda c: opcode(c)["layouts"].update(e="0" * 12),
-    lambda c: opcode(c)["layouts"].update(a="../../../x"),
-    lambda c: opcode(c)["layouts"].update(a="0" * 12),
-    lambda c: opcode(c)["layouts"].update(a=opcode(c)["layouts"]["b"]),
-    lambda c: opcode(c)["layouts"].update(c=opcode(c)["layouts"]["a"]),
-]
-
-
-@pytest.mark.parametrize("change", [*OPCODES, None])
-def test_damaged_opcodes_are_named_by_readers_and_healed_by_writers(root, change):
-    path = Results(root).opcodes_path("sm_90")
-    if change:
-        rewrite(path, change)
-    else:
-        path.write_text(path.read_text()[:1000])
-    assert_refused_by_pages(root, "opcodes.json")
-    good = published().opcodes("sm_90")["DMMA.8x8x4"]
-    tables = {operand: published().layout(layout) for operand, layout in good["layouts"].items()}
-    complaints = Results(root).write_opcodes("sm_90", "d", {"DMMA.8x8x4": (tables, good["source"])})
-    assert len(complaints) == 1
-    assert str(root) in complaints[0]
-    assert Results(root).opcodes("sm_90") == {"DMMA.8x8x4": {**good, "compiler": "d"}}
-    assert Results(root).write_opcodes("sm_90", "d", {}) == []
-
-
-def assert_refused_by_pages(root, name, arch="sm_90"):
-    done = CliRunner().invoke(main, ["pages", "--results", str(root)])
-    assert done.exit_code == 4, done.output
-    assert "Traceback" not in done.stderr
-    assert str(root / arch / name) in done.stderr or "missing" in done.stderr
-
-
-def test_opcodes_of_another_arch_are_refused(root):
-    row = published().opcodes("sm_80")
-    first = Results(root)
-    (root / "sm_75").mkdir()
-    with pytest.raises(DataError, match=r"no wmma\.mma of sm_75"):
-        acceptance.opcodes({"opcodes": row}, "sm_75")
-    first.opcodes_path("sm_75").write_text(first.opcodes_path("sm_90").read_text())
-    with pytest.raises(DataError, match=str(root)):
-        first.opcodes("sm_75")
-
-
-def test_a_damaged_layout_of_an_opcode_is_written_anew(root):
-    data = published().opcodes("sm_90")["DMMA.8x8x4"]
-    tables = {operand: published().layout(layout) for operand, layout in data["layouts"].items()}
-    path = Results(root).layout_path(data["layouts"]["a"])
-    path.write_text("{")
-    (complaint,) = Results(root).write_opcodes("sm_90", "d", {"DMMA.8x8x4": (tables, data["source"])})
-    assert str(path) in complaint
-    assert "DMMA.8x8x4" in Results(root).opcodes("sm_90")
-
-
-def lowered(content):
-    return content["instructions"][MULTIPLY]
-
-
-LOWERINGS = [
-    lambda c: c.update(compiler=1),
-    lambda c: c.update(instructions=[1]),
-    lambda c: c.pop("instructions"),
-    lambda c: c["instructions"].update({"`x`": lowered(c)}),
-    lambda c: lowered(c).update(opcodes={"hmma": 1}),
-    lambda c: lowered(c).update(opcodes={"HMMA.16816.F32": 0}),
-    lambda c: lowered(c).update(opcodes={"HMMA.16816.F32": True}),
-    lambda c: lowered(c).update(opcodes={"HMMA.16816.F32": "2"}),
-    lambda c: lowered(c).update(opcodes=["HMMA"]),
-    lambda c: lowered(c).update(others=-1),
-    lambda c: lowered(c).update(others=None),
-    lambda c: lowered(c).update(refused="x\x9b31m"),
-    lambda c: lowered(c).update(refused="no"),
-    lambda c: lowered(c).update(refused=1),
-    lambda c: lowered(c).update(more=1),
-    lambda c: c["instructions"].update({MULTIPLY: None}),
-]
-
-
-@pytest.mark.parametrize("change", [*LOWERINGS, None])
-def test_damaged_lowerings_are_named_by_readers_and_healed_by_writers(root, change):
-    path = Results(root).lowering_path("sm_90")
-    if change:
-        rewrite(path, change)
-    else:
-        path.write_bytes(b"\xff")
-    assert_refused_by_pages(root, "lowering.json")
-    (complaint,) = Results(root).write_lowering("sm_90", "d", published().lowering("sm_90")["instructions"])
-    assert str(path) in complaint
-    assert Results(root).lowering("sm_90")["compiler"] == "d"
-
-
-def test_a_later_lowering_or_later_opcodes_are_not_written_over(root):
-    results = Results(root)
-    for path in (results.lowering_path("sm_90"), results.opcodes_path("sm_90")):
-        path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
-        before = path.read_text()
-        with pytest.raises(NewerSchemaError):
-            results.write_lowering("sm_90", "d", {}) if "lowering" in path.name else results.write_opcodes(
-                "sm_90", "d", {}
-            )
-        assert path.read_text() == before
-
-
-def test_instructions_that_are_not_known_yet_may_have_a_lowering(root):
-    later = "mma.sp.m16n8k32.row.col.f32.f16.f16.f32"
-    rewrite(Results(root).lowering_path("sm_90"), lambda c: c["instructions"].update({later: lowered(c)}))
-    assert later in Results(root).lowering("sm_90")["instructions"]
-    assert CliRunner().invoke(main, ["pages", "--results", str(root)]).exit_code == 0
-
-
-@needs_tools
-def test_a_run_replaces_damaged_opcodes_and_says_so(tmp_path):
-    command = ["run", "--arch", "sm_75", "--method", "sass", "--results", str(tmp_path)]
-    assert CliRunner().invoke(main, command).exit_code == 0
-    path = Results(tmp_path).opcodes_path("sm_75")
-    whole = path.read_text()
-    path.write_text(whole.replace("a", "b", 1))
-    assert_refused_by_pages(tmp_path, "opcodes.json", "sm_75")
-    done = CliRunner().invoke(main, command)
-    assert (done.exit_code, str(path) in done.stderr, "not trusted" in done.stderr) == (0, True, True)
-    assert path.read_text() == whole
-
-
-# the API
-
-
-TABLE = load("mma.m16n8k16.row.col.f32.f16.f16.f32.a", "sm_90").table
-ODD = st.one_of(
-    st.integers(), st.booleans(), st.floats(), st.none(), st.text(max_size=3), st.lists(st.integers(), max_size=2)
-)
-
-
-@settings(max_examples=300)
-@given(lane=ODD, i=ODD)
-def test_at_answers_inside_its_range_only(lane, i):
-    right = all(type(v) is int and 0 <= v < size for v, size in ((lane, 32), (i, 8)))
-    if right:
-        assert TABLE.at(lane=lane, i=i) == dict(zip(("row", "col"), TABLE.cells[lane * 8 + i], strict=True))
-        return
-    with pytest.raises(UsageError) as caught:
-        TABLE.at(lane=lane, i=i)
-    assert repr(lane) in str(caught.value) or repr(i) in str(caught.value)
-
-
-@pytest.mark.parametrize(("lane", "i"), [(0, 8), (-1, 0), (0, -1), (32, 0), (True, 0), (0, False), (1.0, 0), ("1", 0)])
-def test_at_says_which_value_is_wrong(lane, i):
-    with pytest.raises(UsageError, match=r"is not a number from 0 to (31|7)"):
-        TABLE.at(lane=lane, i=i)
-
-
-@pytest.mark.parametrize(
-    ("element", "words"),
-    [({}, "not by nothing"), ({"row": 0}, "not by row"), ({"row": 0, "col": 0, "product": 0}, "not by row, col,"),
-     ({"Row": 0, "col": 0}, "not by Row, col"), ({"row": 16, "col": 0}, "row 16 is not a number from 0 to 15"),
-     ({"row": -1, "col": 0}, "row -1"), ({"row": 0, "col": 16}, "col 16"), ({"row": True, "col": 0}, "row True"),
-     ({"row": 0, "col": None}, "col None")],
-)  # fmt: skip
-def test_holders_wants_the_outputs_and_values_inside(element, words):
-    with pytest.raises(UsageError, match=words):
-        TABLE.holders(**element)
-
-
-@pytest.mark.parametrize(
-    "text", ["\u00b2", "\uff11", "1_0", "+1", " 1", "-1", "1-", "3-1", "0-9999999999", "", "1" * 5000]
-)
-def test_rows_are_numbers_of_ascii_digits(text):
-    done = CliRunner().invoke(main, ["where", "wmma.m16n16k16.d.f32", f"--row={text}"])
-    assert (done.exit_code, "is no number such as 3" in done.stderr) == (2, True)
-
-
-def test_holders_of_a_table_of_one_output():
-    assert slot_table(2, 1, {"row": (0, 2)}).holders(row=2) == [(1, 0)]
-    assert slot_table(2, 1, {"row": (0, 2)}).holders(row=1) == []

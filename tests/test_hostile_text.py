@@ -10,24 +10,23 @@ import ast
 import json
 import os
 import re
-import stat
 import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from crafted import resealed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tcprobe import emit
 from tcprobe.cli import main
 from tcprobe.isa import inventory
-from tcprobe.sass.lowering import Lowering
 from tcprobe.store.documents import seal
-from tcprobe.store.measurement import PROVENANCE, Measurement
+from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.results import Results, published
-from tcprobe.text import MOST_TEXT, comment, escaped, markdown, one_line, plain
+from tcprobe.text import MOST_TEXT, plain
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs names of files that other systems do not allow")
 MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -96,8 +95,6 @@ def change(path, keys, text):
         sealed = seal(kind, json.loads(json.dumps(content).replace("\\ud800", "SURROGATE"))).replace(
             "SURROGATE", "\\ud800"
         )
-        from test_acceptance import resealed
-
         path.write_text(resealed(sealed))
     else:
         path.write_text(seal(kind, content))
@@ -256,48 +253,6 @@ def test_pages_show_hostile_text_as_it_is(tmp_path, text):
         assert same_lines(page, expected[path]), (path, text)
 
 
-# texts that tcprobe records itself
-
-
-def test_what_tools_say_is_recorded_on_one_printable_line(tmp_path):
-    provenance = dict.fromkeys(PROVENANCE, "\x1b]0;evil\x07")
-    words = "ptxas\nfatal\t: \x1b[31m" + "x" * 1000
-    found = Measurement(REFUSED, "sm_90", "live", "refused", provenance, words=words)
-    assert plain(found.words)
-    assert found.words.startswith("ptxas\\nfatal\\t: \\x1b[31mxxx")
-    Results(tmp_path).write(found)
-    assert Results(tmp_path).measurement("sm_90", "live", REFUSED) == found
-    assert found.provenance["compiler"] == "\\x1b]0;evil\\x07"
-    lowering = Lowering(refused=words)
-    Results(tmp_path).write_lowering("sm_90", "a\nb", {MMA: lowering.to_json()})
-    saved = Results(tmp_path).lowering("sm_90")
-    assert (saved["compiler"], saved["instructions"][MMA]["refused"]) == ("a\\nb", lowering.refused)
-    assert Lowering().refused is None
-
-
-FAKE = """#!/bin/sh
-case "$*" in
-  *--version*) echo "release 12.9, V12.9.86";;
-  *--help*) echo "allowed 'sm_75'";;
-  *) printf 'ptxas x, line 20; error   : \\033]0;evil\\007Feature\\r evil\\302\\233\\n' >&2; exit 255;;
-esac
-"""
-
-
-@posix
-def test_what_a_hostile_ptxas_says_reaches_neither_terminal_nor_file(tmp_path):
-    for name in ("ptxas", "nvdisasm"):
-        path = tmp_path / "bin" / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(FAKE)
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    done = invoke("lower", MMA, "--arch", "sm_75", "--cuda", tmp_path / "bin", "--save", tmp_path / "r")
-    assert readable(done.stdout + done.stderr)
-    assert "Feature" in done.stdout + done.stderr
-    for path in (tmp_path / "r").rglob("*.json"):
-        assert readable(path.read_text())
-
-
 # names of files and folders
 
 
@@ -335,35 +290,3 @@ def known_a():
     from tcprobe.store.cell import cell
 
     return cell(inventory.fragment(f"{MMA}.a"), "sm_90", published())
-
-
-# the functions
-
-
-@given(st.text(max_size=700))
-def test_escaped_text_can_be_printed_and_plain_text_stays(text):
-    assert escaped(text).isprintable()
-    assert plain(one_line(text))
-    assert not text.isprintable() or escaped(text) == text
-    assert not plain(text) or one_line(text) == text
-    assert readable(comment(text))
-    assert "\n" not in markdown(text)
-
-
-@given(st.text(alphabet="*/\"'->?\\ \nae#{}", max_size=30))
-def test_a_comment_ends_with_its_line_in_every_language(text):
-    safe = comment(text)
-    assert stripped(f"// {safe}\nnext();") == "\nnext();"
-    assert stripped(f"/* {safe} */next();").strip() == "next();"
-    assert ast.dump(ast.parse(f'"""{"x"}"""\n# {safe}\nnext()')) == ast.dump(ast.parse('"""x"""\nnext()'))
-    assert '"""' not in safe
-    assert "-->" not in safe
-
-
-@pytest.mark.parametrize("character", ["\n", "\r", "\x1b", "\x7f", "\x85", "\x9b", "\u2028", "\u2029", "\u200e",
-    "\u200f",
-                                       *map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A)),
-                                       "\ud800"])  # fmt: skip
-def test_no_character_that_moves_anything_is_plain(character):
-    assert not plain(f"a{character}b")
-    assert escaped(f"a{character}b").isascii()

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -195,19 +195,16 @@ class Results:
         return body
 
     def write_lowering(self, arch: str, compiler: str, instructions: Mapping[str, Any]) -> list[str]:
-        """Save what an arch's multiplies become, in place of what is there; complaints if that could not be trusted.
+        """Save what an arch's multiplies become; others that are saved, by the same compiler, stay.
 
-        NewerSchemaError where a later tcprobe wrote the file: it stays.
+        What is there and cannot be trusted is replaced, and complained of. NewerSchemaError where a later tcprobe wrote
+        the file: it stays.
         """
-        complaints: list[str] = []
+        compiler, nothing = one_line(compiler), {"compiler": None}
         with files.locked(self.root / arch):
-            try:
-                self.lowering(arch)
-            except NewerSchemaError:
-                raise
-            except DataError as error:
-                complaints.append(str(error))
-            body = {"compiler": one_line(compiler), "instructions": dict(instructions)}
+            before, complaints = _trusted(lambda: self.lowering(arch) or nothing, nothing)
+            kept = before["instructions"] if before["compiler"] == compiler else {}
+            body = {"compiler": compiler, "instructions": {**kept, **instructions}}
             _save(self.lowering_path(arch), "lowering", body)
         return complaints
 
@@ -238,15 +235,8 @@ class Results:
 
         What is there and cannot be trusted is replaced, and complained of. NewerSchemaError as `write_lowering`.
         """
-        complaints: list[str] = []
         with files.locked(self.root / arch):
-            try:
-                saved = self.opcodes(arch)
-            except NewerSchemaError:
-                raise
-            except DataError as error:
-                saved = {}
-                complaints.append(str(error))
+            saved, complaints = _trusted(lambda: self.opcodes(arch), {})
             for opcode, (tables, source) in found.items():
                 self._write_layouts(tables.values())
                 layouts = {operand: table.id for operand, table in tables.items()}
@@ -312,6 +302,16 @@ def _to_json(measurement: Measurement) -> dict[str, Any]:
         "unread": {operand: [list(lane) for lane in lanes] for operand, lanes in measurement.unread.items()},
         "words": measurement.words,
     }
+
+
+def _trusted(read: Callable[[], dict[str, Any]], nothing: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What is read, or `nothing` and a complaint where it cannot be trusted."""
+    try:
+        return read(), []
+    except NewerSchemaError:
+        raise
+    except DataError as error:
+        return nothing, [str(error)]
 
 
 def _save(path: Path, kind: str, body: dict[str, Any]) -> None:

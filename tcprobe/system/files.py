@@ -90,6 +90,8 @@ def sweep(folders: Iterable[Path]) -> None:
             if match and _left(part.lstat(), int(match[1])):
                 with open(part, "rb", opener=_at_once) as file:
                     _lock(file.fileno())
+                    if sys.platform == "win32":  # which removes no open file
+                        file.close()
                     part.unlink()
 
 
