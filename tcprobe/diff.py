@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tcprobe import inventory
 from tcprobe.campaign import Campaign, Request
+from tcprobe.children import Scratch
 from tcprobe.errors import UsageError
 from tcprobe.fit import fit
 from tcprobe.results import Results
@@ -69,10 +69,10 @@ def compilers(first: Path, second: Path, names: Sequence[str | None]) -> dict[st
     """Read machine code with the tools of two folders, and compare arch by arch."""
     found: dict[str, Difference] = {}
     for name in names:
-        with tempfile.TemporaryDirectory(prefix="tcprobe-") as folder:
+        with Scratch() as scratch:
             sides = []
             for number, cuda in enumerate((first, second)):
-                side = Path(folder) / str(number)
+                side = scratch.folder / str(number)
                 request = Request(name=name, method="sass", cuda=cuda)
                 Campaign(request, side, lambda text: print(text, file=sys.stderr)).run(None)
                 sides.append(Results(side))

@@ -13,6 +13,8 @@ from tcprobe.backends.process import Worker
 from tcprobe.errors import TcprobeError
 from tcprobe.sass import toolchain
 
+LIMIT = 20.0  # seconds for one call of a tool, here only for its version
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -54,7 +56,7 @@ def _gpus() -> Iterator[Finding]:
 
 def _tools(cuda: Path | None) -> Iterator[Finding]:
     try:
-        tools = toolchain.find(cuda)
+        tools = toolchain.find(cuda, LIMIT)
     except TcprobeError as error:
         yield Finding("machine code", False, str(error))
         return
