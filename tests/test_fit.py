@@ -96,7 +96,7 @@ def test_a_layout_has_no_slots_but_its_own(table):
     last = {"lane": table.threads - 1, "i": table.elements - 1}
     assert layout.at(**last) == table.at(**last)
     for lane, i, words in ((table.threads, 0, "lane"), (-1, 0, "lane"), (0, table.elements, "i"), (0, -1, "i")):
-        with pytest.raises(UsageError, match=f"{words} .* is outside 0 to"):
+        with pytest.raises(UsageError, match=f"{words} .* is not a number from 0 to"):
             layout.at(lane=lane, i=i)
 
 

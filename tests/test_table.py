@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import slot_table
 from tcprobe.store.cell import load
 
 TABLE = load("mma.m16n8k16.row.col.f32.f16.f16.f32.a", "sm_90").table
@@ -55,5 +55,5 @@ def test_rows_are_numbers_of_ascii_digits(text):
 
 
 def test_holders_of_a_table_of_one_output():
-    assert Table(2, 1, {"row": (0, 2)}).holders(row=2) == [(1, 0)]
-    assert Table(2, 1, {"row": (0, 2)}).holders(row=1) == []
+    assert slot_table(2, 1, {"row": (0, 2)}).holders(row=2) == [(1, 0)]
+    assert slot_table(2, 1, {"row": (0, 2)}).holders(row=1) == []

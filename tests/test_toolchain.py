@@ -126,11 +126,15 @@ def test_a_hang_is_counted_once(tmp_path):
     assert not (tmp_path / "r").exists()
 
 
+# fragments, the multiplies that take them, and one that is derived through these
+SOME = ("wmma.m16n16k16.*.f16", "wmma.mma.row.col.m16n16k16.f16.f16", "mma.m16n8k16.row.col.f16.f16.f16.f16")
+
+
 @pytest.fixture(scope="module")
 def measured():
     """A folder of tables by the real tools, and its files."""
     with tempfile.TemporaryDirectory() as folder:
-        tcprobe("run", "--arch", "sm_80", "--method", "sass", "--results", folder)
+        tcprobe("run", *SOME, "--arch", "sm_80", "--method", "sass", "--results", folder)
         yield folder
 
 
@@ -175,20 +179,39 @@ def test_a_run_with_another_compiler_measures_and_derives_anew(measured, tmp_pat
     tools = fake(tmp_path, 'exec "$REAL" "$@"', version="12.9.85")
     results = Results(Path(measured))
     kinds = Counter((m, d.status) for m in results.methods("sm_80") for d in results.measurements("sm_80", m))
-    arguments = ("--arch", "sm_80", "--method", "sass", "--results", measured)
+    arguments = (*SOME, "--arch", "sm_80", "--method", "sass", "--results", measured)
     text = tcprobe("run", *arguments, "--cuda", tmp_path).stdout
     assert "kept" not in text
-    assert "measured  182" in text
+    assert "(1 mma, 5 wmma fragments, 1 wmma.mma)" in text
     saved = Results(Path(measured))
     for method in ("sass", "derived"):
         assert {m.provenance["compiler"] for m in saved.measurements("sm_80", method)} == {tools.name}
     assert {entry["compiler"] for entry in saved.opcodes("sm_80").values()} == {tools.name}
     assert kinds == Counter((m, d.status) for m in saved.methods("sm_80") for d in saved.measurements("sm_80", m))
-    assert "kept       75" in tcprobe("run", *arguments, "--cuda", tmp_path).stdout
-    tcprobe("run", *arguments)  # as it was
+    assert "kept        5" in tcprobe("run", *arguments, "--cuda", tmp_path).stdout
 
 
 def test_a_folder_without_tools_is_not_passed_over(tmp_path):
     assert "has neither ptxas nor nvdisasm" in tcprobe("lower", "--cuda", tmp_path, code=3).stderr
     (tmp_path / "ptxas").write_text("#!/bin/sh\n")
     assert "is not executable" in tcprobe("lower", "--cuda", tmp_path, code=3).stderr
+
+
+def test_doctor_reports_tools_that_go_wrong_and_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("tcprobe.doctor.LIMIT", 0.5)
+    fake(tmp_path, 'exec "$REAL" "$@"')
+    (tmp_path / "ptxas").write_text("#!/bin/sh\nsleep 100\n")
+    assert (
+        f"--  machine code: {tmp_path}/ptxas gave no answer within 0.5 s"
+        in tcprobe("doctor", "--cuda", tmp_path).stdout
+    )
+
+
+def test_comparing_compilers_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    for name in ("tmp", "cuda"):
+        (tmp_path / name).mkdir()
+    fake(tmp_path / "cuda", faults.COMPILE + "exit 1")
+    cuda = ("--cuda", tmp_path / "cuda")
+    assert "ended with code 1" in tcprobe("diff", *cuda, *cuda, "--arch", "sm_90", code=3).stderr
+    assert not list((tmp_path / "tmp").iterdir())

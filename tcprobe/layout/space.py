@@ -38,7 +38,7 @@ class Axis:
     def check(self, value: object) -> int:
         """The value if the axis has it, else UsageError."""
         if type(value) is not int or not 0 <= value < self.size:
-            raise UsageError(f"{self.name} {value!r} is outside 0 to {self.size - 1}.")
+            raise UsageError(f"{self.name} {value!r} is not a number from 0 to {self.size - 1}.")
         return value
 
 
@@ -65,10 +65,16 @@ class Space:
         """Of the axes, in order."""
         return tuple(axis.name for axis in self.axes)
 
-    def number(self, **point: int) -> int:
-        """The number of a point; UsageError where an axis is missing, unknown, or does not have the value."""
-        if set(point) != set(self.names):
-            raise UsageError(f"a point needs {', '.join(self.names)}; given: {', '.join(point) or 'nothing'}.")
+    def number(self, *values: int, **point: int) -> int:
+        """The number of a point, given in the order of the axes or by their names.
+
+        UsageError where an axis is missing, unknown, given twice, or does not have the value.
+        """
+        named = [*zip(self.names, values, strict=False), *point.items()]
+        if sorted(name for name, _ in named) != sorted(self.names) or len(named) != len(values) + len(point):
+            given = ", ".join(name for name, _ in named) or "nothing"
+            raise UsageError(f"a point is given by {', '.join(self.names)}, not by {given}.")
+        point = dict(named)
         total = 0
         for axis in self.axes:
             total = total * axis.size + axis.check(point[axis.name])

@@ -73,12 +73,12 @@ class Table:
         joined = zip(*(self.values[name] for name in self.outputs), strict=True)
         return tuple(None if cell[0] is None else cell for cell in joined)
 
-    def at(self, **point: int) -> dict[str, int] | None:
-        """What a point, given by the names of the inputs, leads to, by output name; None if to nothing.
+    def at(self, *values: int, **point: int) -> dict[str, int] | None:
+        """What a point, given by the names of the inputs or in their order, leads to, by output name; None if to nothing.
 
         UsageError where an input is missing, unknown, or out of range.
         """
-        cell = self.cells[self.space.number(**point)]
+        cell = self.cells[self.space.number(*values, **point)]
         return None if cell is None else dict(zip(self.outputs, cell, strict=True))
 
     @cached_property

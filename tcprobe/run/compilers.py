@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from tcprobe.errors import UsageError
 from tcprobe.run.campaign import Campaign, Request
 from tcprobe.store.choose import Layer, Layers
 from tcprobe.store.results import Results
+from tcprobe.system.children import Scratch
 
 
 def compilers(cuda: Sequence[Path], name: str | None, patterns: Sequence[str] = ()) -> Iterator[Difference]:
@@ -21,8 +21,8 @@ def compilers(cuda: Sequence[Path], name: str | None, patterns: Sequence[str] = 
     """
     if len(cuda) != 2:
         raise UsageError("give two archs, two folders of results, or --cuda twice.")
-    with tempfile.TemporaryDirectory(prefix="tcprobe-") as folder:
-        sides = [_read(Path(folder) / str(number), tools, name) for number, tools in enumerate(cuda)]
+    with Scratch() as scratch:
+        sides = [_read(scratch.folder / str(number), tools, name) for number, tools in enumerate(cuda)]
         yield from arch_by_arch(sides[0], sides[1], None, patterns)
 
 

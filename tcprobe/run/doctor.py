@@ -13,6 +13,8 @@ from tcprobe.isa.arch import ARCHS
 from tcprobe.run.process import Worker
 from tcprobe.sass import toolchain
 
+LIMIT = 20.0  # seconds for one call of a tool, here only for its version
+
 
 @dataclass(frozen=True)
 class Part:
@@ -54,7 +56,7 @@ def _gpus() -> Iterator[Part]:
 
 def _tools(cuda: Path | None) -> Iterator[Part]:
     try:
-        tools = toolchain.find(cuda)
+        tools = toolchain.find(cuda, LIMIT)
     except TcprobeError as error:
         yield Part("machine code", False, str(error))
         return
