@@ -7,10 +7,11 @@ whose cubins nvdisasm 13 refuses (Volta).
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tcprobe.arch import Arch
 from tcprobe.backends.compiler_log import blame
@@ -20,7 +21,9 @@ from tcprobe.probes.ptx import Kernel, module
 from tcprobe.sass.decode import LINE, Instruction, UnreadError, instruction, opcode_of
 from tcprobe.sass.toolchain import Toolchain, call
 
-Content = tuple[bytes, int, int]  # raw code, offset and size of the parameters
+if TYPE_CHECKING:
+    from tcprobe.sass.elf import Content
+
 PARTS = 2
 
 
@@ -54,8 +57,25 @@ def assemble(tools: Toolchain, kernels: Sequence[Kernel], row: Arch) -> tuple[di
 
         for path, words in zip(paths, compiled, strict=True):
             refused |= words
-            found |= contents(path) if path.exists() else {}
+            if path.exists():
+                made, kernels_made = contents(path)
+                _check_arch(tools, made, row)
+                found |= kernels_made
+        _check_complete(tools, {k.name for k in kernels} - set(refused), found)
         return _disassemble(tools, found, Path(folder), row) if found else {}, refused
+
+
+def _check_arch(tools: Toolchain, made: str, row: Arch) -> None:
+    if made != row.name:
+        raise EnvironmentUnfitError(
+            f"{tools.ptxas} was asked for {row.name} and assembled for {made}. Choose another toolkit with --cuda."
+        )
+
+
+def _check_complete(tools: Toolchain, asked: set[str], found: Mapping[str, Content]) -> None:
+    missing = sorted(asked - set(found))
+    if missing:
+        raise EnvironmentUnfitError(f"{tools.ptxas} left out {len(missing)} kernels, first {missing[0]}.")
 
 
 def _compile(tools: Toolchain, kernels: Sequence[Kernel], cubin: Path, row: Arch) -> dict[str, str]:
