@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from tcprobe import arch, runner
 from tcprobe.backends import Device
 from tcprobe.backends.process import Worker, sass_command
+from tcprobe.drafts import Drafts
 from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.instruction import Instruction
 from tcprobe.measurement import Measurement
@@ -52,6 +53,8 @@ class Report:
     kept: int
     complaints: list[str]
     done: runner.Done | None = None
+    contradictions: list[str] = field(default_factory=list)  # of machine code
+    unchecked: list[str] = field(default_factory=list)  # measured fragments that no multiply was read for
 
 
 @dataclass
@@ -130,28 +133,40 @@ class Campaign:
     def _read_one(
         self, name: str, tools: Toolchain, todo: Sequence[Experiment], multiplies: Sequence[Instruction]
     ) -> Report:
+        """Read fragments, then the multiplies that take them, and save what these do not contradict."""
         worker = Worker(sass_command(name, tools.ptxas, tools.nvdisasm), self.request.limit)
+        drafts = Drafts(self.folder)
         with runner.Session(worker, self.early.pop(name, None)) as session:
-            report = self._measure(session, session.devices[0], todo)
-        if multiplies:
-            self._derive(report, tools, multiplies)
+            report = self._measure(session, session.devices[0], todo, drafts)
+        measured = [m.experiment for m in report.found if m.tables]
+        checked = self._derive(report, tools, multiplies, drafts) if multiplies else set()
+        report.unchecked = [experiment for experiment in measured if experiment not in checked]
+        drafts.settle()
         return report
 
-    def _derive(self, report: Report, tools: Toolchain, multiplies: Sequence[Instruction]) -> None:
-        """Follow the code of multiplies, on the tables just read."""
+    def _derive(self, report: Report, tools: Toolchain, multiplies: Sequence[Instruction], drafts: Drafts) -> set[str]:
+        """Follow the code of multiplies, on the tables just read; the experiments that were checked by it."""
         from tcprobe.derive import derive
 
-        results, name = Results(self.folder), report.device.arch
-        found = derive(tools, arch.arch(name), multiplies, lambda f: results.table(name, "sass", f))
-        for measurement in found.measurements:
-            results.write(measurement)
-        if found.opcodes:
-            results.write_opcodes(name, tools.name, {o: (a.tables, a.source) for o, a in found.opcodes.items()})
-        report.found += found.measurements
+        name = report.device.arch
+        derived = derive(tools, arch.arch(name), multiplies, lambda f: drafts.table(name, "sass", f))
+        found, verdict = derived.conclusion, derived.conclusion.verdict
+        withheld = drafts.withhold(name, "sass", verdict.withheld)
+        for measurement in derived.measurements:
+            drafts.write(measurement)
+        drafts.contest(name, found.contested)
+        if found.opcodes or found.contested:
+            drafts.write_opcodes(name, tools.name, {o: (a.tables, a.source) for o, a in found.opcodes.items()})
+        told = {*verdict.withheld, *verdict.misread}
+        report.found = [m for m in report.found if m.experiment not in told] + withheld + derived.measurements
+        report.contradictions = [f"{m.experiment}: {m.words}" for m in report.found if m.experiment in told]
+        return found.checked
 
-    def _measure(self, session: runner.Session, device: Device, chosen: Sequence[Experiment]) -> Report:
+    def _measure(
+        self, session: runner.Session, device: Device, chosen: Sequence[Experiment], into: Results | None = None
+    ) -> Report:
         """Measure what is missing on one device."""
-        results = Results(self.folder)
+        results = into or Results(self.folder)
         todo, complaints = (list(chosen), []) if self.request.force else runner.missing(chosen, device, results)
         report = Report(device, [], len(chosen) - len(todo), complaints)
         self.tick(len(todo), None)

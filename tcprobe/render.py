@@ -106,6 +106,10 @@ def run_summary(report: Report, results: Results) -> None:
     click.echo(f"{bold(device.name)} ({device.arch}), {tools}")
     for complaint in report.complaints:
         say(f"measured again, not trusted: {complaint}")
+    for contradiction in report.contradictions:
+        say(click.style("contradiction: ", fg="red") + contradiction)
+    if report.unchecked:
+        say(f"not checked by a multiply: {some(report.unchecked, 3)}")
     counts = Counter((m.status, _kind(m.experiment)) for m in found)
     for status in ("measured", "refused", "failed"):
         parts = [f"{n} {kind}" for (s, kind), n in sorted(counts.items()) if s == status]

@@ -121,8 +121,9 @@ for _size, _modifier in ((1, ".U8"), (2, ".U16"), (4, ""), (8, ".64"), (16, ".12
 
 @named("BRA")
 def bra(m: Machine, target: Operand) -> None:
-    """Continue at the target, all lanes together."""
+    """Continue at the target, all lanes together; probes have no loops."""
     must(target.kind == "immediate" and bool(m.active.all()), "a branch on which lanes disagree")
+    must(m.next is not None and target.index >= m.next, "a branch backwards is not modelled")
     m.next = target.index
 
 
