@@ -43,7 +43,7 @@ def bare(tools: toolchain.Toolchain, folder: Path) -> float:
     source, cubin, image = (folder / f"probes.{end}" for end in ("ptx", "cubin", "bin"))
     source.write_text(module(KERNELS, ROW))
     first = seconds([tools.ptxas, "-arch", ROW.name, str(source), "-o", str(cubin)])
-    image.write_bytes(b"".join(raw for raw, *_ in contents(cubin).values()))
+    image.write_bytes(b"".join(raw for raw, *_ in contents(cubin)[1].values()))
     return first + seconds([tools.nvdisasm, "--binary", tools.disassembles_as(ROW), str(image)])
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
+from tcprobe.ask.describe import some
 from tcprobe.fit import Fit
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout import draw
@@ -110,6 +111,10 @@ def run_summary(report: Report, results: Results) -> None:
     if report.beside:
         count = len(report.beside)
         say(f"{count} tables measured before stay; what happened now is recorded beside them: {report.beside[0]}")
+    for contradiction in report.contradictions:
+        say(click.style("contradiction: ", fg="red") + contradiction)
+    if report.unchecked:
+        say(f"not checked by a multiply: {some(report.unchecked, 3)}")
     counts = Counter((m.status, _kind(m.experiment)) for m in found)
     for status in ("measured", "refused", "failed"):
         parts = [f"{n} {kind}" for (s, kind), n in sorted(counts.items()) if s == status]

@@ -74,7 +74,7 @@ class Table:
         return tuple(None if cell[0] is None else cell for cell in joined)
 
     def at(self, *values: int, **point: int) -> dict[str, int] | None:
-        """What a point, given by the names of the inputs or in their order, leads to, by output name; None if to nothing.
+        """What a point, given by the names of the inputs or in their order, leads to; None if to nothing.
 
         UsageError where an input is missing, unknown, or out of range.
         """

@@ -21,6 +21,7 @@ from tcprobe.probes.experiment import Experiment
 from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.run import runner
 from tcprobe.run.backend import Device
+from tcprobe.run.drafts import Drafts
 from tcprobe.run.origin import known
 from tcprobe.run.process import sass_worker
 from tcprobe.store.measurement import Measurement
@@ -59,6 +60,8 @@ class Report:
     complaints: list[str]
     beside: list[Path] = field(default_factory=list)
     done: runner.Done | None = None
+    contradictions: list[str] = field(default_factory=list)  # of machine code
+    unchecked: list[str] = field(default_factory=list)  # measured fragments that no multiply was read for
 
 
 @dataclass
@@ -137,29 +140,41 @@ class Campaign:
     def _read_one(
         self, name: str, tools: Toolchain, todo: Sequence[Experiment], multiplies: Sequence[Instruction]
     ) -> Report:
+        """Read fragments, then the multiplies that take them, and save what these do not contradict."""
         worker = sass_worker(name, tools.ptxas, tools.nvdisasm, self.request.limit)
+        drafts = Drafts(self.folder)
         with runner.Session(worker, self.early.pop(name, None)) as session:
-            report = self._measure(session, session.devices[0], todo)
-        if multiplies:
-            self._derive(report, tools, multiplies)
+            report = self._measure(session, session.devices[0], todo, drafts)
+        measured = [m.experiment for m in report.found if m.tables]
+        checked = self._derive(report, tools, multiplies, drafts) if multiplies else set()
+        report.unchecked = [experiment for experiment in measured if experiment not in checked]
+        report.complaints += drafts.settle()
+        report.beside = _beside(drafts, report)
         return report
 
-    def _derive(self, report: Report, tools: Toolchain, multiplies: Sequence[Instruction]) -> None:
-        """Follow the code of multiplies, on the tables just read."""
+    def _derive(self, report: Report, tools: Toolchain, multiplies: Sequence[Instruction], drafts: Drafts) -> set[str]:
+        """Follow the code of multiplies, on the tables just read; the experiments that were checked by it."""
         from tcprobe.sass.derive import derive
 
-        results, name = Results(self.folder), report.device.arch
-        found = derive(tools, arch.arch(name), multiplies, known(results, report.device))
-        for measurement in found.measurements:
-            results.write(measurement)
-        if found.opcodes:
-            opcodes = {o: (a.tables, a.source) for o, a in found.opcodes.items()}
-            report.complaints += results.write_opcodes(name, tools.name, opcodes)
-        report.found += found.measurements
+        name = report.device.arch
+        derived = derive(tools, arch.arch(name), multiplies, known(drafts, report.device))
+        found, verdict = derived.conclusion, derived.conclusion.verdict
+        withheld = drafts.withhold(name, "sass", verdict.withheld)
+        for measurement in derived.measurements:
+            drafts.write(measurement)
+        drafts.contest(name, found.contested)
+        if found.opcodes or found.contested:
+            drafts.write_opcodes(name, tools.name, {o: (a.tables, a.source) for o, a in found.opcodes.items()})
+        told = {*verdict.withheld, *verdict.misread}
+        report.found = [m for m in report.found if m.experiment not in told] + withheld + derived.measurements
+        report.contradictions = [f"{m.experiment}: {m.words}" for m in report.found if m.experiment in told]
+        return found.checked
 
-    def _measure(self, session: runner.Session, device: Device, chosen: Sequence[Experiment]) -> Report:
+    def _measure(
+        self, session: runner.Session, device: Device, chosen: Sequence[Experiment], into: Results | None = None
+    ) -> Report:
         """Measure what is missing on one device."""
-        results = Results(self.folder)
+        results = into or Results(self.folder)
         todo, complaints = runner.missing(chosen, device, results)
         todo = list(chosen) if self.request.force else todo
         report = Report(device, [], len(chosen) - len(todo), complaints)
@@ -169,7 +184,12 @@ class Campaign:
                 report.done = item
             else:
                 report.found.append(item)
-                beside = results.beside(device.arch, device.method, item.experiment)
-                report.beside += [beside] if beside.exists() else []
                 self.tick(0, f"{device.arch} {item.experiment}")
+        report.beside = _beside(results, report)
         return report
+
+
+def _beside(results: Results, report: Report) -> list[Path]:
+    """Where refusals and failures were recorded beside tables that stay."""
+    places = (results.beside(m.arch, m.method, m.experiment) for m in report.found if m.status != "measured")
+    return [place for place in places if place.exists()]

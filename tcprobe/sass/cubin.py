@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import Arch
@@ -18,7 +19,9 @@ from tcprobe.sass.ptxas import Assembler
 from tcprobe.sass.toolchain import Toolchain, attempt, survived
 from tcprobe.system.children import Scratch, one_line
 
-Content = tuple[bytes, int, int]  # raw code, offset and size of the parameters
+if TYPE_CHECKING:
+    from tcprobe.sass.elf import Content
+
 PARTS = 2
 
 
@@ -61,11 +64,21 @@ def _assemble(
     found: dict[str, Content] = {}
     for assembler, words in zip(at_work, compiled, strict=True):
         refused |= words
-        found |= contents(assembler.cubin) if assembler.cubin.is_file() else {}
+        if assembler.cubin.is_file():
+            made, kernels_made = contents(assembler.cubin)
+            _check_arch(tools, made, row)
+            found |= kernels_made
     left_out = [k.name for k in kernels if k.name not in refused and k.name not in found]
     if left_out:
         raise EnvironmentUnfitError(f"{tools.ptxas} left {', '.join(left_out[:3])} out of its cubin for {row.name}.")
     return _disassemble(tools, found, scratch, row) if found else {}, refused
+
+
+def _check_arch(tools: Toolchain, made: str, row: Arch) -> None:
+    if made != row.name:
+        raise EnvironmentUnfitError(
+            f"{tools.ptxas} was asked for {row.name} and assembled for {made}. Choose another toolkit with --cuda."
+        )
 
 
 def _disassemble(tools: Toolchain, found: dict[str, Content], scratch: Scratch, row: Arch) -> dict[str, Code]:

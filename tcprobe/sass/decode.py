@@ -59,12 +59,15 @@ class CodeLine:
 
 
 REGISTER = {"RZ": 255, "URZ": 255, "PT": 7, "UPT": 7}
+NEVER = ("!PT", "!UPT")  # guards of fillers, which are never executed and therefore no instructions
 
 
 def instruction(text: str, at: int) -> CodeLine:
-    """Decode the text of one instruction."""
+    """Decode the text of one instruction; a filler that is never executed is a NOP, whatever it says."""
     guard, body = None, text.strip().rstrip(";").strip()
     match = _GUARD.fullmatch(body)
+    if match and match[1] in NEVER:
+        return CodeLine(at, None, "NOP", (), text)
     if match:
         guard, body = operand(match[1]), match[2]
     opcode, _, rest = body.partition(" ")
@@ -73,8 +76,10 @@ def instruction(text: str, at: int) -> CodeLine:
 
 
 def opcode_of(text: str) -> str:
-    """The opcode of an instruction whose operands may not be known."""
+    """The opcode of an instruction whose operands may not be known, as `instruction` names it."""
     match = _GUARD.fullmatch(text.strip())
+    if match and match[1] in NEVER:
+        return "NOP"
     return (match[2] if match else text.strip()).split(" ")[0].rstrip(";")
 
 

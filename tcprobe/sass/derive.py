@@ -17,14 +17,16 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes.experiment import ptx_hash
+from tcprobe.sass.crosscheck import Account, Verdict
 from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.decode import UnreadError
-from tcprobe.sass.product_check import blocks, cells, taken, whole
-from tcprobe.sass.tensor import Step, Traced, Word, form, kernel, trace
+from tcprobe.sass.product_check import MisfitError, Piece, Stage, stages
+from tcprobe.sass.tensor import Traced, Word, computes, form, kernel, trace
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.measurement import MEMORY, Measurement
 
 Known = Callable[[Fragment], Table | None]
+Followed = Sequence[tuple[Instruction, Traced]]
 
 
 @dataclass(frozen=True)
@@ -36,49 +38,59 @@ class Anchored:
 
 
 @dataclass(frozen=True)
+class Conclusion:
+    """What follows from traces and tables.
+
+    `opcodes` are the layouts of tensor-core opcodes by name, `contested` those that have none since multiplies
+    contradict each other; `made` is what a measurement holds, by instruction, and `failed` why there is none.
+    """
+
+    verdict: Verdict
+    opcodes: dict[str, Anchored]
+    contested: frozenset[str]
+    made: dict[str, dict[str, Any]]
+    failed: dict[str, str]
+
+    @property
+    def checked(self) -> set[str]:
+        """The experiments whose tables were followed through a multiply."""
+        return {experiment for account in self.verdict.accounts for experiment in account.experiments}
+
+
+@dataclass(frozen=True)
 class Derived:
-    """What the code of multiplies shows: measurements, and the layouts of tensor-core opcodes by name."""
+    """What the code of multiplies shows: measurements, and what they follow from."""
 
     measurements: list[Measurement]
-    opcodes: dict[str, Anchored]
+    conclusion: Conclusion
 
 
 def derive(tools: Toolchain, row: Arch, instructions: Sequence[Instruction], known: Known) -> Derived:
     """What the code of multiplies shows on `row`; `known` gives the wmma tables of the arch.
 
     For a wmma.mma (method sass) which elements it never reads; for an mma.sync (method derived) its layout, where it
-    follows. Forms whose code is not followed, emulated ones for instance, are left out.
+    follows. Forms whose code is not followed, emulated ones for instance, are left out. What contradicts the others has
+    the status failed.
     """
     allowed = [i for i in instructions if i.target.on(row) and i.target.name[-1].isdigit()]
     kernels = {i.id: kernel(i) for i in allowed}
     codes, _ = assemble(tools, list(kernels.values()), row) if kernels else ({}, {})
-    traces = {i.id: found for i in allowed if (found := _trace(codes.get(kernels[i.id].name), i))}
-    followed = [(i, traces[i.id]) for i in allowed if i.id in traces]
-    anchored = anchors([(i, traced) for i, traced in followed if i.definitions], known)
-    provenance = {"device": "machine code", "driver": "none", "cuda": "none", "compiler": tools.name}
-    measurements: list[Measurement] = []
-    for i, traced in followed:
-        about = provenance | {"ptx": ptx_hash([kernels[i.id]]), "tcprobe": __version__}
-        made = _read_by(i, traced, known) if i.definitions else _inherits(i, traced, anchored)
-        if made:
-            method = "sass" if i.definitions else "derived"
-            measurements.append(Measurement(i.id, row.name, method, "measured", about, **made))
-    return Derived(measurements, anchored)
+    followed = [(i, traced) for i in allowed if (traced := _trace(codes.get(kernels[i.id].name), i))]
+    found = conclude(followed, known)
+    provenance = {
+        "device": "machine code", "driver": "none", "cuda": "none", "compiler": tools.name, "tcprobe": __version__,
+    }  # fmt: skip
+    about = {i.id: provenance | {"ptx": ptx_hash([kernels[i.id]])} for i, _ in followed}
+    measurements = [_measurement(i, row, found, about[i.id]) for i, _ in followed if i.id in found.made | found.failed]
+    return Derived(measurements, found)
 
 
-def _read_by(instruction: Instruction, traced: Traced, known: Known) -> dict[str, Any] | None:
-    """Tables, and the elements that no tensor-core instruction of a wmma.mma takes."""
-    tables = {f.operand: table for f in instruction.fragments if (table := known(f))}
-    if len(tables) < len(instruction.fragments) or not whole(instruction, traced, tables):
-        return None
-    taken = {word for step in traced.steps for word in (*step.a, *step.b)}
-    unread = {}
-    for fragment in instruction.fragments[:2]:
-        per_word = 32 / fragment.slot_bits
-        missing = [i for i in range(fragment.elements) if Word(fragment.operand, int(i / per_word)) not in taken]
-        if missing:
-            unread[fragment.operand] = (tuple(missing),) * fragment.threads
-    return {"tables": tables, "numbering": MEMORY, "unread": unread}
+def _measurement(instruction: Instruction, row: Arch, found: Conclusion, about: Mapping[str, str]) -> Measurement:
+    """What was made of a multiply, or why nothing was."""
+    id_, method = instruction.id, "sass" if instruction.definitions else "derived"
+    if id_ in found.made:
+        return Measurement(id_, row.name, method, "measured", about, **found.made[id_])
+    return Measurement(id_, row.name, method, "failed", about, words=found.failed[id_])
 
 
 def _trace(code: Code | None, instruction: Instruction) -> Traced | None:
@@ -89,69 +101,85 @@ def _trace(code: Code | None, instruction: Instruction) -> Traced | None:
         return None
 
 
-def anchors(traces: Iterable[tuple[Instruction, Traced]], known: Known) -> dict[str, Anchored]:
-    """The layout of every tensor-core opcode that the wmma multiplies show and agree on."""
-    found: dict[str, Anchored] = {}
-    doubtful: set[str] = set()
-    for instruction, traced in traces:
-        given = {f.operand: known(f) for f in instruction.fragments}
-        tables = {operand: table for operand, table in given.items() if table}
-        if len(tables) < len(given) or not whole(instruction, traced, tables):
-            continue
-        for number, step in enumerate(traced.steps):
-            local = _local(instruction, traced, number, step, tables)
-            if local:
-                before = found.setdefault(step.opcode, Anchored(local, instruction.id))
-                if any(before.tables.get(operand, table) != table for operand, table in local.items()):
-                    doubtful.add(step.opcode)
-                elif len(local) > len(before.tables):
-                    found[step.opcode] = Anchored(local, instruction.id)
-    return {opcode: layout for opcode, layout in found.items() if opcode not in doubtful}
+def conclude(followed: Followed, known: Known) -> Conclusion:
+    """What follows from the traces of multiplies, those of wmma first checked against each other."""
+    tables = {i.id: {f.operand: table for f in i.fragments if (table := known(f))} for i, _ in followed}
+    used = {i.id: traced for i, traced in followed if i.definitions and len(tables[i.id]) == len(i.fragments)}
+    verdict = Verdict([_account(i, used[i.id], tables[i.id]) for i, _ in followed if i.id in used])
+    opcodes = anchors(verdict.agreeing)
+    contested = frozenset(step.opcode for id_ in verdict.failed for step in used[id_].steps) - set(opcodes)
+    made, failed = {}, dict(verdict.failed)
+    for i, traced in followed:
+        opcode = _alone(i, traced) if i.family == "mma" else None
+        if i.id in used and i.id not in failed:
+            made[i.id] = _read_by(i, traced, tables[i.id])
+        elif opcode in contested:
+            failed[i.id] = f"rests on {opcode}, whose layout is contradicted"
+        elif opcode in opcodes and (inherited := _inherits(i, opcode, opcodes[opcode])):
+            made[i.id] = inherited
+    return Conclusion(verdict, opcodes, contested, made, failed)
 
 
-def _local(
-    instruction: Instruction, traced: Traced, number: int, step: Step, tables: Mapping[str, Table]
-) -> dict[str, Table] | None:
-    """The opcode's layout from one step; None where the step takes A from b (a transposed product) or is incomplete.
+def _account(instruction: Instruction, traced: Traced, tables: Mapping[str, Table]) -> Account:
+    try:
+        return Account(instruction, stages(instruction, traced, tables))
+    except MisfitError as error:
+        return Account(instruction, misfit=str(error))
 
-    Products of a warp are told apart by their lanes: each must hold one whole block of A, of B and of D, at the same
-    rows, columns and k. A fragment without copies leaves no other lanes to take them from.
+
+def _read_by(instruction: Instruction, traced: Traced, tables: Mapping[str, Table]) -> dict[str, Any]:
+    """Tables, and the elements that no tensor-core instruction of a wmma.mma takes."""
+    taken = {word for step in traced.steps for word in (*step.a, *step.b)}
+    unread = {}
+    for fragment in instruction.fragments[:2]:
+        per_word = 32 / fragment.slot_bits
+        missing = [i for i in range(fragment.elements) if Word(fragment.operand, int(i / per_word)) not in taken]
+        if missing:
+            unread[fragment.operand] = (tuple(missing),) * fragment.threads
+    return {"tables": tables, "numbering": MEMORY, "unread": unread}
+
+
+def anchors(accounts: Iterable[Account]) -> dict[str, Anchored]:
+    """The layout of every tensor-core opcode that the wmma multiplies show, which agree on it.
+
+    A transposed product shows it too, but names the operands the other way round. Products of a warp are told apart by
+    their lanes; a fragment without copies leaves no other lanes to take them from.
     """
-    words, places, shape = taken(traced, number), blocks(instruction, traced, number, tables), form(step.opcode)
-    if words is None or places is None or "d" not in words or step.a[0].operand != "a":
-        return None
-    local: dict[str, dict[tuple[int, int], tuple[int, ...]]] = {operand: {} for operand in words}
-    for operand, numbers in words.items():
-        held = cells(instruction.fragment(operand), tables[operand], numbers)
-        for lane in range(WARP):
-            product = shape.product(lane)
-            m, n, k = places[product]
-            first = {"a": (m, k), "b": (k, n)}.get(operand, (m, n))
-            moved = ((row - first[0], col - first[1], product) for row, col in held[lane])
-            local[operand] |= {(lane, i): cell for i, cell in enumerate(moved)}
-    return {operand: _table(found, shape.products) for operand, found in local.items()}
+    found: dict[str, Anchored] = {}
+    for account in accounts:
+        for stage in account.stages:
+            before = found.get(stage.opcode)
+            if not stage.turned and "d" in stage.pieces and len(stage.pieces) > (len(before.tables) if before else 0):
+                tables = {role: _table(piece, stage) for role, piece in stage.pieces.items()}
+                found[stage.opcode] = Anchored(tables, account.instruction.id)
+    return found
 
 
-def _table(found: Mapping[tuple[int, int], tuple[int, ...]], products: int) -> Table:
-    """Of (row, col, product) by (lane, i)."""
-    names = ("row", "col", "product")[: 3 if products > 1 else 2]
-    ordered = [found[slot] for slot in sorted(found)]
-    return slot_table(WARP, len(found) // WARP, {n: tuple(c[j] for c in ordered) for j, n in enumerate(names)})
+def _table(piece: Piece, stage: Stage) -> Table:
+    """An operand's layout within an opcode: row, col and product."""
+    shape, elements = form(stage.opcode), piece.layout.shape[2]
+    values = {name: tuple(piece.layout[j].reshape(-1).tolist()) for j, name in enumerate(("row", "col"))}
+    if shape.products > 1:
+        values["product"] = tuple(shape.product(lane) for lane in range(WARP) for _ in range(elements))
+    return slot_table(WARP, elements, values)
 
 
-def _inherits(instruction: Instruction, traced: Traced, anchored: Mapping[str, Anchored]) -> dict[str, Any] | None:
-    """Tables and numbering of an mma.sync form that is one known instruction with its registers in order."""
-    if len(traced.steps) != 1 or traced.steps[0].opcode not in anchored:
-        return None
+def _alone(instruction: Instruction, traced: Traced) -> str:
+    """The opcode that an mma.sync form becomes, alone, with its registers in order and in its types; else ""."""
     step = traced.steps[0]
-    shape, layout = form(step.opcode), anchored[step.opcode]
+    shape = form(step.opcode)
     taken = {"a": step.a, "b": step.b, "c": tuple(dict.fromkeys(step.c))}
     counts = {"a": shape.a, "b": shape.b, "c": shape.c}
     in_order = all(words == tuple(Word(o, j) for j in range(counts[o])) for o, words in taken.items())
-    if not in_order or traced.stored != tuple(Word("d", j) for j in range(shape.d)):
-        return None
+    if len(traced.steps) > 1 or not in_order or traced.stored != tuple(Word("d", j) for j in range(shape.d)):
+        return ""
+    fits = (shape.m, shape.n, shape.k, shape.products) == (*instruction.shape, instruction.products)
+    return step.opcode if fits and computes(step.opcode, instruction, turned=False) else ""
+
+
+def _inherits(instruction: Instruction, opcode: str, layout: Anchored) -> dict[str, Any] | None:
+    """Tables and numbering of an mma.sync form that is one instruction of known layout."""
     fits = all(f.operand in layout.tables and layout.tables[f.operand].elements == f.elements
                for f in instruction.fragments)  # fmt: skip
-    if not fits or (shape.m, shape.n, shape.k, shape.products) != (*instruction.shape, instruction.products):
-        return None
-    return {"tables": layout.tables, "numbering": f"memory addresses, through {step.opcode} of {layout.source}"}
+    numbering = f"memory addresses, through {opcode} of {layout.source}"
+    return {"tables": layout.tables, "numbering": numbering} if fits else None

@@ -20,7 +20,6 @@ from tcprobe.sass.decode import Address, Argument, CodeLine, UnreadError
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 Bools = NDArray[np.bool_]
-MOST_STEPS = 100_000
 ZERO, TRUE = 255, 7
 # how code of sm_87 begins: UR2 tells whether the barrier registers were set up; either way nothing else differs
 PROLOGUE = "ISETP.NE.U32.AND P0, PT, RZ, UR2, PT"
@@ -45,20 +44,22 @@ class Machine:
         self._values: dict[str, dict[int, tuple[U32, Bools]]] = {"R": {}, "UR": {}}
         self._all: Bools = np.ones(self.lanes, bool)
         self._zero: U32 = np.zeros(self.lanes, np.uint32)
-        self._predicates = {kind: np.zeros((8, self.lanes), bool) for kind in ("P", "UP")}
-        self._set = {kind: np.zeros(8, bool) for kind in ("P", "UP")}
-        self.pairs: dict[int, int] = {}  # carry predicates that count only together
+        # value and the lanes in which it is known, of the predicates that were written
+        self._predicates: dict[tuple[str, int], tuple[Bools, Bools]] = {}
+        self._pairs: dict[tuple[str, int], tuple[str, int]] = {}  # carries that count only together: each one's other
         for kind in ("R", "UR"):
             self._values[kind][ZERO] = (self._zero, self._all)
         for kind in ("P", "UP"):
-            self._predicates[kind][TRUE], self._set[kind][TRUE] = True, True
+            self._predicates[kind, TRUE] = (self._all, self._all)
         self.active: Bools = self._all
         self.next: int | None = 0
 
     # registers
 
-    def read(self, operand: Argument) -> U32:
-        """32 bits of a register, constant or immediate; `-` and `~` applied."""
+    def read(self, operand: Argument, sign: str = "") -> U32:
+        """32 bits of a register, constant or immediate. With `sign` "-" it may be negated, modulo 2^32."""
+        if operand.negative not in ("", sign):
+            raise UnreadError(f"operand {operand} with a sign is not modelled here")
         if operand.kind == "immediate":
             return np.full(self.lanes, operand.index, np.uint32)
         if operand.kind == "constant":
@@ -67,9 +68,7 @@ class Machine:
             value = self._register(operand.kind, operand.index)
         else:
             raise UnreadError(f"operand {operand} where a 32-bit value is needed")
-        if operand.negative == "-":
-            return (~value + np.uint32(1)).astype(np.uint32)
-        return ~value if operand.negative == "~" else value
+        return (~value + np.uint32(1)).astype(np.uint32) if operand.negative else value
 
     def read64(self, operand: Argument) -> U64:
         """A pair of registers as 64 bits."""
@@ -124,22 +123,51 @@ class Machine:
     # predicates
 
     def test(self, operand: Argument) -> Bools:
-        """A predicate, negated with !."""
-        if operand.kind not in self._predicates or operand.negative not in ("", "!"):
+        """A predicate, negated with !; UnreadError where it is one of two carries, which count only together."""
+        if (operand.kind, operand.index) in self._pairs:
+            raise UnreadError(f"{operand} is one of two carries that count only together")
+        return self._predicate(operand)
+
+    def carries(self, operands: Sequence[Argument]) -> U64:
+        """The sum of carry predicates, both of a pair or neither."""
+        places = {(o.kind, o.index) for o in operands}
+        for place in places:
+            if self._pairs.get(place, place) not in places:
+                raise UnreadError(f"{place[0]}{place[1]} is one of two carries that count only together")
+        if len({o.negative for o in operands if (o.kind, o.index) in self._pairs}) > 1:
+            raise UnreadError("one of two carries is negated")
+        terms = (self._predicate(o).astype(np.uint64) for o in operands)
+        return sum(terms, np.zeros(self.lanes, np.uint64))
+
+    def _predicate(self, operand: Argument) -> Bools:
+        if operand.kind not in ("P", "UP") or operand.negative not in ("", "!"):
             raise UnreadError(f"operand {operand} where a predicate is needed")
-        if not self._set[operand.kind][operand.index]:
+        value, known = self._predicates.get((operand.kind, operand.index), (~self._all, ~self._all))
+        if not (known | ~self.active).all():
             raise UnreadError(f"{operand} is read, but nobody wrote it")
-        value: Bools = self._predicates[operand.kind][operand.index]
         return ~value if operand.negative else value
 
     def decide(self, operand: Argument, value: Bools) -> None:
-        """Write a predicate; PT discards."""
-        if operand.kind not in self._predicates or operand.negative:
+        """Write a predicate in the active lanes; PT discards. The other carry of a pair is no longer known."""
+        if operand.kind not in ("P", "UP") or operand.negative:
             raise UnreadError(f"operand {operand} cannot hold a predicate")
-        if operand.index != TRUE:
-            self._predicates[operand.kind][operand.index] = value
-            self._set[operand.kind][operand.index] = True
-            self.pairs.pop(operand.index, None)
+        if operand.index == TRUE:
+            return
+        place = operand.kind, operand.index
+        other = self._pairs.pop(place, None)
+        if other:
+            del self._pairs[other], self._predicates[other], self._predicates[place]
+        old, known = self._predicates.get(place, (~self._all, ~self._all))
+        self._predicates[place] = np.where(self.active, value, old), known | self.active
+
+    def pair(self, first: Argument, second: Argument, count: U64) -> None:
+        """Two carries out of which `count` (0 to 2) are set in each lane; which of them is not known."""
+        if self.active is not self._all or first == second:
+            raise UnreadError("two carries out under a guard, or into one predicate, are not modelled")
+        for number, operand in enumerate((first, second), 1):
+            self.decide(operand, count >= number)
+        places = (first.kind, first.index), (second.kind, second.index)
+        self._pairs |= {places[0]: places[1], places[1]: places[0]}
 
     # constants and memory
 
@@ -192,30 +220,27 @@ class Machine:
     # control
 
     def run(self, code: Mapping[int, CodeLine], start: int, opcodes: Mapping[str, Callable[..., None]]) -> None:
-        """Run from `start` to EXIT."""
+        """Run from `start` to EXIT; addresses only grow, so it ends."""
         if start in code and code[start].text.startswith(PROLOGUE):
             self.set("UR", 2, self._zero)
         self.next = start
-        for _ in range(MOST_STEPS):
-            if self.next is None:
-                return
+        while self.next is not None:
             step = code.get(self.next)
             if step is None:
                 raise UnreadError(f"no instruction at {self.next:#x}")
             self.next = step.at + 16
             self._step(step, opcodes)
-        raise UnreadError(f"no end after {MOST_STEPS} steps")
 
     def _step(self, step: CodeLine, opcodes: Mapping[str, Callable[..., None]]) -> None:
         taken = self.test(step.guard) if step.guard else self._all
         if not taken.any():
             return
-        taken = self._all if taken.all() else taken
         function = opcodes.get(step.opcode)
         if function is None:
             raise UnreadError(f"opcode {step.opcode} is not modelled")
-        self.active = taken
+        self.active = self._all if taken.all() else taken
         try:
+            _check_kinds(step)
             function(self, *step.operands)
         except UnreadError as error:
             raise UnreadError(f"{error}, in `{step.text.strip()}`") from None
@@ -225,3 +250,13 @@ class Machine:
             raise UnreadError(f"{len(step.operands)} operands are not modelled, in `{step.text.strip()}`") from None
         finally:
             self.active = self._all
+
+
+def _check_kinds(step: CodeLine) -> None:
+    """Instructions of the uniform datapath take and make uniform registers only; the others make none but LDC's."""
+    uniform = step.opcode.startswith(("U", "LDCU"))
+    registers = [o for o in step.operands if o.kind in ("R", "P", "UR", "UP")]
+    checked = [*registers, *([step.guard] if step.guard else [])] if uniform else registers[:1]
+    wrong = [o for o in checked if o.kind.startswith("U") != uniform]
+    if wrong:
+        raise UnreadError(f"operand {wrong[0]} does not go with {step.opcode}")

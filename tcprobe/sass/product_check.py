@@ -1,14 +1,15 @@
 """Whether the tensor-core instructions of a multiply amount to the whole product, by the tables of its operands.
 
 The words that an instruction takes hold a block of A and a block of B, each product of a warp its own; together the
-instructions must form every A[m][k] x B[k][n] once, start from C and end in D, all in the right places. So a word that
-a changed or misread code takes from elsewhere is found out.
+instructions must form every A[m][k] x B[k][n] once, start from C and end in D, all in the right places, in the types
+of the multiply. So a word that a changed or misread code takes from elsewhere is found out.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,120 +17,192 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
-from tcprobe.sass.tensor import Form, Step, Traced, Word, form
+from tcprobe.probes.structure import Ints, elements
+from tcprobe.sass.tensor import Traced, Word, computes, form
 
-Element = tuple[int, int]
+Cell = tuple[int, int]
 Block = tuple[int, int, int]  # first m, n and k
 Tables = Mapping[str, Table]
 
 
-def whole(instruction: Instruction, traced: Traced, tables: Tables) -> bool:
-    """Whether every product is formed once, C is added once, and D is where the table has it."""
-    formed = np.zeros(instruction.shape, np.int64)
-    starts: Counter[tuple[int, int]] = Counter()
-    done: list[list[Block]] = []
-    for number, step in enumerate(traced.steps):
-        found = blocks(instruction, traced, number, tables)
-        if found is None:
-            return False
-        done.append(found)
-        before = _continued(traced, number)
-        if before is None:
-            starts.update((m, n) for m, n, _ in found)
-        elif before == number or [b[:2] for b in done[before]] != [b[:2] for b in found]:
-            return False
-        shape = _turned(form(step.opcode), step)
-        for m, n, k in found:
-            formed[m : m + shape.m, n : n + shape.n, k : k + shape.k] += 1
-    return bool((formed == 1).all()) and set(starts.values()) == {1}
+class MisfitError(Exception):
+    """What is wrong with a product: "step 2 (HMMA.1688.F16): ...", without the multiply's name."""
 
 
-def homes(traced: Traced, number: int) -> list[int] | None:
-    """The words of D in which the results of a step end, through the steps that add to them."""
-    count = form(traced.steps[number].opcode).d
-    words = [Word("d", number * 256 + j) for j in range(count)]
-    for later, step in enumerate(traced.steps):
-        if later > number and step.c == tuple(words):
-            words = [Word("d", later * 256 + j) for j in range(count)]
-    places = {word: place for place, word in enumerate(traced.stored or ())}
-    return [places[word] for word in words] if all(word in places for word in words) else None
+@dataclass(frozen=True)
+class Piece:
+    """What words of a fragment hold: each product's first row and column, and all others relative to those.
 
-
-def cells(fragment: Fragment, table: Table, words: Sequence[int]) -> list[list[Element]]:
-    """Per lane the elements of some of its 32-bit words, low bits first; a word of f64 is half of one."""
-    per_word = 32 / fragment.slot_bits
-    parts = range(max(1, int(per_word)))
-    slots = list(dict.fromkeys(int(word * per_word) + j for word in words for j in parts))
-    lanes = range(0, table.points, table.elements)
-    return [[(cell[0], cell[1]) for i in slots if (cell := table.cells[first + i])] for first in lanes]
-
-
-def taken(traced: Traced, number: int) -> dict[str, list[int]] | None:
-    """The words of each operand that a step takes; "d" where they end, "c" where it adds C, if that is known.
-
-    None where A and B are not each of one operand, or the results get lost.
+    `layout` has the shape (2, WARP, elements): row and column, in the instruction's own orientation.
     """
-    step = traced.steps[number]
-    sides = {frozenset(w.operand for w in words): words for words in (step.a, step.b)}
-    if set(sides) != {frozenset("a"), frozenset("b")}:
-        return None
-    found = {operand: [w.number for w in sides[frozenset(operand)]] for operand in "ab"}
-    if traced.stored is not None:
-        end = homes(traced, number)
-        if end is None:
-            return None
-        found["d"] = end
-    added = [w for w in dict.fromkeys(step.c) if w is not None and w.operand == "c"]
-    return found | ({"c": [w.number for w in added]} if added and len(added) == len(set(step.c)) else {})
+
+    fragment: Fragment
+    first: tuple[Cell, ...]
+    layout: Ints
 
 
-def blocks(instruction: Instruction, traced: Traced, number: int, tables: Tables) -> list[Block] | None:
-    """Which block each product of a step is; None where its words hold no whole blocks that fit each other."""
-    held = taken(traced, number)
-    if held is None:
-        return None
-    step = traced.steps[number]
-    shape = form(step.opcode)
-    sizes = _turned(shape, step)
-    found = []
-    for product in range(shape.products):
-        origins = {o: _origin(instruction, tables, o, (w, sizes, shape, product)) for o, w in held.items()}
-        a, b = origins["a"], origins["b"]
-        if a is None or b is None or a[1] != b[0] or any(origins[o] != (a[0], b[1]) for o in held if o in "cd"):
-            return None
-        found.append((a[0], b[1], a[1]))
+@dataclass(frozen=True)
+class Stage:
+    """A step of a multiply: its opcode, whether it forms the transposed product, and what it takes and makes.
+
+    `pieces` by the opcode's own operand: a, b, d where the results were followed, c where it adds C.
+    """
+
+    opcode: str
+    turned: bool
+    pieces: Mapping[str, Piece]
+
+    @property
+    def blocks(self) -> list[Block]:
+        """Per product of the warp the first m, n and k, in the multiply's own orientation."""
+        corners = zip(self.pieces["a"].first, self.pieces["b"].first, strict=True)
+        return [(n, m, k) if self.turned else (m, n, k) for (m, k), (_, n) in corners]
+
+
+def stages(instruction: Instruction, traced: Traced, tables: Tables) -> list[Stage]:
+    """The steps of a multiply, which together form the whole product; MisfitError where they do not."""
+    multiply = _Multiply(instruction, traced, tables)
+    found = [multiply.stage(number) for number in range(len(traced.steps))]
+    multiply.check_sums(found)
+    formed = np.zeros(instruction.shape, np.int64)
+    for stage in found:
+        shape = form(stage.opcode)
+        rows, cols = (shape.n, shape.m) if stage.turned else (shape.m, shape.n)
+        for m, n, k in stage.blocks:
+            formed[m : m + rows, n : n + cols, k : k + shape.k] += 1
+    if not (formed == 1).all():
+        raise MisfitError(f"its {len(found)} tensor-core instructions do not form every product once")
     return found
 
 
-def _origin(
-    instruction: Instruction, tables: Tables, operand: str, taken: tuple[list[int], Form, Form, int]
-) -> Element | None:
-    """The first row and column of the block that words of an operand hold in one product's lanes; None if no block."""
-    words, sizes, shape, product = taken
-    fragment = instruction.fragment(operand)
-    lanes = cells(fragment, tables[operand], words)
-    found = {cell for lane in range(WARP) if shape.product(lane) == product for cell in lanes[lane]}
-    if not found:
-        return None
-    first = (min(row for row, _ in found), min(col for _, col in found))
-    rows, cols = {"a": (sizes.m, sizes.k), "b": (sizes.k, sizes.n)}.get(operand, (sizes.m, sizes.n))
-    block = {(first[0] + row, first[1] + col) for row in range(rows) for col in range(cols)}
-    return first if found == block else None
+@dataclass(frozen=True)
+class _Multiply:
+    """A followed multiply; `number` counts its steps from 0."""
+
+    instruction: Instruction
+    traced: Traced
+    tables: Tables
+
+    def name(self, number: int) -> str:
+        return f"step {number + 1} of {len(self.traced.steps)} ({self.traced.steps[number].opcode})"
+
+    def stage(self, number: int) -> Stage:
+        """One step with its blocks, which must be whole and fit each other."""
+        step = self.traced.steps[number]
+        turned = step.a[0].operand == "b"
+        if not computes(step.opcode, self.instruction, turned):
+            raise MisfitError(f"{self.name(number)} does not multiply the types of {self.instruction.id}")
+        taken = self.taken(number).items()
+        pieces = {role: self.piece(number, Cut(step.opcode, role, turned), *words) for role, words in taken}
+        for a, b, *others in zip(*(piece.first for piece in pieces.values()), strict=True):
+            if a[1] != b[0] or any(other != (a[0], b[1]) for other in others):
+                raise MisfitError(f"{self.name(number)} takes blocks that do not belong together")
+        return Stage(step.opcode, turned, pieces)
+
+    def piece(self, number: int, cut: Cut, operand: str, words: Sequence[int]) -> Piece:
+        """What a step takes of an operand, which must be a whole block."""
+        fragment = self.instruction.fragment(operand)
+        found = _cut(self.tables[operand], _slots(fragment, words), cut)
+        if found is None:
+            rows, cols = cut.size
+            raise MisfitError(f"what {self.name(number)} takes of {fragment.id} is no block of {rows} x {cols}")
+        return Piece(fragment, *found)
+
+    def taken(self, number: int) -> dict[str, tuple[str, list[int]]]:
+        """The operand and its words on each side of a step; "d" where they end, "c" where it adds C, if known."""
+        step = self.traced.steps[number]
+        sides = [{w.operand for w in words} for words in (step.a, step.b)]
+        if sorted(map(sorted, sides)) != [["a"], ["b"]]:
+            raise MisfitError(f"{self.name(number)} does not take A from one operand and B from the other")
+        found = {role: (words[0].operand, [w.number for w in words]) for role, words in (("a", step.a), ("b", step.b))}
+        if self.traced.stored is not None:
+            found["d"] = "d", self.homes(number)
+        added = [w.number for w in dict.fromkeys(step.c) if w is not None and w.operand == "c"]
+        return found | ({"c": ("c", added)} if added else {})
+
+    def homes(self, number: int) -> list[int]:
+        """The words of D in which the results of a step end, through the steps that add to them."""
+        words = self.results(number)
+        for later, step in enumerate(self.traced.steps):
+            if later > number and step.c == words:
+                words = self.results(later)
+        places = {word: place for place, word in enumerate(self.traced.stored or ())}
+        if not all(word in places for word in words):
+            raise MisfitError(f"the results of {self.name(number)} do not reach D")
+        return [places[word] for word in words]
+
+    def results(self, number: int) -> tuple[Word, ...]:
+        """The words that a step makes."""
+        return tuple(Word("d", number * 256 + j) for j in range(form(self.traced.steps[number].opcode).d))
+
+    def check_sums(self, found: Sequence[Stage]) -> None:
+        """Each step adds C, or all results of one step that has the same place; each place starts from C once."""
+        starts: Counter[tuple[int, int]] = Counter()
+        for number, stage in enumerate(found):
+            before = self.before(number)
+            if before is None:
+                starts.update(block[:2] for block in stage.blocks)
+            elif [b[:2] for b in found[before].blocks] != [b[:2] for b in stage.blocks]:
+                raise MisfitError(f"{self.name(number)} adds to results of another place")
+        if self.traced.stored is not None and set(starts.values()) != {1}:  # else what follows may add C
+            raise MisfitError(f"its {len(found)} tensor-core instructions do not start from C once")
+
+    def before(self, number: int) -> int | None:
+        """The step whose results this one adds to; None where it adds C, also converted, or nothing yet."""
+        added = self.traced.steps[number].c
+        kinds = {word and word.operand for word in added}
+        if kinds in ({"c"}, {None}) or (not added and self.traced.stored is None):
+            return None
+        found = next((j for j in range(number) if self.results(j) == added), None)
+        if found is None:
+            raise MisfitError(f"{self.name(number)} adds words of several places")
+        return found
 
 
-def _turned(shape: Form, step: Step) -> Form:
-    """The shape in the multiply's own m and n: where A comes from b, the product is the transposed one."""
-    if step.a[0].operand != "b":
-        return shape
-    return Form(shape.n, shape.m, shape.k, shape.a, shape.b, shape.c, shape.d, shape.products)
+@dataclass(frozen=True)
+class Cut:
+    """A block that an opcode takes as its operand `role`; `turned` where the table has rows for its columns."""
+
+    opcode: str
+    role: str
+    turned: bool
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns, in the opcode's own orientation."""
+        shape = form(self.opcode)
+        return {"a": (shape.m, shape.k), "b": (shape.k, shape.n)}.get(self.role, (shape.m, shape.n))
 
 
-def _continued(traced: Traced, number: int) -> int | None:
-    """The step whose whole result this one adds to, itself if there is none; None where it adds C, also converted."""
-    added = traced.steps[number].c
-    first = added[0] if added else None
-    if first is None or first.operand != "d":
-        return None
-    before = first.number // 256
-    count = form(traced.steps[number].opcode).d
-    return before if added == tuple(Word("d", before * 256 + j) for j in range(count)) else number
+_CUTS: dict[tuple[object, ...], tuple[tuple[Cell, ...], Ints] | None] = {}  # many multiplies share few tables
+
+
+def _slots(fragment: Fragment, words: Sequence[int]) -> tuple[int, ...]:
+    """The elements of a thread in some of its 32-bit words, low bits first; a word of f64 is half of one."""
+    per_word = 32 / fragment.slot_bits
+    return tuple(dict.fromkeys(int(word * per_word) + j for word in words for j in range(max(1, int(per_word)))))
+
+
+def _cut(table: Table, slots: tuple[int, ...], cut: Cut) -> tuple[tuple[Cell, ...], Ints] | None:
+    """First row and column in the lanes of every product, and the places within; None if that is no whole block."""
+    key = (table.id, slots, cut.size, cut.turned, form(cut.opcode).products)
+    if key not in _CUTS:
+        held = elements(table)[:2].reshape(2, WARP, -1)[:, :, slots]
+        _CUTS[key] = _block(held[::-1] if cut.turned else held, cut)
+    return _CUTS[key]
+
+
+def _block(held: Ints, cut: Cut) -> tuple[tuple[Cell, ...], Ints] | None:
+    shape, (rows, cols) = form(cut.opcode), cut.size
+    products = np.array([shape.product(lane) for lane in range(WARP)])
+    layout, first = held.copy(), []
+    for product in range(shape.products):
+        part = held[:, products == product]
+        row, col = (int(n) for n in part.min(axis=(1, 2)))
+        places = part - np.array([[[row]], [[col]]])
+        inside = row >= 0 and (places.max(axis=(1, 2)) < (rows, cols)).all()
+        if not inside or len(np.unique(places[0] * cols + places[1])) != rows * cols:
+            return None
+        layout[:, products == product] = places
+        first.append((row, col))
+    return tuple(first), layout

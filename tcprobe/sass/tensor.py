@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -96,6 +97,7 @@ class Form:
         return lane >> 2 & 3 if self.products > 1 else 0
 
 
+@cache
 def form(opcode: str) -> Form:
     """What the opcode's name says: HMMA.16816.F32 is m16n8k16 of 16-bit types with 32-bit results."""
     if not KNOWN.fullmatch(re.sub(r"\.(ROW|COL)", "", opcode)):
@@ -109,6 +111,24 @@ def form(opcode: str) -> Form:
     products, c = (4, 16 if rest[1] == "F16" else 32) if (name, digits) == ("HMMA", "884") else (1, d)
     words = [size * products // 1024 for size in (m * k * bits, k * n * bits, m * n * c, m * n * d)]
     return Form(m, n, k, words[0], words[1], words[2], words[3], products)
+
+
+def computes(opcode: str, instruction: Instruction, turned: bool) -> bool:
+    """Whether the opcode multiplies the types of A and B as they are, exchanged for a transposed product.
+
+    Its .ROW and .COL, where it has a choice (HMMA.884), are those of the instruction.
+    """
+    a, b = (instruction.type(operand).upper() for operand in ("ba" if turned else "ab"))
+    row, col = ((factor.layout or "").upper() for factor in instruction.factors)
+    patterns = {
+        "F16": rf"HMMA\.(884(\.F\d+)+\.{row}\.{col}|\d+\.F\d+)",
+        "BF16": r"HMMA\.\d+\.F32\.BF16",
+        "TF32": r"HMMA\.\d+\.F32\.TF32",
+        "F64": r"DMMA\.[\dx]+",
+        "B1": rf"BMMA\.\d+\.{(instruction.bit_op or '').upper()}\.POPC\.ROW\.COL",
+    }
+    other = rf"IMMA\.\d+\.{a}\.{b}\.ROW\.COL|QMMA\.\d+\.F\d+\.{a}\.{b}"
+    return re.fullmatch(patterns.get(a, other), opcode) is not None
 
 
 def name(opcode: str, a: Argument, b: Argument) -> str:
@@ -157,6 +177,8 @@ def trace(code: Code, instruction: Instruction) -> Traced:
     except UnreadError:  # what comes after the last tensor-core instruction may convert its results
         if sum(form(step.opcode).parts for step in steps) < len(names):
             raise
+    if not steps:
+        raise UnreadError("no tensor-core instruction is executed")
     shapes = [form(step.opcode) for step in steps]
     if any(len(step.c) != shape.d and (step.c or shape.parts > 1) for step, shape in zip(steps, shapes, strict=True)):
         raise UnreadError("a tensor-core instruction lacks a step")

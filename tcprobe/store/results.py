@@ -160,8 +160,8 @@ class Results:
         A refusal or failure never takes the place of tables: it is recorded `beside` them, until they are measured.
         """
         key = (measurement.arch, measurement.method, measurement.experiment)
-        if measurement.status != "measured" and self._has_tables(key):
-            _save(self.beside(*key), "measurement", _to_json(measurement))
+        if measurement.status != "measured" and self.has_tables(key):
+            self.set_aside(measurement)
             return
         self._write_layouts(measurement.tables.values())
         _save(self.path(*key), "measurement", _to_json(measurement))
@@ -169,7 +169,13 @@ class Results:
         self._methods.pop(measurement.arch, None)
         self.beside(*key).unlink(missing_ok=True)
 
-    def _has_tables(self, key: tuple[str, str, str]) -> bool:
+    def set_aside(self, measurement: Measurement) -> None:
+        """Record a refusal or failure beside the tables that were measured before."""
+        path = self.beside(measurement.arch, measurement.method, measurement.experiment)
+        _save(path, "measurement", _to_json(measurement))
+
+    def has_tables(self, key: tuple[str, str, str]) -> bool:
+        """Whether tables are saved there; NewerSchemaError where a later tcprobe wrote the file."""
         try:
             found = self.measurement(*key)
         except NewerSchemaError:

@@ -1,0 +1,76 @@
+"""Measurements held back until it has been looked for what contradicts them: saved together, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tcprobe.layout.table import Table
+from tcprobe.store.measurement import Measurement
+from tcprobe.store.results import Results
+
+
+class Drafts(Results):
+    """A results folder read as it is, with what is written kept in memory until `settle`."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._drafts: dict[tuple[str, str, str], Measurement] = {}
+        self._aside: list[Measurement] = []
+        self._opcodes: list[tuple[str, str, Mapping[str, tuple[Mapping[str, Table], str]]]] = []
+        self._contested: set[tuple[str, str]] = set()
+
+    def write(self, measurement: Measurement) -> None:
+        """Keep a measurement; it counts as saved for whoever reads through this object.
+
+        A refusal or failure does not take the place of tables, as in any results folder.
+        """
+        key = (measurement.arch, measurement.method, measurement.experiment)
+        if measurement.status != "measured" and self.has_tables(key):
+            self._aside.append(measurement)
+        else:
+            self._keep(measurement)
+
+    def _keep(self, measurement: Measurement) -> None:
+        key = (measurement.arch, measurement.method, measurement.experiment)
+        self._drafts[key] = self._read[key] = measurement
+
+    def withhold(self, arch: str, method: str, why: Mapping[str, str]) -> list[Measurement]:
+        """Turn measurements, also ones saved before, into failures: `why` by experiment. Those failures."""
+        found = [m for experiment in why if (m := self.measurement(arch, method, experiment))]
+        failed = [
+            replace(m, status="failed", tables={}, numbering=None, structure=None, unread={}, words=why[m.experiment])
+            for m in found
+        ]
+        for measurement in failed:
+            self._keep(measurement)
+        return failed
+
+    def contest(self, arch: str, opcodes: Collection[str]) -> None:
+        """Forget the layouts of opcodes, also ones saved before."""
+        self._contested |= {(arch, opcode) for opcode in opcodes}
+
+    def opcodes(self, arch: str) -> dict[str, Any]:
+        """As saved, without the contested ones."""
+        return {name: found for name, found in super().opcodes(arch).items() if (arch, name) not in self._contested}
+
+    def write_opcodes(
+        self, arch: str, compiler: str, found: Mapping[str, tuple[Mapping[str, Table], str]]
+    ) -> list[str]:
+        """Keep the layouts of opcodes; `settle` has the complaints."""
+        self._opcodes.append((arch, compiler, found))
+        return []
+
+    def settle(self) -> list[str]:
+        """Save what was kept; complaints about what was there and could not be trusted."""
+        for measurement in self._drafts.values():
+            super().write(measurement)
+        for measurement in self._aside:
+            self.set_aside(measurement)
+        found = [c for arch, compiler, tables in self._opcodes for c in super().write_opcodes(arch, compiler, tables)]
+        self._drafts.clear()
+        self._aside.clear()
+        self._opcodes.clear()
+        return found

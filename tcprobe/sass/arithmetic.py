@@ -1,0 +1,197 @@
+"""The functions of opcodes that compute: integers, bits and predicates. See `registry` for their rules."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tcprobe.sass.decode import Argument
+from tcprobe.sass.machine import TRUE, Machine
+from tcprobe.sass.registry import is_zero, must, named, wide
+
+# integer arithmetic
+
+
+@named("IMAD", "IMAD.U32", "UIMAD")
+def imad(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
+    """d = low 32 bits of a * b + c."""
+    m.write(d, m.read(a, "-") * m.read(b, "-") + m.read(c, "-"))
+
+
+@named("IMAD.IADD")
+def imad_iadd(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
+    """d = a * b + c, b 1: a sum."""
+    must(b.kind == "immediate" and b.index == 1, "IMAD.IADD that is no sum")
+    imad(m, d, a, b, c)
+
+
+@named("IMAD.SHL.U32")
+def imad_shl(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
+    """d = a * b, b a power of two, c RZ: a shift to the left."""
+    must(b.kind == "immediate" and b.index.bit_count() == 1 and is_zero(c), "IMAD.SHL that is no shift")
+    imad(m, d, a, b, c)
+
+
+@named("IMAD.X")
+def imad_x(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, carry: Argument) -> None:
+    """d = low 32 bits of a * b + c + carry."""
+    m.write(d, m.read(a) * m.read(b) + m.read(c) + m.carries([carry]).astype(np.uint32))
+
+
+@named("IMAD.WIDE.U32", "UIMAD.WIDE.U32")
+def imad_wide_u32(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
+    """d (64 bits) = a * b + c (64 bits), unsigned. A negated factor, which widening makes ambiguous, is refused."""
+    m.write(d, wide(m.read(a)) * wide(m.read(b)) + m.read64(c), words=2)
+
+
+@named("IMAD.WIDE")
+def imad_wide(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
+    """d (64 bits) = a * b + c (64 bits), a and b signed; a negated factor is refused."""
+    product = m.read(a).view(np.int32).astype(np.int64) * m.read(b).view(np.int32).astype(np.int64)
+    m.write(d, product.view(np.uint64) + m.read64(c), words=2)
+
+
+@named("IMAD.HI.U32")
+def imad_hi_u32(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
+    """d = high 32 bits of a * b, unsigned; only with c = RZ."""
+    must(is_zero(c), "IMAD.HI.U32 is modelled without an addend only")
+    m.write(d, wide(m.read(a)) * wide(m.read(b)) >> np.uint64(32))
+
+
+@named("IADD")
+def iadd(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
+    """d = a + b; ptxas 13.1 and later, sm_120 and sm_121."""
+    m.write(d, m.read(a, "-") + m.read(b, "-"))
+
+
+@named("IADD3")
+def iadd3(m: Machine, d: Argument, *rest: Argument) -> None:
+    """d = a + b + c. With predicates in front of a: their carries out.
+
+    Two carries out may both be set; which of them is does not show in the sum, so they count only together.
+    """
+    carries, terms = _split(rest)
+    must(len(terms) == 3 and len(carries) <= 2, "IADD3 with these operands is not modelled")
+    total = sum((wide(m.read(t, "-")) for t in terms), np.zeros(m.lanes, np.uint64))
+    m.write(d, total & np.uint64(0xFFFFFFFF))
+    used = [p for p in carries if p.index != TRUE]
+    must(not used or not any(t.negative for t in terms), "carries of a difference are not modelled")
+    must(len(used) != 1 or any(is_zero(t) for t in terms), "one carry of three terms is not modelled")
+    if len(used) == 2:
+        m.pair(used[0], used[1], total >> np.uint64(32))
+    elif used:
+        m.decide(used[0], total >> np.uint64(32) != 0)
+
+
+@named("IADD3.X")
+def iadd3_x(m: Machine, d: Argument, *rest: Argument) -> None:
+    """d = a + b + c + carries in (the two predicates at the end); carries out are discarded."""
+    carries, terms = _split(rest[:-2])
+    must(len(terms) == 3 and all(p.index == TRUE for p in carries), "IADD3.X with these operands is not modelled")
+    total = sum((wide(m.read(t)) for t in terms), np.zeros(m.lanes, np.uint64))
+    m.write(d, (total + m.carries(rest[-2:])) & np.uint64(0xFFFFFFFF))
+
+
+def _split(operands: tuple[Argument, ...]) -> tuple[list[Argument], list[Argument]]:
+    """Predicates in front, and the rest."""
+    count = next((j for j, o in enumerate(operands) if o.kind not in ("P", "UP")), len(operands))
+    return list(operands[:count]), list(operands[count:])
+
+
+@named("IADD.64")
+def iadd_64(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
+    """d = a + b, 64 bits each."""
+    m.write(d, m.read64(a) + m.read64(b), words=2)
+
+
+@named("LEA")
+def lea(m: Machine, d: Argument, *rest: Argument) -> None:
+    """d = (a << shift) + b; with a predicate in front of a: the carry out."""
+    carries, terms = _split(rest)
+    must(len(terms) == 3 and len(carries) < 2, "LEA with these operands is not modelled")
+    a, b, shift = terms
+    total = (wide(m.read(a)) << wide(m.read(shift)) & np.uint64(0xFFFFFFFF)) + wide(m.read(b))
+    must(_small(shift), "LEA with this shift is not modelled")
+    m.write(d, total & np.uint64(0xFFFFFFFF))
+    for predicate in carries:
+        m.decide(predicate, total >> np.uint64(32) != 0)
+
+
+@named("LEA.HI.X")
+def lea_hi_x(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, shift: Argument, carry: Argument) -> None:
+    """d = high 32 bits of ((c:a) << shift) + b + carry."""
+    must(_small(shift), "LEA.HI.X with this shift is not modelled")
+    both = (wide(m.read(c)) << np.uint64(32) | wide(m.read(a))) << wide(m.read(shift))
+    m.write(d, ((both >> np.uint64(32)) + wide(m.read(b)) + m.carries([carry])) & np.uint64(0xFFFFFFFF))
+
+
+def _small(shift: Argument) -> bool:
+    return shift.kind == "immediate" and shift.index < 32
+
+
+# bits and predicates
+
+
+@named("LOP3.LUT")
+def lop3(m: Machine, *operands: Argument) -> None:
+    """Bit by bit, d = bit (a, b, c) of the table; a predicate in front: d != 0. The one at the end must be !PT."""
+    found, rest = _split(operands)
+    must(len(rest) == 6 and len(found) < 2, "LOP3.LUT with these operands is not modelled")
+    d, a, b, c, table, p = rest
+    must(table.kind == "immediate" and str(p) == "!PT", "LOP3.LUT in this form is not modelled")
+    inputs = [m.read(o) for o in (a, b, c)]
+    total = np.zeros(m.lanes, np.uint32)
+    for row in range(8):
+        if table.index >> row & 1:
+            total |= np.bitwise_and.reduce([x if row >> 2 - j & 1 else ~x for j, x in enumerate(inputs)])
+    m.write(d, total)
+    for predicate in found:
+        m.decide(predicate, total != 0)
+
+
+@named("SEL")
+def sel(m: Machine, d: Argument, a: Argument, b: Argument, p: Argument) -> None:
+    """d = a where the predicate holds, else b."""
+    m.write(d, np.where(m.test(p), m.read(a), m.read(b)))
+
+
+@named("SHF.R.U32.HI", "USHF.R.U32.HI")
+def shift_right(m: Machine, d: Argument, a: Argument, shift: Argument, c: Argument) -> None:
+    """d = c >> shift; only with a = RZ."""
+    must(is_zero(a) and _small(shift), "a funnel shift of two registers is not modelled")
+    m.write(d, m.read(c) >> m.read(shift))
+
+
+@named("SHF.L.U32", "USHF.L.U32")
+def shift_left(m: Machine, d: Argument, a: Argument, shift: Argument, c: Argument) -> None:
+    """d = a << shift; only with c = RZ."""
+    must(is_zero(c) and _small(shift), "a funnel shift of two registers is not modelled")
+    m.write(d, m.read(a) << m.read(shift))
+
+
+@named("PRMT")
+def prmt(m: Machine, d: Argument, a: Argument, selector: Argument, c: Argument) -> None:
+    """Each byte of d is one of the eight bytes of (c:a) that a nibble of the selector names."""
+    must(selector.kind == "immediate" and selector.index < 1 << 16, "PRMT by a register is not modelled")
+    both = wide(m.read(c)) << np.uint64(32) | wide(m.read(a))
+    total = np.zeros(m.lanes, np.uint64)
+    for byte in range(4):
+        nibble = selector.index >> 4 * byte & 15
+        must(nibble < 8, "PRMT that repeats a sign is not modelled")
+        total |= (both >> np.uint64(8 * nibble) & np.uint64(255)) << np.uint64(8 * byte)
+    m.write(d, total)
+
+
+@named("ISETP.NE.U32.AND")
+def isetp_ne(m: Machine, p: Argument, q: Argument, a: Argument, b: Argument, c: Argument) -> None:
+    """p = (a != b) and c; q must be PT."""
+    must(str(q) == "PT", "ISETP with a second result is not modelled")
+    m.decide(p, (m.read(a) != m.read(b)) & m.test(c))
+
+
+@named("MOVM.16.MT88")
+def movm(m: Machine, d: Argument, a: Argument) -> None:
+    """Transpose of an 8 x 8 matrix of 16-bit elements: lane l holds row l / 4, columns 2 (l % 4) and the next."""
+    must(bool(m.active.all()), "MOVM with inactive lanes is not modelled")
+    halves = np.ascontiguousarray(m.read(a)).view(np.uint16).reshape(-1, 8, 8)
+    turned = np.ascontiguousarray(halves.transpose(0, 2, 1)).reshape(-1).view(np.uint32)
+    m.write(d, turned)

@@ -1,0 +1,154 @@
+"""What the multiplies of a run say about the tables that they use: that they agree, or which of them contradict.
+
+A tensor-core instruction holds each operand in one layout, whatever multiply it is part of, and so do instructions of
+the same shape and width of elements; C of the width of D has D's. So the tables of all fragments, followed through the
+multiplies that take them, must show one layout for each of these places, slot by slot. Where most of them show one, the
+others are wrong; where the two sides are too close to tell, both are in doubt.
+
+Strictly, hardware settles only which registers meet: a compiler could renumber k in A and in B alike. No ptxas from
+12.0 to 13.5 does, on any arch; one that did would be reported, not believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tcprobe.isa.instruction import Instruction
+from tcprobe.sass.product_check import Piece, Stage
+from tcprobe.sass.tensor import form
+
+MAJORITY = 2 / 3  # of the fragments that show a place's layout
+# an operand of an opcode: "a", "b" or "d", its rows and columns, bits of a slot, products of a warp, .ROW or .COL
+Place = tuple[str, int, int, int, int, str]
+Shown = tuple[Place, str, Piece]  # a place, the opcode, and the piece of a fragment that lies there
+
+
+@dataclass(frozen=True)
+class Account:
+    """What the code of a wmma.mma shows: its steps, or `misfit`, why they do not form the product."""
+
+    instruction: Instruction
+    stages: Sequence[Stage] = ()
+    misfit: str = ""
+
+    @property
+    def experiments(self) -> set[str]:
+        """Of its fragments."""
+        return {fragment.experiment for fragment in self.instruction.fragments}
+
+    @cached_property
+    def shown(self) -> list[Shown]:
+        """What its steps show, in order."""
+        return [(_place(s.opcode, role, p), s.opcode, p) for s in self.stages for role, p in s.pieces.items()]
+
+
+def _place(opcode: str, role: str, piece: Piece) -> Place:
+    shape, order = form(opcode), [part for part in opcode.split(".") if part in ("ROW", "COL")]
+    rows, cols = {"a": (shape.m, shape.k), "b": (shape.k, shape.n)}.get(role, (shape.m, shape.n))
+    qualifier = order["ab".index(role)] if order and role in "ab" else ""
+    return "d" if role == "c" else role, rows, cols, piece.fragment.slot_bits, shape.products, qualifier
+
+
+class Verdict:
+    """What stands of the tables and multiplies of a run, all computed from `accounts`."""
+
+    def __init__(self, accounts: Sequence[Account]) -> None:
+        self.accounts = accounts
+
+    @cached_property
+    def agreeing(self) -> list[Account]:
+        """Those that nothing contradicts."""
+        return [a for a in self.accounts if a.instruction.id not in self.failed]
+
+    @cached_property
+    def withheld(self) -> dict[str, str]:
+        """The experiments of fragments that some multiply contradicts and none bears out, and why."""
+        return {
+            e: f"withheld: contradicted by {_first(found)}: {self._why(found[0])}" for e, found in self._against.items()
+        }
+
+    @cached_property
+    def failed(self) -> dict[str, str]:
+        """The multiplies of which nothing can be concluded, and why.
+
+        Also those that take a withheld fragment without showing what is wrong, since a conversion comes between.
+        """
+        failed = {a.instruction.id: f"contradicts the others: {self._why(a)}" for a in self._contradicting}
+        for account in self.accounts:
+            rests = sorted(account.experiments & self._against.keys())
+            if rests:
+                failed[account.instruction.id] = f"rests on {', '.join(rests)}, which multiplies contradict"
+        return failed
+
+    @cached_property
+    def misread(self) -> list[str]:
+        """The multiplies that contradict the others, though all their fragments are borne out."""
+        return [a.instruction.id for a in self._contradicting if not a.experiments & self._against.keys()]
+
+    @cached_property
+    def _contradicting(self) -> list[Account]:
+        return [a for a in self.accounts if a.misfit or any(self._differing(a))]
+
+    @cached_property
+    def _against(self) -> dict[str, list[Account]]:
+        """The accounts that contradict an experiment, for those that none bears out."""
+        borne_out = {experiment for account in self.accounts for experiment in self._borne_out(account)}
+        blamed = sorted({e for a in self._contradicting for e in a.experiments} - borne_out)
+        return {e: [a for a in self._contradicting if e in a.experiments] for e in blamed}
+
+    def _borne_out(self, account: Account) -> set[str]:
+        """The experiments of an account whose every piece lies as most do."""
+        differing = {piece.fragment.experiment for _, _, piece in self._differing(account)}
+        return {piece.fragment.experiment for _, _, piece in account.shown} - differing
+
+    def _differing(self, account: Account) -> Iterator[Shown]:
+        """What an account shows otherwise than most."""
+        return (shown for shown in account.shown if self._common.get(shown[0]) != _bytes(shown[2]))
+
+    @cached_property
+    def _common(self) -> dict[Place, bytes]:
+        """The layout of every place on which most agree."""
+        return {place: layout for place, found in self._votes.items() if (layout := _majority(found))}
+
+    @cached_property
+    def _votes(self) -> dict[Place, dict[bytes, dict[str, Piece]]]:
+        """By place and layout the experiments that show it, with a piece that does."""
+        votes: dict[Place, dict[bytes, dict[str, Piece]]] = {}
+        for place, _, piece in (shown for account in self.accounts for shown in account.shown):
+            votes.setdefault(place, {}).setdefault(_bytes(piece), {}).setdefault(piece.fragment.experiment, piece)
+        return votes
+
+    def _why(self, account: Account) -> str:
+        """Its misfit, or the first place where an account is not like the others, with one slot that shows it."""
+        if account.misfit:
+            return account.misfit
+        place, opcode, ours = next(self._differing(account))
+        others = {layout: found for layout, found in self._votes[place].items() if layout != _bytes(ours)}
+        most = max(others.values(), key=len)
+        theirs = min(most.values(), key=lambda piece: piece.fragment.experiment == ours.fragment.experiment)
+        more = f" and {len(most) - 1} more" if len(most) > 1 else ""
+        return f"{_difference(ours, theirs, f'{place[0].upper()} of {opcode}')}{more}"
+
+
+def _majority(found: Mapping[bytes, Mapping[str, Piece]]) -> bytes | None:
+    best = max(found, key=lambda layout: len(found[layout]))
+    return best if len(found[best]) >= MAJORITY * sum(map(len, found.values())) else None
+
+
+def _bytes(piece: Piece) -> bytes:
+    return piece.layout.tobytes()
+
+
+def _first(accounts: Sequence[Account]) -> str:
+    more = f" and {len(accounts) - 1} more multiplies" if len(accounts) > 1 else ""
+    return f"{accounts[0].instruction.id}{more}"
+
+
+def _difference(ours: Piece, theirs: Piece, what: str) -> str:
+    lane, i = np.argwhere((ours.layout != theirs.layout).any(axis=0))[0]
+    ends = ("row {} col {} by ".format(*p.layout[:, lane, i]) + p.fragment.experiment for p in (ours, theirs))
+    return f"lane {lane}, element {i} of {what} is {', but '.join(ends)}"
