@@ -69,7 +69,9 @@ class Drafts(Results):
             super().write(measurement)
         for measurement in self._aside:
             self.set_aside(measurement)
-        found = [c for arch, compiler, tables in self._opcodes for c in super().write_opcodes(arch, compiler, tables)]
+        found: list[str] = []
+        for arch, compiler, tables in self._opcodes:
+            found += super().write_opcodes(arch, compiler, tables)
         self._drafts.clear()
         self._aside.clear()
         self._opcodes.clear()
