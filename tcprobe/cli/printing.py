@@ -112,7 +112,7 @@ def run_summary(report: Report, results: Results) -> None:
         count = len(report.beside)
         say(f"{count} tables measured before stay; what happened now is recorded beside them: {report.beside[0]}")
     for contradiction in report.contradictions:
-        say(click.style("contradiction: ", fg="red") + contradiction)
+        click.echo(click.style("contradiction: ", fg="red") + escaped(contradiction), err=True)
     if report.unchecked:
         say(f"not checked by a multiply: {some(report.unchecked, 3)}")
     counts = Counter((m.status, _kind(m.experiment)) for m in found)
