@@ -238,6 +238,35 @@ class Run:
     def follows_as(self, first, second):
         return derive._trace(self.multiplies[second][1], self.multiplies[first][0])
 
+    # everything
+
+    def opcodes(self):
+        """Every opcode taken for another one wherever it occurs, as by a disassembler or a model that is wrong."""
+        rng = random.Random(0)
+        codes = [*self.code.values(), *(self.multiplies[id_][1] for id_ in self.traces)]
+        found = sorted({step.opcode for code in codes for step in code.instructions.values()} - {"NOP"})
+        for opcode in found:
+            for other in dict.fromkeys(["MOV", "NOP", *rng.sample(sorted(OPCODES), 2)]):
+                yield "everywhere", opcode, other, lambda a=opcode, b=other: self.everywhere(a, b)
+
+    def everywhere(self, opcode, other):
+        try:
+            changed = {id(code): _renamed(code, opcode, other) for code in self.code.values()}
+            again = {id(code): _renamed(code, opcode, other) for _, code in self.multiplies.values()}
+        except UnreadError:
+            return "refused", []
+        tables, lost = self.with_code({kernel: changed[id(code)] for kernel, code in self.code.items()})
+        for code in changed.values():
+            self.outputs.pop(id(code), None)
+        traces = {
+            id_: derive._trace(again[id(self.multiplies[id_][1])], self.multiplies[id_][0]) for id_ in self.traces
+        }
+        traces = {id_: traced for id_, traced in traces.items() if traced}
+        fallback = (
+            "unchanged" if (tables, traces) == (self.tables, self.traces) else next(iter(lost.values()), "refused")
+        )
+        return self.judge(tables, traces, fallback)
+
     def count(self, kind, every=1, first=0):
         """Counts of outcomes over every `every`-th change of a kind, and those that end wrong."""
         counts, wrong = Counter(), []
@@ -254,6 +283,7 @@ KINDS = {
     "code of multiplies": Run.changes_of_multiplies,
     "names of fragments": Run.names_of_fragments,
     "names of multiplies": Run.names_of_multiplies,
+    "an opcode everywhere": Run.opcodes,
 }
 
 
@@ -264,6 +294,16 @@ def states(conclusion):
         layouts |= {(id_, operand): table for operand, table in made["tables"].items()}
         layouts[id_, "unread"] = made.get("unread")
     return layouts
+
+
+def _renamed(code, opcode, other):
+    """The code with another name for an opcode."""
+    changed = {at: instruction(_text(step, opcode, other), at) for at, step in code.instructions.items()}
+    return dataclasses.replace(code, instructions=changed, opcodes=tuple(changed[at].opcode for at in sorted(changed)))
+
+
+def _text(step, opcode, other):
+    return step.text.replace(opcode, other, 1) if step.opcode == opcode else step.text
 
 
 def _changed(code, at, text):

@@ -1,6 +1,6 @@
 """Machine code with one thing changed: noticed or harmless, but never published as a wrong table.
 
-python tests/test_mutations.py [ARCH]...     # everything: four archs, four kinds of change, about 10 minutes
+python tests/test_mutations.py [ARCH]...     # everything: four archs, five kinds of change, 15 minutes on one core
 """
 
 import sys
@@ -18,11 +18,10 @@ ARCHS = ("sm_70", "sm_75", "sm_80", "sm_90")
 def test_a_change_is_noticed_or_harmless(name):
     """A sample; `python tests/test_mutations.py` runs all."""
     run = Run(name)
-    for kind, every in zip(KINDS, (101, 61, 41, 101), strict=True):
+    for kind, every in zip(KINDS, (101, 61, 41, 101, 29), strict=True):
         counts, wrong = run.count(kind, every)
         assert wrong == [], kind
-        assert counts["refused"] + counts["incomplete"] > 0, kind
-        assert sum(counts.values()) > 10, kind
+        assert counts["refused"] > 0, kind
 
 
 def everything(name):

@@ -3,16 +3,18 @@
 A tensor-core instruction holds each operand in one layout, whatever multiply it is part of, and so do instructions of
 the same shape and width of elements; C of the width of D has D's. So the tables of all fragments, followed through the
 multiplies that take them, must show one layout for each of these places, slot by slot. Where most of them show one, the
-others are wrong; where the two sides are too close to tell, both are in doubt.
+others are wrong; where the two sides are too close to tell, both are in doubt. Besides, both factors must lie alike: A,
+cut to as many rows as B has columns, is B's transpose.
 
-Strictly, hardware settles only which registers meet: a compiler could renumber k in A and in B alike. No ptxas from
-12.0 to 13.5 does, on any arch; one that did would be reported, not believed.
+Strictly, hardware settles only which registers meet. But that is how every opcode of every arch from sm_70 to sm_121
+turns out, by every ptxas from 12.0 to 13.5; what is otherwise is reported, not believed.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,9 +23,10 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.sass.product_check import Piece, Stage
 from tcprobe.sass.tensor import form
 
+OTHER = {"ROW": "COL", "COL": "ROW", "": ""}
 MAJORITY = 2 / 3  # of the fragments that show a place's layout
-# an operand of an opcode: "a", "b" or "d", its rows and columns, bits of a slot, products of a warp, .ROW or .COL
-Place = tuple[str, int, int, int, int, str]
+# an operand of an opcode: "a", "b" or "d", its rows and columns, ROW or COL or none, bits of a slot, products of a warp
+Place = tuple[str, int, int, str, int, int]
 Shown = tuple[Place, str, Piece]  # a place, the opcode, and the piece of a fragment that lies there
 
 
@@ -42,15 +45,20 @@ class Account:
 
     @cached_property
     def shown(self) -> list[Shown]:
-        """What its steps show, in order."""
-        return [(_place(s.opcode, role, p), s.opcode, p) for s in self.stages for role, p in s.pieces.items()]
+        """What its steps show, in order; A also as B, to which it must be like."""
+        return [shown for stage in self.stages for shown in _shown(stage)]
 
 
-def _place(opcode: str, role: str, piece: Piece) -> Place:
-    shape, order = form(opcode), [part for part in opcode.split(".") if part in ("ROW", "COL")]
-    rows, cols = {"a": (shape.m, shape.k), "b": (shape.k, shape.n)}.get(role, (shape.m, shape.n))
-    qualifier = order["ab".index(role)] if order and role in "ab" else ""
-    return "d" if role == "c" else role, rows, cols, piece.fragment.slot_bits, shape.products, qualifier
+def _shown(stage: Stage) -> Iterator[Shown]:
+    shape, order = form(stage.opcode), re.findall(r"ROW|COL", stage.opcode) or ["", ""]
+    sizes = {"a": (shape.m, shape.k, order[0]), "b": (shape.k, shape.n, order[1])}
+    for role, piece in stage.pieces.items():
+        place = (role, *sizes[role]) if role in sizes else ("d", shape.m, shape.n, "")
+        yield (*place, piece.fragment.slot_bits, shape.products), stage.opcode, piece
+    a = stage.pieces["a"]
+    as_b = replace(a, layout=a.layout[::-1, :, (a.layout[0] < shape.n).any(axis=0)])
+    place = ("b", shape.k, shape.n, OTHER[order[0]])
+    yield (*place, a.fragment.slot_bits, shape.products), stage.opcode, as_b
 
 
 class Verdict:

@@ -2,7 +2,8 @@
 
 The words that an instruction takes hold a block of A and a block of B, each product of a warp its own; together the
 instructions must form every A[m][k] x B[k][n] once, start from C and end in D, all in the right places, in the types
-of the multiply. So a word that a changed or misread code takes from elsewhere is found out.
+of the multiply. So a word that a changed or misread code takes from elsewhere is found out. Words that no instruction
+takes must be copies of words that one takes, lane by lane, as ptxas makes them for every arch.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def stages(instruction: Instruction, traced: Traced, tables: Tables) -> list[Sta
     multiply = _Multiply(instruction, traced, tables)
     found = [multiply.stage(number) for number in range(len(traced.steps))]
     multiply.check_sums(found)
+    multiply.check_copies()
     formed = np.zeros(instruction.shape, np.int64)
     for stage in found:
         shape = form(stage.opcode)
@@ -146,6 +148,16 @@ class _Multiply:
                 raise MisfitError(f"{self.name(number)} adds to results of another place")
         if self.traced.stored is not None and set(starts.values()) != {1}:  # else what follows may add C
             raise MisfitError(f"its {len(found)} tensor-core instructions do not start from C once")
+
+    def check_copies(self) -> None:
+        """What no step takes of A and B repeats what some step takes."""
+        taken = {word for step in self.traced.steps for word in (*step.a, *step.b)}
+        for fragment in self.instruction.fragments[:2]:
+            held = elements(self.tables[fragment.operand])[:2].reshape(2, THREADS, -1)
+            words = [Word(fragment.operand, number) for number in range(fragment.elements * fragment.slot_bits // 32)]
+            content = {word: held[:, :, _slots(fragment, [word.number])].tobytes() for word in words}
+            if not set(content.values()) <= {content[word] for word in taken & set(words)}:
+                raise MisfitError(f"words of {fragment.id} that no step takes are no copies of words that one takes")
 
     def before(self, number: int) -> int | None:
         """The step whose results this one adds to; None where it adds C, also converted, or nothing yet."""
