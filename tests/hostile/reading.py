@@ -164,7 +164,9 @@ def no_judge(outcome: Outcome, folder: Path) -> Iterator[Fault]:
 
 
 def dependents(name: str) -> tuple[str, ...]:
-    """A file of the healthy folder and all that name it."""
+    """Patterns of a file or folder of the healthy folder and of all files that name it."""
+    if not name.endswith(".json"):
+        return ("*",) if name == "layouts" else (f"{name}/*",)
     stem = Path(name).stem
     naming = [n for n, raw in saved.healthy_files().items() if n.startswith("sm_") and f'"{stem}"'.encode() in raw]
     return tuple(sorted({name, *(naming if name.startswith("layouts/") else ())}))
@@ -173,7 +175,7 @@ def dependents(name: str) -> tuple[str, ...]:
 def refuses(argv: tuple[str, ...], damaged: str, words: str = "") -> Judge:
     """Judge of a folder in which `damaged` must not be believed: refused by name, or what is right without it."""
     without = dependents(damaged)
-    names = tuple(filter(None, (Path(damaged).stem, words)))
+    names = tuple(filter(None, (Path(damaged).stem, words, "/layouts/")))
 
     def judge(outcome: Outcome, folder: Path) -> Iterator[Fault]:
         given = answer(argv, outcome, folder)
