@@ -153,7 +153,7 @@ class _Multiply:
         """What no step takes of A and B repeats what some step takes."""
         taken = {word for step in self.traced.steps for word in (*step.a, *step.b)}
         for fragment in self.instruction.fragments[:2]:
-            held = elements(self.tables[fragment.operand])[:2].reshape(2, THREADS, -1)
+            held = elements(self.tables[fragment.operand])[:2].reshape(2, WARP, -1)
             words = [Word(fragment.operand, number) for number in range(fragment.elements * fragment.slot_bits // 32)]
             content = {word: held[:, :, _slots(fragment, [word.number])].tobytes() for word in words}
             if not set(content.values()) <= {content[word] for word in taken & set(words)}:
