@@ -12,6 +12,7 @@ texts only, of at most MOST_TEXT characters.
 from __future__ import annotations
 
 MOST_TEXT = 500
+MOST_MESSAGE = 1000
 _SHOWN = 60
 # what ends a comment, or begins one inside, in C, Python and XML; and trigraphs
 _MARKS = (("*/", "* /"), ("/*", "/ *"), ('"""', "'''"), ("-->", "-- >"), ("??", "? ?"))
@@ -38,6 +39,13 @@ def one_line(text: str) -> str:
 def quoted(text: str) -> str:
     """The beginning of a text in quotes, for a message."""
     return f"'{_cut(escaped(text[: _SHOWN + 1]), _SHOWN)}'"
+
+
+def message(text: str) -> str:
+    """The text as one line of at most MOST_MESSAGE characters for a terminal; of a longer one both ends."""
+    text = escaped(text)
+    half = MOST_MESSAGE // 2 - 10
+    return text if len(text) <= MOST_MESSAGE else f"{text[:half]} [...] {text[-half:]}"
 
 
 def comment(text: str) -> str:

@@ -154,6 +154,7 @@ def test_devices_are_written_through_and_say_when_they_are_full(tmp_path):
     ("name", "words"),
     [
         ("folder", "Is a directory"),
+        ("folder/", "Is a directory"),
         ("", "Is a directory"),
         (".", "Is a directory"),
         ("none/x", "No such file or directory"),
@@ -213,6 +214,15 @@ def test_a_missing_folder_is_made_only_where_that_is_asked_for(tmp_path):
     assert (tmp_path / "a" / "b" / "x").read_bytes() == TEXT
 
 
+@pytest.mark.parametrize("name", ["", "out/", "none/", "file/"])
+def test_a_file_to_write_has_a_name(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_bytes(b"old")
+    done = CliRunner().invoke(main, ["emit", "wmma.m16n16k16.d.f32", "--to", "csv", "-o", name])
+    assert (done.exit_code, "is no name of a file" in done.stderr) == (2, True)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"file": b"old"}
+
+
 @posix
 @pytest.mark.parametrize("name", ["x" * 300, "y/" * 3000, "loop"])
 @pytest.mark.parametrize(
@@ -228,6 +238,7 @@ def test_names_that_no_file_can_have_get_a_message(tmp_path, monkeypatch, name, 
     assert isinstance(done.exception, SystemExit), done.exception
     assert done.exit_code in (2, 3, 4)
     assert "Error" in done.stderr
+    assert len(done.stderr) < 1500
     assert [p.name for p in tmp_path.iterdir()] == ["loop"]
 
 

@@ -115,7 +115,7 @@ def commands(root):
 @cache
 def clean(root):
     """What the commands print without anything hostile."""
-    return {tuple(c): invoke(*c, "--results", root).stdout for c in commands(root)}
+    return {tuple(c): invoke(*c, "--results", root, "--only").stdout for c in commands(root)}
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ def check(roots, field, text, only=None):
     for command, expected in clean(without).items():
         if only and command[0] != only:
             continue
-        done = invoke(*command, "--results", hostile)
+        done = invoke(*command, "--results", hostile, "--only")
         assert readable(done.stdout), command
         assert readable(done.stderr), command
         assert isinstance(done.exception, SystemExit | None), (command, done.exception)
@@ -208,8 +208,8 @@ def test_what_cannot_be_printed_is_refused(roots, field, text):
     found = [invoke("pages", "--check", "--results", hostile)]
     if field in MEASURED:
         found += [
-            invoke("show", f"{MMA}.a", "--results", hostile),
-            invoke("emit", MMA, "--to", "python", "--results", hostile),
+            invoke("show", f"{MMA}.a", "--results", hostile, "--only"),
+            invoke("emit", MMA, "--to", "python", "--results", hostile, "--only"),
         ]
     for done in found:
         assert done.exit_code == 4, (done.stdout, done.stderr)

@@ -14,7 +14,7 @@ from tcprobe.cli import main
 from tcprobe.sass.lowering import Lowering
 from tcprobe.store.measurement import PROVENANCE, Measurement
 from tcprobe.store.results import Results
-from tcprobe.text import comment, escaped, markdown, one_line, plain
+from tcprobe.text import MOST_MESSAGE, comment, escaped, markdown, message, one_line, plain
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs a shell script as ptxas")
 
@@ -27,6 +27,14 @@ def test_escaped_text_can_be_printed_and_plain_text_stays(text):
     assert not plain(text) or one_line(text) == text
     assert readable(comment(text))
     assert "\n" not in markdown(text)
+
+
+@given(st.text(max_size=3000))
+def test_a_message_is_one_line_of_bounded_length_with_both_ends(text):
+    found = message(text)
+    assert found.isprintable()
+    assert len(found) <= MOST_MESSAGE
+    assert found == escaped(text) or (found[:400], found[-400:]) == (escaped(text)[:400], escaped(text)[-400:])
 
 
 @given(st.text(alphabet="*/\"'->?\\ \nae#{}", max_size=30))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,16 @@ def read_results(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(layers=layers(folder, only), **asked)
 
     return with_layers
+
+
+class Output(Named):
+    """The name of a file to write: not empty, and without the slash at its end that a folder's may have."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        if str(value).endswith(("/", os.sep)):
+            self.fail(f"{str(value)!r} is no name of a file.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Numbers(click.ParamType[list[int]]):

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import ARCH, JSON, Named, Numbers, read_results
+from tcprobe.cli.options import ARCH, JSON, Numbers, Output, read_results
 from tcprobe.errors import UsageError
+from tcprobe.options import ARCH, JSON, Numbers, Output
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
 @click.command(short_help="Write fragments as code or data for other programs.")
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
 @click.option("--to", "format_name", required=True, metavar="FORMAT", help="cuda, ptx, python, ...; `--to help` lists.")
-@click.option("-o", "--output", type=Named(path_type=Path, dir_okay=False), help="File. Default: standard output.")
+@click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File. Default: standard output.")
 @ARCH
 @read_results
 def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Any) -> None:

@@ -18,7 +18,7 @@ import click
 
 from tcprobe.errors import TcprobeError, debugging, understood
 from tcprobe.system.interrupts import Stopped
-from tcprobe.text import escaped
+from tcprobe.text import message
 
 
 class Group(click.Group):
@@ -41,7 +41,7 @@ def told(ctx: click.Context | None = None) -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        error.message = escaped(error.message)  # type: ignore[misc]  # click has it final
+        error.message = message(error.message)  # type: ignore[misc]  # click has it final
         raise
     except (click.exceptions.Exit, click.Abort):
         raise
@@ -71,4 +71,4 @@ def _discard_output() -> None:
 
 def _say(text: str) -> None:
     with suppress(OSError):  # standard error is full or gone: the exit code is all that is left
-        click.echo(escaped(text), err=True)
+        click.echo(message(text), err=True)
