@@ -10,7 +10,6 @@ import click
 
 from tcprobe.cli.options import ARCH, JSON, Numbers, Output, read_results
 from tcprobe.errors import UsageError
-from tcprobe.options import ARCH, JSON, Numbers, Output
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
