@@ -61,7 +61,7 @@ def _shown(stage: Stage) -> Iterator[Shown]:
     yield (*place, a.fragment.slot_bits, shape.products), stage.opcode, as_b
 
 
-class Verdict:
+class Crosscheck:
     """What stands of the tables and multiplies of a run, all computed from `accounts`."""
 
     def __init__(self, accounts: Sequence[Account]) -> None:

@@ -17,7 +17,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes.experiment import ptx_hash
-from tcprobe.sass.crosscheck import Account, Verdict
+from tcprobe.sass.crosscheck import Account, Crosscheck
 from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.product_check import MisfitError, Piece, Stage, stages
@@ -38,14 +38,14 @@ class Anchored:
 
 
 @dataclass(frozen=True)
-class Conclusion:
+class Findings:
     """What follows from traces and tables.
 
     `opcodes` are the layouts of tensor-core opcodes by name, `contested` those that have none since multiplies
     contradict each other; `made` is what a measurement holds, by instruction, and `failed` why there is none.
     """
 
-    verdict: Verdict
+    verdict: Crosscheck
     opcodes: dict[str, Anchored]
     contested: frozenset[str]
     made: dict[str, dict[str, Any]]
@@ -62,7 +62,7 @@ class Derived:
     """What the code of multiplies shows: measurements, and what they follow from."""
 
     measurements: list[Measurement]
-    conclusion: Conclusion
+    conclusion: Findings
 
 
 def derive(tools: Toolchain, row: Arch, instructions: Sequence[Instruction], known: Known) -> Derived:
@@ -85,7 +85,7 @@ def derive(tools: Toolchain, row: Arch, instructions: Sequence[Instruction], kno
     return Derived(measurements, found)
 
 
-def _measurement(instruction: Instruction, row: Arch, found: Conclusion, about: Mapping[str, str]) -> Measurement:
+def _measurement(instruction: Instruction, row: Arch, found: Findings, about: Mapping[str, str]) -> Measurement:
     """What was made of a multiply, or why nothing was."""
     id_, method = instruction.id, "sass" if instruction.definitions else "derived"
     if id_ in found.made:
@@ -101,11 +101,11 @@ def _trace(code: Code | None, instruction: Instruction) -> Traced | None:
         return None
 
 
-def conclude(followed: Followed, known: Known) -> Conclusion:
+def conclude(followed: Followed, known: Known) -> Findings:
     """What follows from the traces of multiplies, those of wmma first checked against each other."""
     tables = {i.id: {f.operand: table for f in i.fragments if (table := known(f))} for i, _ in followed}
     used = {i.id: traced for i, traced in followed if i.definitions and len(tables[i.id]) == len(i.fragments)}
-    verdict = Verdict([_account(i, used[i.id], tables[i.id]) for i, _ in followed if i.id in used])
+    verdict = Crosscheck([_account(i, used[i.id], tables[i.id]) for i, _ in followed if i.id in used])
     opcodes = anchors(verdict.agreeing)
     contested = frozenset(step.opcode for id_ in verdict.failed for step in used[id_].steps) - set(opcodes)
     made, failed = {}, dict(verdict.failed)
@@ -117,7 +117,7 @@ def conclude(followed: Followed, known: Known) -> Conclusion:
             failed[i.id] = f"rests on {opcode}, whose layout is contradicted"
         elif opcode in opcodes and (inherited := _inherits(i, opcode, opcodes[opcode])):
             made[i.id] = inherited
-    return Conclusion(verdict, opcodes, contested, made, failed)
+    return Findings(verdict, opcodes, contested, made, failed)
 
 
 def _account(instruction: Instruction, traced: Traced, tables: Mapping[str, Table]) -> Account:
