@@ -51,10 +51,10 @@ def test_merging_twice_is_no_mistake(tmp_path):
     theirs = folder(tmp_path / "theirs", measured(MMA), measured(WMMA))
     ours = Results(tmp_path / "ours")
     first = merge([theirs], ours, "somebody")
-    assert (sum(first.added.values()), first.cell, first.conflicts) == (2, 0, [])
+    assert (sum(first.added.values()), first.known, first.conflicts) == (2, 0, [])
     before = tree(tmp_path / "ours")
     again = merge([theirs], Results(tmp_path / "ours"), "somebody")
-    assert (again.added, again.cell) == ({}, 2)
+    assert (again.added, again.known) == ({}, 2)
     assert tree(tmp_path / "ours") == before
     (run,) = Results(tmp_path / "ours").runs()
     about = json.loads((run.root / "run.json").read_text())

@@ -5,7 +5,7 @@ import pytest
 from tcprobe import emit, plugins, references
 from tcprobe.emit import csv
 from tcprobe.errors import RowError
-from tcprobe.isa import inventory
+from tcprobe.isa import inventory, rows
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ def test_a_format_that_is_none_is_named_where_it_is_asked_for(package, name, tex
 
 
 def test_a_file_of_rows_needs_rows(package):
-    package(inventory, "empty", "")
-    with pytest.raises(RowError, match=r"tcprobe\.inventory\.empty lacks INSTRUCTIONS"):
+    package(rows, "empty", "")
+    with pytest.raises(RowError, match=r"tcprobe\.isa\.rows\.empty lacks INSTRUCTIONS"):
         inventory.instructions()
 
 

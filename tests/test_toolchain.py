@@ -198,7 +198,7 @@ def test_a_folder_without_tools_is_not_passed_over(tmp_path):
 
 
 def test_doctor_reports_tools_that_go_wrong_and_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr("tcprobe.doctor.LIMIT", 0.5)
+    monkeypatch.setattr("tcprobe.run.doctor.LIMIT", 0.5)
     fake(tmp_path, 'exec "$REAL" "$@"')
     (tmp_path / "ptxas").write_text("#!/bin/sh\nsleep 100\n")
     assert (

@@ -95,7 +95,7 @@ def test_lower_prints_and_saves(tmp_path):
 def without(monkeypatch, *names):
     """The toolchain, as if its ptxas did not know some archs."""
     known = toolchain.known_targets(toolchain.find().ptxas) - set(names)
-    monkeypatch.setattr(toolchain, "known_targets", lambda _ptxas: known)
+    monkeypatch.setattr(toolchain, "known_targets", lambda *_: known)
 
 
 @needs_tools

@@ -75,7 +75,7 @@ def conversion(found: Conversion) -> None:
 def against(path: str, cell: Cell, found: Against) -> None:
     """`compare FILE.csv`: how many slots agree, the first that do not, and what it is compared with."""
     missing = f"; {found.not_stated} slots are not stated" if found.not_stated else ""
-    head = f"{path} against {cell.fragment.id} on {cell.arch}"
+    head = f"{escaped(path)} against {cell.fragment.id} on {cell.arch}"
     click.echo(f"{head}: {found.agreed} of {found.given} slots agree{missing}")
     for line in found.first:
         click.echo(f"  {line}")

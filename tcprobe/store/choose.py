@@ -20,6 +20,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -230,7 +231,8 @@ def default() -> Layers:
 
 def _name(root: Path) -> str:
     """What answers call a folder: its path, quoted where that would break or continue a line of a comment."""
-    if root.resolve() == published().root.resolve():
-        return PUBLISHED
+    with suppress(OSError):  # there may be no working directory any more
+        if root.resolve() == published().root.resolve():
+            return PUBLISHED
     text = str(root) if str(root) != PUBLISHED else os.path.join(os.curdir, PUBLISHED)
     return text if text.isprintable() and not text.endswith("\\") else json.dumps(text)
