@@ -1,0 +1,95 @@
+"""Coordinate swizzles: one coordinate is XORed with bits of the other before shape:stride.
+
+>>> import numpy as np
+>>> CoordinateSwizzle("first", 2, 3, 1)(np.array([5, 5]), np.array([1, 2]))
+(array([ 5, 13]), array([1, 2]))
+
+CUTLASS's TensorOpMultiplicand is one at every pitch. Where the pitch is a power of two it is a swizzle of the offset
+as well; at a pitch of 96 or 192 it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.fit.affine import Affine, fit_affine
+from tcprobe.layout.address import AddressMap, Integers
+
+FIRST, SECOND = "first", "second"
+
+
+class CoordinateSwizzle(NamedTuple):
+    """Coordinate `which` ^= ((other >> K) & (2**B - 1)) << M, with B = `bits`, M = `base`, K = `shift`."""
+
+    which: str
+    bits: int
+    base: int
+    shift: int
+
+    def __call__(self, first: Integers, second: Integers) -> tuple[Integers, Integers]:
+        """The coordinates of elements after it."""
+        other = second if self.which == FIRST else first
+        moved = ((other >> self.shift) & ((1 << self.bits) - 1)) << self.base
+        return (first ^ moved, second) if self.which == FIRST else (first, second ^ moved)
+
+
+def coordinate_swizzle(address: AddressMap) -> Iterator[tuple[CoordinateSwizzle, Affine]]:
+    """Those under which the map is affine, and that affine map: the fewest bits first, then the first coordinate."""
+    able = [*_able(address, FIRST), *_able(address, SECOND)]
+    for swizzle in sorted(able, key=lambda one: (one.bits, one.which, one.base, one.shift)):
+        first, second = swizzle(address.first, address.second)
+        found = fit_affine(first, second, address.offsets, (int(first.max()) + 1, int(second.max()) + 1))
+        if found:
+            yield swizzle, found
+
+
+def _able(address: AddressMap, which: str) -> Iterator[CoordinateSwizzle]:
+    """The swizzles of coordinate `which` that hold between a part of the rows and of the columns."""
+    grid, low = address.grid, address.low
+    if which == SECOND:
+        grid, low = grid.T, low[::-1]
+    own, other = ((low[axis] + size - 1).bit_length() for axis, size in enumerate(grid.shape))
+    bits, base, shift = (
+        axis.ravel() for axis in np.meshgrid(np.arange(1, own + 1), np.arange(own), np.arange(other), indexing="ij")
+    )
+    real = (bits + base <= own) & (bits + shift <= max(other, 1))
+    bits, base, shift = bits[real], base[real], shift[real]
+    holds = _holds(grid, low, bits, base, shift)
+    for three in zip(bits[holds].tolist(), base[holds].tolist(), shift[holds].tolist(), strict=True):
+        yield CoordinateSwizzle(which, *three)
+
+
+def _holds(grid: Integers, low: tuple[int, int], bits: Integers, base: Integers, shift: Integers) -> NDArray[np.bool_]:
+    """Which swizzles of the rows' coordinate make every column the fullest one, moved; a necessary condition.
+
+    With F the fullest column, at `at`, offset(a, b) - offset(a0, b) = F(a ^ x) - F(a0 ^ x) with x = x(b) ^ x(at).
+    """
+    known = grid >= 0
+    at = int(np.argmax(known.sum(axis=0)))
+    rows, columns = _part(grid.shape[0]), _part(grid.shape[1])
+    start = rows[np.argmax(known[rows, :][:, columns].sum(axis=1))]
+    mask = ((1 << bits) - 1)[:, None]
+    moved = [((((low[1] + places) >> shift[:, None]) & mask) << base[:, None]) for places in (columns, np.array([at]))]
+    x = (moved[0] ^ moved[1])[:, None, :]
+    here, there = (_column(grid[:, at], ((places + low[0]) ^ x) - low[0]) for places in (rows[:, None], start))
+    expected = here[0] - there[0]
+    found = grid[np.ix_(rows, columns)] - grid[start, columns]
+    sure = here[1] & there[1] & known[np.ix_(rows, columns)] & known[start, columns]
+    return np.asarray(~((expected != found) & sure).any(axis=(1, 2)))
+
+
+def _column(column: Integers, places: Integers) -> tuple[Integers, NDArray[np.bool_]]:
+    """Offsets of a column at places that may lie outside, and where there is one."""
+    inside = (places >= 0) & (places < len(column))
+    found = column[np.where(inside, places, 0)]
+    return found, inside & (found >= 0)
+
+
+def _part(size: int) -> Integers:
+    """Some places below `size`: the first four, those beside powers of two, and the last."""
+    near = (place for bit in range(size.bit_length()) for place in ((1 << bit) - 1, 1 << bit, (1 << bit) + 1))
+    return np.array(sorted({*(place for place in near if place < size), size - 1}))

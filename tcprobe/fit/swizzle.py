@@ -1,0 +1,148 @@
+"""The layout behind an address map, of four kinds in this order, and each proven on every cell.
+
+>>> from tcprobe.layout.offsets import matrices
+>>> text = "0 1 2 3 4 5 6 7; 9 8 11 10 13 12 15 14; 18 19 16 17 22 23 20 21; 27 26 25 24 31 30 29 28"
+>>> found = fit_address(matrices(text.replace(";", ",").split(", "))[0].address)
+>>> found.kind, found.swizzle, found.others
+('swizzle', Swizzle(bits=2, base=0, shift=3), (Swizzle(bits=3, base=0, shift=3),))
+
+affine      shape:stride
+swizzle     a swizzle of shape:stride + base; the fewest bits B first, then the least M, then the least S; S < 0 last
+coordinate  one coordinate XORed with bits of the other, then shape:stride: CUTLASS where a row is no power of two
+xor         several swizzles, one after the other, of shape:stride + base
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.fit.affine import Affine, fit_affine
+from tcprobe.fit.coordinate import CoordinateSwizzle, coordinate_swizzle
+from tcprobe.fit.xor import chain_of
+from tcprobe.layout.address import AddressMap, Integers
+from tcprobe.layout.swizzle import Swizzle
+
+AFFINE, SWIZZLE, COORDINATE, XOR = "affine", "swizzle", "coordinate", "xor"
+MOST_BITS = 5  # B of the swizzles that are listed besides the first
+
+
+@dataclass(frozen=True)
+class AddressFit:
+    """offset = swizzles, first to last, of affine(coordinate(element)).
+
+    `others`: the other swizzles of up to 5 bits that fit, each over a shape:stride of its own. None where none is
+    needed (kind affine) and where none fits (coordinate, xor). `fewest`: no fewer swizzles do.
+    """
+
+    kind: str
+    affine: Affine
+    cells: int
+    swizzles: tuple[Swizzle, ...] = ()
+    coordinate: CoordinateSwizzle | None = None
+    others: tuple[Swizzle, ...] = ()
+    fewest: bool = True
+
+    @property
+    def swizzle(self) -> Swizzle | None:
+        """The one swizzle of kind `swizzle`."""
+        return self.swizzles[0] if self.kind == SWIZZLE else None
+
+    def __call__(self, first: Integers, second: Integers) -> Integers:
+        """The offsets of elements."""
+        if self.coordinate:
+            first, second = self.coordinate(first, second)
+        offsets = self.affine(first, second)
+        for swizzle in self.swizzles:
+            offsets = swizzle(offsets)
+        return offsets
+
+
+def fit_address(address: AddressMap) -> AddressFit | None:
+    """The layout of a map, which need not be whole; None if it is of none of the four kinds."""
+    fits = (found for kind in (_affine, _swizzle, _coordinate, _xor) for found in kind(address))
+    return next((found for found in fits if proven(found, address)), None)
+
+
+def proven(found: AddressFit, address: AddressMap) -> bool:
+    """Whether the layout gives every cell's offset."""
+    return np.array_equal(found(address.first, address.second), address.offsets)
+
+
+def offset_bits(address: AddressMap) -> int:
+    """The bits of the largest offset."""
+    return int(address.offsets.max()).bit_length()
+
+
+def _affine(address: AddressMap) -> Iterator[AddressFit]:
+    found = _undone(address, ())
+    if found:
+        yield AddressFit(AFFINE, found, address.cells)
+
+
+def _swizzle(address: AddressMap) -> Iterator[AddressFit]:
+    for sign in (1, -1):
+        for most in (MOST_BITS, offset_bits(address)):
+            fits = list(_fitting(address, most, sign))
+            if fits:
+                others = tuple(swizzle for swizzle, _ in fits[1:] if swizzle.bits <= MOST_BITS)
+                yield AddressFit(SWIZZLE, fits[0][1], address.cells, (fits[0][0],), others=others)
+                return
+
+
+def _coordinate(address: AddressMap) -> Iterator[AddressFit]:
+    for found, affine in coordinate_swizzle(address):
+        yield AddressFit(COORDINATE, affine, address.cells, coordinate=found)
+
+
+def _xor(address: AddressMap) -> Iterator[AddressFit]:
+    chain = chain_of(address)
+    found = _undone(address, chain.swizzles) if chain else None
+    if chain and found:
+        yield AddressFit(XOR, found, address.cells, chain.swizzles, fewest=chain.fewest)
+
+
+def _fitting(address: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzle, Affine]]:
+    """The swizzles of shift `sign` * S, B from 1 to `most`, under which the map is affine, and that affine map."""
+    bits, base, shift = _candidates(offset_bits(address), most)
+    able = _separable(address.corners, bits, base, shift, sign)
+    for three in zip(bits[able].tolist(), base[able].tolist(), (sign * shift[able]).tolist(), strict=True):
+        swizzle = Swizzle(*three)
+        found = _undone(address, [swizzle])
+        if found:
+            yield swizzle, found
+
+
+def _undone(address: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
+    """The affine map that is left when the swizzles, applied first to last, are undone."""
+    offsets = address.offsets
+    for swizzle in reversed(swizzles):
+        offsets = swizzle(offsets)
+    return fit_affine(address.first, address.second, offsets, address.extent)
+
+
+def _candidates(bits: int, most: int) -> tuple[Integers, Integers, Integers]:
+    """B, M and S > 0 of all swizzles with B <= most whose lowest source bit is one of `bits`, in ascending order."""
+    size = np.arange(1, max(2, min(most, bits) + 1))
+    wide, base, shift = (axis.ravel() for axis in np.meshgrid(size, np.arange(bits), np.arange(1, bits), indexing="ij"))
+    real = (shift >= wide) & (base + shift < bits)
+    return wide[real], base[real], shift[real]
+
+
+def _separable(sample: Integers, bits: Integers, base: Integers, shift: Integers, sign: int) -> NDArray[np.bool_]:
+    """Which swizzles leave f(first) + g(second) on a part of the map, -1 where it has no offset; a necessary condition.
+
+    The part's first row and column are whole.
+    """
+    low, high = (axis[:, None, None] for axis in (base, base + shift))
+    source, target = (high, low) if sign > 0 else (low, high)
+    images = sample >> source
+    images &= (1 << bits[:, None, None]) - 1
+    images <<= target
+    images ^= sample
+    images -= images[:, :1, :].copy()
+    images -= images[:, :, :1].copy()
+    return np.asarray(~((images != 0) & (sample >= 0)).any(axis=(1, 2)))

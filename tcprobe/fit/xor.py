@@ -1,0 +1,185 @@
+"""Several swizzles behind an address map whose offset is an XOR of one image per coordinate bit: as few as possible.
+
+>>> import numpy as np
+>>> first, second = np.divmod(np.arange(1024), 32)
+>>> plain = AddressMap.of(first, second, first * 32 + second)
+>>> wanted = (Swizzle(1, 0, 6), Swizzle(1, 3, 4))
+>>> twice = AddressMap.of(first, second, wanted[1](wanted[0](plain.offsets)))
+>>> chain_of(twice).swizzles
+(Swizzle(bits=1, base=3, shift=4), Swizzle(bits=1, base=0, shift=6))
+
+The images of the coordinate bits are the columns of a matrix over GF(2), the bits of the offset its rows. shape:stride
+alone sends every coordinate bit to offset bits of its own, so that no row has two ones: it is *plain*. A swizzle adds
+rows to rows: row z becomes row z ^ row z + S for the B rows that it changes, so undoing one is a step of that kind too.
+All sequences of steps are tried, the shorter ones first, up to `MOST_MATRICES` of them; beyond that, elimination
+gives swizzles of one bit each, which may not be the fewest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.layout.address import AddressMap, Integers
+from tcprobe.layout.gf2 import solve
+from tcprobe.layout.swizzle import Swizzle
+
+MOST_MATRICES = 1 << 19
+Matrices = NDArray[np.uint64]  # [matrix, row]: the ones of a row as bits
+
+
+class RowStep(NamedTuple):
+    """Rows `row` .. `row` + `height` - 1 are each XORed with the row `distance` above."""
+
+    row: int
+    height: int
+    distance: int
+
+    @property
+    def swizzle(self) -> Swizzle:
+        """The swizzle that does, and undoes, this."""
+        return Swizzle(self.height, min(self.row, self.row + self.distance), self.distance)
+
+
+class _Level(NamedTuple):
+    """Matrices after some steps: the step that led to each, and the number of the matrix before it."""
+
+    matrices: Matrices
+    steps: list[RowStep]
+    step: Integers
+    parent: Integers
+
+
+class Chain(NamedTuple):
+    """Swizzles, the first to be applied first, and whether all shorter sequences were tried."""
+
+    swizzles: tuple[Swizzle, ...]
+    fewest: bool
+
+
+def chain_of(address: AddressMap) -> Chain | None:
+    """Swizzles that make the map of a shape:stride; None if there are none."""
+    rows = _rows(address)
+    if rows is None:
+        return None
+    few = _fewest(rows)
+    steps = few or _eliminated(rows)
+    return Chain(tuple(step.swizzle for step in reversed(steps)), bool(few)) if steps else None
+
+
+def _rows(address: AddressMap) -> list[int] | None:
+    """The rows of the matrix, offset bit 0 first; None where the offset is no XOR of images."""
+    low, high = ((extent - 1).bit_length() for extent in address.extent)
+    inputs = address.first | (address.second << low)
+    points = _points(inputs ^ inputs[0], address.offsets ^ address.offsets[0], low + high)
+    images = points and solve(points, low + high)
+    if not images:
+        return None
+    bits = int(address.offsets.max()).bit_length()
+    return [sum((image >> bit & 1) << at for at, image in enumerate(images)) for bit in range(bits)]
+
+
+def _points(vectors: Integers, images: Integers, bits: int) -> list[tuple[int, int]]:
+    """Enough of the points to determine the linear map; [] if there is none through all."""
+    points = []
+    for bit in range(bits):
+        able = np.flatnonzero(vectors >> bit & 1)
+        if len(able):
+            vector, image = vectors[able[0]], images[able[0]]
+            points.append((int(vector), int(image)))
+            vectors, images = vectors.copy(), images.copy()
+            vectors[able] ^= vector
+            images[able] ^= image
+    return [] if images.any() else points
+
+
+def _steps(size: int) -> Iterator[RowStep]:
+    """All steps between `size` rows, those of CuTe's positive S first."""
+    for sign in (1, -1):
+        for length in range(1, size):
+            for row in range(0 if sign > 0 else length, size - (length if sign > 0 else 0)):
+                room = (size - length if sign > 0 else size) - row
+                yield from (RowStep(row, height, sign * length) for height in range(1, min(length, room) + 1))
+
+
+def _fewest(rows: list[int]) -> list[RowStep]:
+    """The fewest steps to a plain matrix; [] if none are within `MOST_MATRICES`."""
+    levels = [_Level(np.array([rows], dtype=np.uint64), [], np.zeros(1, np.int64), np.zeros(1, np.int64))]
+    steps = list(_steps(len(rows)))
+    while True:
+        found = _last(levels[-1].matrices)
+        if found:
+            return [*_path(levels, found[0]), found[1]]
+        if not steps or len(levels[-1].matrices) * len(steps) > MOST_MATRICES:
+            return []
+        levels.append(_next(levels[-1].matrices, steps))
+
+
+def _path(levels: Sequence[_Level], at: int) -> list[RowStep]:
+    path = []
+    for level in reversed(levels[1:]):
+        path.append(level.steps[level.step[at]])
+        at = int(level.parent[at])
+    return path[::-1]
+
+
+def _next(matrices: Matrices, steps: list[RowStep]) -> _Level:
+    """Every matrix after every step; each matrix once."""
+    after = np.repeat(matrices[None], len(steps), axis=0)
+    for number, (row, height, distance) in enumerate(steps):
+        after[number, :, row : row + height] ^= matrices[:, row + distance : row + distance + height]
+    flat, at = np.unique(after.reshape(-1, matrices.shape[1]), axis=0, return_index=True)
+    return _Level(flat, steps, at // len(matrices), at % len(matrices))
+
+
+def _last(matrices: Matrices) -> tuple[int, RowStep] | None:
+    """A matrix that one step makes plain, by its number, and that step.
+
+    The step changes all rows with two ones or more; the fewest rows that hold those are enough.
+    """
+    size, row = matrices.shape[1], np.arange(matrices.shape[1])
+    crowded = _two(matrices)
+    low = crowded.argmax(axis=1)
+    height = size - crowded[:, ::-1].argmax(axis=1) - low
+    outside = (row < low[:, None]) | (row >= (low + height)[:, None])
+    for distance in (*range(1, size), *range(-1, -size, -1)):
+        plain = ~_two(matrices ^ _shifted(matrices, distance)) | outside
+        able = np.flatnonzero(plain.all(axis=1) & crowded.any(axis=1) & (height <= abs(distance)))
+        if len(able):
+            at = int(able[0])
+            return at, RowStep(int(low[at]), int(height[at]), distance)
+    return None
+
+
+def _two(matrices: Matrices) -> NDArray[np.bool_]:
+    """Which rows have two ones or more."""
+    return np.asarray((matrices & (matrices - np.uint64(1))) != 0)
+
+
+def _shifted(matrices: Matrices, distance: int) -> Matrices:
+    """Each matrix with row z + distance in place of row z, zero where there is none."""
+    moved = np.zeros_like(matrices)
+    if distance > 0:
+        moved[:, :-distance] = matrices[:, distance:]
+    else:
+        moved[:, -distance:] = matrices[:, :distance]
+    return moved
+
+
+def _eliminated(rows: list[int]) -> list[RowStep]:
+    """Steps of one row each to a plain matrix, column after column; [] if there are none, columns being dependent."""
+    rows, pivots, steps = list(rows), set[int](), []
+    for column in range(max(rows).bit_length()):
+        able = [z for z, row in enumerate(rows) if row >> column & 1 and z not in pivots]
+        if not able:
+            continue
+        pivot = max(able)
+        pivots.add(pivot)
+        for z, row in enumerate(rows):
+            if z != pivot and row >> column & 1:
+                rows[z] ^= rows[pivot]
+                steps.append(RowStep(z, 1, pivot - z))
+    return steps if all(row.bit_count() <= 1 for row in rows) else []

@@ -1,0 +1,163 @@
+"""Address map: the measured or stated offset of each element (first, second) of a tile, in elements or bytes.
+
+>>> whole = AddressMap.of([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 2, 3], ((0, 0), (1, 1)))
+>>> whole.cells, whole.missing
+(4, [])
+>>> runs([(0, 5), (1, 5), (2, 5), (0, 6), (1, 6), (2, 6)])
+['(0..2, 5..6)']
+
+The first coordinate is CUTLASS's contiguous one or a matrix's row, the second the strided one or the column: a map
+says nothing of which is the faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import DataError
+
+Integers = NDArray[np.int64]
+Pair = tuple[int, int]
+MOST_CELLS = 1 << 19  # 228 KB of shared memory hold 466,944 elements of 4 bits
+MOST_OFFSET = 1 << 40
+
+
+@dataclass(frozen=True, eq=False)
+class AddressMap:
+    """Cell k says that element (first[k], second[k]) lies at offsets[k], each at least 0, no element twice.
+
+    `low` and `high` are the corners of the box that the map is meant to fill, both inside it.
+    """
+
+    first: Integers
+    second: Integers
+    offsets: Integers
+    low: Pair
+    high: Pair
+
+    @classmethod
+    def of(
+        cls, first: Sequence[int], second: Sequence[int], offsets: Sequence[int], box: tuple[Pair, Pair] | None = None
+    ) -> AddressMap:
+        """A map of plain numbers; the box is the bounding box unless it is given.
+
+        DataError without a cell, with a coordinate or a box beyond 2**19, an offset beyond 2**40, and where an element
+        lies outside the box or is there twice.
+        """
+        if not len(first):
+            raise DataError("no element has an offset.")
+        low, high = box or ((int(min(first)), int(min(second))), (int(max(first)), int(max(second))))
+        if max(high) >= MOST_CELLS or max(offsets) >= MOST_OFFSET:
+            raise DataError(f"a coordinate is not below {MOST_CELLS}, or an offset not below {MOST_OFFSET}.")
+        if (high[0] - low[0] + 1) * (high[1] - low[1] + 1) > MOST_CELLS:
+            raise DataError(f"a box from {low} to {high} has more than {MOST_CELLS} elements.")
+        found = cls(_integers(first), _integers(second), _integers(offsets), low, high)
+        found._check()
+        return found
+
+    def _check(self) -> None:
+        inside = (self.first >= self.low[0]) & (self.first <= self.high[0])
+        inside &= (self.second >= self.low[1]) & (self.second <= self.high[1])
+        if not inside.all():
+            raise DataError(f"{self._name(int(np.argmin(inside)))} is outside {self.low} to {self.high}.")
+        numbers = self._numbers
+        _, at = np.unique(numbers, return_index=True)
+        if len(at) < self.cells:
+            twice = np.setdiff1d(np.arange(self.cells), at)
+            raise DataError(f"{self._name(int(twice[0]))} is there twice.")
+
+    def _name(self, cell: int) -> str:
+        return f"({self.first[cell]}, {self.second[cell]})"
+
+    @cached_property
+    def _numbers(self) -> Integers:
+        """Each cell's place in the box, row after row."""
+        return (self.first - self.low[0]) * self.shape[1] + self.second - self.low[1]
+
+    @property
+    def shape(self) -> Pair:
+        """How many values each coordinate has in the box."""
+        return self.high[0] - self.low[0] + 1, self.high[1] - self.low[1] + 1
+
+    @property
+    def extent(self) -> Pair:
+        """One more than the largest value of each coordinate in the box."""
+        return self.high[0] + 1, self.high[1] + 1
+
+    @property
+    def cells(self) -> int:
+        """How many elements have an offset."""
+        return len(self.offsets)
+
+    @cached_property
+    def missing(self) -> list[Pair]:
+        """The elements of the box without an offset, in the order of the second coordinate, then the first."""
+        known = np.zeros(self.shape[0] * self.shape[1], dtype=bool)
+        known[self._numbers] = True
+        second, first = np.nonzero(~known.reshape(self.shape).T)
+        return list(zip((first + self.low[0]).tolist(), (second + self.low[1]).tolist(), strict=True))
+
+    @cached_property
+    def grid(self) -> Integers:
+        """Offsets by [first - low, second - low], -1 where there is none."""
+        grid = np.full(self.shape[0] * self.shape[1], -1, dtype=np.int64)
+        grid[self._numbers] = self.offsets
+        return grid.reshape(self.shape)
+
+    @cached_property
+    def corners(self) -> Integers:
+        """A part of the grid for quick checks: some rows and columns, ever further apart.
+
+        The fullest column comes first, so does its fullest row; the other rows and columns are such as these reach.
+        """
+        known = self.grid >= 0
+        column = int(np.argmax(known.sum(axis=0)))
+        row = int(np.argmax(known.sum(axis=1) * known[:, column]))
+        rows, columns = np.flatnonzero(known[:, column]), np.flatnonzero(known[row])
+        rows, columns = (near[near != at] for near, at in ((rows, row), (columns, column)))
+        return self.grid[np.ix_([row, *rows[_spread(len(rows))]], [column, *columns[_spread(len(columns))]])]
+
+
+def _spread(size: int) -> list[int]:
+    """0, 1, 2, 4, 8, 16, ... and the last, below `size`."""
+    return sorted({0, *(1 << bit for bit in range((size - 1).bit_length())), size - 1}) if size else []
+
+
+def _integers(values: Sequence[int]) -> Integers:
+    return np.array(values, dtype=np.int64)
+
+
+def whole(address: AddressMap) -> AddressMap:
+    """The map itself; DataError that names the first element without an offset, if any is missing."""
+    if not address.missing:
+        return address
+    (first, second), rest = address.missing[0], len(address.missing) - 1
+    raise DataError(f"({first}, {second}) is missing" + (f", and {rest} more are." if rest else "."))
+
+
+def runs(elements: Iterable[Pair]) -> list[str]:
+    """Elements as ranges along the first coordinate, equal ones joined along the second: (0..7, 2..3)."""
+    rows: dict[int, list[list[int]]] = {}
+    for first, second in sorted(elements, key=lambda pair: (pair[1], pair[0])):
+        row = rows.setdefault(second, [])
+        if row and row[-1][1] == first - 1:
+            row[-1][1] = first
+        else:
+            row.append([first, first])
+    joined: list[tuple[list[int], list[int]]] = []
+    for second, row in rows.items():
+        for run in row:
+            if joined and len(row) == 1 and joined[-1][0] == run and joined[-1][1][1] == second - 1:
+                joined[-1][1][1] = second
+            else:
+                joined.append((run, [second, second]))
+    return [f"({_range(*run)}, {_range(*seconds)})" for run, seconds in joined]
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}..{last}"

@@ -1,0 +1,371 @@
+"""Swizzles and the fits: against CuTe, against brute force over all swizzles, and there and back."""
+
+import hashlib
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tcprobe.errors import UsageError
+from tcprobe.fit.affine import Affine, Modes, fit_affine
+from tcprobe.fit.coordinate import CoordinateSwizzle
+from tcprobe.fit.swizzle import fit_address, offset_bits, proven
+from tcprobe.layout.address import AddressMap
+from tcprobe.layout.swizzle import Swizzle, parse
+
+DATA = Path(__file__).parent / "data" / "shared_memory"
+IMAGES = json.loads((DATA / "swizzles.json").read_text())["tables"]["B,M,S"]
+
+sizes = st.lists(st.sampled_from([2, 3, 4, 5, 8]), min_size=1, max_size=3).map(tuple)
+strides = st.one_of(st.integers(0, 9), st.sampled_from([16, 24, 32, 64, 72, 96, 128, 192, 256]))
+
+
+@st.composite
+def modes(draw):
+    shape = draw(sizes)
+    return Modes(shape, tuple(draw(strides) for _ in shape))
+
+
+@st.composite
+def swizzles(draw, negative=True):
+    bits = draw(st.integers(1, 3))
+    shift = draw(st.integers(bits, 6))
+    return Swizzle(bits, draw(st.integers(0, 4)), -shift if negative and draw(st.booleans()) else shift)
+
+
+def whole(layout, extent):
+    first, second = (axis.ravel() for axis in np.indices(extent))
+    return AddressMap.of(first, second, layout(first, second))
+
+
+def table(extent, offset):
+    return whole(offset, extent)
+
+
+# --- swizzles -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("three", IMAGES)
+def test_images_are_those_of_cute(three):
+    images = parse(three)(np.arange(2048))
+    assert hashlib.sha256(images.astype("<i4").tobytes()).hexdigest()[:16] == IMAGES[three]
+
+
+def test_definition_bit_by_bit():
+    """Bit M + j of the image is that bit XOR bit M + S + j; with S < 0 bit M + |S| + j is XORed with bit M + j."""
+    for bits, base, shift in product(range(4), range(3), range(-4, 5)):
+        if abs(shift) < bits:
+            continue
+        one = Swizzle(bits, base, shift)
+        for offset in range(512):
+            expected = offset
+            for j in range(bits):
+                source = base + j + max(shift, 0)
+                expected ^= (offset >> source & 1) << (source - shift)
+            assert one(offset) == expected
+
+
+@given(swizzles(), st.integers(0, 1 << 40))
+def test_a_swizzle_undoes_itself(one, offset):
+    assert one(one(offset)) == offset
+
+
+@given(swizzles(), st.sampled_from([8, 16, 32, 64]), st.integers(0, 1 << 20))
+def test_bytes_and_elements(one, bits, offset):
+    assert one.in_bytes(bits)(offset * (bits // 8)) == one(offset) * (bits // 8)
+    assert one.in_bytes(bits).in_elements(bits) == one
+
+
+def test_sub_byte_elements():
+    assert Swizzle(2, 5, 3).in_bytes(4) == Swizzle(2, 4, 3)
+    assert Swizzle(1, 0, 3).in_bytes(4) is None
+    assert Swizzle(3, 4, 3).in_elements(4) == Swizzle(3, 5, 3)
+    assert Swizzle(3, 0, 3).in_elements(16) is None
+
+
+@pytest.mark.parametrize("text", ["3,4,3", "Sw<3,4,3>", "Swizzle<3, 4, 3>", " 3 , 4 , 3 "])
+def test_ways_to_write_a_swizzle(text):
+    assert parse(text) == Swizzle(3, 4, 3)
+    assert parse(text).name == "Sw<3,4,3>"
+
+
+@pytest.mark.parametrize("text", ["", "3,4", "3,4,2", "-1,4,3", "3,-4,3", "3,4,3,1", "Sw<3,4,3", "3,4,3>", "a,b,c",
+                                  "3,4,99", "9999,0,9999", "3,4,-2", "٣,4,3"])  # fmt: skip
+def test_what_is_no_swizzle_is_refused(text):
+    with pytest.raises(UsageError):
+        parse(text)
+
+
+# --- shape:stride ---------------------------------------------------------------------------------------------------
+
+
+@given(modes(), modes(), st.integers(0, 1000), st.data())
+def test_affine_maps_come_back(first, second, base, data):
+    """Of a part of the map, too: what is found gives the same offsets there."""
+    extent = tuple(int(np.prod(one.sizes)) for one in (first, second))
+    low = [data.draw(st.integers(0, size - 1)) for size in extent]
+    high = [data.draw(st.integers(start, size - 1)) for start, size in zip(low, extent, strict=True)]
+    a, b = (axis.ravel() for axis in np.indices([h - s + 1 for s, h in zip(low, high, strict=True)]))
+    a, b = a + low[0], b + low[1]
+    found = fit_affine(a, b, Affine(first, second, base)(a, b), (high[0] + 1, high[1] + 1))
+    assert found is not None
+    assert np.array_equal(found(a, b), Affine(first, second, base)(a, b))
+    for one, size in zip((found.first, found.second), high, strict=True):
+        assert np.prod(one.sizes) > size
+        assert len(one.sizes) <= 3 or low != [0, 0]
+
+
+def test_modes_merge_where_they_can():
+    found = fit_address(table((8, 12), lambda a, b: a * 12 + b % 4 + b // 4 * 4 + 3))
+    assert (found.affine.first, found.affine.second, found.affine.base) == (Modes((8,), (12,)), Modes((12,), (1,)), 3)
+
+
+def test_strides_may_be_negative_or_zero():
+    found = fit_address(table((4, 6), lambda a, b: 40 - a * 8 + 0 * b))
+    assert (found.affine.first.to_json(), found.affine.second.to_json()) == ((4, -8), (6, 0))
+
+
+# --- one swizzle ----------------------------------------------------------------------------------------------------
+
+
+def is_modal(values):
+    """Whether a sequence is a sum over the digits of its index: every size of the first mode is tried."""
+    if len(values) < 3:
+        return True
+    for size in range(2, len(values) + 1):
+        step = values[1] - values[0]
+        if all(values[i] == values[i // size * size] + i % size * step for i in range(len(values))) and (
+            size >= len(values) or is_modal(values[::size])
+        ):
+            return True
+    return False
+
+
+def brute_force(grid, most=5):
+    """All [B, M, S] under which a grid of offsets is shape:stride + base, and whether it is so without one."""
+
+    def affine(image):
+        rows, columns = len(image), len(image[0])
+        apart = all(image[a][b] - image[a][0] == image[0][b] - image[0][0] for a in range(rows) for b in range(columns))
+        return apart and is_modal([row[0] for row in image]) and is_modal(image[0])
+
+    bits = max(map(max, grid)).bit_length()
+    able = [
+        (b, m, s)
+        for b in range(1, most + 1)
+        for m in range(bits)
+        for s in range(b, bits - m)
+        if affine([[Swizzle(b, m, s)(offset) for offset in row] for row in grid])
+    ]
+    return affine(grid), able
+
+
+@settings(max_examples=50)
+@given(st.data())
+def test_all_fits_of_small_tables_are_those_of_brute_force(data):
+    first, second = data.draw(modes()), data.draw(modes())
+    extent = tuple(min(int(np.prod(one.sizes)), 12) for one in (first, second))
+    one = data.draw(st.one_of(st.just(Swizzle(0, 0, 0)), swizzles(negative=False)))
+    address = table(extent, lambda a, b: one(Affine(first, second, data.draw(st.integers(0, 40)))(a, b)))
+    plain, able = brute_force(address.grid.tolist())
+    found = fit_address(address)
+    assert proven(found, address)
+    if plain:
+        assert (found.kind, found.swizzle, found.others) == ("affine", None, ())
+    else:
+        assert found.kind == "swizzle"
+        assert [found.swizzle, *found.others] == [Swizzle(*three) for three in able]
+
+
+@settings(max_examples=100)
+@given(swizzles(), modes(), modes(), st.integers(0, 500), st.data())
+def test_swizzled_maps_come_back(one, first, second, base, data):
+    """Also of parts: a layout of a kind no later than the one it was made of, proven on every cell."""
+    extent = [int(np.prod(axis.sizes)) for axis in (first, second)]
+    low = [data.draw(st.integers(0, size - 1)) for size in extent]
+    a, b = (axis.ravel() for axis in np.indices([size - start for size, start in zip(extent, low, strict=True)]))
+    a, b = a + low[0], b + low[1]
+    address = AddressMap.of(a, b, one(Affine(first, second, base)(a, b)))
+    found = fit_address(address)
+    assert found is not None
+    assert proven(found, address)
+    assert found.kind in ("affine", "swizzle")
+    if found.swizzle and found.swizzle.shift * one.shift > 0:
+        assert found.swizzle.bits <= one.bits
+
+
+def test_worked_example():
+    """Sw<2,0,3> on 4 x 8: bits 3 and 4 of the offset go into bits 0 and 1; a third bit is never set."""
+    found = fit_address(table((4, 8), lambda a, b: a * 8 + (b ^ a)))
+    assert (found.kind, found.swizzle, found.others) == ("swizzle", Swizzle(2, 0, 3), (Swizzle(3, 0, 3),))
+    assert (found.affine.first.to_json(), found.affine.second.to_json()) == ((4, 8), (8, 1))
+
+
+def test_more_than_five_bits_are_found_but_not_listed():
+    found = fit_address(table((64, 64), lambda a, b: a * 64 + (a ^ b)))
+    assert (found.swizzle, found.others) == (Swizzle(6, 0, 6), ())
+
+
+def test_low_bits_into_high_ones():
+    found = fit_address(table((64, 64), lambda a, b: (a ^ (b >> 3 & 3) << 2) * 64 + b))
+    assert (found.kind, found.swizzle) == ("swizzle", Swizzle(2, 3, -5))
+
+
+def test_a_single_element():
+    found = fit_address(AddressMap.of([3], [4], [77]))
+    assert (found.kind, found.cells) == ("affine", 1)
+
+
+# --- coordinate swizzles --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pitch", [96, 192, 40])
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_where_no_swizzle_of_the_offset_exists(pitch, which):
+    made = CoordinateSwizzle(which, 2, 3, 1)
+    extent = (32, 40) if which == "first" else (40, 32)
+    steps = (1, pitch) if which == "first" else (pitch, 1)
+
+    def offset(a, b):
+        a, b = made(a, b)
+        return a * steps[0] + b * steps[1]
+
+    address = table(extent, offset)
+    assert brute_force(address.grid.tolist(), most=2) == (False, [])
+    found = fit_address(address)
+    assert (found.kind, found.coordinate, found.swizzle, found.others) == ("coordinate", made, None, ())
+
+
+@settings(max_examples=100)
+@given(st.sampled_from(["first", "second"]), st.integers(1, 3), st.integers(0, 2), st.integers(0, 2), st.data())
+def test_coordinate_swizzles_come_back(which, bits, base, shift, data):
+    """At odd pitches, where the XORed coordinate may leave its extent, and for parts that do not begin at 0."""
+    made, pitch = CoordinateSwizzle(which, bits, base, shift), data.draw(st.sampled_from([33, 48, 96, 120]))
+    a, b = (axis.ravel() + data.draw(st.integers(0, 3)) for axis in np.indices((24, 20)))
+    first, second = made(a, b)
+    address = AddressMap.of(a, b, first + second * pitch)
+    found = fit_address(address)
+    assert found is not None
+    assert proven(found, address)
+    assert found.kind in ("affine", "swizzle", "coordinate")
+    if found.coordinate:
+        assert found.coordinate.bits <= bits
+
+
+# --- several swizzles -----------------------------------------------------------------------------------------------
+
+
+def fewest_swizzles(address):
+    """How many swizzles leave shape:stride when undone: all sequences, shortest first."""
+    bits = offset_bits(address)
+    every = [
+        Swizzle(b, m, s * sign)
+        for b in range(1, bits)
+        for m in range(bits)
+        for s in range(b, bits - m)
+        for sign in (1, -1)
+    ]
+    level, seen = [address.offsets], {address.offsets.tobytes()}
+    for count in range(4):
+        if any(fit_affine(address.first, address.second, offsets, address.extent) for offsets in level):
+            return count
+        after = (one(offsets) for offsets in level for one in every)
+        level = [image for image in after if not (image.tobytes() in seen or seen.add(image.tobytes()))]
+    return None
+
+
+@settings(max_examples=40)
+@given(st.lists(swizzles(), min_size=2, max_size=2))
+def test_as_few_swizzles_as_possible(both):
+    """On 4 x 8 elements, against all sequences."""
+    both = [Swizzle(min(one.bits, 2), min(one.base, 1), max(-3, min(3, one.shift))) for one in both]
+    address = table((4, 8), lambda a, b: both[1](both[0](a * 8 + b)))
+    found = fit_address(address)
+    assert proven(found, address)
+    if found.kind == "coordinate":
+        assume(False)
+    assert len(found.swizzles) == fewest_swizzles(address)
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        (Swizzle(2, 3, 4), Swizzle(1, 1, 7)),
+        (Swizzle(2, 2, 4), Swizzle(2, 3, 6)),
+        (Swizzle(2, 3, 4), Swizzle(1, 0, -5)),
+        (Swizzle(2, 2, 4), Swizzle(2, 3, 6), Swizzle(1, 0, 7)),
+    ],
+)
+def test_chains_come_back(chain):
+    def offset(a, b):
+        offsets = a * 64 + b
+        for one in chain:
+            offsets = one(offsets)
+        return offsets
+
+    address = table((64, 64), offset)
+    found = fit_address(address)
+    assert found.kind == "xor"
+    assert len(found.swizzles) == len(chain)
+    assert proven(found, address)
+    assert found.fewest
+    assert found.swizzle is None
+
+
+def test_a_long_chain_is_split_but_said_not_to_be_the_shortest():
+    chain = (
+        Swizzle(1, 5, -3),
+        Swizzle(1, 0, 7),
+        Swizzle(2, 3, 6),
+        Swizzle(2, 2, 4),
+        Swizzle(1, 1, 9),
+        Swizzle(1, 0, 2),
+    )
+
+    def offset(a, b):
+        offsets = a * 64 + b
+        for one in chain:
+            offsets = one(offsets)
+        return offsets
+
+    address = table((64, 64), offset)
+    found = fit_address(address)
+    assert found.kind == "xor"
+    assert proven(found, address)
+    assert not found.fewest
+
+
+# --- nothing is claimed that does not hold --------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_a_spoiled_cell_is_never_passed_over(data):
+    one = Swizzle(3, 3, 3)
+    grid = one(np.arange(512).reshape(8, 64))
+    a, b = data.draw(st.integers(0, 7)), data.draw(st.integers(0, 63))
+    grid[a, b] = data.draw(st.integers(0, 1023).filter(lambda value: value != grid[a, b]))
+    address = table(grid.shape, lambda first, second: grid[first, second])
+    found = fit_address(address)
+    assert found is None or proven(found, address)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda a, b: a * b, lambda a, b: (a * a + b) % 97, lambda a, b: (a & b) * 3 + a * 64]
+)
+def test_what_has_no_layout_gets_none(function):
+    assert fit_address(table((16, 16), function)) is None
+
+
+def test_maps_that_are_not_whole():
+    """A cut corner, single holes, and a missing row: what is there decides."""
+    full = table((16, 32), lambda a, b: Swizzle(2, 3, 3)(a * 32 + b))
+    for gone in (full.offsets > 470, full.offsets % 37 == 5, full.first == 6, full.second < 3):
+        left = AddressMap.of(full.first[~gone], full.second[~gone], full.offsets[~gone], (full.low, full.high))
+        found = fit_address(left)
+        assert (found.kind, found.swizzle) == ("swizzle", Swizzle(2, 3, 3))
+        assert proven(found, full)
