@@ -1,0 +1,206 @@
+"""tcprobe swizzle: the layout of an address map, images of offsets, address maps by name, and their picture."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.cli.options import JSON, write_whole
+from tcprobe.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tcprobe.references.shared_memory.catalogue import Options
+
+MOST_IMAGES, MOST_CELLS_DRAWN = 1 << 20, 1 << 14
+
+
+class Extent(click.ParamType[tuple[int, int]]):
+    """Two numbers: 64,32."""
+
+    name = "E0,E1"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Both numbers."""
+        found = re.fullmatch(r"([0-9]{1,9}),([0-9]{1,9})", str(value))
+        if not found:
+            self.fail(f"{value!r} is not two numbers such as 64,32.", param, ctx)
+        return int(found[1]), int(found[2])
+
+
+BITS = click.option("--bits", type=click.IntRange(1, 128), metavar="N", help="Bits of an element, 1, 2, 4, ... 128.")
+TABLE = click.option("--table", type=int, metavar="N", help="Table number N, from 1, of a file with several.")
+PARTIAL = click.option("--partial", is_flag=True, help="Elements may be missing, as in a print-out that was cut off.")
+STRIDE = click.option("--stride", type=int, metavar="S", help="Leading stride in elements. Default: a packed tile's.")
+BASE = click.option("--base", type=int, metavar="BYTES", help="For SWIZZLE_*: shared address of the box. Default: 0.")
+ARCH = click.option("--arch", metavar="sm_XX", help="Compute capability, for example sm_90.")
+
+
+@click.group(short_help="Swizzled shared memory: layouts found, tables by name.")
+def swizzle() -> None:
+    """Layouts of shared memory: which swizzle a table of offsets has, and the tables of layouts by name."""
+
+
+@swizzle.command(short_help="The layout behind a table of offsets.")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@BITS
+@PARTIAL
+@TABLE
+@JSON
+def fit(file: Path, bits: int | None, partial: bool, table: int | None, as_json: bool) -> None:
+    """Find the layout behind FILE, and prove it on every element.
+
+    FILE is a CSV of row,col,offset, a matrix of offsets (a line for each value of the first coordinate), or what
+    CUTLASS's 03_visualize_layout prints. Offsets are in elements.
+    """
+    from tcprobe.ask import swizzle as ask
+    from tcprobe.layout.address import whole
+    from tcprobe.layout.addressfile import read
+
+    _check_bits(bits)
+    source = read(file, table)
+    if source.note:
+        click.echo(source.note, err=True)
+    try:
+        answer = ask.layout_of(source.address if partial else whole(source.address), bits)
+    except DataError as error:
+        raise DataError(f"{file}: {error} --partial fits what is there.") from None
+    if as_json:
+        click.echo(json.dumps(ask.as_json(answer)))
+        return
+    for line in ask.words(answer):
+        click.echo(line)
+
+
+@swizzle.command(short_help="Where offsets go.")
+@click.argument("three", metavar="B,M,S")
+@click.argument("offsets", metavar="A..B")
+@JSON
+def apply(three: str, offsets: str, as_json: bool) -> None:
+    """Print the images of the offsets A to B, both included, under Swizzle<B,M,S>.
+
+    S may be negative, as in CuTe: low bits then change high ones.
+    """
+    from tcprobe.layout.swizzle import MOST_BIT, parse
+
+    found = re.fullmatch(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?", offsets.strip())
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, -1)
+    if not 0 <= last - first < MOST_IMAGES or last >> MOST_BIT:
+        raise UsageError(f"{offsets!r} is no range such as 0..63, of at most {MOST_IMAGES} offsets.")
+    one = parse(three)
+    images = [one(offset) for offset in range(first, last + 1)]
+    if as_json:
+        click.echo(json.dumps({"images": images}))
+        return
+    for offset, image in enumerate(images, first):
+        click.echo(f"{offset} -> {image}")
+
+
+@swizzle.command("table", short_help="The address map of a layout by name.")
+@click.argument("name")
+@click.option("--extent", type=Extent(), help="Extent of the tile in elements.")
+@STRIDE
+@BITS
+@BASE
+@ARCH
+@JSON
+def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **options: Any) -> None:
+    """Print the address map of NAME: a CUTLASS 2.x layout, a CuTe atom, SWIZZLE_NONE|32B|64B|128B, or Sw<B,M,S>.
+
+    NAME help lists them all.
+
+    The first coordinate is the one that the definition names first: contiguous, row, m or n, or the inner one of a box.
+    As text a line is a value of the first coordinate, as `fit` reads it. --json: {"unit", "offsets"}, lists over the
+    first coordinate, one for each value of the second. Offsets are in elements; those of SWIZZLE_* are byte addresses.
+    """
+    from tcprobe.references.shared_memory.catalogue import names, tabulate
+
+    if name == "help":
+        click.echo("\n".join(names()))
+        return
+    if extent is None:
+        raise UsageError("a table needs --extent E0,E1.")
+    chosen = _options(**options)
+    found = tabulate(name, extent, chosen)
+    if found.unit == "bytes" and chosen.arch and chosen.arch.name != "sm_90":
+        click.echo(f"measured on sm_90; nobody measured {chosen.arch}.", err=True)
+    if as_json:
+        click.echo(json.dumps({"unit": found.unit, "offsets": found.offsets.T.tolist()}))
+        return
+    for line in found.offsets.tolist():
+        click.echo(", ".join(map(str, line)))
+
+
+@swizzle.command(short_help="A table drawn by banks.")
+@click.argument("what", metavar="FILE|NAME")
+@click.option("--extent", type=Extent(), help="With NAME: extent of the tile in elements.")
+@STRIDE
+@BITS
+@BASE
+@ARCH
+@TABLE
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write an SVG.")
+def draw(what: str, extent: tuple[int, int] | None, table: int | None, svg: Path | None, **options: Any) -> None:
+    """Draw the table of FILE, as `fit` reads it, or of NAME, as `table` has it: the banks of every element.
+
+    Consecutive elements of up to 16 bytes are drawn as one cell; --svg writes the same as a picture.
+    """
+    from tcprobe.layout import bankdraw
+
+    offsets, bits = _drawn(what, extent, table, _options(**options))
+    if offsets.size > MOST_CELLS_DRAWN:
+        raise UsageError(f"{offsets.size} elements; at most {MOST_CELLS_DRAWN} are drawn.")
+    picture = bankdraw.Picture.of(offsets, bits)
+    title = f"{what}: banks of {offsets.shape[0]} x {offsets.shape[1]} elements of {bits} bits"
+    title += f"; lines: {picture.axes[0]}, columns: {picture.axes[1]}"
+    if svg:
+        write_whole(svg, bankdraw.svg(picture, title))
+        click.echo(f"written: {svg}")
+        return
+    click.echo(title)
+    for pieces in bankdraw.lines(picture, shutil.get_terminal_size().columns):
+        click.echo("".join(text if c is None else click.style(text, fg="black", bg=c) for text, c in pieces))
+
+
+def _drawn(
+    what: str, extent: tuple[int, int] | None, table: int | None, options: Options
+) -> tuple[NDArray[np.int64], int]:
+    """Offsets in elements by [first, second], -1 where there is none, and the bits of an element."""
+    from tcprobe.layout.addressfile import read
+    from tcprobe.references.shared_memory.catalogue import BYTES, tabulate
+
+    if extent:
+        found = tabulate(what, extent, options)
+        offsets, bits = found.offsets, found.bits
+        if found.unit == BYTES and bits:
+            offsets = offsets // (bits // 8)
+    elif Path(what).is_file():
+        offsets, bits = read(Path(what), table).address.grid, options.bits
+    else:
+        raise UsageError(f"there is no file {what}; the table of a layout by name needs --extent E0,E1.")
+    if not bits:
+        raise UsageError("banks depend on the width of an element: give --bits N.")
+    return offsets, bits
+
+
+def _options(stride: int | None, bits: int | None, base: int | None, arch: str | None) -> Options:
+    from tcprobe.isa import arch as archs
+    from tcprobe.references.shared_memory.catalogue import Options
+
+    _check_bits(bits)
+    return Options(stride, bits, base, archs.arch(arch) if arch else None)
+
+
+def _check_bits(bits: int | None) -> None:
+    if bits is not None and bits & (bits - 1):
+        raise UsageError(f"--bits {bits}: an element has 1, 2, 4, 8, 16, 32, 64 or 128.")
+
+
+COMMANDS = (swizzle,)

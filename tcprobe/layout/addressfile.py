@@ -1,0 +1,80 @@
+"""A file of offsets, in whichever form: a CSV, a matrix of numbers, or what 03_visualize_layout prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tcprobe.errors import DataError, UsageError
+from tcprobe.layout.address import MOST_CELLS, AddressMap
+from tcprobe.layout.offsets import matrices
+from tcprobe.layout.printout import Command, is_printout, printouts
+
+MOST_CHARACTERS = 1 << 23
+
+
+class Source(NamedTuple):
+    """The address map that a file states, the command line that printed it, and what else the file holds, in words."""
+
+    address: AddressMap
+    command: Command | None
+    note: str
+
+
+class _Stated(NamedTuple):
+    """One of the tables of a file."""
+
+    address: AddressMap
+    command: Command | None
+    line: int
+
+
+def read(path: Path, table: int | None = None) -> Source:
+    """The address map in a file, its table number `table` (from 1) where it holds several.
+
+    A table that only counts its elements, 0, 1, 2, ... line after line, ahead of one other of its size numbers that
+    one's elements and states no layout: the other is read. UsageError where it takes `table` to choose; DataError, with
+    the line or the element (a, b), where the file is none of the three forms or contradicts itself.
+    """
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            text = file.read(MOST_CHARACTERS + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read: {error}.") from None
+    if len(text) > MOST_CHARACTERS:
+        raise DataError(f"{path}: more than {MOST_CHARACTERS} characters.")
+    try:
+        found = _tables(text)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+    return _chosen(path, found, table)
+
+
+def _tables(text: str) -> list[_Stated]:
+    lines = text.split("\n")
+    if max(len(lines), text.count("|")) > 2 * MOST_CELLS:
+        raise DataError(f"more than {2 * MOST_CELLS} lines or cells.")
+    if is_printout(lines):
+        return [_Stated(*printed) for printed in printouts(lines)]
+    return [_Stated(matrix.address, None, matrix.line) for matrix in matrices(lines)]
+
+
+def _chosen(path: Path, found: list[_Stated], table: int | None) -> Source:
+    lines = ", ".join(str(stated.line) for stated in found)
+    several = f"{path}: {len(found)} tables, from lines {lines}"
+    if table is not None:
+        if not 1 <= table <= len(found):
+            raise UsageError(f"--table {table}: {path} holds {len(found)}, from lines {lines}.")
+        return Source(found[table - 1].address, found[table - 1].command, "")
+    if len(found) == 1:
+        return Source(found[0].address, found[0].command, "")
+    if len(found) == 2 and _counts(found[0].address) and found[0].address.shape == found[1].address.shape:
+        return Source(found[1].address, found[1].command, f"{several}; the first only counts, the second is read.")
+    raise UsageError(f"{several}; --table N chooses one.")
+
+
+def _counts(address: AddressMap) -> bool:
+    """Whether the offsets are 0, 1, 2, ... line after line."""
+    return not address.missing and np.array_equal(address.grid.ravel(), np.arange(address.cells))

@@ -1,0 +1,222 @@
+"""What CUTLASS's example 03_visualize_layout prints: which element stands at each offset, offset after offset.
+
+>>> text = ["(0..3, 0)|(4, 0)(5, 0)  ", "(0..3, 1)|(4, 1)(5, 1)  "]
+>>> [printed] = printouts(text)
+>>> printed.address.offsets.tolist()
+[0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13]
+
+A line holds cells separated by |, a cell --vectorize elements: a range such as (0..7, 3), single coordinates, or one
+space per offset that holds nothing (one space for a cell without any). Blank lines group lines and mean nothing.
+Prompts and comments are passed over; the command line, where there is one, says what the rest must be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tcprobe.errors import DataError
+from tcprobe.layout.address import MOST_CELLS, AddressMap, Pair
+
+Cell = list[Pair | None]
+Span = tuple[range, range]  # the elements that one coordinate names, first and second
+_NUMBER = "([0-9]{1,9})"
+_RANGE = rf"{_NUMBER}(?:\.\.{_NUMBER})?"
+_COORDINATE = re.compile(rf"\({_RANGE}, ?{_RANGE}\)")
+_COMMAND = re.compile(r"visualize_layout\b[\"']?\s*(?:\"([^\"]*)\"|'([^']*)'|([^-\s]\S*))?")
+_OPTION = re.compile(r"--(extent|stride|output-shape|vectorize)[= ]([^\s\\]*)")
+_NUMBERS = re.compile(rf"{_NUMBER}(?:,{_NUMBER})?")
+_COMMENT = re.compile("#|//")
+_PASSED = ("#", "//", "$", ">", "%")
+
+
+class Command(NamedTuple):
+    """A command line of 03_visualize_layout; what it leaves out has the example's own default."""
+
+    layout: str
+    extent: Pair = (32, 8)
+    stride: int | None = None
+    shape: Pair = (16, 8)
+    vectorize: int = 1
+
+
+class Printout(NamedTuple):
+    """One print-out: its address map in elements, its command line if it has one, and the line where it starts."""
+
+    address: AddressMap
+    command: Command | None
+    line: int
+
+
+class _Block(NamedTuple):
+    """The lines of one print-out: (number, text)."""
+
+    command: Command | None
+    lines: list[tuple[int, str]]
+
+
+def is_printout(lines: Sequence[str]) -> bool:
+    """Whether any line is one of a print-out, or the command line of one."""
+    return any(_COMMAND.search(line) or _is_row(line) for line in lines)
+
+
+def printouts(lines: Sequence[str]) -> list[Printout]:
+    """All print-outs of a text; DataError names the line or the element (a, b) where it is none or contradicts itself.
+
+    Elements may be missing: `AddressMap.missing` says which.
+    """
+    found = [_read(block) for block in _blocks(lines) if block.lines]
+    if not found:
+        raise DataError("a command line of 03_visualize_layout, but nothing that it printed.")
+    return found
+
+
+def _is_row(line: str) -> bool:
+    return line.lstrip()[:1] == "|" or _COORDINATE.match(line.lstrip()) is not None
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
+    """A new print-out starts at each command line."""
+    block = _Block(None, [])
+    for number, line in _joined(lines):
+        if _COMMAND.search(line):
+            yield block
+            block = _Block(_command(number, line), [])
+        elif _is_row(line):
+            block.lines.append((number, _without_comment(line.rstrip("\r\n"))))
+        elif not line.strip():
+            block.lines.append((number, line.rstrip("\r\n")))
+        elif not line.lstrip().startswith(_PASSED) and ("|" in line or _COORDINATE.search(line)):
+            raise DataError(f"line {number}: {line.strip()[:40]!r} is neither coordinates nor a comment.")
+    yield block
+
+
+def _without_comment(line: str) -> str:
+    """The line as it is, or what stands before a comment, without the spaces between."""
+    found = _COMMENT.search(line)
+    return line[: found.start()].rstrip() if found else line
+
+
+def _joined(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    r"""Numbered lines, those that end in \ joined with the next."""
+    held = ""
+    for number, line in enumerate(lines, 1):
+        if line.rstrip().endswith("\\"):
+            held += line.rstrip()[:-1] + " "
+            continue
+        yield number, held + line
+        held = ""
+
+
+def _command(number: int, line: str) -> Command:
+    named = _COMMAND.search(line)
+    layout = next((name for name in named.groups() if name), "") if named else ""
+    said: dict[str, Pair] = {}
+    for option, text in _OPTION.findall(line):
+        values = _NUMBERS.fullmatch(text)
+        if not values or not all(1 <= int(value) <= MOST_CELLS for value in values.groups() if value):
+            raise DataError(f"line {number}: --{option}={text[:40]} is not one or two numbers from 1 to {MOST_CELLS}.")
+        said[option] = (int(values[1]), int(values[2] or 0))
+    extent, shape = said.get("extent", Command(layout).extent), said.get("output-shape", Command(layout).shape)
+    if not extent[1]:
+        raise DataError(f"line {number}: --extent={extent[0]} needs two numbers.")
+    vectorize = said.get("vectorize", (1, 0))[0]
+    if shape[0] % vectorize:
+        raise DataError(f"line {number}: --vectorize={vectorize} does not divide --output-shape={shape[0]}.")
+    return Command(layout, extent, said.get("stride", (None,))[0], (shape[0], shape[1] or 8), vectorize)
+
+
+def _read(block: _Block) -> Printout:
+    rows = [(number, text.split("|")) for number, text in block.lines if text.strip()]
+    size = block.command.vectorize if block.command else _widest(rows)
+    width = block.command.shape[0] if block.command else len(rows[0][1]) * size if rows else size
+    if width == size:
+        rows = [(number, [text]) for number, text in _with_holes(block)]
+    elements: Cell = []
+    for number, texts in rows:
+        _check_width(number, len(texts) * size, width, number == rows[-1][0])
+        for position, text in enumerate(texts, 1):
+            elements += _cell(number, text, size, position == len(texts))
+            if len(elements) > MOST_CELLS:
+                raise DataError(f"line {number}: more than {MOST_CELLS} offsets.")
+    if not rows:
+        raise DataError("a command line of 03_visualize_layout, but nothing that it printed.")
+    return Printout(_address(elements, block.command), block.command, rows[0][0])
+
+
+def _address(elements: Cell, command: Command | None) -> AddressMap:
+    known = [(*element, offset) for offset, element in enumerate(elements) if element]
+    first, second, offsets = zip(*known, strict=True) if known else ((), (), ())
+    box = ((0, 0), (command.extent[0] - 1, command.extent[1] - 1)) if command else None
+    return AddressMap.of(first, second, offsets, box)
+
+
+def _check_width(number: int, elements: int, width: int, last: bool) -> None:
+    if elements > width or (elements < width and not last):
+        raise DataError(f"line {number}: {elements} offsets, where a line has {width}.")
+
+
+def _with_holes(block: _Block) -> Iterator[tuple[int, str]]:
+    """Lines of one cell each: one of spaces alone is a cell that holds nothing, an empty one ends a group."""
+    group = block.command.shape[1] if block.command else 0
+    full = [index for index, (_, text) in enumerate(block.lines) if text.strip()]
+    rows = 0
+    for number, text in block.lines[full[0] : full[-1] + 1] if full else []:
+        if text:
+            rows += 1
+            yield number, text
+        elif group and rows % group:
+            raise DataError(f"line {number}: empty inside a group of {group} lines; was its space trimmed?")
+
+
+def _widest(rows: Sequence[tuple[int, list[str]]]) -> int:
+    """How many elements a cell holds, if no command line says it: as many as the fullest does."""
+    cells = (_parts(number, text) for number, texts in rows for text in texts)
+    return max((sum(_size(span) for _, span in parts) for parts in cells), default=1)
+
+
+def _cell(number: int, text: str, size: int, last: bool) -> Cell:
+    """The elements of a cell, None for each offset that holds nothing."""
+    parts = list(_parts(number, text))
+    held = sum(_size(span) for _, span in parts)
+    if not held:
+        return [None] * size
+    spaces = sum(gap for gap, _ in parts)
+    exact = held == size
+    if not exact and (held + spaces > size or (held + spaces < size and not last)):
+        raise DataError(f"line {number}: {text.strip()[:40]!r} holds {held} elements and {spaces} spaces, not {size}.")
+    placed: Cell = []
+    for gap, (firsts, seconds) in parts:
+        placed += [None] * (0 if exact else gap)
+        placed += [(a, b) for b in seconds for a in firsts]
+    return placed + [None] * (size - len(placed))
+
+
+def _parts(number: int, text: str) -> Iterator[tuple[int, Span]]:
+    """(spaces before it, what it names) of each coordinate of a cell, then the spaces after the last, and nothing."""
+    at = 0
+    for match in _COORDINATE.finditer(text):
+        yield _spaces(number, text[at : match.start()]), _span(number, match)
+        at = match.end()
+    yield _spaces(number, text[at:]), (range(0), range(0))
+
+
+def _spaces(number: int, text: str) -> int:
+    if text.strip():
+        raise DataError(f"line {number}: {text.strip()[:40]!r} is not a coordinate such as (3, 4) or (0..7, 4).")
+    return len(text)
+
+
+def _span(number: int, match: re.Match[str]) -> Span:
+    firsts = range(int(match[1]), int(match[2] or match[1]) + 1)
+    seconds = range(int(match[3]), int(match[4] or match[3]) + 1)
+    if (match[2] and match[4]) or not firsts or not seconds:
+        raise DataError(f"line {number}: {match[0]} is not one range that rises.")
+    if len(firsts) * len(seconds) > MOST_CELLS:
+        raise DataError(f"line {number}: {match[0]} is more than {MOST_CELLS} elements.")
+    return firsts, seconds
+
+
+def _size(span: Span) -> int:
+    return len(span[0]) * len(span[1])

@@ -1,0 +1,113 @@
+"""Address maps by name: CUTLASS 2.x layouts, CuTe atoms, the swizzle modes of tensor maps, and plain Sw<B,M,S>.
+
+>>> found = tabulate("SWIZZLE_32B", (16, 8), Options(bits=16))
+>>> found.unit, found.offsets[:, 4].tolist()[:9]
+('bytes', [144, 146, 148, 150, 152, 154, 156, 158, 128])
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import Arch
+from tcprobe.layout import swizzle
+from tcprobe.layout.address import MOST_CELLS, Integers, Pair
+from tcprobe.references.shared_memory import cute, cutlass, tma
+
+MOST_STRIDE = 1 << 20
+ELEMENTS, BYTES = "elements", "bytes"
+
+
+class Tabulated(NamedTuple):
+    """An address map by name: offsets[first, second] in `unit`, and the width of an element where it is known."""
+
+    unit: str
+    offsets: Integers
+    bits: int | None
+
+
+class Options(NamedTuple):
+    """What else a name may need: a stride in elements, the width of an element, a byte address, and the arch."""
+
+    stride: int | None = None
+    bits: int | None = None
+    base: int | None = None
+    arch: Arch | None = None
+
+
+NO_OPTIONS = Options()
+
+
+def tabulate(name: str, extent: Pair, options: Options = NO_OPTIONS) -> Tabulated:
+    """The offsets of a tile of `extent`. UsageError for an unknown name and for what its definition does not allow."""
+    if min(extent) < 1 or extent[0] * extent[1] > MOST_CELLS:
+        raise UsageError(f"--extent {extent[0]},{extent[1]}: both from 1 on, together at most {MOST_CELLS} elements.")
+    if options.stride is not None and not 1 <= options.stride < MOST_STRIDE:
+        raise UsageError(f"--stride {options.stride}: from 1 to {MOST_STRIDE - 1}.")
+    for kind in (_tma, _cute, _cutlass, _swizzle):
+        found = kind(name, extent, options)
+        if found:
+            return found
+    plain = {known.partition("<")[0]: known for known in names()}
+    near = [plain[found] for found in difflib.get_close_matches(name.partition("<")[0], plain, n=2)]
+    hint = f"perhaps {' or '.join(near)}." if near else "`tcprobe swizzle table help` lists them."
+    raise UsageError(f"no address map is called {name!r}; {hint}")
+
+
+def names() -> list[str]:
+    """All names, with their template parameters."""
+    return [*tma.names(), *cute.names(), *cutlass.names(), "Sw<B,M,S>"]
+
+
+def _tma(name: str, extent: Pair, options: Options) -> Tabulated | None:
+    mode = tma.resolve(name)
+    if mode is None:
+        return None
+    _refuse(name, "--stride", options.stride, "a box has no stride of its own")
+    if options.arch and options.arch.number < tma.LEAST_ARCH:
+        raise UsageError(f"{name}: {options.arch} has no tensor maps; sm_{tma.LEAST_ARCH} is the first that has.")
+    box = tma.Box(extent, options.bits or 8, options.base or 0)
+    return Tabulated(BYTES, mode(*_coordinates(extent), box), box.bits)
+
+
+def _cute(name: str, extent: Pair, options: Options) -> Tabulated | None:
+    atom = cute.resolve(name, options.bits)
+    if atom is None:
+        return None
+    _refuse(name, "--stride", options.stride, "atoms lie side by side")
+    _refuse(name, "--base", options.base, "offsets count from where the tile begins")
+    return Tabulated(ELEMENTS, atom(*_coordinates(extent), extent), atom.bits)
+
+
+def _cutlass(name: str, extent: Pair, options: Options) -> Tabulated | None:
+    layout = cutlass.resolve(name)
+    if layout is None:
+        return None
+    _refuse(name, "--base", options.base, "offsets count from where the tile begins")
+    if layout.bits and options.bits not in (None, layout.bits):
+        raise UsageError(f"{name}: --bits {options.bits}, where the name says {layout.bits}.")
+    offsets = layout(*_coordinates(extent), options.stride or layout.packed(extent))
+    return Tabulated(ELEMENTS, offsets, layout.bits or options.bits)
+
+
+def _swizzle(name: str, extent: Pair, options: Options) -> Tabulated | None:
+    if not re.fullmatch(r"\s*Sw(?:izzle)?<.*", name):
+        return None
+    _refuse(name, "--base", options.base, "offsets count from where the tile begins")
+    first, second = _coordinates(extent)
+    return Tabulated(ELEMENTS, swizzle.parse(name)(first + second * (options.stride or extent[0])), options.bits)
+
+
+def _coordinates(extent: Pair) -> tuple[Integers, Integers]:
+    first, second = np.indices(extent)
+    return first, second
+
+
+def _refuse(name: str, option: str, value: int | None, reason: str) -> None:
+    if value is not None:
+        raise UsageError(f"{option} {value}: {name} takes none; {reason}.")

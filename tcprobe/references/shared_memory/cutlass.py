@@ -1,0 +1,239 @@
+"""The shared-memory layouts of CUTLASS 2.x: offsets of elements (contiguous, strided), in elements, for a stride.
+
+>>> import numpy as np
+>>> layout = resolve("TensorOpMultiplicandCrosswise<16,32>")
+>>> layout(np.array([0, 8, 0]), np.array([0, 0, 2]), 32).tolist(), layout.packed((32, 64))
+([0, 8, 72], 32)
+
+Stated in include/cutlass/layout/ of CUTLASS 4.2: pitch_linear.h, matrix.h and tensor_op_multiplicand_sm70.h, sm75.h,
+sm80.h. A name that begins with ColumnMajor or RowMajor views the same memory by (row, column): the contiguous
+coordinate is the row, or the column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from math import prod
+from typing import Any, NamedTuple
+
+from tcprobe.errors import UsageError
+from tcprobe.layout.address import Pair
+
+Number = Any  # an integer from 0 on, or a NumPy array of them
+ACCESS, LINE = 128, 1024  # bits of one vector access, and of a line of shared memory: every bank once
+VECTORS = LINE // ACCESS
+_NAME = re.compile(r"(ColumnMajor|RowMajor)?([A-Za-z0-9]*)(?:<([0-9]{1,4}(?:,[0-9]{1,4})*)>)?")
+
+
+def pitch_linear(c: Number, s: Number, stride: int) -> Number:
+    """Plain."""
+    return c + s * stride
+
+
+def interleaved(c: Number, s: Number, stride: int, group: int) -> Number:
+    """`group` strided indices side by side, then the next contiguous one."""
+    return s // group * stride + c * group + s % group
+
+
+def block_linear(c: Number, s: Number, stride: int, wide: int, high: int) -> Number:
+    """Plain blocks of `wide` x `high`, block after block along the contiguous coordinate."""
+    return c % wide + s % high * wide + c // wide * wide * high + s // high * stride
+
+
+def multiplicand(c: Number, s: Number, stride: int, bits: int, crosswise: int) -> Number:
+    """16-byte vectors, 8 to a line of 128 bytes, XORed with the number of the line.
+
+    A line holds `crosswise` elements of each of kFactor = 1024 / bits / crosswise strided indices. kTileShapeStride
+    lines, max(8 / kFactor, 4), make the pattern: the low two bits of a vector's place take those of the line's number,
+    the third bit takes the third.
+    """
+    vector, factor = ACCESS // bits, LINE // bits // crosswise
+    per, height = VECTORS // factor, max(VECTORS // factor, 32 // VECTORS)
+    line, part = s // factor, s % factor
+    key = line % height
+    place = (c // vector % per + part * per) ^ (key % 4) ^ (key // 4 % 2 * 4)
+    return (c // vector // per * VECTORS + place) * vector + c % vector + line * stride * factor
+
+
+def congruous(c: Number, s: Number, stride: int, bits: int, crosswise: int) -> Number:
+    """As `multiplicand`; for 32 bits, whatever `crosswise`, twice the low two bits of the line are XORed."""
+    if bits != 32:
+        return multiplicand(c, s, stride, bits, crosswise)
+    return ((c // 4 % 8) ^ (2 * (s % 4))) * 4 + c // 32 * 32 + c % 4 + s * stride
+
+
+def congruous_64(c: Number, s: Number, stride: int) -> Number:
+    """16 elements of 64 bits by 4: contiguous bits 1 and 2 become the line, and are XORed into its places."""
+    line = c >> 1 & 3
+    place = (((c & 1) << 2 | line) ^ (s & 1)) << 1 | (c >> 3 & 1)
+    return c // 16 * 16 + (place ^ ((s & 2) << 1)) + (s // 4 * 4 + line) * stride
+
+
+def crosswise_64(c: Number, s: Number, stride: int) -> Number:
+    """16 x 16 elements of 64 bits: a line for each two bits of either coordinate.
+
+    C's precedence puts + before ^: ((k & 2) << 2) ^ (((s % 2) << 3) + (c % 4) * 2 + (s / 2) / 4) ^ (k & 1).
+    """
+    k, pair = c % 16 // 4, s % 16 // 2
+    place = ((k & 2) << 2) ^ ((s % 2 << 3) + c % 4 * 2 + pair // 4) ^ (k & 1)
+    return (k * 4 + pair % 4 + c // 16 * 16) * stride + s // 16 * 16 + place
+
+
+def congruous_128(c: Number, s: Number, stride: int) -> Number:
+    """8 elements of 128 bits by 4: contiguous bits 1 and 2 become the line, and are XORed into its places."""
+    line = c >> 1 & 3
+    return c // 8 * 8 + ((c & 1) << 2 | (s & 3) ^ line) + (s // 4 * 4 + line) * stride
+
+
+def crosswise_128(c: Number, s: Number, stride: int) -> Number:
+    """8 x 8 elements of 128 bits; C's precedence puts + before ^ here too."""
+    place = (c % 4 + (s & 1) * 4) ^ (c & 4)
+    line = (c & 4) + s % 8 // 4 * 2 + (s >> 1 & 1)
+    return (c // 8 * 8 + line) * stride + s // 8 * 8 + place
+
+
+def volta_congruous(c: Number, s: Number, stride: int, bits: int) -> Number:
+    """Vectors of 16 bytes, 8 by 4: bits 1 and 2 of a vector's number become its line, and are XORed into its place."""
+    vector = ACCESS // bits
+    number = c // vector % 8
+    line = number >> 1
+    return (
+        (c // vector // 8 * 8 + ((s % 4) ^ line | (number & 1) << 2)) * vector
+        + c % vector
+        + (s // 4 * 4 + line) * stride
+    )
+
+
+def volta_b_congruous(c: Number, s: Number, stride: int, bits: int) -> Number:
+    """As `volta_congruous`, with bits 0 and 1 of a vector's number."""
+    vector = ACCESS // bits
+    number = c // vector % 8
+    line = number & 3
+    return (c // vector // 8 * 8 + ((s % 4) ^ line | number & 4)) * vector + c % vector + (s // 4 * 4 + line) * stride
+
+
+def volta_crosswise(c: Number, s: Number, stride: int, bits: int, block: int) -> Number:
+    """Vectors of 8 bytes; a line holds one for each strided index, so `stride` counts those. `block` is not used."""
+    vector = ACCESS // 2 // bits
+    number = c // vector
+    place = (s & ~15) + (s & 3) * 4 + ((s >> 2 ^ (s & 16) >> 3) & 3)
+    return (place ^ (number >> 1 & 3)) * vector + c % vector + number * stride * vector
+
+
+def tensor_op_interleaved(c: Number, s: Number, stride: int, bits: int, group: int) -> Number:
+    """Lines of 128 elements; blocks of 16 are XORed with the lowest bit of the line. The place in a block is dropped.
+
+    `stride` and `bits` change nothing.
+    """
+    rows = 128 // group
+    line, column = s // rows, s % rows * group + c
+    return line * 128 + ((column >> 4 ^ line & 1) << 4)
+
+
+class CutlassFormula(NamedTuple):
+    """One definition: its formula, its template parameters, and the stride of a packed tile.
+
+    That stride is the extent of coordinate `packed` (0 contiguous, 1 strided), times the parameters where `times`.
+    """
+
+    formula: Callable[..., Number]
+    parameters: tuple[str, ...] = ()
+    packed: int = 0
+    times: bool = False
+
+
+SIZES, GROUPS, SIZE = ("ElementSize", "Crosswise"), ("ElementSize", "InterleavedK"), ("ElementSize",)
+VIEWED = {  # what exists as ColumnMajor... and RowMajor... too
+    "TensorOpMultiplicandCongruous": CutlassFormula(congruous, SIZES),
+    "TensorOpMultiplicandCrosswise": CutlassFormula(multiplicand, SIZES),
+    "TensorOpMultiplicandCongruous64b": CutlassFormula(congruous_64),
+    "TensorOpMultiplicand64bCrosswise": CutlassFormula(crosswise_64, packed=1),
+    "TensorOpMultiplicandCongruous128b": CutlassFormula(congruous_128),
+    "TensorOpMultiplicandCrosswise128x4": CutlassFormula(crosswise_128, packed=1),
+    "VoltaTensorOpMultiplicandCongruous": CutlassFormula(volta_congruous, SIZE),
+    "VoltaTensorOpMultiplicandBCongruous": CutlassFormula(volta_b_congruous, SIZE),
+    "VoltaTensorOpMultiplicandCrosswise": CutlassFormula(volta_crosswise, ("ElementSize", "KBlock"), packed=1),
+}
+PLAIN = VIEWED | {
+    "PitchLinear": CutlassFormula(pitch_linear),
+    "TensorOpMultiplicand": CutlassFormula(multiplicand, SIZES),
+    "TensorOpMultiplicand64bCrosswise": CutlassFormula(crosswise_64),
+    "TensorOpMultiplicandCrosswise128x4": CutlassFormula(crosswise_128),
+    "TensorOpMultiplicandColumnMajorInterleaved": CutlassFormula(tensor_op_interleaved, GROUPS),
+    "TensorOpMultiplicandRowMajorInterleaved": CutlassFormula(tensor_op_interleaved, GROUPS),
+}
+VIEWS = VIEWED | {
+    "": CutlassFormula(pitch_linear),
+    "Interleaved": CutlassFormula(interleaved, ("Interleave",), times=True),
+    "BlockLinear": CutlassFormula(block_linear, ("BlockRows", "BlockColumns"), times=True),
+}
+
+
+class CutlassLayout(NamedTuple):
+    """A layout with its template arguments: offset of (first, second) as `view` orders them, in elements."""
+
+    name: str
+    definition: CutlassFormula
+    arguments: tuple[int, ...]
+    view: str
+
+    @property
+    def bits(self) -> int | None:
+        """The width of its elements, where the name says it."""
+        wide = re.search("(64|128)", self.name.partition("<")[0])
+        return self.arguments[0] if "ElementSize" in self.definition.parameters else int(wide[0]) if wide else None
+
+    def packed(self, extent: Pair) -> int:
+        """The stride that CUTLASS gives a packed tile."""
+        pitch: int = self._ordered(*extent)[self.definition.packed]
+        return pitch * prod(self.arguments) if self.definition.times else pitch
+
+    def __call__(self, first: Number, second: Number, stride: int) -> Number:
+        """Offsets in elements."""
+        block = self.definition.formula is block_linear and self.view == "RowMajor"
+        arguments = self.arguments[::-1] if block else self.arguments
+        return self.definition.formula(*self._ordered(first, second), stride, *arguments)
+
+    def _ordered(self, first: Number, second: Number) -> tuple[Number, Number]:
+        """(contiguous, strided)."""
+        return (second, first) if self.view == "RowMajor" else (first, second)
+
+
+def resolve(name: str) -> CutlassLayout | None:
+    """The layout that a name such as RowMajorTensorOpMultiplicandCrosswise<16,64> means; None if it is none of these.
+
+    UsageError where template arguments are missing, too many, or such that CUTLASS does not compile.
+    """
+    text = re.sub(r"\s|^(?:cutlass::)?(?:layout::)?", "", name)
+    found = _NAME.fullmatch(text)
+    if not found:
+        return None
+    view, plain, given = found[1] or "", found[2], found[3]
+    definition = (VIEWS if view else PLAIN).get(plain)
+    if definition is None:
+        return None
+    arguments = tuple(int(number) for number in given.split(",")) if given else ()
+    if len(arguments) != len(definition.parameters) or 0 in arguments or not _compiles(definition, arguments):
+        parameters = f"<{','.join(definition.parameters)}>" if definition.parameters else " without arguments"
+        raise UsageError(f"{name}: CUTLASS has {view}{plain}{parameters}, and no such one of it.")
+    return CutlassLayout(text, definition, arguments, view)
+
+
+def _compiles(definition: CutlassFormula, arguments: tuple[int, ...]) -> bool:
+    """Whether no size that the definition divides by is 0, and elements are 2**n bits up to a whole access."""
+    sized = "ElementSize" in definition.parameters
+    bits = arguments[0] if sized else 1
+    access = ACCESS // 2 if definition.formula is volta_crosswise else ACCESS
+    if bits & (bits - 1) or bits > access:
+        return False
+    if "Crosswise" in definition.parameters:
+        return 0 < LINE // bits // arguments[1] <= VECTORS
+    return "InterleavedK" not in definition.parameters or arguments[1] <= 128
+
+
+def names() -> list[str]:
+    """All names, with their template parameters."""
+    found = [(name, row) for name, row in PLAIN.items()]
+    found += [(view + name, row) for name, row in VIEWS.items() for view in ("ColumnMajor", "RowMajor")]
+    return [f"{name}<{','.join(row.parameters)}>" if row.parameters else name for name, row in found]

@@ -1,0 +1,128 @@
+"""The names under which an address map is known: those of the catalogue that give the same offset for every cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from tcprobe.errors import UsageError
+from tcprobe.fit.swizzle import AFFINE, AddressFit
+from tcprobe.layout.address import AddressMap, Integers
+from tcprobe.references.shared_memory import cute, cutlass, tma
+
+WIDTHS = (4, 8, 16, 32, 64)  # that are tried where none is known
+FACTORS = (1, 2, 4, 8)  # kFactor: strided indices that share a line
+GROUPS = (4, 8, 16, 32, 64)
+SOME = 32  # cells that are compared before all are
+
+
+def names_of(address: AddressMap, found: AddressFit, bits: int | None = None) -> list[str]:
+    """Sw<B,M,S> of a swizzle, then CUTLASS, CuTe and TMA names; `bits` is the width of an element, if it is known.
+
+    Without it the width that CUTLASS's names agree on counts for CuTe and TMA, whose names need one.
+    """
+    swizzle = [found.swizzle.name] if found.swizzle else []
+    layouts = list(_cutlass(address, found, bits))
+    widths = {layout.bits for layout in layouts if layout.bits} if bits is None else {bits}
+    names = [layout.name for layout in layouts]
+    if len(widths) == 1:
+        names += [*_cute(address, min(widths)), *_tma(address, min(widths))]
+    return swizzle + names
+
+
+def _cutlass(address: AddressMap, found: AddressFit, bits: int | None) -> Iterator[cutlass.CutlassLayout]:
+    """The layouts that are this map with some stride: every formula is linear in it, so a part of the map gives it."""
+    part = _part(address)
+    for name in dict.fromkeys(_candidates(found, bits)):
+        layout = cutlass.resolve(name)
+        if layout is None:
+            continue
+        fixed, once = (layout(part.first, part.second, stride) for stride in (0, 1))
+        far = int(np.argmax(once - fixed))
+        stride = int((part.offsets[far] - fixed[far]) // max(once[far] - fixed[far], 1))
+        if stride > 0 and _same(address, part, partial(layout.__call__, stride=stride)):
+            yield layout
+
+
+def _part(address: AddressMap) -> AddressMap:
+    """Some cells of the map, its farthest among them, for a quick check."""
+    at = np.unique([*np.linspace(0, address.cells - 1, SOME, dtype=np.int64), np.argmax(address.offsets)])
+    return AddressMap(address.first[at], address.second[at], address.offsets[at], address.low, address.high)
+
+
+def _same(address: AddressMap, part: AddressMap, offsets: Callable[[Integers, Integers], Integers]) -> bool:
+    """Whether a definition gives every cell's offset."""
+    return all(np.array_equal(offsets(cells.first, cells.second), cells.offsets) for cells in (part, address))
+
+
+def _candidates(found: AddressFit, bits: int | None) -> Iterator[str]:
+    """Names of the layouts that a map of this kind may be."""
+    views = ("", "ColumnMajor", "RowMajor")
+    if found.kind == AFFINE:
+        yield from ("PitchLinear", "ColumnMajor", "RowMajor")
+        yield from (f"{view}Interleaved<{group}>" for view, group in product(views[1:], GROUPS))
+        return
+    vectors = {128 >> swizzle.base for swizzle in found.swizzles} or set(WIDTHS)
+    if found.coordinate:
+        vectors = {128 >> found.coordinate.base}
+    for wide in (bits,) if bits else WIDTHS:
+        line = 1024 // wide
+        if wide in vectors:
+            yield from (f"TensorOpMultiplicand<{wide},{line // factor}>" for factor in FACTORS if factor <= line)
+        for view, factor in product(views, FACTORS):
+            if wide in vectors or wide == 32:
+                yield f"{view}TensorOpMultiplicandCongruous<{wide},{line // factor}>"
+                yield f"{view}TensorOpMultiplicandCrosswise<{wide},{line // factor}>"
+    for view in views:
+        yield from (f"{view}{name}" for wide, name in _fixed() if bits in (None, wide))
+        yield from (f"{view}{name}" for name in _volta(bits or 16))
+
+
+def _fixed() -> Iterable[tuple[int, str]]:
+    return (
+        (64, "TensorOpMultiplicandCongruous64b"),
+        (64, "TensorOpMultiplicand64bCrosswise"),
+        (128, "TensorOpMultiplicandCongruous128b"),
+        (128, "TensorOpMultiplicandCrosswise128x4"),
+    )
+
+
+def _volta(bits: int) -> Iterator[str]:
+    if bits <= 64:
+        yield f"VoltaTensorOpMultiplicandCongruous<{bits}>"
+        yield f"VoltaTensorOpMultiplicandBCongruous<{bits}>"
+        yield f"VoltaTensorOpMultiplicandCrosswise<{bits},32>"
+
+
+def _cute(address: AddressMap, bits: int) -> Iterator[str]:
+    typed, part = cute.NAMED.get(bits), _part(address)
+    for name in cute.names() if typed else ():
+        try:
+            atom = cute.resolve(name.replace("<T>", f"<{typed}>"))
+            same = atom and _same(address, part, partial(atom.__call__, extent=address.extent))
+        except UsageError:  # the tile is not whole atoms, or the type too wide: it is not that one
+            continue
+        if atom and same:
+            yield atom.name
+
+
+def _tma(address: AddressMap, bits: int) -> Iterator[str]:
+    """Modes of a box with either coordinate as its inner one, at the map's own first address."""
+    if bits < 8 or address.low != (0, 0):
+        return
+    size = bits // 8
+    straight = AddressMap(address.first, address.second, address.offsets * size, address.low, address.high)
+    turned = AddressMap(address.second, address.first, straight.offsets, address.low, address.high[::-1])
+    for name in tma.names():
+        if any(_is_box(tma.resolve(name), way, bits) for way in (straight, turned)):
+            yield name
+
+
+def _is_box(mode: tma.Mode | None, address: AddressMap, bits: int) -> bool:
+    box = tma.Box(address.extent, bits, int(address.offsets.min()))
+    return (
+        mode is not None and not mode.why_not(box) and _same(address, _part(address), partial(mode.__call__, box=box))
+    )

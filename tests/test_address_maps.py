@@ -1,0 +1,380 @@
+"""Address maps by name against the libraries that define them, tensor maps against their rule, and the commands."""
+
+import hashlib
+import json
+import re
+import xml.etree.ElementTree as ET
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tcprobe.cli import main
+from tcprobe.errors import UsageError
+from tcprobe.fit.swizzle import fit_address
+from tcprobe.isa.arch import arch
+from tcprobe.layout.address import AddressMap
+from tcprobe.layout.bankdraw import Picture, lines, svg
+from tcprobe.layout.swizzle import Swizzle
+from tcprobe.references.shared_memory import cutlass
+from tcprobe.references.shared_memory.catalogue import Options, names, tabulate
+from tcprobe.references.shared_memory.names import names_of
+
+DATA = Path(__file__).parent / "data" / "shared_memory"
+CUTLASS = json.loads((DATA / "cutlass.json").read_text())["tables"]
+CUTE = json.loads((DATA / "cute.json").read_text())["tables"]
+
+
+def tcprobe(*arguments, code=0):
+    done = CliRunner().invoke(main, ["swizzle", *map(str, arguments)])
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+def digest(offsets):
+    return hashlib.sha256(offsets.T.astype("<i4").tobytes()).hexdigest()[:16]
+
+
+def stated(name, extent, **options):
+    first, second = (axis.ravel() for axis in np.indices(extent))
+    return AddressMap.of(first, second, tabulate(name, extent, Options(**options)).offsets.ravel())
+
+
+# --- CUTLASS and CuTe -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CUTLASS)
+def test_tables_are_those_that_cutlass_computes(name):
+    for key, expected in CUTLASS[name].items():
+        *extent, stride = map(int, key.split(","))
+        found = tabulate(name, tuple(extent), Options(stride=stride or None))
+        assert (found.unit, digest(found.offsets)) == ("elements", expected), key
+
+
+def test_every_definition_and_view_is_among_them():
+    known = {re.sub("<.*", "", name) for name in CUTLASS}
+    assert {re.sub("<.*", "", name) for name in cutlass.names()} == known
+
+
+@pytest.mark.parametrize("name", CUTE)
+def test_tables_are_those_that_cute_computes(name):
+    for key, expected in CUTE[name].items():
+        found = tabulate(name, tuple(map(int, key.split(","))))
+        assert (found.unit, digest(found.offsets)) == ("elements", expected), key
+
+
+def test_names_may_be_written_as_in_code():
+    extent = (32, 32)
+    for written in ("cutlass::layout::TensorOpMultiplicandCrosswise<16, 32>", "TensorOpMultiplicandCrosswise<16,32>"):
+        assert digest(tabulate(written, extent).offsets) == digest(
+            tabulate("TensorOpMultiplicand<16,32>", extent).offsets
+        )
+    atom = tabulate("cute::GMMA::Layout_K_SW128_Atom<half_t>", (8, 64))
+    assert digest(atom.offsets) == digest(tabulate("Layout_K_SW128_Atom", (8, 64), Options(bits=16)).offsets)
+
+
+@pytest.mark.parametrize(
+    ("name", "extent", "options", "words"),
+    [
+        ("Nothing", (8, 8), {}, "no address map is called 'Nothing'; `tcprobe swizzle table help`"),
+        ("Nothing<1,2,3>", (8, 8), {}, "no address map"),
+        ("TensorOpMultiplicandCongruos<16,64>", (8, 8), {}, "perhaps TensorOpMultiplicandCongruous<ElementSize,"),
+        ("TensorOpMultiplicand", (8, 8), {}, "TensorOpMultiplicand<ElementSize,Crosswise>"),
+        ("TensorOpMultiplicand<16>", (8, 8), {}, "<ElementSize,Crosswise>"),
+        ("TensorOpMultiplicand<16,128>", (8, 8), {}, "no such one"),
+        ("TensorOpMultiplicand<16,4>", (8, 8), {}, "no such one"),
+        ("TensorOpMultiplicand<12,64>", (8, 8), {}, "no such one"),
+        ("TensorOpMultiplicand<256,4>", (8, 8), {}, "no such one"),
+        ("TensorOpMultiplicand<16,0>", (8, 8), {}, "no such one"),
+        ("VoltaTensorOpMultiplicandCrosswise<128,32>", (8, 8), {}, "no such one"),
+        ("TensorOpMultiplicandRowMajorInterleaved<8,256>", (8, 8), {}, "no such one"),
+        ("RowMajorPitchLinear", (8, 8), {}, "no address map"),
+        ("TensorOpMultiplicand<16,64>", (8, 8), {"bits": 8}, "the name says 16"),
+        ("TensorOpMultiplicand<16,64>", (8, 8), {"base": 128}, "--base 128"),
+        ("TensorOpMultiplicand<16,64>", (8, 8), {"stride": 0}, "--stride 0"),
+        ("TensorOpMultiplicand<16,64>", (0, 8), {}, "--extent 0,8"),
+        ("TensorOpMultiplicand<16,64>", (10**6, 10**6), {}, "--extent 1000000"),
+        ("Layout_K_SW128_Atom", (8, 64), {}, "--bits gives the width"),
+        ("Layout_K_SW128_Atom<half_t>", (8, 64), {"bits": 8}, "here 16"),
+        ("Layout_K_SW128_Atom<what_t>", (8, 64), {}, "'what_t' is no type"),
+        ("Layout_K_SW128_Atom<half_t>", (8, 32), {}, "8 x 64 elements; 8 x 32"),
+        ("Layout_K_SW128_Atom<half_t>", (8, 64), {"stride": 64}, "side by side"),
+        ("Layout_K_INTER_Atom", (8, 1), {"bits": 256}, "do not fit"),
+        ("Layout_K_SW128_32B_Atom<float>", (8, 32), {}, "no address map"),
+        ("Sw<3,4,2>", (8, 64), {}, "no swizzle"),
+    ],
+)
+def test_what_no_definition_allows_is_refused(name, extent, options, words):
+    with pytest.raises(UsageError, match=re.escape(words)):
+        tabulate(name, extent, Options(**options))
+
+
+def test_the_list_of_names_can_be_asked_for():
+    """Each of them, with arguments put in, has a table."""
+    listed = tcprobe("table", "help").stdout.split()
+    assert listed == names()
+    arguments = {"ElementSize": "16", "Crosswise": "32", "InterleavedK": "32", "KBlock": "32", "Interleave": "4",
+                 "BlockRows": "8", "BlockColumns": "4", "T": "half_t", "B": "1", "M": "4", "S": "3"}  # fmt: skip
+    for name in listed:
+        plain, _, parameters = name.rstrip(">").partition("<")
+        given = ",".join(arguments[parameter] for parameter in parameters.split(",")) if parameters else ""
+        assert tabulate(
+            f"{plain}<{given}>" if given else plain, (16, 16) if "SWIZZLE" in name else (64, 64)
+        ).offsets.size
+
+
+def test_plain_swizzles():
+    offsets = tabulate("Sw<3,3,3>", (64, 16)).offsets
+    assert np.array_equal(offsets.T.ravel(), Swizzle(3, 3, 3)(np.arange(1024)))
+    assert tabulate("Swizzle<3,3,3>", (64, 16), Options(stride=72)).offsets[0, 9] == Swizzle(3, 3, 3)(648)
+
+
+# --- tensor maps ----------------------------------------------------------------------------------------------------
+
+SPANS = {"NONE": None, "32B": 32, "64B": 64, "128B": 128}
+
+
+@pytest.mark.parametrize(("mode", "bits", "base"), [*product(SPANS, (8, 16, 32, 64), (0, 128, 896))])
+def test_boxes_follow_the_rule(mode, bits, base):
+    """16-byte chunks of a span are XORed with the number of the 128-byte line; a narrow box has the span's pitch.
+
+    The rule and the widths are those that were measured.
+    """
+    span = SPANS[mode]
+    for inner in (16, 32, 48, 64, 112, 128, 144):
+        if span and inner > span:
+            continue
+        size = bits // 8
+        extent = (inner // size, 13)
+        offsets = tabulate(f"SWIZZLE_{mode}", extent, Options(bits=bits, base=base)).offsets
+        for x, y in product(range(extent[0]), range(extent[1])):
+            address = base + y * (span or inner) + x * size
+            line, chunk = address // 128, address // 16 % 8
+            chunk ^= line % (span // 16) if span else 0
+            assert offsets[x, y] == line * 128 + chunk * 16 + address % 16
+
+
+@pytest.mark.parametrize(
+    ("mode", "extent", "options", "words"),
+    [
+        ("NONE", (24, 8), {"bits": 8}, "24 bytes a row; it must be a multiple of 16"),
+        ("NONE", (257, 8), {"bits": 16}, "sides are 1 to 256"),
+        ("NONE", (16, 257), {"bits": 8}, "sides are 1 to 256"),
+        ("128B", (8, 256), {"bits": 8}, "8 bytes a row"),
+        ("32B", (24, 8), {"bits": 16}, "48 bytes a row; the mode's span is 32"),
+        ("64B", (128, 8), {"bits": 8}, "span is 64"),
+        ("128B", (72, 8), {"bits": 16}, "span is 128"),
+        ("NONE", (256, 229), {"bits": 32}, "at most"),
+        ("NONE", (256, 115), {"bits": 64}, "at most"),
+        ("NONE", (64, 8), {"bits": 4}, "elements of 4 bits"),
+        ("NONE", (16, 8), {"bits": 128}, "elements of 128 bits"),
+        ("128B", (64, 8), {"bits": 16, "base": 64}, "base 64; it must be a multiple of 128"),
+        ("NONE", (64, 8), {"bits": 16, "base": 16}, "base 16"),
+        ("NONE", (64, 8), {"bits": 16, "base": -128}, "base -128"),
+        ("NONE", (64, 8), {"bits": 16, "base": 233472}, "shared memory ends"),
+        ("NONE", (64, 8), {"bits": 16, "stride": 64}, "--stride 64"),
+        ("NONE", (64, 8), {"bits": 16, "arch": arch("sm_80")}, "sm_80 has no tensor maps"),
+    ],
+)
+def test_boxes_that_do_not_exist_are_refused(mode, extent, options, words):
+    with pytest.raises(UsageError, match=re.escape(words)):
+        tabulate(f"SWIZZLE_{mode}", extent, Options(**options))
+
+
+def test_the_largest_boxes_exist():
+    """As the driver takes them: 228 KB in all, 256 elements to a side."""
+    for extent, bits in (((256, 228), 32), ((256, 114), 64), ((250, 116), 64), ((256, 256), 16), ((252, 231), 32)):
+        assert tabulate("SWIZZLE_NONE", extent, Options(bits=bits)).offsets.max() < 233472
+    assert tabulate("SWIZZLE_128B", (16, 256), Options(bits=8)).offsets.max() < 256 * 128
+
+
+def test_patterns_that_ptx_prints():
+    """PTX ISA, tensor swizzling modes: the order of the 16-byte chunks of each 128-byte line; rows repeat."""
+    printed = {
+        "32B": ["01234567", "10325476"],
+        "64B": ["01234567", "10325476", "23016745", "32107654"],
+        "128B": ["01234567", "10325476", "23016745", "32107654", "45670123", "54761032", "67452301", "76543210"],
+    }
+    for mode, rows in printed.items():
+        per = 128 // SPANS[mode]
+        offsets = tabulate(f"SWIZZLE_{mode}", (SPANS[mode], 16 * per), Options(bits=8)).offsets[::16]
+        chunks = offsets.T.reshape(16, -1) // 16
+        for line, found in enumerate(chunks):
+            assert "".join(str(chunk % 8) for chunk in found) == rows[line % len(rows)]
+            assert set(found // 8) == {line}
+
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "extent", "options", "bits", "kind"),
+    [
+        ("TensorOpMultiplicandCrosswise<16,32>", (96, 64), {}, None, "coordinate"),
+        ("TensorOpMultiplicandCrosswise<16,32>", (32, 32), {"stride": 192}, 16, "coordinate"),
+        ("TensorOpMultiplicandCrosswise<16,64>", (64, 32), {"stride": 192}, None, "coordinate"),
+        ("RowMajorTensorOpMultiplicandCrosswise<8,64>", (32, 64), {"stride": 128}, None, "swizzle"),
+        ("TensorOpMultiplicandCongruous<32,32>", (64, 16), {}, 32, "swizzle"),
+        ("TensorOpMultiplicandCongruous64b", (64, 16), {}, 64, "swizzle"),
+        ("RowMajorTensorOpMultiplicand64bCrosswise", (64, 16), {"stride": 64}, None, "xor"),
+        ("TensorOpMultiplicandCongruous128b", (64, 16), {}, 128, "swizzle"),
+        ("TensorOpMultiplicandCrosswise128x4", (16, 16), {}, None, "swizzle"),
+        ("VoltaTensorOpMultiplicandBCongruous<16>", (64, 32), {}, None, "swizzle"),
+        ("RowMajorVoltaTensorOpMultiplicandCrosswise<16,32>", (64, 32), {}, 16, "xor"),
+        ("Layout_K_SW128_Atom<half_t>", (64, 128), {}, 16, "swizzle"),
+        ("Layout_MN_SW32_Atom<float>", (64, 32), {}, 32, "swizzle"),
+        ("Layout_K_INTER_Atom<half_t>", (64, 32), {}, 16, "affine"),
+        ("RowMajorInterleaved<32>", (64, 64), {}, None, "affine"),
+        ("PitchLinear", (64, 64), {"stride": 72}, None, "affine"),
+    ],
+)
+def test_what_a_layout_is_called(name, extent, options, bits, kind):
+    address = stated(name, extent, **options)
+    found = fit_address(address)
+    assert found.kind == kind
+    assert name in names_of(address, found, bits)
+
+
+@pytest.mark.parametrize(("mode", "bits"), [*product(SPANS, (8, 16, 32, 64))])
+def test_boxes_are_called_by_their_mode(mode, bits):
+    """Either coordinate may be the inner one, and the box may begin anywhere."""
+    size = bits // 8
+    extent = ((SPANS[mode] or 144) // size, 32)
+    address = stated(f"SWIZZLE_{mode}", extent, bits=bits, base=384)
+    plain = AddressMap.of(address.first, address.second, address.offsets // size)
+    turned = AddressMap.of(address.second, address.first, address.offsets // size)
+    for one in (plain, turned):
+        assert f"SWIZZLE_{mode}" in names_of(one, fit_address(one), bits)
+
+
+def test_no_name_for_what_is_another_layout():
+    """A pitch beyond the span is no box, one element elsewhere no layout of CUTLASS."""
+    address = stated("Sw<3,3,3>", (64, 16), stride=128)
+    assert names_of(address, fit_address(address), 16) == ["Sw<2,4,3>"]
+    first, second = (axis.ravel() for axis in np.indices((64, 16)))
+    moved = AddressMap.of(first, second, address.offsets + (first + second == 0) * 4096)
+    assert fit_address(moved) is None
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+def test_apply():
+    assert json.loads(tcprobe("apply", "2,0,3", "8..15", "--json").stdout) == {"images": [9, 8, 11, 10, 13, 12, 15, 14]}
+    assert json.loads(tcprobe("apply", "2,0,-4", "16..19", "--json").stdout) == {"images": [16, 1, 50, 35]}
+    assert tcprobe("apply", "1,0,1", "2").stdout == "2 -> 3\n"
+    for wrong in (
+        ("3,4,2", "0..7"),
+        ("3,4,3", "7..0"),
+        ("3,4,3", "a..b"),
+        ("3,4,3", "0..99999999"),
+        ("3,4,3", "-1..2"),
+    ):
+        assert "Error" in tcprobe("apply", *wrong, code=2).stderr
+
+
+def test_table():
+    found = json.loads(
+        tcprobe("table", "SWIZZLE_64B", "--extent", "16,3", "--bits", "32", "--base", "128", "--json").stdout
+    )
+    assert found["unit"] == "bytes"
+    assert [len(found["offsets"]), len(found["offsets"][0])] == [3, 16]
+    assert found["offsets"][0] == [16 * (c ^ 1) + 128 + 4 * i for c in range(4) for i in range(4)]
+    text = tcprobe("table", "TensorOpMultiplicandCrosswise<16,32>", "--extent", "32,16", "--stride", "64").stdout
+    data = json.loads(
+        tcprobe("table", "TensorOpMultiplicandCrosswise<16,32>", "--extent", "32,16", "--stride", "64", "--json").stdout
+    )
+    assert data["unit"] == "elements"
+    assert np.array_equal(np.array(data["offsets"]).T, [list(map(int, row.split(","))) for row in text.splitlines()])
+
+
+def test_a_table_can_be_fitted(tmp_path):
+    text = tcprobe("table", "TensorOpMultiplicandCrosswise<16,32>", "--extent", "32,40", "--stride", "96").stdout
+    (tmp_path / "table").write_text(text)
+    found = json.loads(tcprobe("fit", tmp_path / "table", "--bits", "16", "--json").stdout)
+    assert (found["kind"], found["coordinate"], found["swizzle"], found["bytes"]) == (
+        "coordinate", ["first", 2, 3, 1], None, None
+    )  # fmt: skip
+    assert "TensorOpMultiplicandCrosswise<16,32>" in found["names"]
+    words = tcprobe("fit", tmp_path / "table").stdout
+    assert "with first ^= ((second >> 1) & 3) << 3" in words
+
+
+def test_json_of_several_swizzles(tmp_path):
+    (tmp_path / "table").write_text(
+        tcprobe("table", "TensorOpMultiplicand64bCrosswise", "--extent", "16,64", "--stride", "64").stdout
+    )
+    found = json.loads(tcprobe("fit", tmp_path / "table", "--json").stdout)
+    assert (found["kind"], found["swizzle"], len(found["swizzles"]), found["fewest"]) == ("xor", None, 2, True)
+
+
+def test_the_answer_can_be_recomputed_from_its_json(tmp_path):
+    """What other programs do with it."""
+    for name, extent, stride in (
+        ("TensorOpMultiplicandCrosswise<16,32>", (32, 40), 96), ("TensorOpMultiplicand<8,32>", (32, 64), 32),
+        ("VoltaTensorOpMultiplicandCrosswise<16,32>", (32, 64), 64), ("PitchLinear", (10, 7), 24),
+    ):  # fmt: skip
+        offsets = tabulate(name, extent, Options(stride=stride)).offsets
+        (tmp_path / "t").write_text("\n".join(", ".join(map(str, row)) for row in offsets.tolist()))
+        data = json.loads(tcprobe("fit", tmp_path / "t", "--json").stdout)
+        for a, b in np.ndindex(*extent):
+            place = [a, b]
+            if "coordinate" in data:
+                which, bits, base, shift = data["coordinate"]
+                own = 0 if which == "first" else 1
+                place[own] ^= ((place[1 - own] >> shift) & ((1 << bits) - 1)) << base
+            offset = data["base"]
+            for value, shape, step in zip(place, data["shape"], data["stride"], strict=True):
+                rest = value
+                for size, one in zip(np.atleast_1d(shape), np.atleast_1d(step), strict=True):
+                    rest, digit = divmod(rest, int(size))
+                    offset += digit * int(one)
+                assert rest == 0
+            for three in [data["swizzle"]] if data["swizzle"] else data.get("swizzles", []):
+                offset = Swizzle(*three)(offset)
+            assert offset == offsets[a, b]
+
+
+def test_wrong_options():
+    assert "--bits 12" in tcprobe("table", "PitchLinear", "--extent", "8,8", "--bits", "12", code=2).stderr
+    assert "two numbers" in tcprobe("table", "PitchLinear", "--extent", "8", code=2).stderr
+    assert "--bits 3" in tcprobe("fit", DATA / "swizzle_example.txt", "--bits", "3", code=2).stderr
+    assert "nobody measured sm_100" in tcprobe("table", "SWIZZLE_NONE", "--extent", "16,1", "--arch", "sm_100").stderr
+
+
+def test_drawing(tmp_path):
+    text = tcprobe("draw", "TensorOpMultiplicand<16,32>", "--extent", "32,8").stdout
+    assert text.splitlines()[2:6] == [
+        " 0   0-3   4-7  8-11 12-15", " 1 16-19 20-23 24-27 28-31", " 2   4-7   0-3 12-15  8-11",
+        " 3 20-23 16-19 28-31 24-27",
+    ]  # fmt: skip
+    assert "lines: second, columns: first" in text
+    tcprobe("draw", "SWIZZLE_128B", "--extent", "64,8", "--bits", "16", "--svg", tmp_path / "picture.svg")
+    root = ET.parse(tmp_path / "picture.svg").getroot()
+    labels = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert labels.count("0-3") == 8
+    assert "28-31" in labels
+    assert "give --bits" in tcprobe("draw", DATA / "swizzle_example.txt", code=2).stderr
+    assert "0-3" in tcprobe("draw", DATA / "swizzle_example.txt", "--bits", "128").stdout
+    assert "needs --extent" in tcprobe("draw", "PitchLinear", code=2).stderr
+    assert "at most" in tcprobe("draw", "PitchLinear", "--extent", "512,512", "--bits", "8", code=2).stderr
+
+
+def test_pictures_of_maps():
+    """Every element's bank is in its cell's label; a colour is of one bank."""
+    offsets = Swizzle(3, 3, 3)(np.arange(1024).reshape(16, 64))
+    picture = Picture.of(offsets, 16)
+    assert (picture.run, picture.axes, picture.offsets.shape) == (8, ("first", "second"), (16, 8))
+    for line, column in np.ndindex(16, 64):
+        first, last = map(int, picture.label(line, column // 8).split("-"))
+        assert first <= offsets[line, column] * 2 // 4 % 32 <= last
+    coloured = {}
+    for pieces in lines(picture, 60):
+        for text, colour in pieces:
+            if colour:
+                assert coloured.setdefault(colour, text.strip()) == text.strip()
+    assert len(coloured) == 8
+    assert Picture.of(np.array([[0, -1], [2, 3]]), 32).label(0, 1) == ""
+    assert "<b>" not in svg(picture, "<b>")
