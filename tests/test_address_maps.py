@@ -20,6 +20,7 @@ from tcprobe.layout.bankdraw import Picture, lines, svg
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.references.shared_memory import cutlass
 from tcprobe.references.shared_memory.catalogue import Options, names, tabulate
+from tcprobe.references.shared_memory.claims import CLAIMS
 from tcprobe.references.shared_memory.names import names_of
 
 DATA = Path(__file__).parent / "data" / "shared_memory"
@@ -256,6 +257,33 @@ def test_no_name_for_what_is_another_layout():
     first, second = (axis.ravel() for axis in np.indices((64, 16)))
     moved = AddressMap.of(first, second, address.offsets + (first + second == 0) * 4096)
     assert fit_address(moved) is None
+
+
+# --- claims ---------------------------------------------------------------------------------------------------------
+
+
+def test_claims_have_a_verdict():
+    """One is false: four printed lines are four phases; a line is one."""
+    found = [json.loads(line) for line in tcprobe("claims", "--json").stdout.splitlines()]
+    assert [claim["claim"] for claim in found if not claim["holds"]] == [
+        "a block of four printed lines, 512 bytes, is one phase of a warp"
+    ]
+    assert "confirmed: 8 vectors hold each of the 32 banks once" in tcprobe("claims").stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "fails"),
+    [
+        (lambda c, s, stride, bits, crosswise: c + s * stride, ["kTileShapeStride", "accesses are free"]),
+        (lambda c, s, stride, bits, crosswise: c + s * (stride + 8), ["kFactor"]),
+        (lambda c, s, stride, bits, crosswise: cutlass.pitch_linear(c ^ (s & 1) * 8, s, stride), ["accesses are free"]),
+    ],
+)
+def test_verdicts_follow_the_tables(change, fails, monkeypatch):
+    """Another definition, another verdict: nothing is confirmed by itself."""
+    monkeypatch.setattr(cutlass, "multiplicand", change)
+    wrong = [claim.words for claim in CLAIMS if not claim.holds()]
+    assert all(any(words.startswith(start) for words in wrong) for start in fails)
 
 
 # --- commands -------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import doctest
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -33,8 +34,8 @@ def test_commands_print_what_the_page_says(page, text):
     """The command's real output, in order; `...` stands for lines left out."""
     command, *expected = text.strip().splitlines()
     done = subprocess.run(
-        [sys.executable, "-m", "tcprobe", *command.removeprefix("$ tcprobe ").split()], capture_output=True, text=True,
-        check=False, env={"COLUMNS": "120", "PATH": ""}, cwd=ROOT,
+        [sys.executable, "-m", "tcprobe", *shlex.split(command.removeprefix("$ tcprobe "))], capture_output=True,
+        text=True, check=False, env={"COLUMNS": "120", "PATH": ""}, cwd=ROOT,
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr
     printed, position, free = done.stdout.splitlines(), 0, False

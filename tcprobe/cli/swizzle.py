@@ -169,6 +169,20 @@ def draw(what: str, extent: tuple[int, int] | None, table: int | None, svg: Path
         click.echo("".join(text if c is None else click.style(text, fg="black", bg=c) for text, c in pieces))
 
 
+@swizzle.command(short_help="What documents claim of these layouts.")
+@JSON
+def claims(as_json: bool) -> None:
+    """Print what documents claim of shared-memory layouts, with a verdict by arithmetic on their tables."""
+    from tcprobe.references.shared_memory.claims import CLAIMS
+
+    for claim in CLAIMS:
+        if as_json:
+            data = {"source": claim.source, "claim": claim.words, "holds": claim.holds(), "because": claim.because}
+            click.echo(json.dumps(data))
+        else:
+            click.echo(f"{claim.source}\n  {claim.words}\n  {claim.verdict}")
+
+
 def _drawn(
     what: str, extent: tuple[int, int] | None, table: int | None, options: Options
 ) -> tuple[NDArray[np.int64], int]:

@@ -24,6 +24,7 @@ _COMMENT = re.compile(r"(?:#|//).*")
 _BRACKETS = str.maketrans(dict.fromkeys("[]{}()", " ") | {"|": ",", ";": ","})
 _ROW = re.compile(r"[\s,]*[-+]?[0-9]")
 _NUMBER = re.compile(r"[0-9]{1,12}")
+_TWO_ROWS = re.compile(r"[\]})],?;? ?[\[{(]")
 
 
 class Matrix(NamedTuple):
@@ -55,6 +56,8 @@ def matrices(lines: Sequence[str]) -> list[Matrix]:
 def _blocks(lines: Sequence[str]) -> Iterator[_Lines]:
     block, count = _Lines("", []), 0
     for number, line in enumerate(lines, 1):
+        if _TWO_ROWS.search(line):
+            raise DataError(f"line {number}: several rows on one line; expected a line for each.")
         text = _COMMENT.sub("", line).translate(_BRACKETS).strip()
         if _ROW.match(text):
             block.rows.append((number, _numbers(number, text)))

@@ -21,6 +21,7 @@ from tcprobe.layout.address import MOST_CELLS, AddressMap, Pair
 
 Cell = list[Pair | None]
 Span = tuple[range, range]  # the elements that one coordinate names, first and second
+NOTHING: Span = (range(0), range(0))
 _NUMBER = "([0-9]{1,9})"
 _RANGE = rf"{_NUMBER}(?:\.\.{_NUMBER})?"
 _COORDINATE = re.compile(rf"\({_RANGE}, ?{_RANGE}\)")
@@ -47,6 +48,14 @@ class Printout(NamedTuple):
     address: AddressMap
     command: Command | None
     line: int
+
+
+class _Parts(NamedTuple):
+    """A cell: the spaces before each coordinate, what it names, the spaces after the last and nothing; and how many."""
+
+    gaps: list[int]
+    spans: list[Span]
+    held: int
 
 
 class _Block(NamedTuple):
@@ -129,19 +138,21 @@ def _command(number: int, line: str) -> Command:
 
 def _read(block: _Block) -> Printout:
     rows = [(number, text.split("|")) for number, text in block.lines if text.strip()]
-    size = block.command.vectorize if block.command else _widest(rows)
-    width = block.command.shape[0] if block.command else len(rows[0][1]) * size if rows else size
-    if width == size:
-        rows = [(number, [text]) for number, text in _with_holes(block)]
-    elements: Cell = []
-    for number, texts in rows:
-        _check_width(number, len(texts) * size, width, number == rows[-1][0])
-        for position, text in enumerate(texts, 1):
-            elements += _cell(number, text, size, position == len(texts))
-            if len(elements) > MOST_CELLS:
-                raise DataError(f"line {number}: more than {MOST_CELLS} offsets.")
     if not rows:
         raise DataError("a command line of 03_visualize_layout, but nothing that it printed.")
+    parsed = [(number, [_parts(number, text) for text in texts]) for number, texts in rows]
+    fullest = max(cell.held for _, cells in parsed for cell in cells)
+    size = block.command.vectorize if block.command else max(1, fullest)
+    width = block.command.shape[0] if block.command else len(rows[0][1]) * size
+    if width == size:
+        parsed = [(number, [_parts(number, text)]) for number, text in _with_holes(block)]
+    elements: Cell = []
+    for number, cells in parsed:
+        _check_width(number, len(cells) * size, width, number == parsed[-1][0])
+        for position, cell in enumerate(cells, 1):
+            elements += _placed(number, cell, size, position == len(cells))
+            if len(elements) > MOST_CELLS:
+                raise DataError(f"line {number}: more than {MOST_CELLS} offsets.")
     return Printout(_address(elements, block.command), block.command, rows[0][0])
 
 
@@ -170,42 +181,37 @@ def _with_holes(block: _Block) -> Iterator[tuple[int, str]]:
             raise DataError(f"line {number}: empty inside a group of {group} lines; was its space trimmed?")
 
 
-def _widest(rows: Sequence[tuple[int, list[str]]]) -> int:
-    """How many elements a cell holds, if no command line says it: as many as the fullest does."""
-    cells = (_parts(number, text) for number, texts in rows for text in texts)
-    return max((sum(_size(span) for _, span in parts) for parts in cells), default=1)
-
-
-def _cell(number: int, text: str, size: int, last: bool) -> Cell:
+def _placed(number: int, cell: _Parts, size: int, last: bool) -> Cell:
     """The elements of a cell, None for each offset that holds nothing."""
-    parts = list(_parts(number, text))
-    held = sum(_size(span) for _, span in parts)
-    if not held:
+    if not cell.held:
         return [None] * size
-    spaces = sum(gap for gap, _ in parts)
-    exact = held == size
-    if not exact and (held + spaces > size or (held + spaces < size and not last)):
-        raise DataError(f"line {number}: {text.strip()[:40]!r} holds {held} elements and {spaces} spaces, not {size}.")
+    exact, filled = cell.held == size, cell.held + sum(cell.gaps)
+    if not exact and (filled > size or (filled < size and not last)):
+        raise DataError(f"line {number}: a cell of {cell.held} elements and {filled - cell.held} spaces, not {size}.")
     placed: Cell = []
-    for gap, (firsts, seconds) in parts:
+    for gap, (firsts, seconds) in zip(cell.gaps, cell.spans, strict=True):
         placed += [None] * (0 if exact else gap)
         placed += [(a, b) for b in seconds for a in firsts]
     return placed + [None] * (size - len(placed))
 
 
-def _parts(number: int, text: str) -> Iterator[tuple[int, Span]]:
-    """(spaces before it, what it names) of each coordinate of a cell, then the spaces after the last, and nothing."""
-    at = 0
+def _parts(number: int, text: str) -> _Parts:
+    gaps, spans, at = [], list[Span](), 0
     for match in _COORDINATE.finditer(text):
-        yield _spaces(number, text[at : match.start()]), _span(number, match)
+        gaps.append(_spaces(number, text, at, match.start()))
+        spans.append(_span(number, match))
         at = match.end()
-    yield _spaces(number, text[at:]), (range(0), range(0))
+    held = sum(len(firsts) * len(seconds) for firsts, seconds in spans)
+    if held > MOST_CELLS:
+        raise DataError(f"line {number}: a cell of more than {MOST_CELLS} elements.")
+    return _Parts([*gaps, _spaces(number, text, at, len(text))], [*spans, NOTHING], held)
 
 
-def _spaces(number: int, text: str) -> int:
-    if text.strip():
-        raise DataError(f"line {number}: {text.strip()[:40]!r} is not a coordinate such as (3, 4) or (0..7, 4).")
-    return len(text)
+def _spaces(number: int, text: str, start: int, end: int) -> int:
+    between = text[start:end].strip()
+    if between:
+        raise DataError(f"line {number}: {between[:40]!r} is not a coordinate such as (3, 4) or (0..7, 4).")
+    return end - start
 
 
 def _span(number: int, match: re.Match[str]) -> Span:
@@ -213,10 +219,4 @@ def _span(number: int, match: re.Match[str]) -> Span:
     seconds = range(int(match[3]), int(match[4] or match[3]) + 1)
     if (match[2] and match[4]) or not firsts or not seconds:
         raise DataError(f"line {number}: {match[0]} is not one range that rises.")
-    if len(firsts) * len(seconds) > MOST_CELLS:
-        raise DataError(f"line {number}: {match[0]} is more than {MOST_CELLS} elements.")
     return firsts, seconds
-
-
-def _size(span: Span) -> int:
-    return len(span[0]) * len(span[1])
