@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe import __version__
-from tcprobe.cli import questions, swizzle, tools
+from tcprobe.cli import banks, questions, swizzle, tools
 from tcprobe.cli.options import ARCH, CUDA, JSON, WRITTEN, Named, read_results
 from tcprobe.cli.shell import Group
 from tcprobe.errors import UsageError
+from tcprobe.cli import banks, questions, swizzle, tools
+from tcprobe.cli.options import ARCH, CUDA, JSON, RESULTS, WRITTEN
+from tcprobe.errors import TcprobeError, UsageError
 
 if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
@@ -33,7 +36,7 @@ def main() -> None:
     """
 
 
-for command in (*questions.COMMANDS, *swizzle.COMMANDS, *tools.COMMANDS):
+for command in (*questions.COMMANDS, *swizzle.COMMANDS, *banks.COMMANDS, *tools.COMMANDS):
     main.add_command(command)
 
 

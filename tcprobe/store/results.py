@@ -5,6 +5,7 @@
     results/sm_90/lowering.json, opcodes.json                      what multiplies become; layouts of those opcodes
     results/runs/<run>/sm_90/live/...                              the same of another device, driver or compiler
     results/runs/<run>/run.json                                    which that is, and who contributed it
+    results/sm_90/banks.json                                       the rule of its shared memory banks
 
 So (arch, fragment) leads to its table: `<arch>/<method>/<fragment.experiment>.json`, "fragments", the
 operand's layout, `layouts/<it>.json`. Files are whole or absent: they are written aside and renamed.
@@ -249,6 +250,15 @@ class Results:
                 saved[opcode] = {"compiler": one_line(compiler), "layouts": layouts, "source": source}
             _save(self.opcodes_path(arch), "opcodes", {"opcodes": saved})
         return complaints
+
+    def banks(self, arch: str) -> dict[str, Any] | None:
+        """The measured rule of an arch's shared memory banks (`ask.bank_rules`), None if there is none."""
+        path = self.root / arch / "banks.json"
+        return _read(path, "banks") if path.exists() else None
+
+    def write_banks(self, arch: str, body: Mapping[str, Any]) -> None:
+        """Save the measured rule of an arch's banks."""
+        _write(self.root / arch / "banks.json", _seal("banks", dict(body)))
 
     def _write_layouts(self, tables: Iterable[Table]) -> None:
         for table in tables:

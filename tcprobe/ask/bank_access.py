@@ -1,0 +1,184 @@
+"""How an access walks a tile in shared memory: which addresses its lanes give, instruction by instruction.
+
+An access either walks the slots of a fragment, of which whole copies cover the tile:
+
+- `ld.shared.b64` moves 64 bits of registers of each lane at a time, whose elements must lie side by side;
+- `ldmatrix.x4` moves four registers, each of which must be an 8 x 8 matrix of b16 in memory, as lines or transposed;
+  which of the two makes no difference to the banks;
+
+or sweeps the tile in pieces of its own width: lane after lane along a line and on in the next one (`@rows`), or one
+line for each lane, and then the next piece of all lines (`@cols`). `cp.async.N` always sweeps along lines, and costs
+what `st.shared` of that width costs. The last instruction of a sweep may have idle lanes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tcprobe.ask.banks import IDLE, Ints
+from tcprobe.ask.tile import Shared, Tile
+from tcprobe.errors import UsageError
+from tcprobe.isa.shared_memory import LANES, MATRIX_ROW, MATRIX_ROWS, SharedAccess, access
+from tcprobe.store.choose import Known
+
+
+@dataclass(frozen=True)
+class TileAccess:
+    """`row`, costed as `cost`, walks "slots" of a fragment or sweeps along "rows" or "cols"."""
+
+    name: str
+    row: SharedAccess
+    order: str
+
+
+class Walk(NamedTuple):
+    """Line and byte in the line of each lane's address, IDLE without one; shape (instructions, 32)."""
+
+    access: TileAccess
+    line: Ints
+    byte: Ints
+
+
+class Slots(NamedTuple):
+    """Row and column of each slot of a fragment, -1 where unused; shape (threads, elements). Extent of the fragment."""
+
+    name: str
+    row: Ints
+    col: Ints
+    extent: tuple[int, int]
+    bits: int
+
+
+def parse_access(text: str) -> TileAccess:
+    """OP, OP@rows, OP@cols or cp.async.N; UsageError."""
+    name, at, order = text.partition("@")
+    if order not in ("rows", "cols") and at:
+        raise UsageError(f"--with {text[:40]!r}: after @ stands rows or cols.")
+    if match := re.fullmatch(r"cp\.async\.(?:ca\.|cg\.)?(4|8|16)", name):
+        if order == "cols":
+            raise UsageError(f"--with {text}: cp.async sweeps along lines; only @rows goes with it.")
+        return TileAccess(text, access(f"st.shared.b{8 * int(match[1])}"), "rows")
+    return TileAccess(text, access(name), order or "slots")
+
+
+def slots_of(known: Known) -> Slots:
+    """The slots of a fragment; UsageError where a warp holds several products, which are no one tile."""
+    table, fragment = known.table, known.fragment
+    if "product" in table.outputs:
+        raise UsageError(f"{fragment.id} holds {fragment.products} products in a warp; a tile is one matrix.")
+    values: Mapping[str, Any] = table.values
+    row, col = (
+        np.array([-1 if v is None else v for v in values[name]], np.int64).reshape(table.threads, -1)
+        for name in ("row", "col")
+    )
+    return Slots(fragment.id, row, col, (fragment.rows, fragment.cols), fragment.slot_bits)
+
+
+def walk(given: TileAccess, tile: Tile, slots: Slots | None) -> Walk:
+    """Every instruction of an access over the tile; UsageError says why an access cannot be."""
+    if given.order != "slots":
+        return Walk(given, *_sweep(given, tile))
+    if slots is None:
+        raise UsageError(
+            f"{given.name} walks a fragment's slots: name the FRAGMENT, or say {given.name}@rows or @cols."
+        )
+    row, col = _copies(slots, tile)
+    line, place = (row, col) if tile.contiguous == "row" else (col, row)
+    found = (_matrices if given.row.is_matrix else _pieces)(given, tile, line, place)
+    return Walk(given, *found)
+
+
+def addresses(walked: Walk, tile: Tile, shared: Shared) -> Ints:
+    """The byte address of each lane, relative to the tile; UsageError where one would be torn or misaligned."""
+    width = walked.access.row.bytes
+    b, m, _ = shared.swizzle
+    if b and width > 1 << m:
+        least = width.bit_length() - 1
+        raise UsageError(f"{shared} tears the {width} bytes of {walked.access.name} apart; M is at least {least} here.")
+    found: Ints = np.where(walked.line == IDLE, IDLE, shared.offset(tile, walked.line, walked.byte))
+    if (found[found != IDLE] % width).any():
+        pitch = f"lines are {shared.pitch(tile)} bytes apart"
+        raise UsageError(f"{walked.access.name} needs multiples of {width} bytes; {pitch}, {shared}.")
+    return found
+
+
+def _sweep(given: TileAccess, tile: Tile) -> tuple[Ints, Ints]:
+    """Line and byte of the pieces of a tile in order, some lanes of the last instruction idle."""
+    width, lanes = given.row.bytes, given.row.lanes
+    per_line, rest = divmod(tile.line_bytes, width)
+    if rest:
+        raise UsageError(f"{given.name}: a line of {tile.line_bytes} bytes is not whole pieces of {width} bytes.")
+    count = tile.lines * per_line
+    if given.row.is_matrix and count % lanes:
+        raise UsageError(f"{given.name}: the tile's {count} rows of {width} bytes are no multiple of {lanes}.")
+    number = np.arange(count)
+    line, piece = np.divmod(number, per_line) if given.order == "rows" else np.divmod(number, tile.lines)[::-1]
+    return _by_instruction(line, lanes), _by_instruction(piece * width, lanes)
+
+
+def _by_instruction(values: Ints, lanes: int) -> Ints:
+    """Values in order as `lanes` of each instruction's 32, the others IDLE."""
+    found = np.full((-(-len(values) // lanes), LANES), IDLE, np.int64)
+    filled = np.full(len(found) * lanes, IDLE, np.int64)
+    filled[: len(values)] = values
+    found[:, :lanes] = filled.reshape(-1, lanes)
+    return found
+
+
+def _copies(slots: Slots, tile: Tile) -> tuple[Ints, Ints]:
+    """Row and column in the tile of every slot of the fragments that cover it; shape (warps, 32, elements)."""
+    if slots.bits != tile.bits:
+        raise UsageError(f"{slots.name} has elements of {slots.bits} bits, the tile of {tile.type} {tile.bits}.")
+    if tile.rows % slots.extent[0] or tile.cols % slots.extent[1]:
+        extent = " x ".join(map(str, slots.extent))
+        raise UsageError(f"{slots.name} is {extent}; a tile of {tile.rows} x {tile.cols} is not whole ones.")
+    origins = np.mgrid[0 : tile.rows : slots.extent[0], 0 : tile.cols : slots.extent[1]].reshape(2, -1)
+    unused = slots.row == -1
+    found = [
+        np.where(unused, IDLE, origin[:, None, None] + values).reshape(-1, LANES, values.shape[1])
+        for origin, values in zip(origins, (slots.row, slots.col), strict=True)
+    ]
+    return found[0], found[1]
+
+
+def _pieces(given: TileAccess, tile: Tile, line: Ints, place: Ints) -> tuple[Ints, Ints]:
+    """Line and byte of the register pieces that each instruction moves, all lanes' first, then the next piece's."""
+    count = given.row.bytes * 8 // tile.bits
+    if not count or line.shape[2] % count:
+        held = f"{line.shape[2]} elements of {tile.bits} bits a lane"
+        raise UsageError(f"{given.name} moves {8 * given.row.bytes} bits, which are no part of {held}.")
+    shape = (len(line), LANES, -1, count)
+    line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, LANES, count) for values in (line, place))
+    wrong = (line != line[:, :, :1]) | ((line != IDLE) & (place != place[:, :, :1] + np.arange(count)))
+    if wrong.any():
+        lane = int(np.argwhere(wrong)[0][1])
+        raise UsageError(f"{given.name}: the {count} elements of lane {lane}'s register piece do not lie side by side "
+                         f"with {tile.contiguous}s contiguous.")  # fmt: skip
+    return line[:, :, 0], place[:, :, 0] * tile.bits // 8
+
+
+def _matrices(given: TileAccess, tile: Tile, line: Ints, place: Ints) -> tuple[Ints, Ints]:
+    """Line and byte of the rows of the matrices that each instruction moves, one register a matrix."""
+    count = 32 // tile.bits
+    if not count or line.shape[2] % count:
+        raise UsageError(f"{given.name} moves registers of 32 bits, not elements of {tile.bits} bits.")
+    shape = (len(line), LANES, -1, count)
+    line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, LANES * count) for values in (line, place))
+    first = line[:, :1], place[:, :1]
+    lane, i = np.divmod(np.arange(LANES * count), count)
+    straight = (lane // 4, lane % 4 * count + i)
+    turned = (lane % 4 * count + i, lane // 4)  # .trans, of b16 alone
+    ways = [straight, turned] if tile.bits == 16 else [straight]
+    if not any((line - first[0] == to[0]).all() and (place - first[1] == to[1]).all() for to in ways):
+        raise UsageError(f"{given.name}: with {tile.contiguous}s contiguous a register of this fragment is no 8 x 8 "
+                         f"matrix of b16, whose rows are {MATRIX_ROW} bytes in one piece.")  # fmt: skip
+    if len(line) * MATRIX_ROWS % given.row.lanes:
+        raise UsageError(f"{given.name}: the tile has {len(line)} matrices, no multiple of {given.row.lanes // 8}.")
+    lines = first[0] + np.arange(MATRIX_ROWS)
+    bytes_ = np.broadcast_to(first[1] * tile.bits // 8, lines.shape)
+    return _by_instruction(lines.ravel(), given.row.lanes), _by_instruction(bytes_.ravel(), given.row.lanes)

@@ -1,0 +1,122 @@
+"""Who collides with whom: each phase of one access, its passes, and the lanes that meet in a bank.
+
+>>> from tcprobe.ask.bank_collisions import phases
+>>> from tcprobe.ask.bank_patterns import pattern
+>>> from tcprobe.ask.banks import designed
+>>> from tcprobe.isa.shared_memory import access
+>>> row = access("st.shared.b64")
+>>> first, second = phases(pattern(row, [16 * (lane % 16) for lane in range(32)]), designed()[row.name])
+>>> first.passes, [str(c) for c in first.collisions][:1]
+(2, ['banks 0-1: lanes 0 | 8'])
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tcprobe.ask.bank_patterns import Lane, Pattern
+from tcprobe.ask.banks import LINE, WORD, BankRule, agree, as_array
+from tcprobe.isa.shared_memory import SharedAccess
+
+MOST_PARTIES = 8  # that are printed
+
+
+@dataclass(frozen=True)
+class Collision:
+    """`parties` of lanes meet in `banks` of shared memory, or of the source of cp.async; a party is served together."""
+
+    memory: str
+    banks: tuple[int, ...]
+    parties: tuple[tuple[int, ...], ...]
+
+    def __str__(self) -> str:
+        of = "" if self.memory == "shared" else f"{self.memory} "
+        parties = list(map(ranges, self.parties))
+        if len(parties) > MOST_PARTIES:
+            parties[MOST_PARTIES - 1 : -1] = ["..."]
+        return f"{of}{numbers('bank', self.banks)}: lanes {' | '.join(parties)}"
+
+    def to_json(self) -> dict[str, object]:
+        """Plain data."""
+        return {"memory": self.memory, "banks": self.banks, "lanes": self.parties}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """`lanes` that are served together in `passes` passes; `collisions`, those of most parties first."""
+
+    lanes: tuple[int, ...]
+    passes: int
+    collisions: tuple[Collision, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Plain data."""
+        return {"wavefronts": self.passes, "lanes": self.lanes, "collisions": [c.to_json() for c in self.collisions]}
+
+
+def phases(given: Pattern, rule: BankRule) -> list[Phase]:
+    """The phases of one access, as `banks.costs` counts them."""
+    joins = bool(agree(as_array([given.address]))[0])
+    size = min(rule.joined if joins else rule.phase, given.row.lanes)
+    return [_phase(given, rule, range(first, first + size)) for first in range(0, given.row.lanes, size)]
+
+
+def _phase(given: Pattern, rule: BankRule, lanes: range) -> Phase:
+    met = [_collisions(given.row, rule, "shared", given.address, lanes)]
+    if given.source is not None:
+        met.append(_collisions(given.row, rule, "source", given.source, lanes))
+    active = [lane for lane in lanes if given.address[lane] is not None]
+    found = [c for side in met for c in side]
+    if rule.passes == "order":
+        passes = _chain(active, found)
+    else:
+        passes = max((len(c.parties) for c in found), default=min(1, len(active)))
+    return Phase(tuple(lanes), passes, tuple(sorted(found, key=lambda c: -len(c.parties))))
+
+
+def _collisions(
+    row: SharedAccess, rule: BankRule, memory: str, addresses: Sequence[Lane], lanes: Iterable[int]
+) -> list[Collision]:
+    """Every set of banks that several parties need: lanes with one unit of banks, parted by their word."""
+    unit = max(WORD, row.bytes)
+    needed: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for lane in lanes:
+        address = addresses[lane]
+        if address is not None:
+            needed[address % LINE // WORD][address // unit if rule.passes == "words" else lane].append(lane)
+    return [
+        Collision(memory, tuple(range(bank, bank + unit // WORD)), tuple(map(tuple, parties.values())))
+        for bank, parties in sorted(needed.items())
+        if len(parties) > 1
+    ]
+
+
+def _chain(active: Iterable[int], found: Iterable[Collision]) -> int:
+    """The most lanes in a row of which each waits for one before it."""
+    waits: dict[int, set[int]] = {lane: set() for lane in active}
+    for collision in found:
+        queue = [lane for party in collision.parties for lane in party]
+        for place, lane in enumerate(queue):
+            waits[lane].update(queue[:place])
+    done: dict[int, int] = {}
+    for lane in sorted(waits):
+        done[lane] = 1 + max((done[earlier] for earlier in waits[lane]), default=0)
+    return max(done.values(), default=0)
+
+
+def ranges(values: Sequence[int]) -> str:
+    """Ascending numbers with runs as ranges: 0-3,8."""
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and value == runs[-1][-1] + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    return ",".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs)
+
+
+def numbers(noun: str, values: Sequence[int]) -> str:
+    """ "bank 3", "banks 0-3"."""
+    return f"{noun}{'s' if len(values) > 1 else ''} {ranges(values)}"

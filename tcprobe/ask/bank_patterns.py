@@ -1,0 +1,153 @@
+"""Addresses of warps as programs and people give them, checked: lines of JSON, a file of 32 numbers, an expression.
+
+What is refused, because no such access exists: an address that is no multiple of the access's bytes, one outside the
+228 KiB of the largest shared memory, an idle lane of ldmatrix or stmatrix. What their further lanes give (8 to 31 of
+.x1, 16 to 31 of .x2) does not count and may be anything. All lanes may be idle: such an access costs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tcprobe.ask.bank_rules import BankRules
+from tcprobe.ask.banks import Cost, as_array, costs
+from tcprobe.errors import DataError, TcprobeError, UsageError
+from tcprobe.isa.arch import arch
+from tcprobe.isa.shared_memory import LANES, MOST_SHARED, SharedAccess, access
+from tcprobe.layout.expression import values
+
+MOST_BYTES = 256 << 20  # of a file of patterns
+MOST_SOURCE = 1 << 62
+Lane = int | None
+
+
+class Pattern(NamedTuple):
+    """One access: 32 addresses, None for idle lanes; `source` of cp.async likewise; whose rule is asked for."""
+
+    row: SharedAccess
+    address: Sequence[Lane]
+    source: Sequence[Lane] | None = None
+    arch: str | None = None
+
+
+def pattern(row: SharedAccess, address: object, source: object = None) -> Pattern:
+    """A checked pattern; UsageError says which lane's address cannot be."""
+    counted = [*_lanes(address, "address")[: row.lanes], *[None] * (LANES - row.lanes)]
+    _check(counted, row.bytes, MOST_SHARED, "address")
+    if row.is_matrix and None in counted[: row.lanes]:
+        raise UsageError(f"address: lane {counted.index(None)} gives none; {row.name} needs one of {row.lanes} lanes.")
+    return Pattern(row, counted, None if source is None else _source(row, counted, _lanes(source, "source")))
+
+
+def _source(row: SharedAccess, counted: Sequence[Lane], given: Sequence[Lane]) -> Sequence[Lane]:
+    """The sources of the lanes that copy."""
+    if not row.has_source:
+        raise UsageError(f"source: {row.name} reads no global memory; only cp.async has a source.")
+    used = [None if to is None else from_ for to, from_ in zip(counted, given, strict=True)]
+    _check(used, row.bytes, MOST_SOURCE, "source")
+    if used.count(None) != counted.count(None):
+        raise UsageError("source: a lane that has an address has none.")
+    return used
+
+
+def _lanes(given: object, what: str) -> Sequence[Lane]:
+    """`given`, if it is 32 whole numbers or None."""
+    if not isinstance(given, list | tuple) or len(given) != LANES:
+        raise UsageError(f"{what}: {LANES} numbers or null are needed, one for each lane.")
+    if not set(map(type, given)) <= {int, type(None)}:
+        lane, wrong = next((i, v) for i, v in enumerate(given) if type(v) not in (int, type(None)))
+        raise UsageError(f"{what}: lane {lane} has {str(wrong)[:40]!r}; whole numbers or null are needed.")
+    return given
+
+
+def _check(counted: Sequence[Lane], step: int, end: int, what: str) -> None:
+    """UsageError unless all are multiples of `step` from 0 to below `end`."""
+    for lane, value in enumerate(counted):
+        if value is not None and (value % step or not 0 <= value < end):
+            why = f"no multiple of {step}" if value % step else f"outside 0 to {end - 1}"
+            raise UsageError(f"{what}: lane {lane} has {_short(value)}, which is {why}.")
+
+
+def _short(value: int) -> str:
+    return str(value) if value.bit_length() < 80 else f"a number of {value.bit_length()} bits"
+
+
+def lanes_of(text: str) -> list[Lane]:
+    """32 addresses from an expression in `lane`, or from @FILE: numbers and null, commas or spaces between."""
+    if not text.startswith("@"):
+        return list(values(text))
+    words = re.sub(r"[\[\],]", " ", _text(Path(text[1:]), 1 << 16)).split()
+    wrong = [word for word in words if not re.fullmatch(r"null|\d{1,18}|0[xX][0-9a-fA-F]{1,15}", word)]
+    if wrong or len(words) != LANES:
+        why = f"{wrong[0][:40]!r} is no number" if wrong else f"{len(words)} numbers"
+        raise DataError(f"{text[1:]}: {why}; it needs {LANES} numbers or null, one for each lane.")
+    return [None if word == "null" else int(word, 16 if word[:2] in ("0x", "0X") else 10) for word in words]
+
+
+def read(path: Path) -> list[Pattern]:
+    """The patterns of a file of JSON lines, blank lines aside; DataError names the first line that is none.
+
+    A line has op, address and maybe source and arch; further keys are the writer's own.
+    """
+    found = []
+    for number, line in enumerate(_text(path, MOST_BYTES).split("\n"), 1):
+        if line.strip():
+            try:
+                found.append(_pattern(line))
+            except TcprobeError as error:
+                raise DataError(f"{path}, line {number}: {error}") from None
+    return found
+
+
+def _text(path: Path, most: int) -> str:
+    """A file's text; DataError where it cannot be read, is too large or is not UTF-8."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(most + 1)
+        if len(raw) > most:
+            raise DataError(f"{path}: more than {most} bytes.")
+        return raw.decode()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start} is not UTF-8 text.") from None
+
+
+def _pattern(line: str) -> Pattern:
+    try:
+        data = json.loads(line, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"not JSON ({str(error)[:80]}).") from None
+    if not isinstance(data, dict) or not isinstance(data.get("op"), str):
+        raise UsageError('an object with "op" and "address" is needed.')
+    row, name = access(data["op"]), data.get("arch")
+    if name is not None:
+        name = arch(str(name)[:20]).name
+        row.check_on(arch(name))
+    return pattern(row, data.get("address"), data.get("source"))._replace(arch=name)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key twice")
+    return found
+
+
+def judged(patterns: Iterable[Pattern], rules: Callable[[str | None], BankRules]) -> list[tuple[Cost, BankRules]]:
+    """The cost of each pattern in order, with the rules that say so; patterns of one access are judged together."""
+    alike: dict[tuple[str | None, SharedAccess, bool], list[tuple[int, Pattern]]] = defaultdict(list)
+    for place, given in enumerate(patterns):
+        alike[given.arch, given.row, given.source is None].append((place, given))
+    found: dict[int, tuple[Cost, BankRules]] = {}
+    for (name, row, sourceless), group in alike.items():
+        by = rules(name)
+        sources = None if sourceless else as_array([p.source or () for _, p in group])
+        answers = costs(row, by.rule(row), as_array([p.address for _, p in group]), sources)
+        found |= {place: (cost, by) for (place, _), cost in zip(group, answers, strict=True)}
+    return [found[place] for place in sorted(found)]

@@ -1,0 +1,198 @@
+"""What one access of a warp to shared memory costs, by the hardware's own rule.
+
+Shared memory has 32 banks of 4 bytes; in one pass each bank gives one word, to any number of lanes. The lanes of an
+access form *phases* that are served one after the other. A phase takes as many passes (wavefronts) as its fullest bank
+has distinct words; equal words go together, idle lanes ask for nothing, a phase of idle lanes costs nothing.
+cycles = max(P, B): P the passes of all phases, B the beats of 128 bytes, one for each phase with an active lane.
+
+- 8 to 32 bits: the 32 lanes are one phase. 64 bits: halves of 16 lanes. 128 bits, ldmatrix, stmatrix: octets of 8.
+- Neighbours *join*: a 64-bit load is one phase, and a 128-bit load two, where over the whole warp every lane has the
+  address of lane i ^ 1, or every lane that of lane i ^ 2. A lane whose partner is idle agrees with it.
+- Atomics: equal words do not go together, so a phase takes as many passes as its fullest bank has lanes.
+- cp.async.ca: phases of 32, 16, 8 lanes (4, 8, 16 bytes). Lanes come in order; a lane waits for every earlier one of
+  its phase that needs its bank in shared memory, or the bank of its source (bits 2 to 6 of the global address).
+
+>>> from tcprobe.ask.banks import judge
+>>> cost = judge("ld.shared.b64", [64 * (lane % 16) for lane in range(32)])
+>>> cost.phases, cost.wavefronts, cost.beats, cost.cycles, cost.ideal
+([8, 8], 16, 2, 16, 2)
+
+Source: experiments on an H200 (sm_90), which `tcprobe.run.banks` repeats; `bank_rules` says what is published for which
+arch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.isa.shared_memory import LANES, SharedAccess, access, accesses
+
+BANKS = 32
+WORD = 4  # bytes
+LINE = BANKS * WORD
+IDLE = -1  # in place of an address
+ABSENT = -1  # in place of the passes of a phase that joined another
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class BankRule:
+    """How one access is served: `phase` and `joined` in lanes, the latter where neighbours agree.
+
+    `passes`: of a phase, the most "words" or "lanes" in a bank, or the longest chain of lanes that wait in "order".
+    `idle`: whether beats of phases without an active lane are counted.
+    """
+
+    phase: int
+    joined: int
+    passes: Literal["words", "lanes", "order"] = "words"
+    idle: bool = False
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Passes of each phase in order, and beats."""
+
+    phases: list[int]
+    beats: int
+
+    @property
+    def wavefronts(self) -> int:
+        """Passes of all phases."""
+        return sum(self.phases)
+
+    @property
+    def cycles(self) -> int:
+        """What the access costs."""
+        return max(self.wavefronts, self.beats)
+
+    @property
+    def ideal(self) -> int:
+        """Phases with an active lane: what the access costs where no lanes collide."""
+        return sum(passes > 0 for passes in self.phases)
+
+    def to_json(self) -> dict[str, object]:
+        """Plain data."""
+        return {"wavefronts": self.wavefronts, "beats": self.beats, "cycles": self.cycles, "ideal": self.ideal,
+                "phases": self.phases}  # fmt: skip
+
+
+@cache
+def designed() -> MappingProxyType[str, BankRule]:
+    """The rule of every access as the module's text states it."""
+    return MappingProxyType({row.name: _rule(row) for row in accesses().values()})
+
+
+def _rule(row: SharedAccess) -> BankRule:
+    phase = min(LANES, LINE // row.bytes)
+    joins = row.name.startswith("ld.shared") and phase < LANES
+    passes = "order" if row.has_source else "lanes" if row.name.startswith(("atom", "red")) else "words"
+    return BankRule(phase, 2 * phase if joins else phase, passes)  # type: ignore[arg-type]
+
+
+def judge(name: str, addresses: Sequence[int | None], sources: Sequence[int | None] | None = None) -> Cost:
+    """The cost of one access: 32 byte addresses in shared memory, None for idle lanes; `sources` of cp.async likewise.
+
+    Without sources they are in nobody's way. Addresses are taken as they are: `bank_patterns` checks them.
+    """
+    row = access(name)
+    return costs(row, designed()[row.name], as_array([addresses]), None if sources is None else as_array([sources]))[0]
+
+
+def as_array(rows: Sequence[Sequence[int | None]]) -> Ints:
+    """Addresses of several patterns, IDLE for None; shape (patterns, 32)."""
+    return np.array([[IDLE if a is None else a for a in row] for row in rows], np.int64).reshape(-1, LANES)
+
+
+def costs(row: SharedAccess, rule: BankRule, addresses: Ints, sources: Ints | None = None) -> list[Cost]:
+    """The cost of each pattern; `addresses` and `sources` of shape (patterns, 32), IDLE where a lane is idle."""
+    found = passes(row, rule, addresses, sources)
+    rows = zip(found.tolist(), beats(rule, found).tolist(), strict=True)
+    return [Cost([n for n in phases if n != ABSENT], count) for phases, count in rows]
+
+
+def cycles(row: SharedAccess, rule: BankRule, addresses: Ints, sources: Ints | None = None) -> Ints:
+    """max(P, B) of each pattern, shape (patterns,)."""
+    found = passes(row, rule, addresses, sources)
+    total: Ints = np.maximum(found.clip(0).sum(axis=1), beats(rule, found))
+    return total
+
+
+def beats(rule: BankRule, found: Ints) -> Ints:
+    """B of each pattern, from its passes."""
+    counted = (found != ABSENT) & (found > 0).any(axis=1, keepdims=True) if rule.idle else found > 0
+    count: Ints = counted.sum(axis=1)
+    return count
+
+
+def passes(row: SharedAccess, rule: BankRule, addresses: Ints, sources: Ints | None = None) -> Ints:
+    """Passes of each phase, ABSENT beyond the last where phases joined; shape (patterns, phases)."""
+    found = _passes(row, rule, rule.phase, addresses, sources)
+    if rule.joined > rule.phase:
+        joins = agree(addresses)
+        joined = _passes(row, rule, rule.joined, addresses[joins], sources)
+        found[joins] = ABSENT
+        found[joins, : joined.shape[1]] = joined
+    return found
+
+
+def agree(addresses: Ints) -> NDArray[np.bool_]:
+    """Whether over the whole warp lanes i and i ^ 1, or lanes i and i ^ 2, have one address or one of them is idle."""
+    lanes = np.arange(LANES)
+    pairs = [(addresses, addresses[:, lanes ^ step]) for step in (1, 2)]
+    same = [((a == b) | (a == IDLE) | (b == IDLE)).all(axis=1) for a, b in pairs]
+    either: NDArray[np.bool_] = same[0] | same[1]
+    return either
+
+
+def _passes(row: SharedAccess, rule: BankRule, phase: int, addresses: Ints, sources: Ints | None) -> Ints:
+    """Passes of each phase of `phase` lanes; shape (patterns, lanes that count / phase)."""
+    width = min(phase, row.lanes)
+    count = row.lanes // width
+    lanes = [a[:, : row.lanes].reshape(len(a) * count, width) for a in (addresses, sources) if a is not None]
+    needs = [_units(row, a) for a in lanes]
+    found = _longest_chain(row, needs) if rule.passes == "order" else _fullest(row, needs[0], rule.passes == "words")
+    return found.reshape(len(addresses), count)
+
+
+def _units(row: SharedAccess, lanes: Ints) -> Ints:
+    """The words that lanes need, or, where one lane needs several, the aligned pairs or quads of words; IDLE stays."""
+    return lanes // max(WORD, row.bytes)
+
+
+def _banks(row: SharedAccess) -> int:
+    """How many units lie side by side in the banks."""
+    return LINE // max(WORD, row.bytes)
+
+
+def _fullest(row: SharedAccess, units: Ints, distinct: bool) -> Ints:
+    """The most (distinct) units in the same banks, for each row of units."""
+    if distinct:
+        units = np.sort(units, axis=1)
+        units[:, 1:][units[:, 1:] == units[:, :-1]] = IDLE
+    banks = _banks(row)
+    bins = np.arange(len(units))[:, None] * banks + units % banks
+    counts = np.bincount(bins[units != IDLE], minlength=banks * len(units))
+    most: Ints = counts.reshape(-1, banks).max(axis=1)
+    return most
+
+
+def _longest_chain(row: SharedAccess, needs: Sequence[Ints]) -> Ints:
+    """The most lanes in a row that wait for each other; `needs`: units in shared memory, and those of the sources."""
+    banks = _banks(row)
+    free = np.zeros((len(needs), len(needs[0]), banks), np.int64)  # passes after which the banks of a unit are free
+    for lane in range(needs[0].shape[1]):
+        (on,) = np.nonzero(needs[0][:, lane] != IDLE)
+        places = [(j, on, need[on, lane] % banks) for j, need in enumerate(needs)]
+        done = 1 + np.max([free[place] for place in places], axis=0)
+        for place in places:
+            free[place] = done
+    longest: Ints = free[0].max(axis=1)
+    return longest

@@ -1,0 +1,188 @@
+"""The smallest swizzle and the smallest padding by which all accesses of a tile together cost least.
+
+>>> from tcprobe.ask.bank_access import parse_access, walk
+>>> from tcprobe.ask.bank_rules import rules_for
+>>> from tcprobe.ask.tile import parse_tile
+>>> from tcprobe.store.results import published
+>>> tile = parse_tile("32x32", "f32", "row")
+>>> walks = [walk(parse_access(text), tile, None) for text in ("st.shared.b32@rows", "ld.shared.b32@cols")]
+>>> swizzle, padding = propose(tile, walks, rules_for(None, published()))
+>>> swizzle.best.swizzle, padding.best.padding, swizzle.wavefronts, padding.wavefronts
+((5, 2, 5), 4, [32, 32], [32, 32])
+
+Every swizzle that matters is tried. Banks are bits 2 to 6 of an address, so a swizzle matters where it changes these:
+M + B <= 7; and where its source bits can be set: M + S + B <= bits of an offset. A negative S would move bank bits onto
+bank bits, which renames banks and parts no lanes. M is at least what keeps the widest access in one piece. Paddings
+beyond 127 bytes repeat those before.
+
+Instructions whose lanes' addresses differ in the same way cost the same: a swizzle is linear over GF(2), so XORing all
+addresses with one number XORs the results with one, which renames banks and words; with padding, adding a multiple of
+4 turns the banks round. So only one instruction of each kind is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tcprobe.ask.bank_access import Walk, addresses
+from tcprobe.ask.bank_rules import BankRules
+from tcprobe.ask.banks import IDLE, LINE, WORD, BankRule, Ints, cycles
+from tcprobe.ask.tile import BMS, NONE, TMA, Shared, Tile, name, swizzled
+from tcprobe.isa.shared_memory import LANES, MOST_SHARED, SharedAccess
+
+BANK_BITS = 7  # of an address: 128 bytes of all banks
+BOX = 256  # the most elements of a side of a TMA box (CUDA driver API, cuTensorMapEncodeTiled)
+ALIGNED = 16
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """`best`, a "swizzle" or a "padding", costs `wavefronts`, by access.
+
+    `others` cost as little and are no larger; `smaller` holds the least total of each smaller size (B, or bytes of
+    padding), `tried` how many there were of all sizes. `tma` is the mode that gives the same offsets, if one does.
+    """
+
+    kind: str
+    tile: Tile
+    best: Shared
+    wavefronts: list[int]
+    others: list[Shared]
+    smaller: Mapping[int, int]
+    tried: int
+    tma: str | None
+
+    @property
+    def extra(self) -> int:
+        """Bytes that it takes more than the plain tile."""
+        return self.best.bytes(self.tile) - Shared().bytes(self.tile)
+
+    @property
+    def alignment(self) -> int:
+        """Of the tile's start: a multiple of this does not change what a swizzle of the address does."""
+        b, m, s = self.best.swizzle
+        return max(ALIGNED, 1 << m + s + b) if b else ALIGNED
+
+    def to_json(self) -> dict[str, object]:
+        """Plain data."""
+        found: dict[str, object] = {"bytes": self.best.padding}
+        if self.kind == "swizzle":
+            names = [name(self.best.swizzle), *([self.tma] if self.tma else [])]
+            others = [other.swizzle for other in self.others]
+            found = {"swizzle": self.best.swizzle, "names": names, "tma": self.tma, "others": others}
+        return {**found, "wavefronts": self.wavefronts, "extra_bytes": self.extra, "alignment": self.alignment,
+                "smaller": self.smaller, "tried": self.tried, "code": offset_code(self)}  # fmt: skip
+
+
+class Kinds(NamedTuple):
+    """One instruction of each kind of an access, as lines and bytes in them, and how many there are of each."""
+
+    row: SharedAccess
+    rule: BankRule
+    line: Ints
+    byte: Ints
+    times: Ints
+
+
+def propose(tile: Tile, walks: Sequence[Walk], rules: BankRules) -> tuple[Proposal, Proposal]:
+    """(swizzle, padding) for all accesses together; UsageError where an access cannot be on the plain tile."""
+    plain = [addresses(walked, tile, Shared()) for walked in walks]
+    widest = max(walked.access.row.bytes for walked in walks)
+    by = [(walked.access.row, rules.rule(walked.access.row)) for walked in walks]
+    swizzling = [_kinds(*to, np.zeros_like(at), _from_first(at), at != IDLE) for to, at in zip(by, plain, strict=True)]
+    padding = [_kinds(*to, _low(w.line), _low(w.byte), w.line != IDLE) for to, w in zip(by, walks, strict=True)]
+    return (
+        _best("swizzle", tile, [Shared(swizzle=s) for s in swizzles(tile, widest)], swizzling),
+        _best("padding", tile, [Shared(p) for p in paddings(tile, widest)], padding),
+    )
+
+
+def swizzles(tile: Tile, widest: int) -> Iterator[BMS]:
+    """Every swizzle that matters to the banks, none first, then those of smaller B; `widest` in bytes."""
+    bits = (tile.lines * tile.line_bytes - 1).bit_length()
+    yield NONE
+    for b in range(1, BANK_BITS + 1):
+        for m in range(widest.bit_length() - 1, BANK_BITS - b + 1):
+            for s in range(b, bits - m - b + 1):
+                yield b, m, s
+
+
+def paddings(tile: Tile, widest: int) -> Iterator[int]:
+    """Every padding in bytes that keeps lines aligned to the widest access and the tile within shared memory."""
+    for padding in range(0, LINE, widest):
+        if not padding or tile.lines * (tile.line_bytes + padding) <= MOST_SHARED:
+            yield padding
+
+
+def same_mode(tile: Tile, shared: Shared) -> str | None:
+    """The TMA mode that gives the same offsets over the whole tile in one box.
+
+    A box has at most 256 elements on a side; its inner side is whole 16 bytes, with a swizzle at most its span.
+    """
+    if max(tile.rows, tile.cols) > BOX or tile.line_bytes % ALIGNED or shared.padding:
+        return None
+    offsets = np.arange(0, tile.lines * tile.line_bytes, ALIGNED)
+    ours = swizzled(offsets, *shared.swizzle)
+    for mode, (b, m, s) in TMA.items():
+        if (not b or tile.line_bytes <= ALIGNED << b) and np.array_equal(ours, swizzled(offsets, b, m, s)):
+            return mode
+    return None
+
+
+def offset_code(proposal: Proposal) -> str:
+    """A CUDA function of row and column."""
+    tile, (b, m, s) = proposal.tile, proposal.best.swizzle
+    line, place = ("row", "col") if tile.contiguous == "row" else ("col", "row")
+    element = f"{place} * {tile.bits // 8}" if tile.bits % 8 == 0 else f"{place} * {tile.bits} / 8"
+    mask = (1 << b) - 1 << m
+    spread = f"linear ^ (linear >> {s} & {mask:#x})" if b else "linear"
+    return (
+        f"// {proposal.best}: the byte offset of an element from the tile's start, a multiple of {proposal.alignment}\n"
+        "__host__ __device__ constexpr int offset(int row, int col) {\n"
+        f"  const int linear = {line} * {proposal.best.pitch(tile)} + {element};\n"
+        f"  return {spread};\n"
+        "}\n"
+    )
+
+
+def _best(kind: str, tile: Tile, options: Sequence[Shared], kinds: Sequence[Kinds]) -> Proposal:
+    """The option of the least total, then of the smallest size: B, or bytes of padding."""
+    found = [_judged(tile, option, kinds) for option in options]
+    ranks = [(sum(each), max(o.swizzle[0], o.padding)) for each, o in zip(found, options, strict=True)]
+    least = min(ranks)
+    at = ranks.index(least)
+    others = [o for j, o in enumerate(options) if j != at and ranks[j] == least]
+    sizes = sorted({size for _, size in ranks if size < least[1]})
+    smaller = {size: min(total for total, other in ranks if other == size) for size in sizes}
+    mode = same_mode(tile, options[at])
+    return Proposal(kind, tile, options[at], found[at], others, smaller, len(options), mode)
+
+
+def _judged(tile: Tile, shared: Shared, kinds: Iterable[Kinds]) -> list[int]:
+    """Wavefronts of each access."""
+    at = [(k, np.where(k.line == IDLE, IDLE, shared.offset(tile, k.line, k.byte))) for k in kinds]
+    return [int(cycles(k.row, k.rule, addresses_) @ k.times) for k, addresses_ in at]
+
+
+def _kinds(row: SharedAccess, rule: BankRule, line: Ints, byte: Ints, active: Ints) -> Kinds:
+    """Equal instructions counted together."""
+    both = np.hstack([np.where(active, values, IDLE) for values in (line, byte)])
+    found, times = np.unique(both, axis=0, return_counts=True)
+    return Kinds(row, rule, found[:, :LANES], found[:, LANES:], times)
+
+
+def _from_first(at: Ints) -> Ints:
+    """Addresses XORed with the first active lane's."""
+    first = np.take_along_axis(at, (at != IDLE).argmax(axis=1)[:, None], axis=1)
+    return at ^ first
+
+
+def _low(values: Ints) -> Ints:
+    """Values less the multiple of 4 that makes the least active one smaller than 4."""
+    least = np.where(values == IDLE, np.iinfo(np.int64).max, values).min(axis=1, keepdims=True)
+    low: Ints = values - least // WORD * WORD
+    return low

@@ -1,0 +1,147 @@
+"""A tile in shared memory: its lines, the pitch between them, and the padding or swizzle that spreads them over banks.
+
+>>> from tcprobe.ask.tile import parse_shared, parse_tile
+>>> tile = parse_tile("64x32", "f16", "row")
+>>> shared = parse_shared("sw:2,4,3")
+>>> tile.lines, tile.line_bytes, str(shared), int(shared.offset(tile, 2, 16))
+(64, 64, 'Sw<2,4,3>', 128)
+
+One coordinate is contiguous, so that memory holds *lines*: rows of a row-major tile, columns of a column-major one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from tcprobe.errors import UsageError
+from tcprobe.isa.dtypes import DTYPES
+from tcprobe.isa.shared_memory import MOST_SHARED
+
+UNTYPED = (8, 16, 32, 64)
+MOST_PADDING = 1 << 16
+MOST_SWIZZLE = 20  # B, M and S of a swizzle
+# TMA's modes, of the absolute byte address
+TMA: dict[str, tuple[int, int, int]] = {
+    "SWIZZLE_NONE": (0, 4, 3),
+    "SWIZZLE_32B": (1, 4, 3),
+    "SWIZZLE_64B": (2, 4, 3),
+    "SWIZZLE_128B": (3, 4, 3),
+}
+
+
+BMS = tuple[int, int, int]
+NONE: BMS = (0, 4, 3)
+
+
+def swizzled(offset: Any, b: int, m: int, s: int) -> Any:
+    """CuTe's Swizzle<B, M, S>: B bits from bit M + max(S, 0) up are XORed onto B bits from M - min(S, 0) up."""
+    mask = ((1 << b) - 1) << m + max(s, 0)
+    picked = offset & mask
+    return offset ^ (picked >> s if s >= 0 else picked << -s)
+
+
+def name(swizzle: BMS) -> str:
+    """As CuTe prints it."""
+    return f"Sw<{','.join(map(str, swizzle))}>"
+
+
+def reach(swizzle: BMS) -> int:
+    """Bits of an offset that a swizzle may change, counted from bit 0."""
+    b, m, s = swizzle
+    return m + max(-s, 0) + b if b else 0
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`rows` x `cols` elements of `bits` bits in the fragment's own coordinates; `contiguous` is "row" or "col"."""
+
+    rows: int
+    cols: int
+    type: str
+    bits: int
+    contiguous: str
+
+    def __post_init__(self) -> None:
+        if self.length * self.bits % 8:
+            raise UsageError(f"a line of {self.length} elements of {self.bits} bits is not whole bytes.")
+        if self.lines * self.line_bytes > MOST_SHARED:
+            size = f"{self.lines * self.line_bytes} bytes"
+            raise UsageError(f"a tile of {size}; the largest shared memory has {MOST_SHARED}.")
+
+    @property
+    def lines(self) -> int:
+        """Lines of memory."""
+        return self.rows if self.contiguous == "row" else self.cols
+
+    @property
+    def length(self) -> int:
+        """Elements of a line."""
+        return self.cols if self.contiguous == "row" else self.rows
+
+    @property
+    def line_bytes(self) -> int:
+        """Bytes of a line without padding."""
+        return self.length * self.bits // 8
+
+
+@dataclass(frozen=True)
+class Shared:
+    """How a tile lies in shared memory: `padding` bytes after each line, or a swizzle of the offset."""
+
+    padding: int = 0
+    swizzle: BMS = NONE
+
+    def __str__(self) -> str:
+        return (
+            name(self.swizzle) if self.swizzle[0] else f"{self.padding} bytes of padding" if self.padding else "plain"
+        )
+
+    def pitch(self, tile: Tile) -> int:
+        """Bytes from one line to the next."""
+        return tile.line_bytes + self.padding
+
+    def offset(self, tile: Tile, line: Any, byte: Any) -> Any:
+        """Where a byte of a line is, from the tile's start; numbers or arrays of them."""
+        return swizzled(line * self.pitch(tile) + byte, *self.swizzle)
+
+    def bytes(self, tile: Tile) -> int:
+        """What the tile takes: with a swizzle, whole blocks of those that it permutes."""
+        block = 1 << reach(self.swizzle)
+        return -(-tile.lines * self.pitch(tile) // block) * block
+
+
+def parse_tile(text: str, type_: str, contiguous: str) -> Tile:
+    """ROWSxCOLS of a PTX type, or of b8 to b64; UsageError."""
+    match = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5})", text)
+    if not match:
+        raise UsageError(f"--tile {text[:20]!r} is not ROWSxCOLS such as 64x32.")
+    return Tile(int(match[1]), int(match[2]), type_, bits_of(type_), contiguous)
+
+
+def bits_of(type_: str) -> int:
+    """Bits that an element takes in memory: 8 for the types of 6 bits, which lie in bytes."""
+    known = {d.name: 8 if d.bits == 6 else d.bits for d in DTYPES} | {f"b{n}": n for n in UNTYPED}
+    if type_ not in known:
+        raise UsageError(f"unknown element type {type_[:20]!r}; known: {', '.join(known)}.")
+    return known[type_]
+
+
+def parse_shared(text: str) -> Shared:
+    """plain, pad:BYTES, sw:B,M,S or a TMA mode; UsageError."""
+    if text == "plain":
+        return Shared()
+    if text in TMA:
+        return Shared(swizzle=TMA[text])
+    if match := re.fullmatch(r"pad:(\d{1,6})", text):
+        if int(match[1]) > MOST_PADDING:
+            raise UsageError(f"--shared {text}: at most {MOST_PADDING} bytes of padding.")
+        return Shared(int(match[1]))
+    match = re.fullmatch(r"sw:(\d{1,2}),(\d{1,2}),(-?\d{1,2})", text)
+    if not match:
+        raise UsageError(f"--shared {text[:30]!r} is none of plain, pad:BYTES, sw:B,M,S, {', '.join(TMA)}.")
+    found = (int(match[1]), int(match[2]), int(match[3]))
+    if max(map(abs, found)) > MOST_SWIZZLE or abs(found[2]) < found[0]:
+        raise UsageError(f"--shared {text}: B, M and S go up to {MOST_SWIZZLE}, and |S| is at least B, as in CuTe.")
+    return Shared(swizzle=found)

@@ -1,0 +1,57 @@
+"""What the accesses of a tile cost together, as the tile lies in shared memory.
+
+>>> from tcprobe.ask.bank_access import parse_access, walk
+>>> from tcprobe.ask.bank_rules import rules_for
+>>> from tcprobe.ask.tile import Shared, parse_tile
+>>> from tcprobe.store.results import published
+>>> tile, rules = parse_tile("32x32", "f32", "row"), rules_for(None, published())
+>>> walks = [walk(parse_access(text), tile, None) for text in ("st.shared.b32@rows", "ld.shared.b32@cols")]
+>>> [[cost(walked, tile, shared, rules).wavefronts for walked in walks] for shared in (Shared(), Shared(4))]
+[[32, 1024], [32, 32]]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tcprobe.ask.bank_access import Walk, addresses
+from tcprobe.ask.bank_collisions import Phase, phases
+from tcprobe.ask.bank_patterns import pattern
+from tcprobe.ask.bank_rules import BankRules
+from tcprobe.ask.banks import IDLE, Ints, cycles
+from tcprobe.ask.tile import Shared, Tile
+from tcprobe.isa.shared_memory import SharedAccess
+
+
+@dataclass(frozen=True)
+class TileCost:
+    """Over the tile: instructions, wavefronts with their beats, and `ideal`: one for each phase before any joins.
+
+    `worst` is the number of the first instruction that costs most, `phases` are its.
+    """
+
+    access: str
+    instructions: int
+    wavefronts: int
+    ideal: int
+    worst: int
+    phases: list[Phase]
+
+
+def cost(walked: Walk, tile: Tile, shared: Shared, rules: BankRules) -> TileCost:
+    """The cost of one access; UsageError where the tile's place in memory does not allow it."""
+    row, found = walked.access.row, addresses(walked, tile, shared)
+    rule = rules.rule(row)
+    each = cycles(row, rule, found)
+    worst = int(each.argmax())
+    shown = pattern(row, [None if a == IDLE else a for a in found[worst].tolist()])
+    ideal = active(row, rule.phase, found)
+    return TileCost(walked.access.name, len(found), int(each.sum()), ideal, worst, phases(shown, rule))
+
+
+def active(row: SharedAccess, phase: int, found: Ints) -> int:
+    """Phases of `phase` lanes in which some lane is active."""
+    lanes = found[:, : row.lanes].reshape(len(found), -1, min(phase, row.lanes))
+    return int(np.count_nonzero((lanes != IDLE).any(axis=2)))

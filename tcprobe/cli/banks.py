@@ -1,0 +1,238 @@
+"""`tcprobe banks`: bank conflicts of addresses, of patterns by the thousand, and of a tile with all its accesses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from tcprobe.cli.options import ARCH, JSON, RESULTS
+from tcprobe.errors import UsageError
+
+if TYPE_CHECKING:  # brings NumPy along
+    from tcprobe.ask.bank_collisions import Phase
+    from tcprobe.ask.bank_patterns import Pattern
+    from tcprobe.ask.bank_rules import BankRules
+    from tcprobe.ask.banks import Cost
+    from tcprobe.ask.propose import Proposal
+    from tcprobe.ask.tile import Shared, Tile
+    from tcprobe.ask.tile_cost import TileCost
+
+MOST_COLLISIONS = 4  # lines of a phase
+_ACCESS = re.compile(r"(ld|st|atom|red)\.shared\.|(ld|st)matrix\.|cp\.async\.")
+# what decides the form of the command, and what else goes with it
+FORMS = {
+    "size": {"fragment", "type_", "contiguous", "accesses", "placed", "proposes"},
+    "address": {"source", "accesses"},
+    "patterns": set[str](),
+}
+ALWAYS = {"explain", "name", "folder", "as_json"}
+
+
+class Accesses(click.Command):
+    """A command whose --with takes all accesses that follow it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Every access gets a --with of its own."""
+        spread: list[str] = []
+        for arg in args:
+            follows = _ACCESS.match(arg) and spread[-2:-1] == ["--with"]
+            spread += ["--with", arg] if follows else arg.split("=", 1) if arg.startswith("--with=") else [arg]
+        return super().parse_args(ctx, spread)
+
+
+@click.command(cls=Accesses, short_help="Bank conflicts of shared memory, and what avoids them.")
+@click.argument("fragment", required=False, metavar="[FRAGMENT]")
+@click.option("--tile", "size", metavar="ROWSxCOLS", help="A tile in shared memory, in FRAGMENT's rows and columns.")
+@click.option("--type", "type_", metavar="T", help="Its element type. Default: FRAGMENT's.")
+@click.option("--global", "contiguous", type=click.Choice(["row", "col"]), default="row", show_default=True,
+              help="What is contiguous in memory: rows (row-major) or columns.")  # fmt: skip
+@click.option("--with", "accesses", multiple=True, metavar="ACCESS...",
+              help="ld.shared.b64, st.shared.v4, ldmatrix.x4, ...: walks FRAGMENT's slots; OP@rows, OP@cols and "
+              "cp.async.16 sweep the tile.")  # fmt: skip
+@click.option("--shared", "placed", metavar="plain|pad:BYTES|sw:B,M,S", default="plain", show_default=True,
+              help="How the tile lies in shared memory; swizzles are of byte offsets.")  # fmt: skip
+@click.option("--propose", "proposes", is_flag=True, help="The smallest swizzle and padding for all accesses together.")
+@click.option("--address", metavar="EXPR|@FILE", help="Addresses of 32 lanes: an expression in lane, or a file.")
+@click.option("--source", metavar="EXPR|@FILE", help="With --address and cp.async.ca: the global addresses.")
+@click.option("--patterns", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.jsonl",
+              help='Many accesses: a line each, {"op": "ld.shared.b64", "address": [32 numbers or null]}.')  # fmt: skip
+@click.option("--explain", is_flag=True, help="With --json: who collides with whom.")
+@ARCH
+@RESULTS
+@JSON
+@click.pass_context
+def banks(ctx: click.Context, /, **asked: Any) -> None:
+    """Count bank conflicts by the hardware's own rule: wavefronts, and who collides with whom.
+
+    For a tile with all its accesses, as FRAGMENT or a sweep makes them (--tile, --with); for the addresses of 32 lanes
+    (--address, --with); or for many patterns at once (--patterns).
+    """
+    from tcprobe.ask.bank_rules import rules_for
+    from tcprobe.store.lookup import folder_of
+
+    form = _form(ctx)
+    results = folder_of(asked["folder"])
+    asked["accesses"] = [name for text in asked["accesses"] for name in text.split(",")]
+
+    @cache
+    def rules(arch: str | None) -> BankRules:
+        return rules_for(arch or asked["name"], results)
+
+    {"size": _tile, "address": _address, "patterns": _patterns}[form](rules, asked)
+
+
+def _form(ctx: click.Context) -> str:
+    """Which of the three forms was asked for; UsageError where options of several were given."""
+    default = ParameterSource.DEFAULT
+    given = {n for n, value in ctx.params.items() if ctx.get_parameter_source(n) != default and value is not None}
+    forms = sorted(given & set(FORMS))
+    if len(forms) != 1:
+        raise UsageError("give one of --tile, --address and --patterns.")
+    extra = given - FORMS[forms[0]] - ALWAYS - {forms[0]}
+    if extra:
+        names = {p.name: p.opts[0] for p in ctx.command.params}
+        words = ", ".join("FRAGMENT" if n == "fragment" else names[n] for n in names if n in extra)
+        raise UsageError(f"{words} does not go with {names[forms[0]]}.")
+    return forms[0]
+
+
+def _patterns(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> None:
+    from tcprobe.ask.bank_patterns import judged, read
+
+    patterns = read(asked["patterns"])
+    found = judged(patterns, rules)
+    if asked["as_json"]:
+        lines = [json.dumps(_answer(p, *f, asked["explain"])) for p, f in zip(patterns, found, strict=True)]
+    else:
+        lines = [f"{p.row.name}: {_words(cost)}" for p, (cost, _) in zip(patterns, found, strict=True)]
+        lines += [f"rule: {words}" for words in dict.fromkeys(by.evidence for _, by in found)]
+    click.echo("\n".join(lines))
+
+
+def _address(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> None:
+    from tcprobe.ask.bank_collisions import phases
+    from tcprobe.ask.bank_patterns import judged, lanes_of, pattern
+    from tcprobe.isa.shared_memory import access
+
+    if len(asked["accesses"]) != 1:
+        raise UsageError(f"--address needs one access, by --with; got {len(asked['accesses'])}.")
+    row, source = access(asked["accesses"][0]), asked["source"]
+    given = pattern(row, lanes_of(asked["address"]), None if source is None else lanes_of(source))
+    [(cost, by)] = judged([given._replace(arch=asked["name"])], rules)
+    if asked["as_json"]:
+        click.echo(json.dumps(_answer(given._replace(arch=asked["name"]), cost, by, asked["explain"])))
+        return
+    click.echo(f"{row.name}: {_words(cost)}")
+    _collisions(phases(given, by.rule(row)))
+    click.echo(f"rule: {by.evidence}")
+
+
+def _answer(given: Pattern, cost: Cost, by: BankRules, explains: bool) -> dict[str, object]:
+    """As JSON; the rule is named where it is not that of the arch asked for."""
+    from tcprobe.ask.bank_collisions import phases
+
+    found = cost.to_json()
+    if explains:
+        found["phases"] = [phase.to_json() for phase in phases(given, by.rule(given.row))]
+    return found if by.asked == by.arch else {**found, "rule": by.to_json()}
+
+
+def _words(cost: Cost) -> str:
+    found = f"{cost.wavefronts} wavefronts, {cost.beats} beats, {cost.cycles} cycles"
+    return f"{found}; {cost.ideal} if no lanes collided"
+
+
+def _collisions(phases: Sequence[Phase]) -> None:
+    from tcprobe.ask.bank_collisions import numbers
+
+    for number, phase in enumerate(phases):
+        click.echo(f"  phase {number}, {numbers('lane', phase.lanes)}: {phase.passes} wavefronts")
+        for collision in phase.collisions[:MOST_COLLISIONS]:
+            click.echo(f"    {collision}")
+        if len(phase.collisions) > MOST_COLLISIONS:
+            click.echo(f"    and in {len(phase.collisions) - MOST_COLLISIONS} more places")
+
+
+def _tile(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> None:
+    from tcprobe.ask.bank_access import parse_access, slots_of, walk
+    from tcprobe.ask.propose import propose
+    from tcprobe.ask.tile import parse_shared, parse_tile
+    from tcprobe.ask.tile_cost import cost
+    from tcprobe.isa.inventory import resolve
+    from tcprobe.store.choose import known
+    from tcprobe.store.lookup import folder_of
+
+    if not asked["accesses"]:
+        raise UsageError("which accesses? Name them by --with, for example --with cp.async.16 ldmatrix.x4.")
+    by = rules(None)
+    held = known(resolve(asked["fragment"]), asked["name"], folder_of(asked["folder"])) if asked["fragment"] else None
+    slots = slots_of(held) if held else None
+    if asked["type_"] is None and held is None:
+        raise UsageError("--tile needs the type of its elements: --type f16, or a FRAGMENT.")
+    tile = parse_tile(asked["size"], asked["type_"] or (held.fragment.type if held else ""), asked["contiguous"])
+    shared = parse_shared(asked["placed"])
+    walks = [walk(parse_access(text), tile, slots) for text in asked["accesses"]]
+    costs = [cost(walked, tile, shared, by) for walked in walks]
+    proposals = propose(tile, walks, by) if asked["proposes"] else ()
+    if asked["as_json"]:
+        head = {"fragment": held.fragment.id if held else None, "rule": by.to_json()}
+        click.echo(json.dumps(head | _tile_json(tile, shared, costs, proposals, asked["explain"])))
+        return
+    _tile_text(tile, shared, costs)
+    for proposal in proposals:
+        _proposed(proposal)
+    click.echo(f"rule: {by.evidence}")
+
+
+def _tile_json(
+    tile: Tile, shared: Shared, costs: Sequence[TileCost], proposals: Sequence[Proposal], explains: bool
+) -> dict[str, object]:
+    found: dict[str, object] = {
+        "tile": [tile.rows, tile.cols], "type": tile.type, "global": tile.contiguous, "shared": str(shared),
+        "pitch": shared.pitch(tile), "bytes": shared.bytes(tile), "accesses": [c.access for c in costs],
+        "instructions": [c.instructions for c in costs], "wavefronts": [c.wavefronts for c in costs],
+        "ideal": [c.ideal for c in costs],
+    }  # fmt: skip
+    if explains:
+        found["worst"] = [{"instruction": c.worst, "phases": [p.to_json() for p in c.phases]} for c in costs]
+    return found | {proposal.kind: proposal.to_json() for proposal in proposals}
+
+
+def _tile_text(tile: Tile, shared: Shared, costs: Sequence[TileCost]) -> None:
+    place = f"{shared}, {shared.pitch(tile)} bytes a line, {shared.bytes(tile)} bytes"
+    click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}")
+    heads = ("access", "instructions", "wavefronts", "ideal")
+    lines = [(c.access, str(c.instructions), str(c.wavefronts), str(c.ideal)) for c in costs]
+    lines.append(("together", "", str(sum(c.wavefronts for c in costs)), str(sum(c.ideal for c in costs))))
+    wide = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
+    for name, *counts in (heads, *lines):
+        click.echo("  ".join([name.ljust(wide[0]), *(n.rjust(w) for n, w in zip(counts, wide[1:], strict=True))]))
+    for found in costs:
+        if found.wavefronts > found.ideal:
+            click.echo(f"{found.access}, instruction {found.worst}, one of the worst:")
+            _collisions(found.phases)
+
+
+def _proposed(proposal: Proposal) -> None:
+    """The smallest of a kind, what it costs, that no smaller one does, and the code."""
+    from tcprobe.ask.propose import offset_code
+
+    each = " + ".join(map(str, proposal.wavefronts))
+    swizzles = proposal.kind == "swizzle"
+    size = str(proposal.best) if swizzles else f"{proposal.best.padding} bytes a line"
+    mode = f"; as TMA's {proposal.tma}" if proposal.tma and swizzles else ""
+    click.echo(f"smallest {proposal.kind}: {size}, {each} wavefronts, {proposal.extra} more bytes{mode}")
+    least = ", ".join(f"{total} with {'B = ' * swizzles}{size}" for size, total in proposal.smaller.items())
+    smaller = f"smaller ones cost at least {least}; " if least else ""
+    click.echo(f"  {smaller}{proposal.tried} tried")
+    click.echo("".join(f"  {line}\n" for line in offset_code(proposal).splitlines()), nl=False)
+
+
+COMMANDS = (banks,)

@@ -1,0 +1,83 @@
+"""The instructions by which a warp reaches shared memory: what one address names, and which lanes' addresses count.
+
+>>> from tcprobe.isa.shared_memory import access
+>>> access("ldmatrix.x2").lanes, access("ldmatrix.x2").bytes, access("st.shared.v4.b32").name
+(16, 16, 'st.shared.b128')
+
+Source: PTX ISA 9.1, `ld`, `st`, `ldmatrix`, `stmatrix`, `atom`, `red` and `cp.async`. ldmatrix and stmatrix take the
+address of row r of matrix m, 16 bytes of it, from lane 8m + r; further lanes' addresses do not count.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.instruction import Target
+
+LANES = 32
+MATRIX_ROW = 16  # bytes of a row of an 8 x 8 matrix of b16
+MATRIX_ROWS = 8
+MOST_SHARED = 228 << 10  # bytes of the largest shared memory of an SM (compute capability 9.0, CUDA programming guide)
+_VECTOR = re.compile(r"(ld|st)\.shared\.v([24])(?:\.[bsuf](8|16|32|64))?")
+
+
+@dataclass(frozen=True)
+class SharedAccess:
+    """`bytes` lie at each address; the addresses of the first `lanes` lanes count."""
+
+    name: str
+    bytes: int
+    target: Target
+    lanes: int = LANES
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it moves 8 x 8 matrices, so that every lane that counts must give an address."""
+        return "matrix" in self.name
+
+    @property
+    def has_source(self) -> bool:
+        """Whether it also reads global memory."""
+        return self.name.startswith("cp.async")
+
+    def check_on(self, device: Arch) -> None:
+        """UsageError where `device` does not have it."""
+        if not self.target.on(device):
+            raise UsageError(f"{self.name} needs {self.target.name} or later; {device} does not have it.")
+
+
+@cache
+def accesses() -> MappingProxyType[str, SharedAccess]:
+    """All of them by name."""
+    first, turing, ampere, hopper = (Target(*t) for t in (("sm_70", "6.0"), ("sm_75", "6.5"), ("sm_80", "7.0"),
+                                                          ("sm_90", "7.8")))  # fmt: skip
+    matrices = [(move, target, n, end) for move, target in (("ldmatrix", turing), ("stmatrix", hopper))
+                for n in (1, 2, 4) for end in ("", ".trans")]  # fmt: skip
+    rows = [
+        *(SharedAccess(f"{move}.shared.b{8 * n}", n, first) for move in ("ld", "st") for n in (1, 2, 4, 8, 16)),
+        *(SharedAccess(f"{move}.x{n}{end}", MATRIX_ROW, target, MATRIX_ROWS * n) for move, target, n, end in matrices),
+        *(SharedAccess(n, 4, first) for n in ("atom.shared.add.u32", "atom.shared.exch.b32", "red.shared.add.u32")),
+        *(SharedAccess(f"cp.async.ca.{n}", n, ampere) for n in (4, 8, 16)),
+    ]
+    return MappingProxyType({row.name: row for row in rows})
+
+
+def access(name: str) -> SharedAccess:
+    """The one that `name` means: a name of `accesses`, or ld and st with .v2 or .v4, of 32 bits or of the type named.
+
+    UsageError with the nearest names if there is none.
+    """
+    vector = _VECTOR.fullmatch(name)
+    full = f"{vector[1]}.shared.b{int(vector[2]) * int(vector[3] or 32)}" if vector else name
+    if full not in accesses():
+        import difflib
+
+        near = difflib.get_close_matches(full, accesses(), n=3, cutoff=0.6)
+        hint = f"; did you mean {' or '.join(near)}?" if near else "."
+        raise UsageError(f"unknown access {name[:40]!r}{hint} Known: {', '.join(accesses())}.")
+    return accesses()[full]

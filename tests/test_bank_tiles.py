@@ -1,0 +1,303 @@
+"""Tiles in shared memory: the worked figures, how accesses walk, and that no smaller swizzle or padding does."""
+
+import itertools
+import json
+import subprocess
+import sys
+
+import bank_reference as reference
+import numpy as np
+import nvrtc
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tcprobe.ask.bank_access import Walk, addresses, parse_access, slots_of, walk
+from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.propose import propose, same_mode, swizzles
+from tcprobe.ask.tile import TMA, Shared, Tile, parse_shared, parse_tile, swizzled
+from tcprobe.ask.tile_cost import cost
+from tcprobe.cli import main
+from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.store.choose import load
+from tcprobe.store.results import published
+
+MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
+RULES = rules_for(None, published())
+
+
+def tile(*arguments):
+    done = CliRunner().invoke(main, ["banks", *arguments, "--json"])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return json.loads(done.stdout)
+
+
+F16 = [MMA + ".a", "--with", "cp.async.16", "--with", "ldmatrix.x4"]
+EPILOGUE = [MMA + ".d", "--with", "st.shared.v2", "--with", "ld.shared.v4@rows"]
+TRANSPOSE = ["--type", "f32", "--with", "cp.async.4", "--with", "ld.shared.b32@cols"]
+SQUARE = ["--tile", "32x32"]
+WORKED = [
+    (["--tile", "64x64", *F16], [64, 512], [3, 4, 3], [64, 64], "SWIZZLE_128B"),
+    (["--tile", "64x32", *F16], [32, 128], [2, 4, 3], [32, 32], "SWIZZLE_64B"),
+    (["--tile", "64x128", *F16], [128, 1024], [3, 4, 4], [128, 128], None),
+    (["--tile", "64x32", *EPILOGUE], [256, 64], [2, 5, 2], [64, 64], None),
+    ([*SQUARE, *TRANSPOSE], [32, 1024], [5, 2, 5], [32, 32], None),
+]
+
+
+@pytest.mark.parametrize(("arguments", "plain", "swizzle", "swizzled_to", "mode"), WORKED, ids=str)
+def test_worked_figures(arguments, plain, swizzle, swizzled_to, mode):
+    answer = tile(*arguments, "--global", "row", "--shared", "plain", "--propose")
+    assert answer["wavefronts"] == plain
+    assert answer["swizzle"]["swizzle"] == swizzle
+    assert answer["swizzle"]["wavefronts"] == swizzled_to == answer["ideal"]
+    assert answer["swizzle"]["others"] == []
+    assert (answer["swizzle"]["tma"], answer["swizzle"]["extra_bytes"]) == (mode, 0)
+    assert set(answer["swizzle"]["smaller"]) == {str(b) for b in range(swizzle[0])}
+    assert min(answer["swizzle"]["smaller"].values()) > sum(swizzled_to)
+    placed = "sw:" + ",".join(map(str, swizzle))
+    assert tile(*arguments, "--global", "row", "--shared", placed)["wavefronts"] == swizzled_to
+    padded = answer["padding"]
+    assert tile(*arguments, "--shared", f"pad:{padded['bytes']}")["wavefronts"] == padded["wavefronts"]
+
+
+def test_four_bytes_of_padding_transpose_as_well():
+    padding = tile(*SQUARE, *TRANSPOSE, "--propose")["padding"]
+    assert (padding["bytes"], padding["wavefronts"], padding["extra_bytes"]) == (4, [32, 32], 128)
+
+
+def test_b_as_columns_is_as_a_as_rows():
+    """B (k x n) with columns contiguous lies as A (m x k) does with rows contiguous; by rows it takes .trans."""
+    by = ["--tile", "64x64", "--with", "cp.async.16", "--propose"]
+    for extra in (["--global", "col", "--with", "ldmatrix.x4"], ["--global", "row", "--with", "ldmatrix.x4.trans"]):
+        answer = tile(MMA + ".b", *by, *extra)
+        assert answer["wavefronts"] == [64, 512]
+        assert answer["swizzle"]["swizzle"] == [3, 4, 3]
+
+
+def test_ideal_is_before_joining():
+    """Pairs of lanes that read one address make one phase of two, which `ideal` still counts as two."""
+    lanes = np.arange(32)[None]
+    by, read = parse_tile("1x128", "b8", "row"), parse_access("ld.shared.b64")
+    for byte, wavefronts in ((8 * (lanes // 2), 1), (8 * (lanes % 16), 2)):
+        found = cost(Walk(read, np.zeros_like(lanes), byte), by, Shared(), RULES)
+        assert (found.wavefronts, found.ideal, found.instructions) == (wavefronts, 2, 1)
+
+
+def test_sweeps():
+    by = parse_tile("4x40", "b8", "row")
+    rows = walk(parse_access("ld.shared.b64@rows"), by, None)
+    assert [(int(a), int(b)) for a, b in zip(rows.line[0], rows.byte[0], strict=True)] == [
+        *((i // 5, 8 * (i % 5)) for i in range(20)), *[(-1, -1)] * 12]  # fmt: skip
+    cols = walk(parse_access("ld.shared.b64@cols"), by, None)
+    assert [(int(a), int(b)) for a, b in zip(cols.line[0, :20], cols.byte[0, :20], strict=True)] == [
+        (i % 4, 8 * (i // 4)) for i in range(20)]  # fmt: skip
+    matrix = walk(parse_access("ldmatrix.x1@cols"), parse_tile("8x16", "f16", "row"), None)
+    assert matrix.line[:, :8].tolist() == [list(range(8))] * 2
+    assert matrix.byte[:, :8].tolist() == [[0] * 8, [16] * 8]
+    assert (matrix.line[:, 8:] == -1).all()
+
+
+FRAGMENTS = [f for f in inventory.fragments().values() if f.products == 1 and f.slot_bits >= 8 and "m16n8k" in f.id][
+    ::7
+]
+
+
+@pytest.mark.parametrize("fragment", [*FRAGMENTS, inventory.resolve(MMA + ".b"), inventory.resolve(MMA + ".a")],
+                         ids=lambda f: f.id)  # fmt: skip
+@pytest.mark.parametrize("contiguous", ["row", "col"])
+def test_a_walk_moves_each_slot_once_from_where_its_element_lies(fragment, contiguous):
+    """Single elements: 2 x 3 copies of the fragment, every slot of each, at its own element."""
+    known = load(fragment.id, "sm_120")
+    table = known.table
+    by = Tile(2 * fragment.rows, 3 * fragment.cols, fragment.type, fragment.slot_bits, contiguous)
+    walked = walk(parse_access(f"ld.shared.b{fragment.slot_bits}"), by, slots_of(known))
+    found = addresses(walked, by, Shared())
+    size = fragment.slot_bits // 8
+    expected = []
+    for down, right in itertools.product(range(2), range(3)):
+        for i in range(table.elements):
+            cells = [table.at(lane, i) for lane in range(32)]
+            at = [(c["row"] + down * fragment.rows, c["col"] + right * fragment.cols) for c in cells]
+            lines = at if contiguous == "row" else [(col, row) for row, col in at]
+            expected.append([line * by.line_bytes + place * size for line, place in lines])
+    assert found.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "contiguous", "matrices"),
+    [
+        (MMA + ".a", "row", 4), (MMA + ".a", "col", 4), (MMA + ".b", "col", 2), (MMA + ".b", "row", 2),
+        ("mma.m16n8k8.row.col.f32.tf32.tf32.f32.a", "row", 4), ("mma.m16n8k8.row.col.f32.tf32.tf32.f32.a", "col", None),
+        ("mma.m16n8k32.row.col.s32.s8.s8.s32.a", "row", 4), ("mma.m16n8k32.row.col.s32.s8.s8.s32.a", "col", None),
+        ("mma.m16n8k64.row.col.s32.s4.s4.s32.b", "col", 2), (MMA + ".d", "row", None), (MMA + ".d", "col", None),
+        ("mma.m16n8k256.row.col.s32.b1.b1.s32.and.popc.a", "row", 4),
+        ("mma.m16n8k16.row.col.f16.f16.f16.f16.d", "row", 2),
+        ("wmma.m16n16k16.a.row.f16", "row", 8),
+    ],
+)  # fmt: skip
+def test_matrices_are_found_where_ldmatrix_can_bring_them(name, contiguous, matrices):
+    """Each register's eight rows of 16 bytes are exactly the bytes of the elements that the register holds."""
+    known = load(name, "sm_90")
+    fragment, table = known.fragment, known.table
+    by = Tile(fragment.rows, fragment.cols, fragment.type, fragment.slot_bits, contiguous)
+    if matrices is None:
+        with pytest.raises(UsageError, match="no 8 x 8 matrix"):
+            walk(parse_access("ldmatrix.x1"), by, slots_of(known))
+        return
+    walked = walk(parse_access("ldmatrix.x1"), by, slots_of(known))
+    assert len(walked.line) == matrices
+    count = 32 // fragment.slot_bits
+    for number, instruction in enumerate(addresses(walked, by, Shared())[:, :8].tolist()):
+        held = set()
+        for lane, j in itertools.product(range(32), range(count)):
+            cell = table.at(lane, number * count + j)
+            line, place = (cell["row"], cell["col"]) if contiguous == "row" else (cell["col"], cell["row"])
+            held.add(line * by.line_bytes * 8 + place * fragment.slot_bits)
+        assert held == {8 * a + bit for a in instruction for bit in range(0, 128, fragment.slot_bits)}
+
+
+def brute(by, walks, shared):
+    """Wavefronts of each access by the tests' own rule, instruction by instruction."""
+    return [
+        sum(
+            sum(reference.phases(w.access.row.name, [None if a == -1 else a for a in row]))
+            for row in addresses(w, by, shared).tolist()
+        )
+        for w in walks
+    ]
+
+
+@st.composite
+def tiles(draw):
+    rows, cols = draw(st.sampled_from([4, 8, 16, 24, 32])), draw(st.sampled_from([8, 16, 24, 32, 48, 64]))
+    by = Tile(rows, cols, "f32", 32, draw(st.sampled_from(["row", "col"])))
+    ops = ["ld.shared.b32@cols", "ld.shared.b64@cols", "ld.shared.b128@cols", "st.shared.v2@rows", "st.shared.b32@cols",
+           "cp.async.16", "cp.async.4", "st.shared.b16@cols", "ld.shared.b8@rows"]  # fmt: skip
+    names = draw(st.lists(st.sampled_from(ops), min_size=1, max_size=2, unique=True))
+    return by, [walk(parse_access(name), by, None) for name in names]
+
+
+@given(tiles(), st.data())
+def test_kinds_of_instructions_stand_for_all(given_tile, data):
+    """What a proposal counts on one instruction of each kind is what all instructions cost, counted one by one."""
+    by, walks = given_tile
+    for proposal in propose(by, walks, RULES):
+        assert proposal.wavefronts == brute(by, walks, proposal.best)
+        assert proposal.wavefronts == [cost(w, by, proposal.best, RULES).wavefronts for w in walks]
+        for other in proposal.others[:2]:
+            assert sum(brute(by, walks, other)) == sum(proposal.wavefronts)
+
+
+SMALL = [
+    ("16x16", "f32", ["st.shared.b32@rows", "ld.shared.b32@cols"]),
+    ("16x24", "f32", ["cp.async.8", "ld.shared.b64@cols"]),
+    ("8x64", "f16", ["cp.async.16", "ldmatrix.x4@cols"]),
+    ("32x8", "f32", ["st.shared.v2@cols", "ld.shared.v4@rows"]),
+    ("16x32", "b8", ["ld.shared.b8@cols"]),
+]
+
+
+@pytest.mark.parametrize(("size", "type_", "names"), SMALL, ids=str)
+def test_no_smaller_swizzle_or_padding_does(size, type_, names):
+    """Against all B, M and S (negative ones, and larger than any that could matter), and twice the paddings."""
+    by = parse_tile(size, type_, "row")
+    walks = [walk(parse_access(name), by, None) for name in names]
+    widest = max(w.access.row.bytes for w in walks)
+    swizzle, padding = propose(by, walks, RULES)
+    every = [
+        (b, m, s)
+        for b in range(1, 6)
+        for m in range(widest.bit_length() - 1, 10)
+        for s in (*range(-6, -b + 1), *range(b, 11))
+    ]
+    totals = {(0, 4, 3): sum(brute(by, walks, Shared()))}
+    totals |= {s: sum(brute(by, walks, Shared(swizzle=s))) for s in every}
+    least = min((total, s[0]) for s, total in totals.items())
+    assert (sum(swizzle.wavefronts), swizzle.best.swizzle[0]) == least
+    assert all(total >= least[0] for total in swizzle.smaller.values())
+    for b, total in swizzle.smaller.items():
+        assert total == min(t for s, t in totals.items() if s[0] == b)
+    paddings = {p: sum(brute(by, walks, Shared(p))) for p in range(0, 256, widest)}
+    assert (sum(padding.wavefronts), padding.best.padding) == min((t, p) for p, t in paddings.items())
+    assert padding.smaller == {p: t for p, t in paddings.items() if p < padding.best.padding}
+
+
+def test_where_nothing_collides_nothing_is_proposed():
+    answer = tile("--tile", "32x32", "--type", "f32", "--with", "st.shared.b32@rows", "--propose")
+    assert answer["swizzle"]["swizzle"] == [0, 4, 3]
+    assert (answer["swizzle"]["tma"], answer["padding"]["bytes"]) == ("SWIZZLE_NONE", 0)
+    assert answer["swizzle"]["smaller"] == answer["padding"]["smaller"] == {}
+
+
+def test_m_never_splits_an_access():
+    by = parse_tile("64x64", "f16", "row")
+    for widest in (1, 2, 4, 8, 16):
+        assert all(1 << m >= widest for _, m, _ in swizzles(by, widest))
+
+
+def bits(offset, b, m, s):
+    """Swizzle<B, M, S> bit by bit: bit M + max(0, -S) + j gets bit M + max(0, S) + j XORed on."""
+    for j in range(b):
+        offset ^= (offset >> m + max(0, s) + j & 1) << m + max(0, -s) + j
+    return offset
+
+
+@given(st.integers(0, 1 << 18), st.integers(0, 5), st.integers(0, 8), st.integers(-8, 8))
+def test_swizzled(offset, b, m, s):
+    if abs(s) >= b:
+        assert swizzled(offset, b, m, s) == bits(offset, b, m, s)
+        assert swizzled(swizzled(offset, b, m, s), b, m, s) == offset
+
+
+def test_shared_is_read():
+    assert parse_shared("plain") == Shared()
+    assert parse_shared("pad:16") == Shared(16)
+    assert parse_shared("sw:2,4,-3").swizzle == (2, 4, -3)
+    assert parse_shared("SWIZZLE_64B").swizzle == TMA["SWIZZLE_64B"]
+    assert Shared(swizzle=(3, 4, 3)).bytes(parse_tile("3x24", "f32", "row")) == 384
+
+
+@pytest.mark.parametrize(
+    ("size", "swizzle", "mode"),
+    [
+        ("64x64", (3, 4, 3), "SWIZZLE_128B"), ("64x32", (2, 4, 3), "SWIZZLE_64B"), ("64x16", (1, 4, 3), "SWIZZLE_32B"),
+        ("64x64", (2, 4, 3), None),  # rows of 128 bytes are wider than the span of that mode
+        ("4x64", (2, 4, 3), "SWIZZLE_128B"),  # four rows: the third bit is never set
+        ("64x128", (3, 4, 3), None), ("64x64", (0, 4, 3), "SWIZZLE_NONE"), ("257x64", (3, 4, 3), None),
+        ("64x64", (3, 4, 4), None), ("64x4", (0, 4, 3), None),
+    ],
+)  # fmt: skip
+def test_a_mode_is_named_only_if_it_gives_the_same_offsets(size, swizzle, mode):
+    by = parse_tile(size, "f16", "row")
+    assert same_mode(by, Shared(swizzle=swizzle)) == mode
+    assert same_mode(by, Shared(16)) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one")
+def test_the_proposed_code_gives_the_offsets():
+    """As constant expressions, checked by the compiler element by element."""
+    lib = nvrtc.library()
+    packed = ["--tile", "16x64", "--type", "s4", "--with", "ld.shared.b32@cols"]
+    for arguments, contiguous in (([*F16, "--tile", "64x64"], "row"), (TRANSPOSE + SQUARE, "col"), (packed, "row")):
+        answer = tile(*arguments, "--global", contiguous, "--propose")
+        by = parse_tile(f"{answer['tile'][0]}x{answer['tile'][1]}", answer["type"], contiguous)
+        for kind, shared in (("swizzle", Shared(swizzle=tuple(answer["swizzle"]["swizzle"]))),
+                             ("padding", Shared(answer["padding"]["bytes"]))):  # fmt: skip
+            checks = []
+            for row, col in itertools.product(range(0, by.rows, 3), range(0, by.cols, 5)):
+                line, place = (row, col) if contiguous == "row" else (col, row)
+                at = shared.offset(by, line, place * by.bits // 8)
+                checks.append(f'static_assert(offset({row}, {col}) == {at}, "");')
+            done, log = nvrtc.compile_cuda(lib, answer[kind]["code"] + "\n".join(checks), "-arch=sm_90", "-std=c++17")
+            assert done, log
+
+
+def test_propose_is_quick():
+    """A process from its start, a large tile with three accesses; the figure to reach is 1 s on an idle machine."""
+    command = [sys.executable, "-m", "tcprobe", "banks", MMA + ".a", "--tile", "256x208", "--with", "cp.async.4",
+               "ld.shared.b32", "ldmatrix.x4", "--propose", "--json"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
+    assert json.loads(done.stdout)["swizzle"]["tried"] == 61
