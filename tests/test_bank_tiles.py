@@ -119,7 +119,7 @@ def test_a_walk_moves_each_slot_once_from_where_its_element_lies(fragment, conti
     expected = []
     for down, right in itertools.product(range(2), range(3)):
         for i in range(table.elements):
-            cells = [table.at(lane, i) for lane in range(32)]
+            cells = [table.at(lane=lane, i=i) for lane in range(32)]
             at = [(c["row"] + down * fragment.rows, c["col"] + right * fragment.cols) for c in cells]
             lines = at if contiguous == "row" else [(col, row) for row, col in at]
             expected.append([line * by.line_bytes + place * size for line, place in lines])
@@ -153,7 +153,7 @@ def test_matrices_are_found_where_ldmatrix_can_bring_them(name, contiguous, matr
     for number, instruction in enumerate(addresses(walked, by, Shared())[:, :8].tolist()):
         held = set()
         for lane, j in itertools.product(range(32), range(count)):
-            cell = table.at(lane, number * count + j)
+            cell = table.at(lane=lane, i=number * count + j)
             line, place = (cell["row"], cell["col"]) if contiguous == "row" else (cell["col"], cell["row"])
             held.add(line * by.line_bytes * 8 + place * fragment.slot_bits)
         assert held == {8 * a + bit for a in instruction for bit in range(0, 128, fragment.slot_bits)}

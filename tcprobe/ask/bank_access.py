@@ -23,7 +23,8 @@ import numpy as np
 from tcprobe.ask.banks import IDLE, Ints
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.errors import UsageError
-from tcprobe.isa.shared_memory import LANES, MATRIX_ROW, MATRIX_ROWS, SharedAccess, access
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, SharedAccess, access
 from tcprobe.store.choose import Known
 
 
@@ -123,7 +124,7 @@ def _sweep(given: TileAccess, tile: Tile) -> tuple[Ints, Ints]:
 
 def _by_instruction(values: Ints, lanes: int) -> Ints:
     """Values in order as `lanes` of each instruction's 32, the others IDLE."""
-    found = np.full((-(-len(values) // lanes), LANES), IDLE, np.int64)
+    found = np.full((-(-len(values) // lanes), WARP), IDLE, np.int64)
     filled = np.full(len(found) * lanes, IDLE, np.int64)
     filled[: len(values)] = values
     found[:, :lanes] = filled.reshape(-1, lanes)
@@ -140,7 +141,7 @@ def _copies(slots: Slots, tile: Tile) -> tuple[Ints, Ints]:
     origins = np.mgrid[0 : tile.rows : slots.extent[0], 0 : tile.cols : slots.extent[1]].reshape(2, -1)
     unused = slots.row == -1
     found = [
-        np.where(unused, IDLE, origin[:, None, None] + values).reshape(-1, LANES, values.shape[1])
+        np.where(unused, IDLE, origin[:, None, None] + values).reshape(-1, WARP, values.shape[1])
         for origin, values in zip(origins, (slots.row, slots.col), strict=True)
     ]
     return found[0], found[1]
@@ -152,8 +153,8 @@ def _pieces(given: TileAccess, tile: Tile, line: Ints, place: Ints) -> tuple[Int
     if not count or line.shape[2] % count:
         held = f"{line.shape[2]} elements of {tile.bits} bits a lane"
         raise UsageError(f"{given.name} moves {8 * given.row.bytes} bits, which are no part of {held}.")
-    shape = (len(line), LANES, -1, count)
-    line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, LANES, count) for values in (line, place))
+    shape = (len(line), WARP, -1, count)
+    line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, WARP, count) for values in (line, place))
     wrong = (line != line[:, :, :1]) | ((line != IDLE) & (place != place[:, :, :1] + np.arange(count)))
     if wrong.any():
         lane = int(np.argwhere(wrong)[0][1])
@@ -167,10 +168,10 @@ def _matrices(given: TileAccess, tile: Tile, line: Ints, place: Ints) -> tuple[I
     count = 32 // tile.bits
     if not count or line.shape[2] % count:
         raise UsageError(f"{given.name} moves registers of 32 bits, not elements of {tile.bits} bits.")
-    shape = (len(line), LANES, -1, count)
-    line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, LANES * count) for values in (line, place))
+    shape = (len(line), WARP, -1, count)
+    line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, WARP * count) for values in (line, place))
     first = line[:, :1], place[:, :1]
-    lane, i = np.divmod(np.arange(LANES * count), count)
+    lane, i = np.divmod(np.arange(WARP * count), count)
     straight = (lane // 4, lane % 4 * count + i)
     turned = (lane % 4 * count + i, lane // 4)  # .trans, of b16 alone
     ways = [straight, turned] if tile.bits == 16 else [straight]

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from tcprobe.ask.bank_rules import BankRules
 from tcprobe.ask.banks import Cost, as_array, costs
 from tcprobe.errors import DataError, TcprobeError, UsageError
-from tcprobe.isa.arch import arch
-from tcprobe.isa.shared_memory import LANES, MOST_SHARED, SharedAccess, access
+from tcprobe.isa.arch import WARP, arch
+from tcprobe.isa.shared_memory import MOST_SHARED, SharedAccess, access
 from tcprobe.layout.expression import values
 
 MOST_BYTES = 256 << 20  # of a file of patterns
@@ -37,7 +37,7 @@ class Pattern(NamedTuple):
 
 def pattern(row: SharedAccess, address: object, source: object = None) -> Pattern:
     """A checked pattern; UsageError says which lane's address cannot be."""
-    counted = [*_lanes(address, "address")[: row.lanes], *[None] * (LANES - row.lanes)]
+    counted = [*_lanes(address, "address")[: row.lanes], *[None] * (WARP - row.lanes)]
     _check(counted, row.bytes, MOST_SHARED, "address")
     if row.is_matrix and None in counted[: row.lanes]:
         raise UsageError(f"address: lane {counted.index(None)} gives none; {row.name} needs one of {row.lanes} lanes.")
@@ -57,8 +57,8 @@ def _source(row: SharedAccess, counted: Sequence[Lane], given: Sequence[Lane]) -
 
 def _lanes(given: object, what: str) -> Sequence[Lane]:
     """`given`, if it is 32 whole numbers or None."""
-    if not isinstance(given, list | tuple) or len(given) != LANES:
-        raise UsageError(f"{what}: {LANES} numbers or null are needed, one for each lane.")
+    if not isinstance(given, list | tuple) or len(given) != WARP:
+        raise UsageError(f"{what}: {WARP} numbers or null are needed, one for each lane.")
     if not set(map(type, given)) <= {int, type(None)}:
         lane, wrong = next((i, v) for i, v in enumerate(given) if type(v) not in (int, type(None)))
         raise UsageError(f"{what}: lane {lane} has {str(wrong)[:40]!r}; whole numbers or null are needed.")
@@ -83,9 +83,9 @@ def lanes_of(text: str) -> list[Lane]:
         return list(values(text))
     words = re.sub(r"[\[\],]", " ", _text(Path(text[1:]), 1 << 16)).split()
     wrong = [word for word in words if not re.fullmatch(r"null|\d{1,18}|0[xX][0-9a-fA-F]{1,15}", word)]
-    if wrong or len(words) != LANES:
+    if wrong or len(words) != WARP:
         why = f"{wrong[0][:40]!r} is no number" if wrong else f"{len(words)} numbers"
-        raise DataError(f"{text[1:]}: {why}; it needs {LANES} numbers or null, one for each lane.")
+        raise DataError(f"{text[1:]}: {why}; it needs {WARP} numbers or null, one for each lane.")
     return [None if word == "null" else int(word, 16 if word[:2] in ("0x", "0X") else 10) for word in words]
 
 

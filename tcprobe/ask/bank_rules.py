@@ -12,8 +12,8 @@ from typing import Any
 
 from tcprobe.ask.banks import BankRule, designed
 from tcprobe.errors import DataError
-from tcprobe.isa.arch import arch
-from tcprobe.isa.shared_memory import LANES, SharedAccess, accesses
+from tcprobe.isa.arch import WARP, arch
+from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.results import Results
 
@@ -85,7 +85,7 @@ def _read(name: str, body: Mapping[str, Any]) -> tuple[dict[str, BankRule], str]
 
 def _rule(row: SharedAccess, data: Mapping[str, Any]) -> BankRule:
     rule = BankRule(data["phase"], data["joined"], data["passes"], data["idle"])
-    sizes = [type(n) is int and 0 < n <= LANES and not LANES % n for n in (rule.phase, rule.joined)]
+    sizes = [type(n) is int and 0 < n <= WARP and not WARP % n for n in (rule.phase, rule.joined)]
     if not all(sizes) or rule.joined < rule.phase or rule.passes not in PASSES or type(rule.idle) is not bool:
-        raise DataError(f"banks.json: {row.name} has no phases of 1 to {LANES} lanes, passes or idle.")
+        raise DataError(f"banks.json: {row.name} has no phases of 1 to {WARP} lanes, passes or idle.")
     return rule

@@ -32,7 +32,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.isa.shared_memory import LANES, SharedAccess, access, accesses
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.shared_memory import SharedAccess, access, accesses
 
 BANKS = 32
 WORD = 4  # bytes
@@ -91,8 +92,8 @@ def designed() -> MappingProxyType[str, BankRule]:
 
 
 def _rule(row: SharedAccess) -> BankRule:
-    phase = min(LANES, LINE // row.bytes)
-    joins = row.name.startswith("ld.shared") and phase < LANES
+    phase = min(WARP, LINE // row.bytes)
+    joins = row.name.startswith("ld.shared") and phase < WARP
     passes = "order" if row.has_source else "lanes" if row.name.startswith(("atom", "red")) else "words"
     return BankRule(phase, 2 * phase if joins else phase, passes)  # type: ignore[arg-type]
 
@@ -108,7 +109,7 @@ def judge(name: str, addresses: Sequence[int | None], sources: Sequence[int | No
 
 def as_array(rows: Sequence[Sequence[int | None]]) -> Ints:
     """Addresses of several patterns, IDLE for None; shape (patterns, 32)."""
-    return np.array([[IDLE if a is None else a for a in row] for row in rows], np.int64).reshape(-1, LANES)
+    return np.array([[IDLE if a is None else a for a in row] for row in rows], np.int64).reshape(-1, WARP)
 
 
 def costs(row: SharedAccess, rule: BankRule, addresses: Ints, sources: Ints | None = None) -> list[Cost]:
@@ -145,7 +146,7 @@ def passes(row: SharedAccess, rule: BankRule, addresses: Ints, sources: Ints | N
 
 def agree(addresses: Ints) -> NDArray[np.bool_]:
     """Whether over the whole warp lanes i and i ^ 1, or lanes i and i ^ 2, have one address or one of them is idle."""
-    lanes = np.arange(LANES)
+    lanes = np.arange(WARP)
     pairs = [(addresses, addresses[:, lanes ^ step]) for step in (1, 2)]
     same = [((a == b) | (a == IDLE) | (b == IDLE)).all(axis=1) for a, b in pairs]
     either: NDArray[np.bool_] = same[0] | same[1]

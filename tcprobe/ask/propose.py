@@ -32,7 +32,8 @@ from tcprobe.ask.bank_access import Walk, addresses
 from tcprobe.ask.bank_rules import BankRules
 from tcprobe.ask.banks import IDLE, LINE, WORD, BankRule, Ints, cycles
 from tcprobe.ask.tile import BMS, NONE, TMA, Shared, Tile, name, swizzled
-from tcprobe.isa.shared_memory import LANES, MOST_SHARED, SharedAccess
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.shared_memory import MOST_SHARED, SharedAccess
 
 BANK_BITS = 7  # of an address: 128 bytes of all banks
 BOX = 256  # the most elements of a side of a TMA box (CUDA driver API, cuTensorMapEncodeTiled)
@@ -172,7 +173,7 @@ def _kinds(row: SharedAccess, rule: BankRule, line: Ints, byte: Ints, active: In
     """Equal instructions counted together."""
     both = np.hstack([np.where(active, values, IDLE) for values in (line, byte)])
     found, times = np.unique(both, axis=0, return_counts=True)
-    return Kinds(row, rule, found[:, :LANES], found[:, LANES:], times)
+    return Kinds(row, rule, found[:, :WARP], found[:, WARP:], times)
 
 
 def _from_first(at: Ints) -> Ints:

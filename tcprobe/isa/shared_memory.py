@@ -16,10 +16,9 @@ from functools import cache
 from types import MappingProxyType
 
 from tcprobe.errors import UsageError
-from tcprobe.isa.arch import Arch
-from tcprobe.isa.instruction import Target
+from tcprobe.isa.arch import WARP, Arch
+from tcprobe.isa.target import Target
 
-LANES = 32
 MATRIX_ROW = 16  # bytes of a row of an 8 x 8 matrix of b16
 MATRIX_ROWS = 8
 MOST_SHARED = 228 << 10  # bytes of the largest shared memory of an SM (compute capability 9.0, CUDA programming guide)
@@ -33,7 +32,7 @@ class SharedAccess:
     name: str
     bytes: int
     target: Target
-    lanes: int = LANES
+    lanes: int = WARP
 
     @property
     def is_matrix(self) -> bool:

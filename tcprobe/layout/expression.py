@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tcprobe.errors import UsageError
+from tcprobe.isa.arch import WARP
 
-LANES = 32
 LONGEST = 2000  # characters
 DEEPEST = 50  # parentheses and signs around one value
 MOST_BITS = 62  # of every value on the way
@@ -97,7 +97,7 @@ class _Reader:
             return inside
         if token.text in _SIGNS:
             return tuple(_SIGNS[token.text](value) for value in self._operand(depth + 1))
-        return tuple(range(LANES)) if token.text == "lane" else (_number(token),) * LANES
+        return tuple(range(WARP)) if token.text == "lane" else (_number(token),) * WARP
 
 
 def _number(token: Token) -> int:
