@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import asdict
 
 import bank_reference as reference
 import pytest
@@ -327,7 +328,7 @@ def tile(*arguments):
 def saved(name="sm_90", **changes):
     """A measured rule: the designed one, but 64-bit loads never join."""
     rules = designed() | {"ld.shared.b64": BankRule(16, 16)}
-    found = {n: {"rule": rule, "patterns": 10, "misfits": 0, "r2": 1.0} for n, rule in rules.items()}
+    found = {n: {"rule": asdict(rule), "patterns": 10, "misfits": 0, "r2": 1.0} for n, rule in rules.items()}
     return document(name, dict.fromkeys(PROVENANCE, "text"), found) | changes
 
 
@@ -356,16 +357,17 @@ def test_an_arch_without_a_measurement_is_marked(tmp_path):
     assert tile("--tile", "32x32", "--type", "f32", "--with", "ld.shared.b32@rows")["rule"]["arch"] == "sm_90"
 
 
+GOOD_RULE = {"phase": 32, "joined": 32, "passes": "words", "idle": False}
+
+
 @pytest.mark.parametrize(
     "broken",
     [
         {"arch": "sm_80"}, {"accesses": {}}, {"accesses": None}, {"provenance": {}}, {"provenance": None},
         *({"accesses": saved()["accesses"] | {"ld.shared.b8": row}} for row in (
-            None, {}, {"phase": 3, "joined": 3, "passes": "words", "idle": False, "patterns": 1, "misfits": 0},
-            {"phase": 32, "joined": 16, "passes": "words", "idle": False, "patterns": 1, "misfits": 0},
-            {"phase": 32, "joined": 32, "passes": "guess", "idle": False, "patterns": 1, "misfits": 0},
-            {"phase": 32, "joined": 32, "passes": "words", "idle": 0, "patterns": 1, "misfits": 0},
-            {"phase": True, "joined": 32, "passes": "words", "idle": False, "patterns": 1, "misfits": 0})),
+            None, {}, {"rule": GOOD_RULE}, {"rule": None, "patterns": 1, "misfits": 0})),
+        *({"accesses": saved()["accesses"] | {"ld.shared.b8": {"rule": GOOD_RULE | bad, "patterns": 1, "misfits": 0}}}
+          for bad in ({"phase": 3, "joined": 3}, {"joined": 16}, {"passes": "guess"}, {"idle": 0}, {"phase": True})),
     ],
 )  # fmt: skip
 def test_a_rule_that_is_none_is_refused(broken, tmp_path):

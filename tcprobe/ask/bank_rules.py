@@ -1,13 +1,13 @@
 """Which rule of banks holds on an arch, and what it rests on: measured there, measured elsewhere, or only designed.
 
-A measured rule is `results/<arch>/banks.json`: for each access the fields of `BankRule` and how many `patterns` were
-timed, how many `misfits` there were, and `r2`. An arch without one gets that of sm_90, and is marked.
+A measured rule is `results/<arch>/banks.json`: for each access its `rule` (the fields of `BankRule`), how many
+`patterns` were timed, how many `misfits` there were, and `r2`. An arch without one gets that of sm_90, and is marked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from tcprobe.ask.banks import BankRule, designed
@@ -60,10 +60,8 @@ def rules_for(name: str | None, results: Results) -> BankRules:
 
 
 def document(name: str, provenance: Mapping[str, str], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What `Results.write_banks` saves. `found`: by access {"rule": BankRule, "patterns", "misfits", "r2", ...}."""
-    rows = {access: {**asdict(fit["rule"]), **{k: v for k, v in fit.items() if k != "rule"}}
-            for access, fit in found.items()}  # fmt: skip
-    body = {"arch": name, "method": "live", "provenance": dict(provenance), "accesses": rows}
+    """What `Results.write_banks` saves, checked. `found`: by access "rule", "patterns", "misfits" and more."""
+    body = {"arch": name, "method": "live", "provenance": dict(provenance), "accesses": dict(found)}
     _read(name, body)
     return body
 
@@ -75,7 +73,7 @@ def _read(name: str, body: Mapping[str, Any]) -> tuple[dict[str, BankRule], str]
         needed = {row.name for row in accesses().values() if row.target.on(arch(name))}
         if body["arch"] != name or set(rows) != needed or set(provenance) != set(PROVENANCE):
             raise DataError(f"banks.json of {name}: not the arch, accesses or provenance of a measured rule.")
-        rules = {access: _rule(accesses()[access], row) for access, row in rows.items()}
+        rules = {access: _rule(accesses()[access], row["rule"]) for access, row in rows.items()}
         patterns, misfits = (sum(int(row[key]) for row in rows.values()) for key in ("patterns", "misfits"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"banks.json of {name}: not what tcprobe writes ({error}).") from None

@@ -23,6 +23,8 @@ from tcprobe.run.backend import OUTPUTS_KEPT, BackendFaultError, Device
 INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
 NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (or 'cupy-cuda12x[ctk]')."
 LEAST_PINNED = 8 << 20
+SHARED_UNASKED = 48 << 10  # bytes of shared memory that a block may have without asking
+MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 class Gpu:
@@ -69,6 +71,10 @@ class Gpu:
             self._cupy.cuda.runtime.free(0)
         except self._cupy.cuda.runtime.CUDARuntimeError as error:
             raise EnvironmentUnfitError(f"GPU {index} ({devices[index].name}) gives no context: {error}.") from None
+
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory that an SM of the open device has."""
+        return int(self._cupy.cuda.runtime.getDeviceProperties(self._index)["sharedMemPerMultiprocessor"])
 
     def load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
         """Compile all kernels in one module; leave out what the driver refuses and compile the rest again."""
@@ -151,6 +157,9 @@ class Gpu:
             place += _aligned(image.nbytes)
         runtime.memsetAsync(place, POISON, launch.output_bytes, 0)
         arguments = (*map(np.uint64, [*places, place]), np.uint32(launch.ldm))
+        if launch.shared_bytes > SHARED_UNASKED:
+            pointer, attribute = self._functions[launch.kernel.name].ptr, MAX_DYNAMIC_SHARED
+            self._cupy.cuda.driver.funcSetAttribute(pointer, attribute, launch.shared_bytes)
         self._functions[launch.kernel.name](
             launch.grid, (launch.threads, 1, 1), arguments, shared_mem=launch.shared_bytes
         )

@@ -1,0 +1,85 @@
+"""Patterns whose cost tells one rule of banks from another: what is timed beside the swap test.
+
+Scattered and strided addresses count passes; few addresses tell words from lanes; pairs of equal addresses, all but one
+of them, and pairs with idle partners show where phases join; idle lanes and idle phases show what idleness costs; for
+cp.async the sources are as varied as the destinations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.shared_memory import SharedAccess
+from tcprobe.probes.banks import AREA, ARENA, Cases, Ints
+
+LANE = np.arange(WARP)
+Make = Callable[[Generator, int], Ints]
+Lanes = NDArray[np.bool_]
+
+
+def scattered(rng: Generator, most: int) -> Ints:
+    """Anywhere, or in few places."""
+    return rng.integers(0, min(most, int(rng.choice([2, 4, 8, 16, 32, 64, 256, 1024]))), WARP)
+
+
+def strided(rng: Generator, most: int) -> Ints:
+    """Lanes a fixed number of places apart, in order or not."""
+    lanes = LANE ^ int(rng.integers(0, WARP)) if rng.random() < 0.5 else rng.permutation(WARP)
+    return np.array(lanes * int(rng.integers(0, 34)) % most)
+
+
+def paired(rng: Generator, most: int) -> Ints:
+    """Lanes that differ in one or two bits of their number have one address."""
+    base = scattered(rng, most) if rng.random() < 0.5 else LANE
+    return np.array(base[LANE & ~int(rng.choice([1, 2, 3, 4, 8, 16, 5, 31]))])
+
+
+def nearly_paired(rng: Generator, most: int) -> Ints:
+    """As `paired`, but for one lane."""
+    found = paired(rng, most).copy()
+    found[int(rng.integers(0, WARP))] = int(rng.integers(0, most))
+    return found
+
+
+SHAPES: tuple[Make, ...] = (scattered, strided, paired, nearly_paired)
+
+
+def some(rng: Generator) -> Lanes:
+    """Any lanes."""
+    return np.array(rng.random(WARP) < rng.choice([0.1, 0.5, 0.9]))
+
+
+def octets(rng: Generator) -> Lanes:
+    """Whole octets."""
+    return np.array(rng.random(4)[LANE // 8] < 0.5)
+
+
+def of_pairs(rng: Generator) -> Lanes:
+    """One of each pair of lanes that differ in one bit of their number."""
+    bit = int(rng.choice([1, 2, 4]))
+    return np.array((LANE & bit > 0) ^ (rng.random(WARP)[LANE & ~bit] < 0.5))
+
+
+def none(rng: Generator) -> Lanes:
+    """No lane."""
+    return np.zeros(WARP, np.bool_)
+
+
+IDLE: tuple[Callable[[Generator], Lanes], ...] = (none, none, some, octets, of_pairs)
+
+
+def costly(row: SharedAccess, count: int, seed: int = 0) -> Cases:
+    """`count` patterns of an access, the same for the same seed."""
+    rng = np.random.default_rng([seed, *row.name.encode()])
+    address, source = np.zeros((2, count, WARP), np.int64)
+    for j in range(count):
+        address[j] = row.bytes * SHAPES[int(rng.integers(0, len(SHAPES)))](rng, AREA // row.bytes)
+        source[j] = row.bytes * SHAPES[int(rng.integers(0, len(SHAPES)))](rng, ARENA // row.bytes)
+        if not row.is_matrix:
+            address[j][IDLE[int(rng.integers(0, len(IDLE)))](rng)] = -1
+    return Cases(address, source)

@@ -1,0 +1,196 @@
+"""Timing one access of shared memory: what a warp's pattern of addresses costs, in cycles of the SM.
+
+One block times one pattern, with so much of an SM's shared memory that no other block gets in. Its 16 warps make the
+same access again and again, UNROLL of them in flight in each, between two barriers with the clock read after each. A
+short and a long run of a pattern give the cost of one access: their difference, without what stands around the loop.
+
+Each access of an iteration has its own address register, and all of them grow by a number that is zero and that ptxas
+cannot know: otherwise it would merge accesses, or take them out of the loop. Addresses come from memory; lanes with
+IDLE_LANE skip the loop. What is loaded is joined into a sum that is stored, so that no load is superfluous.
+
+Phases come from the *swap test*: in a pattern without conflicts two lanes exchange their addresses; it stays without
+conflicts exactly when both are in one phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.shared_memory import SharedAccess
+from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables, entry, identifier
+
+WARPS = 16
+UNROLL = 8
+REPEATS = (8, 40)  # iterations of the short and of the long run
+IDLE_LANE = 0xFFFFFFFF
+AREA = 32 << 10  # bytes of shared memory that patterns reach into
+ARENA = 16 << 10  # bytes of global memory that cp.async reads
+LINE = 128  # bytes of all banks
+STEADY = 0.25  # cycles by which runs of one pattern may differ, from each other and from a whole number
+POINTERS = ("address", "source", "arena", "zero", "out")
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Cases(NamedTuple):
+    """Patterns to time: addresses in AREA, -1 for idle lanes, and sources in ARENA; both of shape (patterns, 32)."""
+
+    address: Ints
+    source: Ints
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a timing kernel does; only a GPU has its clock."""
+
+    access: str
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """ProbeError: layouts do not say how long anything takes."""
+        raise ProbeError(f"{launch.kernel.name}: how long {self.access} takes cannot be emulated.")
+
+
+def kernel(row: SharedAccess) -> Kernel:
+    """The kernel that times an access; `ldm` is the number of iterations."""
+    name = f"banks_{identifier(row.name)}"
+    memory = f".extern .shared .align 1024 .b8 {name}_memory[];\n"
+    registers = [
+        f".reg .u32 %a<{UNROLL}>, %v<{UNROLL * _values(row)}>, %s, %grow, %step, %sum, %n;",
+        ".reg .u64 %w, %start, %end;",
+        ".reg .pred %active, %more, %first;",
+    ]
+    return Kernel(name, Timing(row.name), memory + entry(name, POINTERS, registers, _body(row, name)), row.target)
+
+
+def _body(row: SharedAccess, name: str) -> list[str]:
+    values = range(UNROLL * _values(row))
+    return [
+        "and.b32 %n, %lane, 31;",
+        "mad.lo.u32 %image, %x, 32, %n;",
+        *(f"mad.wide.u32 %{pointer}, %image, 4, %{pointer};" for pointer in ("address", "source")),
+        "ld.global.u32 %a0, [%address];",
+        "ld.global.u32 %s, [%source];",
+        "ld.global.u32 %grow, [%zero];",
+        f"setp.ne.u32 %active, %a0, {IDLE_LANE};",
+        "cvt.u64.u32 %w, %s;",
+        "add.u64 %arena, %arena, %w;",
+        f"mov.u32 %n, {name}_memory;",
+        "add.u32 %a0, %a0, %n;",
+        *(f"add.u32 %a{k}, %a{k - 1}, %grow;" for k in range(1, UNROLL)),
+        f"mul.lo.u32 %step, %grow, {UNROLL};",
+        *(f"mov.u32 %v{j}, %lane;" for j in values),
+        "mov.u32 %sum, 0;",
+        "mov.u32 %n, 0;",
+        "bar.sync 0;",
+        "mov.u64 %start, %clock64;",
+        *([] if row.is_matrix else ["@!%active bra DONE;"]),
+        "AGAIN:",
+        *(_access(row, k) for k in range(UNROLL)),
+        *(f"xor.b32 %sum, %sum, %v{j};" for j in values if _gives(row)),
+        *(f"add.u32 %a{k}, %a{k}, %step;" for k in range(UNROLL)),
+        "add.u32 %n, %n, 1;",
+        "setp.lt.u32 %more, %n, %ldm;",
+        "@%more bra AGAIN;",
+        "DONE:",
+        *(["cp.async.wait_all;"] if row.has_source else []),
+        "bar.sync 0;",
+        "mov.u64 %end, %clock64;",
+        "sub.u64 %end, %end, %start;",
+        "cvt.u32.u64 %n, %end;",
+        "mad.wide.u32 %out, %x, 8, %out;",
+        "setp.eq.u32 %first, %lane, 0;",
+        "@%first st.global.v2.u32 [%out], {%n, %sum};",
+    ]
+
+
+def _values(row: SharedAccess) -> int:
+    """Registers that one access fills or empties."""
+    return row.lanes // 8 if row.is_matrix else max(1, row.bytes // 4)
+
+
+def _gives(row: SharedAccess) -> bool:
+    return row.name.startswith(("ld", "atom"))
+
+
+def _access(row: SharedAccess, k: int) -> str:
+    """Access number `k` of an iteration, as PTX writes it."""
+    names = [f"%v{j}" for j in range(k * _values(row), (k + 1) * _values(row))]
+    several = f"{{{', '.join(names)}}}"
+    operation, *rest = row.name.split(".")
+    if row.is_matrix:
+        form = f"{operation}.sync.aligned.m8n8.{'.'.join(rest)}.shared.b16"
+        return f"{form} {several}, [%a{k}];" if _gives(row) else f"{form} [%a{k}], {several};"
+    if row.has_source:
+        return f"cp.async.ca.shared.global [%a{k}], [%arena], {row.bytes};"
+    if operation in ("atom", "red"):
+        return f"{row.name} {names[0] + ', ' if operation == 'atom' else ''}[%a{k}], %lane;"
+    form = f"{operation}.shared.u{8 * row.bytes}" if row.bytes < 8 else f"{operation}.shared.v{len(names)}.u32"
+    one = several if len(names) > 1 else names[0]
+    return f"{form} {one}, [%a{k}];" if _gives(row) else f"{form} [%a{k}], {one};"
+
+
+def launches(row: SharedAccess, cases: Cases, shared_bytes: int) -> list[Launch]:
+    """The short and the long run of all patterns; `shared_bytes` is what keeps a second block off an SM."""
+    address = np.where(cases.address < 0, IDLE_LANE, cases.address).astype(np.uint32)
+    images = (address, cases.source.astype(np.uint32), np.zeros(ARENA, np.uint8), np.zeros(4, np.uint8))
+    inputs = tuple(np.ascontiguousarray(image).view(np.uint8).reshape(1, -1) for image in images)
+    grid, size = (len(address), 1, 1), 8 * len(address)
+    timed = kernel(row)
+    return [Launch(timed, grid, inputs, repeats, size, WARPS * WARP, shared_bytes) for repeats in REPEATS]
+
+
+def decode(outputs: Sequence[Bytes]) -> Floats:
+    """Cycles of one access, from the outputs of a short and a long run; shape (patterns,)."""
+    short, long = (raw.view(np.uint32).reshape(-1, 2)[:, 0].astype(np.float64) for raw in outputs)
+    cycles: Floats = (long - short) / (WARPS * UNROLL * (REPEATS[1] - REPEATS[0]))
+    return cycles
+
+
+def settled(runs: Sequence[Floats]) -> tuple[Floats, NDArray[np.bool_]]:
+    """(least cycles of all runs, which patterns are timed without ambiguity): runs agree, on a whole number."""
+    all_runs = np.array(runs)
+    least: Floats = all_runs.min(axis=0)
+    spread = all_runs.max(axis=0) - least
+    return least, (spread <= STEADY) & (np.abs(least - least.round()) <= STEADY)
+
+
+def swaps(row: SharedAccess) -> Cases:
+    """Two patterns without conflicts, and after each all exchanges of two of its lanes.
+
+    Pattern one: addresses in order. Two: the same, each line of 128 bytes turned on by one place more than the line
+    before, so that two lanes with the same banks in one pattern have others in the other.
+    """
+    step = max(4, row.bytes)
+    line, place = np.divmod(step * np.arange(WARP), LINE)
+    found = []
+    for base in (line * LINE + place, line * LINE + (place + line * step) % LINE):
+        found.append(base)
+        for i, j in combinations(range(row.lanes), 2):
+            swapped = base.copy()
+            swapped[[i, j]] = base[[j, i]]
+            found.append(swapped)
+    source = np.tile(step * np.arange(WARP), (len(found), 1))
+    return Cases(np.array(found), source)
+
+
+def phases(row: SharedAccess, cycles: Floats) -> list[tuple[int, ...]]:
+    """The lanes of each phase, from the cycles of `swaps`; ProbeError where they do not fall into phases."""
+    pairs = list(combinations(range(row.lanes), 2))
+    bases = cycles.reshape(2, -1)
+    free = (bases[:, 1:].round() == bases[:, :1].round()).all(axis=0)
+    together = np.eye(row.lanes, dtype=np.bool_)
+    for (i, j), stays in zip(pairs, free, strict=True):
+        together[i, j] = together[j, i] = stays
+    found = list(dict.fromkeys(tuple(np.flatnonzero(lanes).tolist()) for lanes in together))
+    if sorted(lane for phase in found for lane in phase) != list(range(row.lanes)):
+        raise ProbeError(f"{row.name}: exchanging lanes does not part them into phases: {found[:4]}.")
+    return found

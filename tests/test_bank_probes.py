@@ -1,0 +1,267 @@
+"""Timing of banks: ptxas takes every kernel and keeps every access; a machine with any rule is read back as it."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tcprobe.ask import banks as model
+from tcprobe.ask.bank_rules import document, rules_for
+from tcprobe.ask.banks import BankRule, designed
+from tcprobe.errors import ProbeError, UnreadProbeError
+from tcprobe.isa.arch import arch
+from tcprobe.isa.shared_memory import access, accesses
+from tcprobe.probes import banks
+from tcprobe.probes.bank_cases import costly
+from tcprobe.probes.ptx import module
+from tcprobe.run import banks as live
+from tcprobe.sass import toolchain
+from tcprobe.sass.cubin import assemble
+from tcprobe.store.measurement import PROVENANCE
+from tcprobe.store.results import Results
+
+ARCHS = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"]
+SASS = {
+    "ld": "LDS",
+    "st": "STS",
+    "atom": "ATOMS",
+    "red": "ATOMS",
+    "cp": "LDGSTS",
+    "ldmatrix": "LDSM",
+    "stmatrix": "STSM",
+}
+MOST = 232448  # bytes of shared memory of a block on sm_90
+
+
+class Machine:
+    """A GPU whose clock follows `rules`, with a start that takes long, and some noise."""
+
+    def __init__(self, rules=None, noise=0.0):
+        self.rules = dict(designed()) | (rules or {})
+        self.noise = np.random.default_rng(0), noise
+        self.loaded, self.known = {}, {}
+
+    def load(self, kernels):
+        self.loaded |= {kernel.name: kernel for kernel in kernels}
+        return {}
+
+    def run(self, launches):
+        return [self.one(launch) for launch in launches]
+
+    def one(self, launch):
+        assert self.loaded[launch.kernel.name] == launch.kernel
+        row = access(launch.kernel.op.access)
+        address, source = (raw.view(np.uint32).reshape(-1, 32).astype(np.int64) for raw in launch.inputs[:2])
+        assert launch.grid == (len(address), 1, 1)
+        assert launch.threads == 512
+        assert not launch.inputs[3].any()
+        self.check(row, address, source, launch)
+        each = self.cycles(row, address, source)
+        rng, size = self.noise
+        found = np.zeros((len(address), 2), np.uint32)
+        accesses_made = banks.WARPS * banks.UNROLL * launch.ldm
+        found[:, 0] = 700 + each * accesses_made + rng.normal(0, size, len(each)).clip(-500, 10_000)
+        return found.view(np.uint8).reshape(-1)
+
+    def cycles(self, row, address, source):
+        """As the rule says; runs of one launch are one computation."""
+        key = (row.name, address.tobytes(), source.tobytes())
+        if key not in self.known:
+            rule = self.rules[row.name]
+            address = np.where(address == banks.IDLE_LANE, -1, address)
+            self.known = {key: model.cycles(row, rule, address, source if rule.passes == "order" else None)}
+        return self.known[key]
+
+    @staticmethod
+    def check(row, address, source, launch):
+        """Nothing that would fault on a GPU."""
+        active = address != banks.IDLE_LANE
+        assert (address[active] % row.bytes == 0).all()
+        assert (address[active] <= launch.shared_bytes - row.bytes).all()
+        assert launch.shared_bytes <= MOST
+        assert (source % row.bytes == 0).all()
+        assert (source <= launch.inputs[2].size - row.bytes).all()
+        assert active.all() or not row.is_matrix
+
+
+@pytest.fixture(scope="module")
+def tools():
+    return toolchain.find()
+
+
+@pytest.mark.parametrize("name", ARCHS)
+def test_ptxas_keeps_every_access(name, tools):
+    """As many as are written, or whole multiples where it unrolls the loop; none merged, widened or split."""
+    kernels = {row.name: banks.kernel(row) for row in accesses().values()}
+    codes, refused = assemble(tools, list(kernels.values()), arch(name))
+    for access_name, kernel in kernels.items():
+        row = accesses()[access_name]
+        if not row.target.on(arch(name)):
+            assert kernel.name in refused
+            continue
+        opcode = SASS[access_name.split(".")[0]]
+        memory = [o for o in codes[kernel.name].opcodes if re.match(r"(LDS|STS|ATOMS|LDGSTS|LDSM|STSM)\b", o)]
+        ours = [o for o in memory if o.split(".")[0] == opcode]
+        assert len(ours) >= banks.UNROLL
+        assert len(ours) % banks.UNROLL == 0
+        assert {o for o in memory if o not in ours} <= ({"LDS"} if row.has_source else set())  # never run: @!PT
+        if access_name.startswith(("ld.", "st.")):
+            width = {"U8": 1, "U16": 2, "64": 8, "128": 16}
+            assert {width.get(o.split(".")[-1], 4) for o in ours} == {row.bytes}
+
+
+@pytest.mark.parametrize("name", ["ld.shared.b64", "stmatrix.x2.trans", "cp.async.ca.16", "atom.shared.add.u32"])
+def test_golden_ptx(name, golden):
+    kernel = banks.kernel(access(name))
+    golden(f"{kernel.name}.ptx", module([kernel], arch("sm_90")))
+
+
+def test_no_clock_is_emulated():
+    row = access("ld.shared.b32")
+    launch = banks.launches(row, banks.swaps(row), 1 << 16)[0]
+    with pytest.raises(ProbeError, match="cannot be emulated"):
+        launch.kernel.op.emulate(launch, None)
+    assert not launch.kernel.op.from_code
+    assert issubclass(UnreadProbeError, ProbeError)
+
+
+@pytest.mark.parametrize("name", accesses())
+def test_phases_are_found_by_exchanging_lanes(name):
+    row = accesses()[name]
+    machine = Machine(noise=20)
+    machine.load([banks.kernel(row)])
+    timed, steady = live.measure(machine, row, banks.swaps(row), MOST)
+    assert steady.all()
+    size = designed()[name].phase
+    assert banks.phases(row, timed) == [tuple(range(j, j + size)) for j in range(0, row.lanes, size)]
+
+
+def test_other_phases_are_refused():
+    """Phases of every fourth lane are none that the patterns of the swap test could show."""
+    row = access("st.shared.b128")
+    order = np.arange(32).reshape(8, 4).T.reshape(-1)
+    timed = model.cycles(row, BankRule(8, 8), banks.swaps(row).address[:, order]).astype(float)
+    with pytest.raises(ProbeError, match="exchanging lanes"):
+        banks.phases(row, timed)
+
+
+def test_phases_of_unequal_size_are_refused():
+    row = access("st.shared.b128")
+    cases = banks.swaps(row)
+    with pytest.raises(ProbeError, match="neighbouring"):
+        live.fit(row, [(0, 1), tuple(range(2, 32))], cases, (np.ones(len(cases.address)), np.ones(1, bool)))
+
+
+def test_what_is_no_partition_is_refused():
+    row = access("st.shared.b64")
+    timed = model.cycles(row, BankRule(16, 16), banks.swaps(row).address).astype(float)
+    assert len(banks.phases(row, timed)) == 2
+    timed[5] += 1
+    with pytest.raises(ProbeError, match="exchanging lanes"):
+        banks.phases(row, timed)
+
+
+def meaning(row, rule, cases):
+    return live.predicted(row, rule, cases).tolist()
+
+
+@pytest.mark.parametrize("name", accesses())
+def test_the_designed_rule_is_fitted_to_its_own_clock(name):
+    row = accesses()[name]
+    found = live.sweep(Machine(noise=20), [row], 400, MOST)[name]
+    assert found.misfits == []
+    assert found.r2 > 0.999
+    assert meaning(row, found.rule, found.cases) == meaning(row, designed()[name], found.cases)
+    assert found.rule == designed()[name]
+    assert found.second[1] > 0
+
+
+OTHERS = [
+    ("ld.shared.b64", BankRule(16, 16)),  # never joins
+    ("ld.shared.b64", BankRule(16, 32, "words", True)),  # a beat for each idle phase
+    ("ld.shared.b128", BankRule(8, 32)),
+    ("ld.shared.b128", BankRule(16, 16)),
+    ("st.shared.b64", BankRule(32, 32)),
+    ("st.shared.b128", BankRule(8, 8, "words", True)),
+    ("st.shared.b32", BankRule(32, 32, "lanes")),
+    ("atom.shared.add.u32", BankRule(32, 32, "words")),
+    ("cp.async.ca.8", BankRule(16, 16, "words")),
+    ("ldmatrix.x4", BankRule(16, 16)),
+]
+
+
+@pytest.mark.parametrize(("name", "rule"), OTHERS, ids=str)
+def test_a_machine_with_another_rule_is_told_apart(name, rule):
+    row = access(name)
+    found = live.sweep(Machine({name: rule}, noise=20), [row], 600, MOST)[name]
+    assert found.rule == rule
+    assert found.misfits == []
+    assert meaning(row, rule, found.cases) != meaning(row, designed()[name], found.cases)
+
+
+def test_every_rule_that_is_tried_is_told_apart():
+    """The patterns decide between all candidates: no two say the same of all patterns, but those that mean the same."""
+    for row in accesses().values():
+        cases = costly(row, 600)
+        said = {}
+        for rule in live.candidates(row, designed()[row.name].phase):
+            said.setdefault(tuple(meaning(row, rule, cases)), []).append(rule)
+        alike = [rules for rules in said.values() if len(rules) > 1]
+        for rules in alike:  # idle beats count for nothing where there is one phase, or no lane can be idle
+            assert {(r.joined, r.passes) for r in rules} == {(rules[0].joined, rules[0].passes)}, row.name
+            assert row.is_matrix or rules[0].phase == 32 or rules[0].joined == 32
+
+
+def test_misfits_and_ambiguous_timings_are_counted():
+    row = access("st.shared.b32")
+    cases = costly(row, 300)
+    timed = live.predicted(row, designed()[row.name], cases).astype(float)
+    timed[7] += 1
+    timed[9] += 0.4
+    steady = np.ones(len(timed), bool)
+    steady[9] = False
+    found = live.fit(row, [tuple(range(32))], cases, (timed, steady))
+    said = found.to_json(row)
+    assert (found.misfits, said["misfits"], said["ambiguous"], said["patterns"]) == ([7], 1, 1, 299)
+    assert said["shown"][0]["address"] == cases.address[7].tolist()
+    assert said["shown"][0]["cycles"] == said["shown"][0]["rule"] + 1
+    assert 0.99 < said["r2"] < 1
+
+
+def test_unsteady_runs_are_ambiguous():
+    least, steady = banks.settled([np.array([1.0, 2.0, 3.4, 4.1]), np.array([1.1, 2.9, 3.4, 4.0])])
+    assert least.tolist() == [1.0, 2.0, 3.4, 4.0]
+    assert steady.tolist() == [True, False, False, True]
+
+
+def test_a_sweep_is_published_and_answers(tmp_path):
+    found = live.sweep(Machine({"ld.shared.b64": BankRule(16, 16)}), accesses().values(), 60, MOST)
+    said = json.loads(json.dumps(live.report(found)))
+    assert said["failed"] == {}
+    assert said["misfits"] == 0
+    assert said["patterns"] == sum(2 * (1 + r.lanes * (r.lanes - 1) // 2) + 60 for r in accesses().values())
+    results = Results(tmp_path)
+    results.write_banks("sm_90", document("sm_90", dict.fromkeys(PROVENANCE, "text"), said["accesses"]))
+    rules = rules_for(None, results)
+    assert rules.rule(access("ld.shared.b64")).joined == 16
+    assert f"0 of {said['patterns']} patterns do not fit" in rules.evidence
+
+
+def test_what_the_compiler_refuses_is_said():
+    class Refusing(Machine):
+        def load(self, kernels):
+            super().load(kernels)
+            return {kernels[0].name: "not here"}
+
+    rows = [access("stmatrix.x1"), access("ld.shared.b8")]
+    said = live.report(live.sweep(Refusing(), rows, 30, MOST))
+    assert said["failed"] == {"stmatrix.x1": "not here"}
+    assert list(said["accesses"]) == ["ld.shared.b8"]
+
+
+def test_without_a_gpu_it_says_so():
+    done = CliRunner().invoke(live.main, ["--patterns", "10"])
+    assert done.exit_code in (0, 3)
+    assert done.exit_code == 0 or "Error: " in done.stderr
