@@ -275,7 +275,8 @@ def test_files_that_are_no_patterns(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "give one of --tile, --address and --patterns"),
+        ([], "give one of --tile, --address, --patterns and --rule"),
+        (["--rule", "--propose"], "--propose does not go with --rule"),
         (["--address", "lane*4", "--tile", "8x8", "--with", "ld.shared.b32"], "give one of"),
         (["--address", "lane*4"], "needs one access"),
         (["--address", "lane*4", "--with", "ld.shared.b32", "st.shared.b32"], "got 2"),
@@ -394,6 +395,19 @@ def test_beats_of_idle_phases_count_where_the_rule_says_so():
         rule = BankRule(16, 16, "words", idle)
         assert cycles(row, rule, address).tolist() == expected
         assert [cost.cycles for cost in costs(row, rule, address)] == expected
+
+
+def test_the_rule_is_shown(tmp_path):
+    text = tcprobe("banks", "--rule").stdout
+    assert "ld.shared.b64         phases of 16 lanes; 32 where neighbours agree; the most words in a bank\n" in text
+    assert "cp.async.ca.16        phases of 8 lanes; lanes in order" in text
+    shown = json.loads(tcprobe("banks", "--rule", "--json", "--arch", "sm_80").stdout)
+    assert shown["rule"]["arch"] == "sm_90"
+    assert set(shown["accesses"]) == {op for op in reference.OPS if not op.startswith("stmatrix")}
+    assert shown["accesses"]["ld.shared.b128"] == {"phase": 8, "joined": 16, "passes": "words", "idle": False}
+    Results(tmp_path).write_banks("sm_90", saved())
+    assert "ld.shared.b64         phases of 16 lanes; the most words" in tcprobe(
+        "banks", "--rule", "--results", tmp_path).stdout  # fmt: skip
 
 
 def test_accesses_are_taken_however_they_are_given():

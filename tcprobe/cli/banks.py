@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,12 @@ FORMS = {
     "size": {"fragment", "type_", "contiguous", "accesses", "placed", "proposes"},
     "address": {"source", "accesses"},
     "patterns": set[str](),
+    "rule": set[str](),
+}
+COUNTED = {
+    "words": "the most words in a bank",
+    "lanes": "the most lanes in a bank",
+    "order": "lanes in order, each after those whose banks it needs",
 }
 ALWAYS = {"explain", "name", "folder", "as_json"}
 
@@ -63,6 +70,7 @@ class Accesses(click.Command):
 @click.option("--source", metavar="EXPR|@FILE", help="With --address and cp.async.ca: the global addresses.")
 @click.option("--patterns", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.jsonl",
               help='Many accesses: a line each, {"op": "ld.shared.b64", "address": [32 numbers or null]}.')  # fmt: skip
+@click.option("--rule", is_flag=True, help="The rule itself, by access, and what it rests on.")
 @click.option("--explain", is_flag=True, help="With --json: who collides with whom.")
 @ARCH
 @RESULTS
@@ -72,7 +80,7 @@ def banks(ctx: click.Context, /, **asked: Any) -> None:
     """Count bank conflicts by the hardware's own rule: wavefronts, and who collides with whom.
 
     For a tile with all its accesses, as FRAGMENT or a sweep makes them (--tile, --with); for the addresses of 32 lanes
-    (--address, --with); or for many patterns at once (--patterns).
+    (--address, --with); or for many patterns at once (--patterns). --rule shows the rule.
     """
     from tcprobe.ask.bank_rules import rules_for
     from tcprobe.store.lookup import folder_of
@@ -85,7 +93,7 @@ def banks(ctx: click.Context, /, **asked: Any) -> None:
     def rules(arch: str | None) -> BankRules:
         return rules_for(arch or asked["name"], results)
 
-    {"size": _tile, "address": _address, "patterns": _patterns}[form](rules, asked)
+    {"size": _tile, "address": _address, "patterns": _patterns, "rule": _rule}[form](rules, asked)
 
 
 def _form(ctx: click.Context) -> str:
@@ -94,13 +102,30 @@ def _form(ctx: click.Context) -> str:
     given = {n for n, value in ctx.params.items() if ctx.get_parameter_source(n) != default and value is not None}
     forms = sorted(given & set(FORMS))
     if len(forms) != 1:
-        raise UsageError("give one of --tile, --address and --patterns.")
+        raise UsageError("give one of --tile, --address, --patterns and --rule.")
     extra = given - FORMS[forms[0]] - ALWAYS - {forms[0]}
     if extra:
         names = {p.name: p.opts[0] for p in ctx.command.params}
         words = ", ".join("FRAGMENT" if n == "fragment" else names[n] for n in names if n in extra)
         raise UsageError(f"{words} does not go with {names[forms[0]]}.")
     return forms[0]
+
+
+def _rule(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> None:
+    """Every access that the arch has: its phases, and what is counted in them."""
+    from tcprobe.isa.arch import arch
+    from tcprobe.isa.shared_memory import accesses
+
+    by = rules(None)
+    rows = {row.name: by.rule(row) for row in accesses().values() if row.target.on(arch(by.asked))}
+    if asked["as_json"]:
+        click.echo(json.dumps({"rule": by.to_json(), "accesses": {name: asdict(rule) for name, rule in rows.items()}}))
+        return
+    for name, rule in rows.items():
+        joins = f"; {rule.joined} where neighbours agree" if rule.joined > rule.phase else ""
+        idle = "; idle phases take a beat" if rule.idle else ""
+        click.echo(f"{name:<22}phases of {rule.phase} lanes{joins}; {COUNTED[rule.passes]}{idle}")
+    click.echo(f"rule: {by.evidence}")
 
 
 def _patterns(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> None:

@@ -253,12 +253,11 @@ class Results:
 
     def banks(self, arch: str) -> dict[str, Any] | None:
         """The measured rule of an arch's shared memory banks (`ask.bank_rules`), None if there is none."""
-        path = self.root / arch / "banks.json"
-        return _read(path, "banks") if path.exists() else None
+        return documents.read(self.root / arch / "banks.json", "banks")
 
     def write_banks(self, arch: str, body: Mapping[str, Any]) -> None:
         """Save the measured rule of an arch's banks."""
-        _write(self.root / arch / "banks.json", _seal("banks", dict(body)))
+        _save(self.root / arch / "banks.json", "banks", dict(body))
 
     def _write_layouts(self, tables: Iterable[Table]) -> None:
         for table in tables:
