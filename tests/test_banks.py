@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tcprobe.ask import bank_collisions
 from tcprobe.ask.bank_patterns import judged, pattern
 from tcprobe.ask.bank_rules import document, rules_for
-from tcprobe.ask.banks import BankRule, designed, judge
+from tcprobe.ask.banks import BankRule, as_array, costs, cycles, designed, judge
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.shared_memory import access, accesses
@@ -388,8 +388,6 @@ def test_a_damaged_rule_is_refused(tmp_path):
 
 
 def test_beats_of_idle_phases_count_where_the_rule_says_so():
-    from tcprobe.ask.banks import as_array, costs, cycles
-
     row, address = access("ld.shared.b64"), as_array([[8 * i if i < 16 else None for i in range(32)], [None] * 32])
     for idle, expected in ((False, [1, 0]), (True, [2, 0])):
         rule = BankRule(16, 16, "words", idle)
@@ -408,6 +406,19 @@ def test_the_rule_is_shown(tmp_path):
     Results(tmp_path).write_banks("sm_90", saved())
     assert "ld.shared.b64         phases of 16 lanes; the most words" in tcprobe(
         "banks", "--rule", "--results", tmp_path).stdout  # fmt: skip
+
+
+@pytest.mark.parametrize("passes", ["words", "lanes", "order"])
+def test_patterns_do_not_depend_on_their_neighbours(passes):
+    """Any rule says the same of a pattern alone and among others that join or do not."""
+    row, rng = access("cp.async.ca.8"), random.Random(1)
+    rows = [random_pattern(row.name, rng) for _ in range(200)]
+    address, source = (as_array([r[key] for r in rows]) for key in ("address", "source"))
+    rule = BankRule(16, 32, passes)
+    together = costs(row, rule, address, source)
+    assert len({len(cost.phases) for cost in together}) == 2
+    for j, cost in enumerate(together):
+        assert costs(row, rule, address[j : j + 1], source[j : j + 1]) == [cost]
 
 
 def test_accesses_are_taken_however_they_are_given():

@@ -70,6 +70,8 @@ def parse_access(text: str) -> TileAccess:
 def slots_of(known: Known) -> Slots:
     """The slots of a fragment; UsageError where a warp holds several products, which are no one tile."""
     table, fragment = known.table, known.fragment
+    if not {"row", "col"} <= set(table.outputs):
+        raise UsageError(f"{fragment.id} holds {', '.join(table.outputs)}, not rows and columns of a tile.")
     if "product" in table.outputs:
         raise UsageError(f"{fragment.id} holds {fragment.products} products in a warp; a tile is one matrix.")
     values: Mapping[str, Any] = table.values

@@ -138,7 +138,7 @@ def passes(row: SharedAccess, rule: BankRule, addresses: Ints, sources: Ints | N
     found = _passes(row, rule, rule.phase, addresses, sources)
     if rule.joined > rule.phase:
         joins = agree(addresses)
-        joined = _passes(row, rule, rule.joined, addresses[joins], sources)
+        joined = _passes(row, rule, rule.joined, addresses[joins], None if sources is None else sources[joins])
         found[joins] = ABSENT
         found[joins, : joined.shape[1]] = joined
     return found

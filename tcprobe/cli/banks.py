@@ -22,8 +22,9 @@ if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.ask.bank_rules import BankRules
     from tcprobe.ask.banks import Cost
     from tcprobe.ask.propose import Proposal
-    from tcprobe.ask.tile import Shared, Tile
+    from tcprobe.ask.tile_answer import TileAnswer
     from tcprobe.ask.tile_cost import TileCost
+    from tcprobe.store.choose import Known
 
 MOST_COLLISIONS = 4  # lines of a phase
 _ACCESS = re.compile(r"(ld|st|atom|red)\.shared\.|(ld|st)matrix\.|cp\.async\.")
@@ -187,62 +188,55 @@ def _collisions(phases: Sequence[Phase]) -> None:
 
 def _tile(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> None:
     from tcprobe.ask.bank_access import parse_access, slots_of, walk
-    from tcprobe.ask.propose import propose
     from tcprobe.ask.tile import parse_shared, parse_tile
-    from tcprobe.ask.tile_cost import cost
+    from tcprobe.ask.tile_answer import answer
+
+    if not asked["accesses"]:
+        raise UsageError("which accesses? Name them by --with, for example --with cp.async.16 ldmatrix.x4.")
+    held = _held(asked)
+    if asked["type_"] is None and held is None:
+        raise UsageError("--tile needs the type of its elements: --type f16, or a FRAGMENT.")
+    slots = slots_of(held) if held else None
+    tile = parse_tile(asked["size"], asked["type_"] or (held.fragment.type if held else ""), asked["contiguous"])
+    walks = [walk(parse_access(text), tile, slots) for text in asked["accesses"]]
+    found = answer(tile, parse_shared(asked["placed"]), walks, rules(None), asked["proposes"])
+    if asked["as_json"]:
+        click.echo(json.dumps({"fragment": slots.name if slots else None, **found.to_json(asked["explain"])}))
+    else:
+        _tile_text(found)
+
+
+def _held(asked: dict[str, Any]) -> Known | None:
+    """The fragment, where one is named."""
     from tcprobe.isa.inventory import resolve
     from tcprobe.store.choose import known
     from tcprobe.store.lookup import folder_of
 
-    if not asked["accesses"]:
-        raise UsageError("which accesses? Name them by --with, for example --with cp.async.16 ldmatrix.x4.")
-    by = rules(None)
-    held = known(resolve(asked["fragment"]), asked["name"], folder_of(asked["folder"])) if asked["fragment"] else None
-    slots = slots_of(held) if held else None
-    if asked["type_"] is None and held is None:
-        raise UsageError("--tile needs the type of its elements: --type f16, or a FRAGMENT.")
-    tile = parse_tile(asked["size"], asked["type_"] or (held.fragment.type if held else ""), asked["contiguous"])
-    shared = parse_shared(asked["placed"])
-    walks = [walk(parse_access(text), tile, slots) for text in asked["accesses"]]
-    costs = [cost(walked, tile, shared, by) for walked in walks]
-    proposals = propose(tile, walks, by) if asked["proposes"] else ()
-    if asked["as_json"]:
-        head = {"fragment": held.fragment.id if held else None, "rule": by.to_json()}
-        click.echo(json.dumps(head | _tile_json(tile, shared, costs, proposals, asked["explain"])))
-        return
-    _tile_text(tile, shared, costs)
-    for proposal in proposals:
-        _proposed(proposal)
-    click.echo(f"rule: {by.evidence}")
+    name = asked["fragment"]
+    return None if name is None else known(resolve(name), asked["name"], folder_of(asked["folder"]))
 
 
-def _tile_json(
-    tile: Tile, shared: Shared, costs: Sequence[TileCost], proposals: Sequence[Proposal], explains: bool
-) -> dict[str, object]:
-    found: dict[str, object] = {
-        "tile": [tile.rows, tile.cols], "type": tile.type, "global": tile.contiguous, "shared": str(shared),
-        "pitch": shared.pitch(tile), "bytes": shared.bytes(tile), "accesses": [c.access for c in costs],
-        "instructions": [c.instructions for c in costs], "wavefronts": [c.wavefronts for c in costs],
-        "ideal": [c.ideal for c in costs],
-    }  # fmt: skip
-    if explains:
-        found["worst"] = [{"instruction": c.worst, "phases": [p.to_json() for p in c.phases]} for c in costs]
-    return found | {proposal.kind: proposal.to_json() for proposal in proposals}
-
-
-def _tile_text(tile: Tile, shared: Shared, costs: Sequence[TileCost]) -> None:
+def _tile_text(found: TileAnswer) -> None:
+    tile, shared, costs = found.tile, found.shared, found.costs
     place = f"{shared}, {shared.pitch(tile)} bytes a line, {shared.bytes(tile)} bytes"
     click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}")
+    _cost_lines(costs)
+    for cost in costs:
+        if cost.wavefronts > cost.ideal:
+            click.echo(f"{cost.access}, instruction {cost.worst}, one of the worst:")
+            _collisions(cost.phases)
+    for proposal in found.proposals:
+        _proposed(proposal)
+    click.echo(f"rule: {found.rules.evidence}")
+
+
+def _cost_lines(costs: Sequence[TileCost]) -> None:
     heads = ("access", "instructions", "wavefronts", "ideal")
     lines = [(c.access, str(c.instructions), str(c.wavefronts), str(c.ideal)) for c in costs]
     lines.append(("together", "", str(sum(c.wavefronts for c in costs)), str(sum(c.ideal for c in costs))))
     wide = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
     for name, *counts in (heads, *lines):
         click.echo("  ".join([name.ljust(wide[0]), *(n.rjust(w) for n, w in zip(counts, wide[1:], strict=True))]))
-    for found in costs:
-        if found.wavefronts > found.ideal:
-            click.echo(f"{found.access}, instruction {found.worst}, one of the worst:")
-            _collisions(found.phases)
 
 
 def _proposed(proposal: Proposal) -> None:

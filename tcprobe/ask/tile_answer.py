@@ -1,0 +1,54 @@
+"""All accesses of a tile together: what they cost where it lies, and what would cost least.
+
+>>> from tcprobe.ask.bank_access import parse_access, walk
+>>> from tcprobe.ask.bank_rules import rules_for
+>>> from tcprobe.ask.tile import Shared, parse_tile
+>>> from tcprobe.store.results import published
+>>> tile = parse_tile("32x32", "f32", "row")
+>>> walks = [walk(parse_access(text), tile, None) for text in ("cp.async.4", "ld.shared.b32@cols")]
+>>> found = answer(tile, Shared(), walks, rules_for(None, published()), proposes=True).to_json()
+>>> found["wavefronts"], found["ideal"], found["swizzle"]["swizzle"], found["padding"]["bytes"]
+([32, 1024], [32, 32], (5, 2, 5), 4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tcprobe.ask.bank_access import Walk
+from tcprobe.ask.bank_rules import BankRules
+from tcprobe.ask.propose import Proposal, propose
+from tcprobe.ask.tile import Shared, Tile
+from tcprobe.ask.tile_cost import TileCost, cost
+
+
+@dataclass(frozen=True)
+class TileAnswer:
+    """`costs` by access, of `tile` as it lies in `shared`; `proposals`: swizzle and padding, if they were asked for."""
+
+    tile: Tile
+    shared: Shared
+    costs: list[TileCost]
+    proposals: tuple[Proposal, ...]
+    rules: BankRules
+
+    def to_json(self, explains: bool = False) -> dict[str, Any]:
+        """Plain data; one entry for each access in every list. With `explains` the phases of the worst instructions."""
+        tile, costs = self.tile, self.costs
+        found: dict[str, Any] = {
+            "tile": [tile.rows, tile.cols], "type": tile.type, "global": tile.contiguous, "shared": str(self.shared),
+            "pitch": self.shared.pitch(tile), "bytes": self.shared.bytes(tile), "accesses": [c.access for c in costs],
+            "instructions": [c.instructions for c in costs], "wavefronts": [c.wavefronts for c in costs],
+            "ideal": [c.ideal for c in costs], "rule": self.rules.to_json(),
+        }  # fmt: skip
+        if explains:
+            found["worst"] = [{"instruction": c.worst, "phases": [p.to_json() for p in c.phases]} for c in costs]
+        return found | {proposal.kind: proposal.to_json() for proposal in self.proposals}
+
+
+def answer(tile: Tile, shared: Shared, walks: Sequence[Walk], rules: BankRules, proposes: bool) -> TileAnswer:
+    """The cost of every access; UsageError where one cannot be as the tile lies, or the arch does not have it."""
+    costs = [cost(walked, tile, shared, rules) for walked in walks]
+    return TileAnswer(tile, shared, costs, propose(tile, walks, rules) if proposes else (), rules)

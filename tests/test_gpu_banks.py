@@ -1,0 +1,36 @@
+"""On a live GPU: the rule of banks is found again, and every pattern that is timed without ambiguity follows it."""
+
+import pytest
+
+from tcprobe.ask.bank_rules import document, rules_for
+from tcprobe.isa.shared_memory import accesses
+from tcprobe.run import banks
+from tcprobe.store.results import Results
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def swept():
+    return banks.on_gpu(0, 300)
+
+
+def test_every_access_of_the_arch_is_fitted_without_misfit(swept):
+    row, _, found = swept
+    assert list(found) == [a.name for a in accesses().values() if a.target.on(row)]
+    for name, fitted in found.items():
+        assert isinstance(fitted, banks.Fitted), (name, fitted)
+        assert fitted.misfits == [], name
+        assert fitted.r2 > 0.99, name
+        assert fitted.steady.mean() > 0.9, name
+
+
+def test_the_rule_is_the_one_that_answers(swept, tmp_path):
+    row, provenance, found = swept
+    results = Results(tmp_path)
+    results.write_banks(row.name, document(row.name, provenance, banks.report(found)["accesses"]))
+    measured = rules_for(row.name, results)
+    assert measured.arch == row.name
+    if row.name == "sm_90":
+        designed = rules_for(row.name, Results(tmp_path / "none"))
+        assert measured.rules == designed.rules
