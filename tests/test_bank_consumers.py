@@ -11,7 +11,7 @@ from tcprobe.ask.bank_rules import rules_for
 from tcprobe.ask.banks import judge
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.ask.tile_cost import cost
-from tcprobe.store.choose import load
+from tcprobe.store.cell import load
 from tcprobe.store.results import published
 
 MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -69,9 +69,9 @@ def test_triton_counts_the_same_excess(cols, swizzle, operand, access, bits):
     theirs = builder.get_shared_bank_conflicts(
         held._to_ir(builder), SwizzledSharedLayout(*swizzle, [1, 0])._to_ir(builder), [64, cols], bits
     )
-    known = load(f"{MMA}.{operand}", "sm_90")
-    tile = Tile(64, cols, known.fragment.type, bits, "row")
-    walked = walk(parse_access(access), tile, slots_of(known))
+    cell = load(f"{MMA}.{operand}", "sm_90")
+    tile = Tile(64, cols, cell.fragment.type, bits, "row")
+    walked = walk(parse_access(access), tile, slots_of(cell))
     shared = Shared(swizzle=as_swizzle(cols, swizzle, bits))
     ours = cost(walked, tile, shared, rules_for(None, published()))
     assert ours.wavefronts == ours.ideal * (theirs + 1)

@@ -21,7 +21,7 @@ from tcprobe.ask.tile_cost import cost
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
-from tcprobe.store.choose import load
+from tcprobe.store.cell import load
 from tcprobe.store.results import published
 
 MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -110,10 +110,10 @@ FRAGMENTS = [f for f in inventory.fragments().values() if f.products == 1 and f.
 @pytest.mark.parametrize("contiguous", ["row", "col"])
 def test_a_walk_moves_each_slot_once_from_where_its_element_lies(fragment, contiguous):
     """Single elements: 2 x 3 copies of the fragment, every slot of each, at its own element."""
-    known = load(fragment.id, "sm_120")
-    table = known.table
+    cell = load(fragment.id, "sm_120")
+    table = cell.table
     by = Tile(2 * fragment.rows, 3 * fragment.cols, fragment.type, fragment.slot_bits, contiguous)
-    walked = walk(parse_access(f"ld.shared.b{fragment.slot_bits}"), by, slots_of(known))
+    walked = walk(parse_access(f"ld.shared.b{fragment.slot_bits}"), by, slots_of(cell))
     found = addresses(walked, by, Shared())
     size = fragment.slot_bits // 8
     expected = []
@@ -140,14 +140,14 @@ def test_a_walk_moves_each_slot_once_from_where_its_element_lies(fragment, conti
 )  # fmt: skip
 def test_matrices_are_found_where_ldmatrix_can_bring_them(name, contiguous, matrices):
     """Each register's eight rows of 16 bytes are exactly the bytes of the elements that the register holds."""
-    known = load(name, "sm_90")
-    fragment, table = known.fragment, known.table
+    cell = load(name, "sm_90")
+    fragment, table = cell.fragment, cell.table
     by = Tile(fragment.rows, fragment.cols, fragment.type, fragment.slot_bits, contiguous)
     if matrices is None:
         with pytest.raises(UsageError, match="no 8 x 8 matrix"):
-            walk(parse_access("ldmatrix.x1"), by, slots_of(known))
+            walk(parse_access("ldmatrix.x1"), by, slots_of(cell))
         return
-    walked = walk(parse_access("ldmatrix.x1"), by, slots_of(known))
+    walked = walk(parse_access("ldmatrix.x1"), by, slots_of(cell))
     assert len(walked.line) == matrices
     count = 32 // fragment.slot_bits
     for number, instruction in enumerate(addresses(walked, by, Shared())[:, :8].tolist()):

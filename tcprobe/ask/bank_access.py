@@ -25,7 +25,7 @@ from tcprobe.ask.tile import Shared, Tile
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, SharedAccess, access
-from tcprobe.store.choose import Known
+from tcprobe.store.cell import Cell
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def parse_access(text: str) -> TileAccess:
     return TileAccess(text, access(name), order or "slots")
 
 
-def slots_of(known: Known) -> Slots:
+def slots_of(cell: Cell) -> Slots:
     """The slots of a fragment; UsageError where a warp holds several products, which are no one tile."""
-    table, fragment = known.table, known.fragment
+    table, fragment = cell.table, cell.fragment
     if not {"row", "col"} <= set(table.outputs):
         raise UsageError(f"{fragment.id} holds {', '.join(table.outputs)}, not rows and columns of a tile.")
     if "product" in table.outputs:

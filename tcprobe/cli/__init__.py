@@ -16,8 +16,6 @@ from tcprobe.cli import banks, questions, swizzle, tools
 from tcprobe.cli.options import ARCH, CUDA, JSON, WRITTEN, Named, read_results
 from tcprobe.cli.shell import Group
 from tcprobe.errors import UsageError
-from tcprobe.cli.options import ARCH, CUDA, JSON, RESULTS, WRITTEN
-from tcprobe.errors import TcprobeError, UsageError
 
 if TYPE_CHECKING:
     from tcprobe.store.choose import Layers

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from tcprobe.cli.options import ARCH, JSON, RESULTS
+from tcprobe.cli.options import ARCH, JSON, read_results
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:  # brings NumPy along
@@ -24,7 +24,8 @@ if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.ask.propose import Proposal
     from tcprobe.ask.tile_answer import TileAnswer
     from tcprobe.ask.tile_cost import TileCost
-    from tcprobe.store.choose import Known
+    from tcprobe.store.cell import Cell
+    from tcprobe.store.choose import Layers
 
 MOST_COLLISIONS = 4  # lines of a phase
 _ACCESS = re.compile(r"(ld|st|atom|red)\.shared\.|(ld|st)matrix\.|cp\.async\.")
@@ -40,7 +41,7 @@ COUNTED = {
     "lanes": "the most lanes in a bank",
     "order": "lanes in order, each after those whose banks it needs",
 }
-ALWAYS = {"explain", "name", "folder", "as_json"}
+ALWAYS = {"explain", "name", "folder", "only", "as_json"}
 
 
 class Accesses(click.Command):
@@ -74,7 +75,7 @@ class Accesses(click.Command):
 @click.option("--rule", is_flag=True, help="The rule itself, by access, and what it rests on.")
 @click.option("--explain", is_flag=True, help="With --json: who collides with whom.")
 @ARCH
-@RESULTS
+@read_results
 @JSON
 @click.pass_context
 def banks(ctx: click.Context, /, **asked: Any) -> None:
@@ -84,15 +85,14 @@ def banks(ctx: click.Context, /, **asked: Any) -> None:
     (--address, --with); or for many patterns at once (--patterns). --rule shows the rule.
     """
     from tcprobe.ask.bank_rules import rules_for
-    from tcprobe.store.lookup import folder_of
 
     form = _form(ctx)
-    results = folder_of(asked["folder"])
+    layers: Layers = asked["layers"]
     asked["accesses"] = [name for text in asked["accesses"] for name in text.split(",")]
 
     @cache
     def rules(arch: str | None) -> BankRules:
-        return rules_for(arch or asked["name"], results)
+        return rules_for(arch or asked["name"], layers)
 
     {"size": _tile, "address": _address, "patterns": _patterns, "rule": _rule}[form](rules, asked)
 
@@ -206,14 +206,13 @@ def _tile(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> No
         _tile_text(found)
 
 
-def _held(asked: dict[str, Any]) -> Known | None:
+def _held(asked: dict[str, Any]) -> Cell | None:
     """The fragment, where one is named."""
     from tcprobe.isa.inventory import resolve
-    from tcprobe.store.choose import known
-    from tcprobe.store.lookup import folder_of
+    from tcprobe.store.cell import cell
 
     name = asked["fragment"]
-    return None if name is None else known(resolve(name), asked["name"], folder_of(asked["folder"]))
+    return None if name is None else cell(resolve(name), asked["name"], asked["layers"])
 
 
 def _tile_text(found: TileAnswer) -> None:

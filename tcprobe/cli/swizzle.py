@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import JSON, write_whole
+from tcprobe.cli.options import JSON
 from tcprobe.errors import DataError, UsageError
+from tcprobe.system import files
 
 if TYPE_CHECKING:
     import numpy as np
@@ -161,7 +162,7 @@ def draw(what: str, extent: tuple[int, int] | None, table: int | None, svg: Path
     title = f"{what}: banks of {offsets.shape[0]} x {offsets.shape[1]} elements of {bits} bits"
     title += f"; lines: {picture.axes[0]}, columns: {picture.axes[1]}"
     if svg:
-        write_whole(svg, bankdraw.svg(picture, title))
+        files.write(svg, bankdraw.svg(picture, title).encode())
         click.echo(f"written: {svg}")
         return
     click.echo(title)
