@@ -72,9 +72,9 @@ def _holds(grid: Integers, low: tuple[int, int], bits: Integers, base: Integers,
     at = int(np.argmax(known.sum(axis=0)))
     rows, columns = _part(grid.shape[0]), _part(grid.shape[1])
     start = rows[np.argmax(known[rows, :][:, columns].sum(axis=1))]
-    mask = ((1 << bits) - 1)[:, None]
-    moved = [((((low[1] + places) >> shift[:, None]) & mask) << base[:, None]) for places in (columns, np.array([at]))]
-    x = (moved[0] ^ moved[1])[:, None, :]
+    masks, bases, shifts = (axis[:, None] for axis in ((1 << bits) - 1, base, shift))
+    x = ((((low[1] + columns) >> shifts) ^ ((low[1] + at) >> shifts)) & masks) << bases
+    x = x[:, None, :]
     here, there = (_column(grid[:, at], ((places + low[0]) ^ x) - low[0]) for places in (rows[:, None], start))
     expected = here[0] - there[0]
     found = grid[np.ix_(rows, columns)] - grid[start, columns]
