@@ -1,7 +1,6 @@
 """What others count of bank conflicts: where they agree, and what they count differently."""
 
 import sys
-from functools import cache
 
 import numpy as np
 import pytest
@@ -18,9 +17,9 @@ MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the consumers of the dev extra are Linux wheels")
 
 
-@cache
+@pytest.fixture(scope="module")
 def triton_builder():
-    """A builder inside a function of a module for sm_90, as bank_conflicts needs it; and what must stay alive."""
+    """A builder inside a function of a module for sm_90, as bank_conflicts needs it."""
     from triton._C.libtriton import ir
     from triton._C.libtriton.gluon_ir import GluonOpBuilder
 
@@ -34,7 +33,8 @@ def triton_builder():
     function = builder.get_or_insert_function(module, "f", builder.get_function_ty([], []), "public", False)
     module.push_back(function)
     builder.set_insertion_point_to_start(function.add_entry_block())
-    return builder, (context, module, function)
+    yield builder
+    del builder, function, module, context  # in this order: each lives in the next
 
 
 SWIZZLES = [(1, 1, 1), (8, 1, 2), (8, 1, 4), (8, 1, 8), (8, 2, 4), (4, 2, 4), (2, 1, 4)]
@@ -59,13 +59,13 @@ CASES = [(cols, swizzle, *how) for cols in (32, 64, 128) for swizzle in SWIZZLES
 
 
 @pytest.mark.parametrize(("cols", "swizzle", "operand", "access", "bits"), CASES)
-def test_triton_counts_the_same_excess(cols, swizzle, operand, access, bits):
+def test_triton_counts_the_same_excess(triton_builder, cols, swizzle, operand, access, bits):
     """Its bank_conflicts is what a wavefront needs beyond one: our wavefronts / ideal - 1."""
     from triton.experimental.gluon.language import DotOperandLayout, NVMMADistributedLayout, SwizzledSharedLayout
 
     mma = NVMMADistributedLayout(version=[2, 0], warps_per_cta=[1, 1], instr_shape=[16, 8])
     held = DotOperandLayout(0, mma, 2) if operand == "a" else mma
-    builder, _ = triton_builder()
+    builder = triton_builder
     theirs = builder.get_shared_bank_conflicts(
         held._to_ir(builder), SwizzledSharedLayout(*swizzle, [1, 0])._to_ir(builder), [64, cols], bits
     )

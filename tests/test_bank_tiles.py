@@ -21,6 +21,7 @@ from tcprobe.ask.tile_cost import cost
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
+from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.store.cell import load
 from tcprobe.store.results import published
 
@@ -212,6 +213,7 @@ def test_no_smaller_swizzle_or_padding_does(size, type_, names):
         for b in range(1, 6)
         for m in range(widest.bit_length() - 1, 10)
         for s in (*range(-6, -b + 1), *range(b, 11))
+        if Shared(swizzle=(b, m, s)).bytes(by) <= MOST_SHARED
     ]
     totals = {(0, 4, 3): sum(brute(by, walks, Shared()))}
     totals |= {s: sum(brute(by, walks, Shared(swizzle=s))) for s in every}
@@ -257,7 +259,9 @@ def test_shared_is_read():
     assert parse_shared("pad:16") == Shared(16)
     assert parse_shared("sw:2,4,-3").swizzle == (2, 4, -3)
     assert parse_shared("SWIZZLE_64B").swizzle == TMA["SWIZZLE_64B"]
-    assert Shared(swizzle=(3, 4, 3)).bytes(parse_tile("3x24", "f32", "row")) == 384
+    assert Shared(swizzle=(3, 4, 3)).bytes(parse_tile("3x24", "f32", "row")) == 320
+    assert Shared(swizzle=(3, 14, 3)).bytes(parse_tile("3x24", "f32", "row")) == 288
+    assert Shared(swizzle=(1, 4, -3)).bytes(parse_tile("1x24", "f32", "row")) == 224
 
 
 @pytest.mark.parametrize(

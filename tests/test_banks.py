@@ -294,6 +294,8 @@ def test_files_that_are_no_patterns(tmp_path):
         (["--tile", "8x8", "--type", "f33", "--with", "ld.shared.b32@rows"], "unknown element type"),
         (["--tile", "999x999", "--type", "f32", "--with", "ld.shared.b32@rows"], "largest shared memory"),
         (["--tile", "8x8", "--type", "f32", "--with", "ld.shared.b32"], "name the FRAGMENT"),
+        (["--tile", "8x8", "--type", "f32", "--with", "cp.async.4", "--arch", "sm_75"], "needs sm_80"),
+        (["--tile", "224x256", "--type", "f32", "--with", "cp.async.4", "--shared", "pad:64"], "243712 bytes with 64"),
         (["--tile", "8x8", "--type", "f32", "--with", "ld.shared.b32@lanes"], "after @"),
         (["--tile", "8x8", "--type", "f32", "--with", "cp.async.16@cols"], "only @rows"),
         (["--tile", "8x3", "--type", "f16", "--with", "ld.shared.b32@rows"], "whole pieces of 4 bytes"),

@@ -24,15 +24,16 @@ from tcprobe.ask.banks import IDLE, Ints
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, SharedAccess, access
+from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, MOST_SHARED, SharedAccess, access
 from tcprobe.store.cell import Cell
 
 
 @dataclass(frozen=True)
 class TileAccess:
-    """`row`, costed as `cost`, walks "slots" of a fragment or sweeps along "rows" or "cols"."""
+    """`instruction` walks the "slots" of a fragment or sweeps along "rows" or "cols", and costs what `row` costs."""
 
     name: str
+    instruction: SharedAccess
     row: SharedAccess
     order: str
 
@@ -63,8 +64,8 @@ def parse_access(text: str) -> TileAccess:
     if match := re.fullmatch(r"cp\.async\.(?:ca\.|cg\.)?(4|8|16)", name):
         if order == "cols":
             raise UsageError(f"--with {text}: cp.async sweeps along lines; only @rows goes with it.")
-        return TileAccess(text, access(f"st.shared.b{8 * int(match[1])}"), "rows")
-    return TileAccess(text, access(name), order or "slots")
+        return TileAccess(text, access(f"cp.async.ca.{match[1]}"), access(f"st.shared.b{8 * int(match[1])}"), "rows")
+    return TileAccess(text, access(name), access(name), order or "slots")
 
 
 def slots_of(cell: Cell) -> Slots:
@@ -103,6 +104,8 @@ def addresses(walked: Walk, tile: Tile, shared: Shared) -> Ints:
     if b and width > 1 << m:
         least = width.bit_length() - 1
         raise UsageError(f"{shared} tears the {width} bytes of {walked.access.name} apart; M is at least {least} here.")
+    if shared.bytes(tile) > MOST_SHARED:
+        raise UsageError(f"{shared.bytes(tile)} bytes with {shared}; the largest shared memory has {MOST_SHARED}.")
     found: Ints = np.where(walked.line == IDLE, IDLE, shared.offset(tile, walked.line, walked.byte))
     if (found[found != IDLE] % width).any():
         pitch = f"lines are {shared.pitch(tile)} bytes apart"

@@ -15,6 +15,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import DTYPES
 from tcprobe.isa.shared_memory import MOST_SHARED
@@ -45,12 +47,6 @@ def swizzled(offset: Any, b: int, m: int, s: int) -> Any:
 def name(swizzle: BMS) -> str:
     """As CuTe prints it."""
     return f"Sw<{','.join(map(str, swizzle))}>"
-
-
-def reach(swizzle: BMS) -> int:
-    """Bits of an offset that a swizzle may change, counted from bit 0."""
-    b, m, s = swizzle
-    return m + max(-s, 0) + b if b else 0
 
 
 @dataclass(frozen=True)
@@ -107,9 +103,9 @@ class Shared:
         return swizzled(line * self.pitch(tile) + byte, *self.swizzle)
 
     def bytes(self, tile: Tile) -> int:
-        """What the tile takes: with a swizzle, whole blocks of those that it permutes."""
-        block = 1 << reach(self.swizzle)
-        return -(-tile.lines * self.pitch(tile) // block) * block
+        """What the tile takes: one more than the largest offset of its bytes, padding after the last line included."""
+        linear = np.arange(tile.lines * self.pitch(tile))
+        return 1 + int(swizzled(linear, *self.swizzle).max())
 
 
 def parse_tile(text: str, type_: str, contiguous: str) -> Tile:

@@ -41,7 +41,8 @@ class TileCost:
 
 
 def cost(walked: Walk, tile: Tile, shared: Shared, rules: BankRules) -> TileCost:
-    """The cost of one access; UsageError where the tile's place in memory does not allow it."""
+    """The cost of one access; UsageError where the tile's place in memory does not allow it, or the arch lacks it."""
+    rules.rule(walked.access.instruction)  # checks that the arch has it
     row, found = walked.access.row, addresses(walked, tile, shared)
     rule = rules.rule(row)
     each = cycles(row, rule, found)
