@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tcprobe.ask import banks as model
 from tcprobe.ask.bank_rules import document, rules_for
 from tcprobe.ask.banks import BankRule, designed
-from tcprobe.ask.trace import banks as model
 from tcprobe.errors import ProbeError, UnreadProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import access, accesses

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tcprobe.ask import bank_collisions
 from tcprobe.ask.bank_patterns import judged, pattern
 from tcprobe.ask.bank_rules import document, rules_for
 from tcprobe.ask.banks import BankRule, as_array, costs, cycles, designed, judge
-from tcprobe.ask.trace import bank_collisions
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.shared_memory import access, accesses

@@ -14,8 +14,9 @@ from tcprobe.ask.banks import BankRule, designed
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import SharedAccess, accesses
-from tcprobe.store.choose import Layers
+from tcprobe.store.choose import Layers, layers_of
 from tcprobe.store.measurement import PROVENANCE
+from tcprobe.store.results import Results
 
 MEASURED = "sm_90"  # the arch whose rule the others borrow
 PASSES = ("words", "lanes", "order")
@@ -49,11 +50,11 @@ class BankRules:
         return {"arch": self.arch, "asked": self.asked, "measured": measured, "words": self.evidence}
 
 
-def rules_for(name: str | None, layers: Layers) -> BankRules:
+def rules_for(name: str | None, results: Results | Layers) -> BankRules:
     """The rules for arch `name`, sm_90 without one; UsageError for an unknown arch, DataError for a damaged file."""
     asked = arch(name or MEASURED).name
     for source in dict.fromkeys((asked, MEASURED)):
-        for layer in layers.layers:
+        for layer in layers_of(results).layers:
             saved = layer.results.banks(source)
             if saved is not None:
                 return BankRules(asked, source, *_read(source, saved))
