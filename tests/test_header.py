@@ -14,6 +14,7 @@ from tcprobe.emit.common import identifier
 from tcprobe.fit.inverse import inverse
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
+from tcprobe.isa.operand import WHOLE
 from tcprobe.store.cell import cell, for_emit, load
 from tcprobe.store.results import published
 
@@ -25,8 +26,8 @@ consumers = pytest.mark.skipif(
 
 @cache
 def header():
-    """All fragments on all archs."""
-    return emit.emit("cuda", for_emit(list(inventory.fragments().values()), "all", RESULTS))
+    """All fragments of matrices on all archs."""
+    return emit.emit("cuda", for_emit([f for f in inventory.fragments().values() if f.role in WHOLE], "all", RESULTS))
 
 
 @consumers
@@ -115,7 +116,7 @@ def differing():
 @gcc
 @pytest.mark.parametrize("name", ["sm_70", "sm_90"])
 def test_gcc_compiles_and_runs_the_host_side(tmp_path, name):
-    chosen = inventory.select(device=arch(name))[::7]
+    chosen = [f for f in inventory.select(device=arch(name)) if f.role in WHOLE][::7]
     done = build(tmp_path, program(chosen), *STRICT, f"-DTCPROBE_ARCH={arch(name).number * 10}")
     assert done.returncode == 0, done.stderr[:2000]
     assert printed(tmp_path) == [line for fragment in chosen for line in slots(fragment, name)]

@@ -73,7 +73,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
     forward = None not in (operand, lane, element) and row is col is None
     if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
-    multiply = inventory.instruction(instruction)
+    multiply = inventory.multiply(instruction)
     tables = operands(multiply, name, layers)
     if forward:
         answer = trace.feeds(multiply, tables, operand, lane, element)
@@ -165,7 +165,7 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     from tcprobe.run.verify import verify as verified
     from tcprobe.store.cell import operands
 
-    rows = inventory.select_instructions(*patterns)
+    rows = inventory.multiplies(*patterns)
     gpu = Gpu()
     gpu.open(index)
     device = gpu.devices()[index]

@@ -81,6 +81,11 @@ DTYPES = (
     DType("u8", 8, 1, is_float=False),
     DType("s4", 4, 1, is_float=False),
     DType("u4", 4, 1, is_float=False),
+    DType("u32", 32, 1, is_float=False),  # an address in shared memory
+    DType("b16", 16, 1, is_float=False),  # what matrix moves carry: bits of no type
+    DType("b8", 8, 1, is_float=False),
+    DType("b6", 6, 1, is_float=False),
+    DType("b4", 4, 1, is_float=False),
     DType("b1", 1, 1, is_float=False),
     DType("b2", 2, 1, is_float=False),  # an index field of metadata: no PTX type of its own
 )

@@ -1,7 +1,8 @@
 """PTX ISA 9.1, section 9.7.14.5: the formulas of the dense mma fragments, as the document writes them.
 
 groupID = %laneid >> 2, threadID_in_group = %laneid % 4 (here `group` and `member`); i counts a thread's
-elements. C stands for C and D. wmma layouts are unspecified by design (9.7.14.4.1), so nothing is claimed.
+elements. C stands for C and D. wmma layouts are unspecified by design (9.7.14.4.1), so nothing is claimed; matrix moves
+are in `ptx_moves`.
 Errata of the document are stated in their rows: `printed_col` keeps what is printed, the row what is meant.
 """
 
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.references import ptx_moves
 from tcprobe.references.claim import Claim, Finding, Formula, tabulate
 
 NAME = "PTX ISA"
@@ -70,6 +72,8 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     """What the document says of `fragment` (the same for every arch), or why it says nothing."""
     if fragment.family == "wmma":
         return "unspecified by design (9.7.14.4.1)"
+    if fragment.family in ptx_moves.SECTIONS:
+        return ptx_moves.claim(fragment)
     row = next((row for row in ROWS if row.covers(fragment)), None)
     if row is None:
         return "no such fragment in 9.7.14.5"
@@ -98,6 +102,7 @@ FINDINGS = (
         "the table of data types allows only equal 4-bit types of A and B; the syntax mixes u4 and s4, "
         "and so does the hardware",
     ),
+    *ptx_moves.FINDINGS,
 )  # fmt: skip
 
 # fmt: off

@@ -22,7 +22,7 @@ from tcprobe.ask.convert.plan import Movmatrix, Pack, Plan, Shuffle
 from tcprobe.ask.convert.route import route
 from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch
+from tcprobe.isa import arch, inventory
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, sources
 
@@ -66,10 +66,13 @@ class Conversion:
 def convert(from_: Cell, to: Cell, transpose: bool = False) -> Conversion:
     """How the matrix in fragments `from_` gets into fragments `to`; `transpose`: its transpose.
 
-    UsageError where the two are on different archs, no conversion of their types is known, a warp holds several
-    products in one of them, or a table is not a whole fragment's.
+    UsageError where one is of no multiply, the two are on different archs, no conversion of their types is known, a
+    warp holds several products in one of them, or a table is not a whole fragment's.
     """
     for cell in (from_, to):
+        row = inventory.instructions().get(cell.fragment.experiment)
+        if row and not row.multiplies:
+            raise inventory.no_multiply(row)
         require_fit(cell.fragment, cell.table)
     if from_.arch != to.arch:
         raise UsageError(f"tables of two archs, {from_.arch} and {to.arch}: a warp runs on one.")
