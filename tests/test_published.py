@@ -14,6 +14,7 @@ from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels, ptx_hash
 from tcprobe.probes.structure import predict
 from tcprobe.sass import tensor
+from tcprobe.sass.move_trace import form_kernel
 from tcprobe.store.cell import cell
 from tcprobe.store.choose import alone
 from tcprobe.store.results import Results, published
@@ -45,7 +46,7 @@ def test_every_measurement_is_whole_and_fits_the_inventory(name, method):
         texts = [kernels(experiments()[experiment])]
         if method != "live" and experiment in inventory.instructions():
             row = inventory.instructions()[experiment]
-            texts = [[tensor.kernel(row)]]
+            texts = [[tensor.kernel(row) if row.multiplies else form_kernel(row)]]
         assert found.provenance["ptx"] == ptx_hash(*texts), "made by other probes"
         if found.status != "measured":
             assert found.words
