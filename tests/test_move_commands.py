@@ -55,14 +55,14 @@ def root(tmp_path_factory):
     return folder
 
 
-def shown(root, name, on="sm_90"):
-    lines = tcprobe("show", name, "--results", root, "--arch", on, "--json").stdout.splitlines()
+def shown(root, name, *more, on="sm_90"):
+    lines = tcprobe("show", name, "--results", root, "--arch", on, "--json", *more).stdout.splitlines()
     return [json.loads(line) for line in lines]
 
 
 def test_show_json_of_a_move(root):
     tables, _ = emulation.tables(seed=7)
-    address, d = shown(root, "ldmatrix.m8n8.x2.shared.b16")
+    address, d = shown(root, "ldmatrix.m8n8.x2.shared.b16", "--only")
     assert (address["family"], address["instruction"]) == ("ldmatrix", "ldmatrix.sync.aligned.m8n8.x2.shared.b16")
     assert (address["operand"], d["operand"]) == ("address", "d")
     assert address["shape"] == {"m": 8, "n": 8, "k": None}
@@ -77,7 +77,7 @@ def test_show_json_of_a_move(root):
 
 
 def test_documented_moves_have_no_method(root):
-    (entry,) = shown(root, "ldmatrix.m8n16.x4.shared.b8x16.b6x16_p32.d", "sm_100")
+    (entry,) = shown(root, "ldmatrix.m8n16.x4.shared.b8x16.b6x16_p32.d", on="sm_100")
     assert entry["provenance"]["method"] is None
     assert entry["table"][5][3] == [1, 7]
 
