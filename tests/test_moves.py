@@ -266,6 +266,15 @@ def test_references_are_confirmed_by_their_layouts_alone(experiment):
         assert any(v.verdict == DIFFERS for v in verdicts(f, wrong)), f.id
 
 
+def test_a_lane_that_counts_though_nobody_says_so_is_a_difference():
+    ldmatrix = MEMORY_MOVES[0]
+    tables = {f.operand: documented(ldmatrix)[f.id] for f in ldmatrix.fragments}
+    more = tables["address"].with_values({"row": (*range(8), 0, *(None,) * 23)})
+    found = verdicts(ldmatrix.instruction.fragment("address"), measured(ldmatrix, tables | {"address": more}))
+    assert [v.verdict for v in found[:2]] == [DIFFERS, DIFFERS]
+    assert "lane 8 i 0: stated unused, measured [0]" in found[0].detail
+
+
 def test_a_renumbered_movmatrix_is_still_confirmed():
     """Rows and columns of a register-only move are a convention."""
     tables = {f.operand: documented(MOVMATRIX)[f.id] for f in MOVMATRIX.fragments}

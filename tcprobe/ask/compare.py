@@ -120,8 +120,21 @@ def _verdict(reference: Reference, fragment: Fragment, measured: Measurement, de
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
     if conventional(fragment):
         return _by_structure(reference, fragment, measured, device, claim)
-    agreed, given, wrong = same_slots(claim.printed, measured.tables[fragment.operand])
-    return _judge(reference, claim, f"{agreed} of {given} slots agree", wrong)
+    table = measured.tables[fragment.operand]
+    agreed, given, wrong = same_slots(claim.printed, table)
+    return _judge(reference, claim, f"{agreed} of {given} slots agree", [*wrong, *_unstated(claim.printed, table)])
+
+
+def _unstated(stated: Table, measured: Table) -> list[str]:
+    """The first slots that the source leaves unused, and the measurement does not: lanes whose address counts."""
+    pairs = enumerate(zip(stated.cells, measured.cells, strict=True))
+    extra = ((slot, ours) for slot, (theirs, ours) in pairs if theirs is None and ours is not None)
+    return [f"{_slot(measured, slot)}: stated unused, measured {list(cell)}" for slot, cell in extra][:FIRST]
+
+
+def _slot(table: Table, slot: int) -> str:
+    lane, i = divmod(slot, table.elements)
+    return f"lane {lane} i {i}"
 
 
 def conventional(fragment: Fragment) -> bool:
