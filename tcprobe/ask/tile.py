@@ -20,6 +20,7 @@ import numpy as np
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import DTYPES
 from tcprobe.isa.shared_memory import MOST_SHARED
+from tcprobe.layout.swizzle import Swizzle
 
 UNTYPED = (8, 16, 32, 64)
 MOST_PADDING = 1 << 16
@@ -32,21 +33,18 @@ TMA: dict[str, tuple[int, int, int]] = {
     "SWIZZLE_128B": (3, 4, 3),
 }
 
-
 BMS = tuple[int, int, int]
 NONE: BMS = (0, 4, 3)
 
 
 def swizzled(offset: Any, b: int, m: int, s: int) -> Any:
-    """CuTe's Swizzle<B, M, S>: B bits from bit M + max(S, 0) up are XORed onto B bits from M - min(S, 0) up."""
-    mask = ((1 << b) - 1) << m + max(s, 0)
-    picked = offset & mask
-    return offset ^ (picked >> s if s >= 0 else picked << -s)
+    """The image of a byte offset, or of an array of them, under Swizzle<B, M, S>."""
+    return Swizzle(b, m, s)(offset)
 
 
 def name(swizzle: BMS) -> str:
     """As CuTe prints it."""
-    return f"Sw<{','.join(map(str, swizzle))}>"
+    return Swizzle(*swizzle).name
 
 
 @dataclass(frozen=True)
