@@ -184,10 +184,9 @@ def _matrices(given: TileAccess, tile: Tile, line: Ints, place: Ints) -> tuple[I
     count = 32 // tile.bits
     if not count or line.shape[2] % count:
         raise UsageError(f"{given.name} moves registers of 32 bits, not elements of {tile.bits} bits.")
-    shape = (len(line), WARP, -1, count)
-    line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, WARP * count) for values in (line, place))
+    line, place = (_by_register(values, count) for values in (line, place))
     first = line[:, :1], place[:, :1]
-    if not turns(line, place, count):
+    if not _turns(line, place, count):
         raise UsageError(f"{given.name}: with {tile.contiguous}s contiguous a register of this fragment is no 8 x 8 "
                          f"matrix of b16, whose rows are {MATRIX_ROW} bytes in one piece.")  # fmt: skip
     if len(line) * MATRIX_ROWS % given.row.lanes:
@@ -197,13 +196,28 @@ def _matrices(given: TileAccess, tile: Tile, line: Ints, place: Ints) -> tuple[I
     return _by_instruction(lines.ravel(), given.row.lanes), _by_instruction(bytes_.ravel(), given.row.lanes)
 
 
-def turns(line: Ints, place: Ints, count: int) -> tuple[str, ...]:
-    """How matrices of registers of `count` elements lie in memory: as they are (""), or ".trans"; () if as neither."""
-    first = line[:, :1], place[:, :1]
+def matrix_ways(slots: Slots, tile: Tile) -> tuple[str, ...]:
+    """How a fragment's registers lie in memory as 8 x 8 matrices of b16: as they are (""), or ".trans"; () as neither.
+
+    UsageError where the fragment does not cover the tile.
+    """
+    row, col = _copies(slots, tile)
+    count = 32 // tile.bits
+    if not count:
+        return ()
+    line, place = (row, col) if tile.contiguous == "row" else (col, row)
+    return _turns(_by_register(line, count), _by_register(place, count), count)
+
+
+def _by_register(values: Ints, count: int) -> Ints:
+    """Values of slots by register of `count` elements; shape (registers, 32 * count)."""
+    return values.reshape(len(values), WARP, -1, count).swapaxes(1, 2).reshape(-1, WARP * count)
+
+
+def _turns(line: Ints, place: Ints, count: int) -> tuple[str, ...]:
     lane, i = np.divmod(np.arange(WARP * count), count)
     ways = {"": (lane // 4, lane % 4 * count + i), ".trans": (lane % 4 * count + i, lane // 4)}
     if count != 2:  # .trans, of b16 alone
         del ways[".trans"]
-    return tuple(
-        way for way, to in ways.items() if (line - first[0] == to[0]).all() and (place - first[1] == to[1]).all()
-    )
+    found = line - line[:, :1], place - place[:, :1]
+    return tuple(way for way, to in ways.items() if (found[0] == to[0]).all() and (found[1] == to[1]).all())

@@ -106,12 +106,12 @@ class Shared:
         return 1 + int(swizzled(linear, *self.swizzle).max())
 
 
-def parse_tile(text: str, type_: str, contiguous: str) -> Tile:
-    """ROWSxCOLS of a PTX type, or of b8 to b64; UsageError."""
+def parse_tile(text: str, type_: str, contiguous: str, bits: int | None = None) -> Tile:
+    """ROWSxCOLS of a PTX type, or of b8 to b64, whose elements take `bits` if that is not the type's; UsageError."""
     match = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5})", text)
     if not match:
         raise UsageError(f"--tile {text[:20]!r} is not ROWSxCOLS such as 64x32.")
-    return Tile(int(match[1]), int(match[2]), type_, bits_of(type_), contiguous)
+    return Tile(int(match[1]), int(match[2]), type_, bits or bits_of(type_), contiguous)
 
 
 def bits_of(type_: str) -> int:

@@ -1,0 +1,148 @@
+"""The path of a tile from global memory through shared memory into registers, or back: planned, proven, priced.
+
+>>> from tcprobe.store.cell import load
+>>> b = load("mma.m16n8k16.row.col.f32.f16.f16.f32.b", "sm_90")
+>>> found = path(request(b, "64x64", "col", "sw:3,4,3", "ldmatrix.x4"))
+>>> [(step.kind, step.instruction, step.wavefronts) for step in found.steps]
+[('global->shared', 'cp.async.16', 64), ('shared->registers', 'ldmatrix.x4', 64)]
+>>> found.steps[1].issues()[1]["slots"]
+[[0, 16, 0], [0, 16, 2], [0, 24, 0], [0, 24, 2]]
+
+A path is a chain of steps. It is proven by going it: the units of every element, numbered in global memory, are moved
+by each step's issues, and must come to the slots where the fragment's table on the arch has them; what is not proven is
+no path. Way back likewise. Where there is no path, the error names the nearest that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tcprobe.ask.bank_access import origins, parse_access
+from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.path.boxes import box_copy
+from tcprobe.ask.path.memory import NOTHING, Memory
+from tcprobe.ask.path.registers import register_copy
+from tcprobe.ask.path.request import PathRequest
+from tcprobe.ask.path.steps import PathStep, RegisterCopy
+from tcprobe.ask.path.transfer import lane_copy
+from tcprobe.ask.tile import parse_shared, parse_tile
+from tcprobe.errors import InternalError, UsageError
+from tcprobe.isa.operand import Role
+from tcprobe.store.cell import Cell
+
+FILLERS = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
+LOADS = ("ldmatrix.x4", "ldmatrix.x4.trans", "ldmatrix.x2", "ldmatrix.x2.trans", "ldmatrix.x1", "ldmatrix.x1.trans",
+         *(f"ld.shared.b{8 * n}" for n in (16, 8, 4, 2, 1)))  # fmt: skip
+STORES = tuple(name.replace("ld", "st", 1) for name in LOADS)
+
+
+@dataclass(frozen=True)
+class PathPlan:
+    """`steps` in the order in which they are made, proven."""
+
+    asked: PathRequest
+    steps: tuple[PathStep, ...]
+
+    @property
+    def registers(self) -> RegisterCopy:
+        """The step that has to do with registers."""
+        return next(step for step in self.steps if isinstance(step, RegisterCopy))
+
+    @property
+    def transfer(self) -> PathStep:
+        """The other one."""
+        return next(step for step in self.steps if not isinstance(step, RegisterCopy))
+
+    @property
+    def alignment(self) -> int:
+        """Of the tile's start in shared memory, in bytes, so that a swizzle acts on addresses as on offsets."""
+        b, m, s = self.asked.shared.swizzle
+        return max(128 if self.asked.fill_kind == "tma" else 16, 1 << m + abs(s) + b if b else 1)
+
+    @property
+    def evidence(self) -> list[str]:
+        """What each link rests on."""
+        cell = self.asked.cell
+        links = [f"{step.instruction}: {words}" for step in self.steps for words in step.evidence]
+        return [f"{cell.fragment.id} on {cell.arch}: {cell.evidence}", *links, f"banks: {self.asked.rules.evidence}"]
+
+
+def request(
+    cell: Cell, size: str, contiguous: str, placed: str = "plain", access: str | None = None, ld: int | None = None,
+    fill: str | None = None,
+) -> PathRequest:  # fmt: skip
+    """What the options of `tcprobe path` mean; UsageError for any that means nothing.
+
+    Without `access` the first of LOADS, or for results of STORES, that there is a path with; without `ld` lines without
+    gaps; without `fill` cp.async on the way in, plain on the way back.
+    """
+    fragment = cell.fragment
+    tile = parse_tile(size, fragment.type, contiguous, fragment.slot_bits)
+    options = LOADS if fragment.role is not Role.RESULT else STORES
+    names = [access] if access else list(options)
+    rules = rules_for(cell.arch, cell.layers)
+    found = [
+        PathRequest(
+            cell, tile, tile.length if ld is None else ld, parse_shared(placed),
+            fill or ("cp.async" if name.startswith("ld") else "plain"), parse_access(name), rules,
+        )
+        for name in names
+    ]  # fmt: skip
+    return next((one for one in found[:-1] if _exists(one)), found[-1])
+
+
+def path(asked: PathRequest) -> PathPlan:
+    """The proven path; UsageError says why there is none, and names the nearest that there are."""
+    try:
+        return proven(asked)
+    except UsageError as error:
+        from tcprobe.ask.path.nearest import nearest
+
+        near = [f"{' '.join(changes)}" for changes in nearest(asked, _exists)]
+        hint = f" Nearest that exists: {', or '.join(near)}." if near else " No change of one or two options makes one."
+        raise UsageError(f"no such path. {error}{hint}") from None
+
+
+def proven(asked: PathRequest) -> PathPlan:
+    """The path, gone from end to end; UsageError where it cannot be."""
+    registers = register_copy(asked)
+    transfer = FILLERS[asked.fill_kind](asked)
+    steps = (transfer, registers) if asked.loads else (registers, transfer)
+    _prove(asked, steps)
+    return PathPlan(asked, steps)
+
+
+def _exists(asked: PathRequest) -> bool:
+    try:
+        proven(asked)
+    except UsageError:
+        return False
+    return True
+
+
+def _prove(asked: PathRequest, steps: Sequence[PathStep]) -> None:
+    """Go the path; InternalError unless every slot, or every element of the tile, gets what it should."""
+    slots, tile = asked.slots, asked.tile
+    at = origins(slots, tile)
+    memory = Memory(tile, asked.ld_bytes, asked.shared.bytes(tile), len(at), asked.cell.fragment.elements)
+    row, col = (np.where(slots.row == NOTHING, NOTHING, start[:, None, None] + values)
+                for start, values in zip(at.T, (slots.row, slots.col), strict=True))  # fmt: skip
+    held = memory.of_elements(row, col).reshape(memory.registers.shape)
+    if not asked.loads:
+        memory.registers[:] = held
+    for step in steps:
+        step.move(memory)
+    wanted = held if asked.loads else np.arange(len(memory.back))
+    if memory.strays or not np.array_equal(memory.registers if asked.loads else memory.back, wanted):
+        raise InternalError(f"the path of {asked.cell.fragment.id} ({asked.words}) is not proven: elements go astray.")
+
+
+def to_json(plan: PathPlan) -> dict[str, Any]:
+    """Plain data: `steps` with every issue, and what the text has."""
+    from tcprobe.ask.path.answer import described
+
+    return described(plan)
