@@ -2,7 +2,7 @@
 
 >>> from tcprobe.store.cell import load
 >>> b = load("mma.m16n8k16.row.col.f32.f16.f16.f32.b", "sm_90")
->>> found = path(request(b, "64x64", "col", "sw:3,4,3", "ldmatrix.x4"))
+>>> found = path(request(b, PathOptions("64x64", "col", "sw:3,4,3", "ldmatrix.x4")))
 >>> [(step.kind, step.instruction, step.wavefronts) for step in found.steps]
 [('global->shared', 'cp.async.16', 64), ('shared->registers', 'ldmatrix.x4', 64)]
 >>> found.steps[1].issues()[1]["slots"]
@@ -15,9 +15,9 @@ no path. Way back likewise. Where there is no path, the error names the nearest 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from tcprobe.errors import InternalError, UsageError
 from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
 
-FILLERS = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
+FILLERS: dict[str, Callable[[PathRequest], PathStep]] = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
 LOADS = ("ldmatrix.x4", "ldmatrix.x4.trans", "ldmatrix.x2", "ldmatrix.x2.trans", "ldmatrix.x1", "ldmatrix.x1.trans",
          *(f"ld.shared.b{8 * n}" for n in (16, 8, 4, 2, 1)))  # fmt: skip
 STORES = tuple(name.replace("ld", "st", 1) for name in LOADS)
@@ -71,28 +71,35 @@ class PathPlan:
         return [f"{cell.fragment.id} on {cell.arch}: {cell.evidence}", *links, f"banks: {self.asked.rules.evidence}"]
 
 
-def request(
-    cell: Cell, size: str, contiguous: str, placed: str = "plain", access: str | None = None, ld: int | None = None,
-    fill: str | None = None,
-) -> PathRequest:  # fmt: skip
+class PathOptions(NamedTuple):
+    """The options of `tcprobe path` as they are written: --tile, --global, --shared, --with, --ld, --fill."""
+
+    size: str
+    contiguous: str
+    placed: str = "plain"
+    access: str | None = None
+    ld: int | None = None
+    fill: str | None = None
+
+
+def request(cell: Cell, options: PathOptions) -> PathRequest:
     """What the options of `tcprobe path` mean; UsageError for any that means nothing.
 
     Without `access` the first of LOADS, or for results of STORES, that there is a path with; without `ld` lines without
     gaps; without `fill` cp.async on the way in, plain on the way back.
     """
     fragment = cell.fragment
-    tile = parse_tile(size, fragment.type, contiguous, fragment.slot_bits)
-    options = LOADS if fragment.role is not Role.RESULT else STORES
-    names = [access] if access else list(options)
+    tile = parse_tile(options.size, fragment.type, options.contiguous, fragment.slot_bits)
+    names = [options.access] if options.access else list(STORES if fragment.role is Role.RESULT else LOADS)
     rules = rules_for(cell.arch, cell.layers)
     found = [
         PathRequest(
-            cell, tile, tile.length if ld is None else ld, parse_shared(placed),
-            fill or ("cp.async" if name.startswith("ld") else "plain"), parse_access(name), rules,
+            cell, tile, tile.length if options.ld is None else options.ld, parse_shared(options.placed),
+            options.fill or ("cp.async" if name.startswith("ld") else "plain"), parse_access(name), rules,
         )
         for name in names
     ]  # fmt: skip
-    return next((one for one in found[:-1] if _exists(one)), found[-1])
+    return found[0] if len(found) == 1 else next((one for one in found if _exists(one)), found[0])
 
 
 def path(asked: PathRequest) -> PathPlan:
@@ -111,7 +118,7 @@ def proven(asked: PathRequest) -> PathPlan:
     """The path, gone from end to end; UsageError where it cannot be."""
     registers = register_copy(asked)
     transfer = FILLERS[asked.fill_kind](asked)
-    steps = (transfer, registers) if asked.loads else (registers, transfer)
+    steps: tuple[PathStep, ...] = (transfer, registers) if asked.loads else (registers, transfer)
     _prove(asked, steps)
     return PathPlan(asked, steps)
 
@@ -139,10 +146,3 @@ def _prove(asked: PathRequest, steps: Sequence[PathStep]) -> None:
     wanted = held if asked.loads else np.arange(len(memory.back))
     if memory.strays or not np.array_equal(memory.registers if asked.loads else memory.back, wanted):
         raise InternalError(f"the path of {asked.cell.fragment.id} ({asked.words}) is not proven: elements go astray.")
-
-
-def to_json(plan: PathPlan) -> dict[str, Any]:
-    """Plain data: `steps` with every issue, and what the text has."""
-    from tcprobe.ask.path.answer import described
-
-    return described(plan)

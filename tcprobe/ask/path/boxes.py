@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from tcprobe.ask.banks import Ints
 from tcprobe.ask.path.memory import Memory
 from tcprobe.ask.path.request import PathRequest
 from tcprobe.ask.path.steps import GLOBAL_TO_SHARED, SHARED_TO_GLOBAL
-from tcprobe.ask.banks import Ints
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.references.shared_memory import tma
@@ -55,7 +55,7 @@ class BoxCopy:
     @property
     def swizzle(self) -> str:
         """The mode as the driver names it, without its prefix."""
-        return f"SWIZZLE_{self.mode.name}"
+        return self.mode.name
 
     def issues(self) -> list[dict[str, Any]]:
         """`box`, `at` in elements, `shared` in bytes."""
@@ -86,7 +86,7 @@ def box_copy(asked: PathRequest) -> BoxCopy:
     for mode, box in _candidates(asked):
         refused = mode.why_not(tma.Box(box, tile.bits, 0))
         if refused:
-            reasons.append(f"SWIZZLE_{mode.name}, {refused}")
+            reasons.append(f"{mode.name}: {refused}")
         elif found := _boxes(asked, mode, box):
             return found
     span = f"tma: no boxes put lines {asked.shared.pitch(tile)} bytes apart as {asked.shared}"

@@ -37,9 +37,9 @@ def register_copy(asked: PathRequest) -> RegisterCopy:
     tables, evidence = _matrix_tables(asked, row) if row.is_matrix else (None, ("PTX ISA 9.1, ld and st: low bytes of "
                                        "the first register first",))  # fmt: skip
     return RegisterCopy(
-        SHARED_TO_REGISTERS if asked.loads else REGISTERS_TO_SHARED, row.name, (ptx_of(asked, row),), piece, shared,
-        fragments, part * 8 * piece // asked.tile.bits, origins(slots, asked.tile), spent.wavefronts, spent.ideal,
-        evidence, tables,
+        SHARED_TO_REGISTERS if asked.loads else REGISTERS_TO_SHARED, row.name, (ptx_of(asked, row),), piece,
+        walked.line, walked.byte, shared, fragments, part * 8 * piece // asked.tile.bits, origins(slots, asked.tile),
+        spent.wavefronts, spent.ideal, evidence, tables,
     )  # fmt: skip
 
 
@@ -79,8 +79,8 @@ def _check_way(asked: PathRequest, slots: Slots) -> None:
         why = f".trans exchanges elements of 16 bits, not the {tile.bits} of {tile.type}"
     elif tile.bits != 16 and _other_way(asked, slots):
         other = "columns" if tile.contiguous == "row" else "rows"
-        why = (f"a register needs elements of {tile.bits} bits from several lines; only with {other} contiguous is it a "
-               f"matrix of b16, and .trans, which exchanges 16 bits, would tear or pair {tile.type}")  # fmt: skip
+        why = (f"a register needs elements of {tile.bits} bits from several lines; only with {other} contiguous is it "
+               f"a matrix of b16, and .trans exchanges elements of 16 bits")  # fmt: skip
     raise UsageError(f"{name}: {along}, {slots.name}: {why}.")
 
 

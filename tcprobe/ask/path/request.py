@@ -1,4 +1,4 @@
-"""What is asked of a path: a fragment's table, a tile of it, where the tile lies, and by which instructions it moves."""
+"""What is asked of a path: a fragment's table, a tile of it, where the tile lies, and what moves it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,13 @@ class PathRequest:
             role = self.cell.fragment.role.value
             raise UsageError(f"{self.cell.fragment.id} is {role}, not a matrix: there is no tile of it.")
         if not self.tile.length <= self.ld <= MOST_LD:
-            raise UsageError(f"--ld {self.ld}: lines are {self.tile.length} elements long, and at most {MOST_LD} apart.")
+            raise UsageError(
+                f"--ld {self.ld}: lines are {self.tile.length} elements long, and at most {MOST_LD} apart."
+            )
         if self.ld * self.tile.bits % 8:
-            raise UsageError(f"--ld {self.ld}: a line of {self.ld} elements of {self.tile.bits} bits is not whole bytes.")
+            raise UsageError(
+                f"--ld {self.ld}: a line of {self.ld} elements of {self.tile.bits} bits is not whole bytes."
+            )
         if not _moves_registers(self.access):
             raise UsageError(f"--with {self.access.name} is none of ldmatrix, stmatrix, ld.shared and st.shared, which "
                              "move a fragment's registers.")  # fmt: skip

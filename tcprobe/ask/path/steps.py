@@ -1,4 +1,4 @@
-"""The steps of a path: each moves pieces of a tile, by lanes, by matrices or by boxes, and knows how to do it in Memory.
+"""The steps of a path: each moves pieces of a tile, by lanes, by matrices or by boxes, and can do it in Memory.
 
 A step is proven by what it does there, together with the steps before and after it; so a new way of moving a tile is
 one more class with `kind`, `instruction`, `ptx`, `wavefronts`, `ideal`, `evidence`, `issues` and `move`.
@@ -103,15 +103,18 @@ class MatrixTables:
 
 @dataclass(frozen=True)
 class RegisterCopy:
-    """Between shared memory and registers: `shared` of shape (issues, 32), `fragments` and first slots `i` of the pieces.
+    """Between shared memory and registers: `shared` of shape (issues, 32), `fragments` and first slots `i` of pieces.
 
-    A piece is `piece` bytes of each lane's registers: a matrix's, or all that ld or st moves. `origins` of fragments.
+    A piece is `piece` bytes of each lane's registers: a matrix's, or all that ld or st moves. `origins` of fragments;
+    `line` and `byte` as of LaneCopy.
     """
 
     kind: str
     instruction: str
     ptx: tuple[str, ...]
     piece: int
+    line: Ints
+    byte: Ints
     shared: Ints
     fragments: Ints
     i: Ints

@@ -6,7 +6,6 @@ A warp goes along the lines of the tile, each lane a piece as wide as both memor
 from __future__ import annotations
 
 from tcprobe.ask.bank_access import TileAccess, addresses, parse_access, walk
-from tcprobe.ask.banks import IDLE
 from tcprobe.ask.path.registers import vector
 from tcprobe.ask.path.request import PathRequest
 from tcprobe.ask.path.steps import GLOBAL_TO_SHARED, SHARED_TO_GLOBAL, LaneCopy
@@ -51,17 +50,16 @@ def ptx_of(asked: PathRequest, width: int) -> tuple[str, ...]:
 
 def _copy(asked: PathRequest, width: int) -> LaneCopy:
     if asked.ld_bytes % width:
-        raise UsageError(f"{asked.fill_kind}: lines in global memory are {asked.ld_bytes} bytes apart (--ld {asked.ld}), "
-                         f"no multiple of the {width} bytes that a lane moves at least.")  # fmt: skip
+        least = "" if asked.fill_width else ", the least that a lane moves"
+        raise UsageError(f"{asked.fill_kind}: lines in global memory are {asked.ld_bytes} bytes apart "
+                         f"(--ld {asked.ld}), no multiple of {width} bytes{least}.")  # fmt: skip
     given = access_of(asked, width)
     walked = walk(given, asked.tile, None)
     shared = addresses(walked, asked.tile, asked.shared)
     spent = cost(walked, asked.tile, asked.shared, asked.rules)
     ptx = ptx_of(asked, width)
-    byte = walked.byte.copy()
-    byte[walked.line == IDLE] = IDLE
     return LaneCopy(
         GLOBAL_TO_SHARED if asked.loads else SHARED_TO_GLOBAL, given.name.removesuffix("@rows"), ptx, width,
-        walked.line, byte, shared, asked.ld_bytes, spent.wavefronts, spent.ideal,
+        walked.line, walked.byte, shared, asked.ld_bytes, spent.wavefronts, spent.ideal,
         (EVIDENCE.format(", ".join(dict.fromkeys(text.split(".shared")[0].split(".global")[0] for text in ptx))),),
     )  # fmt: skip
