@@ -30,8 +30,10 @@ from tcprobe.ask.path.request import PathRequest
 from tcprobe.ask.path.steps import PathStep, RegisterCopy
 from tcprobe.ask.path.transfer import lane_copy
 from tcprobe.ask.tile import parse_shared, parse_tile
-from tcprobe.errors import InternalError, UsageError
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import arch
 from tcprobe.isa.operand import Role
+from tcprobe.isa.shared_memory import access
 from tcprobe.store.cell import Cell
 
 FILLERS: dict[str, Callable[[PathRequest], PathStep]] = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
@@ -86,16 +88,17 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
     """What the options of `tcprobe path` mean; UsageError for any that means nothing.
 
     Without `access` the first of LOADS, or for results of STORES, that there is a path with; without `ld` lines without
-    gaps; without `fill` cp.async on the way in, plain on the way back.
+    gaps; without `fill` cp.async on the way in where the arch has it, else plain.
     """
     fragment = cell.fragment
     tile = parse_tile(options.size, fragment.type, options.contiguous, fragment.slot_bits)
     names = [options.access] if options.access else list(STORES if fragment.role is Role.RESULT else LOADS)
     rules = rules_for(cell.arch, cell.layers)
+    way_in = "cp.async" if access("cp.async.ca.4").target.on(arch(cell.arch)) else "plain"
     found = [
         PathRequest(
             cell, tile, tile.length if options.ld is None else options.ld, parse_shared(options.placed),
-            options.fill or ("cp.async" if name.startswith("ld") else "plain"), parse_access(name), rules,
+            options.fill or (way_in if name.startswith("ld") else "plain"), parse_access(name), rules,
         )
         for name in names
     ]  # fmt: skip
@@ -132,7 +135,7 @@ def _exists(asked: PathRequest) -> bool:
 
 
 def _prove(asked: PathRequest, steps: Sequence[PathStep]) -> None:
-    """Go the path; InternalError unless every slot, or every element of the tile, gets what it should."""
+    """Go the path; UsageError unless every slot, or every element of the tile, gets what it should."""
     slots, tile = asked.slots, asked.tile
     at = origins(slots, tile)
     memory = Memory(tile, asked.ld_bytes, asked.shared.bytes(tile), len(at), asked.cell.fragment.elements)
@@ -145,4 +148,5 @@ def _prove(asked: PathRequest, steps: Sequence[PathStep]) -> None:
         step.move(memory)
     wanted = held if asked.loads else np.arange(len(memory.back))
     if memory.strays or not np.array_equal(memory.registers if asked.loads else memory.back, wanted):
-        raise InternalError(f"the path of {asked.cell.fragment.id} ({asked.words}) is not proven: elements go astray.")
+        tables = "the tables of the fragment and of the instructions do not fit together"
+        raise UsageError(f"{asked.words}: elements would not come to their places; {tables}.")

@@ -41,11 +41,14 @@ def source(plan: PathPlan) -> str:
 def _layout(plan: PathPlan, pitch: int) -> str:
     """The tile in elements, `pitch` of them from line to line."""
     tile = plan.asked.tile
-    modes = [(tile.rows, pitch if tile.contiguous == "row" else 1), (tile.cols, pitch if tile.contiguous == "col" else 1)]
+    modes = [
+        (tile.rows, pitch if tile.contiguous == "row" else 1),
+        (tile.cols, pitch if tile.contiguous == "col" else 1),
+    ]
     if plan.asked.cell.fragment.depth == "row":  # B is (N, K)
         modes.reverse()
-    sizes, strides = zip(*modes, strict=True)
-    return f"cute::Layout<{_ints('Shape', sizes)}, {_ints('Stride', strides)}>"
+    shape, stride = (tuple(mode[n] for mode in modes) for n in (0, 1))
+    return f"cute::Layout<{_ints('Shape', shape)}, {_ints('Stride', stride)}>"
 
 
 def _ints(kind: str, values: tuple[int, ...]) -> str:
@@ -56,7 +59,9 @@ def _shared(plan: PathPlan) -> str:
     asked, bits = plan.asked, plan.asked.tile.bits
     pitch, rest = divmod(8 * asked.shared.pitch(asked.tile), bits)
     if rest:
-        raise UsageError(f"CuTe: lines {asked.shared.pitch(asked.tile)} bytes apart are not whole elements of {bits} bits.")
+        raise UsageError(
+            f"CuTe: lines {asked.shared.pitch(asked.tile)} bytes apart are not whole elements of {bits} bits."
+        )
     plain = _layout(plan, pitch)
     if not asked.shared.swizzle[0]:
         return plain
@@ -77,7 +82,7 @@ def _lanes(plan: PathPlan, step: object) -> Iterator[str]:
     """A TiledCopy of one warp."""
     assert isinstance(step, LaneCopy)
     tile, asked = plan.asked.tile, plan.asked
-    across, rest = divmod(tile.line_bytes, step.width)
+    across = tile.line_bytes // step.width
     if WARP % across and across % WARP:
         raise UsageError(f"CuTe: a line of {across} pieces and the {WARP} lanes of a warp do not divide one another.")
     count, per_line = step.width * 8 // tile.bits, min(across, WARP)
@@ -91,7 +96,8 @@ def _lanes(plan: PathPlan, step: object) -> Iterator[str]:
     yield "// a warp; more of them along the lines of threads"
     yield "using Copy = decltype(cute::make_tiled_copy("
     yield f"    cute::Copy_Atom<{_operation(asked.fill_kind, step)}, Element>{{}},"
-    yield f"    cute::Layout<{_ints('Shape', lanes)}, {_ints('Stride', strides)}>{{}}, cute::Layout<{_ints('Shape', value)}>{{}}));"
+    yield f"    cute::Layout<{_ints('Shape', lanes)}, {_ints('Stride', strides)}>{{}},"
+    yield f"    cute::Layout<{_ints('Shape', value)}>{{}}));"
 
 
 def _operation(kind: str, step: LaneCopy) -> str:
