@@ -1,4 +1,4 @@
-"""A path as a CUDA header: device functions that fill or drain shared memory and load or store the registers."""
+"""A path as a CUDA header: a struct of device functions that fill or drain shared memory, load or store registers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tcprobe.text import comment
 
 DATA_TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "tf32": "FLOAT32", "f64": "FLOAT64",
               "s32": "INT32"}  # fmt: skip
+FUNCTION, NUMBER = "__device__ static inline void", "static constexpr int"
 UNTYPED = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
 
 
@@ -25,12 +26,12 @@ def source(plan: PathPlan) -> str:
     moves = _boxes(plan, transfer) if isinstance(transfer, BoxCopy) else _lanes(plan, transfer)
     registers = _registers(plan, plan.registers)
     parts = [moves, registers] if plan.asked.loads else [registers, moves]
-    body = [line for part in parts for line in part]
-    return "\n".join([*_head(plan), *body, f"}}  // namespace {name(plan)}", ""])
+    body = [f"  {line}".rstrip() if line[:1] != "#" else line for part in (_sizes(plan), *parts) for line in part]
+    return "\n".join([*_head(plan), *body[:-1], "};", ""])
 
 
 def name(plan: PathPlan) -> str:
-    """The namespace: of the fragment, the tile, its place and the instruction."""
+    """The struct: of the fragment, the tile, its place and the instruction."""
     asked, tile = plan.asked, plan.asked.tile
     gap = f"_ld{asked.ld}" if asked.ld != tile.length else ""
     words = f"path_{asked.cell.fragment.id}_{tile.rows}x{tile.cols}_{tile.contiguous}{gap}_{asked.shared}_{asked.fill}"
@@ -38,22 +39,27 @@ def name(plan: PathPlan) -> str:
 
 
 def _head(plan: PathPlan) -> Iterator[str]:
-    asked, tile, step = plan.asked, plan.asked.tile, plan.registers
-    fragment = asked.cell.fragment
+    asked, tile = plan.asked, plan.asked.tile
     way = " -> ".join(f"{s.kind}: {' + '.join(s.ptx)}" for s in plan.steps)
     yield f"// made by tcprobe {__version__}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous"
     yield f"// {comment(way)}"
     yield f"// shared memory: {asked.shared}; proven on every slot on {asked.cell.arch}"
     yield from (f"// {comment(words)}" for words in plan.evidence)
-    yield from ("#pragma once", "", f"namespace {name(plan)} {{", "")
+    yield from ("#pragma once", "", f"struct {name(plan)} {{")
+
+
+def _sizes(plan: PathPlan) -> Iterator[str]:
+    """What a caller has to know."""
+    asked, step = plan.asked, plan.registers
+    fragment = asked.cell.fragment
     registers = len(step.origins) * fragment.registers
     word = "unsigned long long" if fragment.register_bits == 64 else "unsigned"
     yield f"using Word = {word};"
-    yield f"constexpr int BYTES = {asked.shared.bytes(tile)};      // of shared memory"
-    yield f"constexpr int ALIGNMENT = {plan.alignment};  // of the tile's start there"
-    yield f"constexpr int FRAGMENTS = {len(step.origins)};  // of {fragment.registers} registers, {_order(plan)}"
-    yield f"constexpr int REGISTERS = {registers};  // of a lane"
-    yield f"constexpr long long LD = {asked.ld_bytes};  // bytes from line to line in global memory"
+    yield f"{NUMBER} BYTES = {asked.shared.bytes(asked.tile)};  // of shared memory"
+    yield f"{NUMBER} ALIGNMENT = {plan.alignment};  // of the tile's start there"
+    yield f"{NUMBER} FRAGMENTS = {len(step.origins)};  // of {fragment.registers} registers, {_order(plan)}"
+    yield f"{NUMBER} REGISTERS = {registers};  // of a lane"
+    yield f"static constexpr long long LD = {asked.ld_bytes};  // bytes from line to line in global memory"
     yield ""
 
 
@@ -81,7 +87,7 @@ def _lanes(plan: PathPlan, step: object) -> Iterator[str]:
     yield f"/// `ld`: bytes from line to line; both are multiples of {step.width}."
     if asked.fill_kind == "cp.async":
         yield "/// Asynchronous: cp.async.wait_all (or commit_group and wait_group) and a barrier have to follow."
-    yield (f"__device__ inline void {'fill' if fills else 'drain'}(unsigned shared, {const}void* global, "
+    yield (f"{FUNCTION} {'fill' if fills else 'drain'}(unsigned shared, {const}void* global, "
            "unsigned thread, unsigned threads, long long ld = LD) {")  # fmt: skip
     yield "  const unsigned lane = thread % 32;"
     yield f"  for (unsigned issue = thread / 32; issue < {issues}; issue += threads / 32) {{"
@@ -144,12 +150,12 @@ def _registers(plan: PathPlan, step: RegisterCopy) -> Iterator[str]:
     slots = f"one issue, {step.instruction}: registers r[0] on" if parts == 1 else (
         f"one issue, {step.instruction}: part issue % {parts} of register r[0]")  # fmt: skip
     yield f"/// {step.kind}, {slots}."
-    yield f"__device__ inline void {verb}_issue(unsigned shared, unsigned lane, unsigned issue, {const}Word* r) {{"
+    yield f"{FUNCTION} {verb}_issue(unsigned shared, unsigned lane, unsigned issue, {const}Word* r) {{"
     yield from (f"  {line}" for line in _addressed("address", plan, step))
     yield from (f"  {line}" for line in _issued(plan, step, whole, parts))
     yield from ("}", "")
     yield f"/// All of them: fragment f at registers[{fragment.registers} * f], lane = 0 to 31 of a whole warp."
-    yield f"__device__ inline void {verb}(unsigned shared, unsigned lane, {const}Word (&registers)[REGISTERS]) {{"
+    yield f"{FUNCTION} {verb}(unsigned shared, unsigned lane, {const}Word (&registers)[REGISTERS]) {{"
     yield "#pragma unroll"
     yield f"  for (unsigned issue = 0; issue < {issues}; ++issue)"
     yield f"    {verb}_issue(shared, lane, issue, registers + {_scaled('issue', whole, parts)});"
@@ -166,13 +172,12 @@ def _k_step(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
     ahead = advance(plan)
     if not ahead or not ahead.issues:
         return
-    yield f"constexpr int STEPS = {ahead.steps};  // of k; the next tile lies {ahead.global_} bytes on in global memory"
+    yield f"{NUMBER} STEPS = {ahead.steps};  // of k; in global memory the next tile lies {ahead.global_} bytes on"
     if ahead.op and ahead.steps > 1:
         yield f"// addresses of step k: those of step 0 {ahead.op} {', '.join(map(str, ahead.shared))}"
-    yield f"constexpr int STEP_REGISTERS = {ahead.issues * whole // parts};"
+    yield f"{NUMBER} STEP_REGISTERS = {ahead.issues * whole // parts};"
     yield "/// The fragments of step k."
-    yield "__device__ inline void load_k(unsigned shared, unsigned lane, unsigned k, Word (&registers)[STEP_REGISTERS])"
-    yield "{"
+    yield f"{FUNCTION} load_k(unsigned shared, unsigned lane, unsigned k, Word (&registers)[STEP_REGISTERS]) {{"
     yield "#pragma unroll"
     yield f"  for (unsigned j = 0; j < {ahead.issues}; ++j)"
     yield f"    load_issue(shared, lane, k * {ahead.issues} + j, registers + {_scaled('j', whole, parts)});"
@@ -206,15 +211,15 @@ def _boxes(plan: PathPlan, step: BoxCopy) -> Iterator[str]:
     yield (f"//     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_{step.mode.name}, "
            "CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)")  # fmt: skip
     yield "// `address` is a multiple of 16, `map` a __grid_constant__ argument or aligned to 64."
-    yield f"constexpr unsigned BOX[2] = {{{inner}, {rows}}};"
+    yield f"static constexpr unsigned BOX[2] = {{{inner}, {rows}}};"
     yield ""
     yield f"/// {step.kind}, {len(step.at)} boxes; one thread calls it. (x, y): the tile's first element in the map."
     if fills:
         yield f"/// `barrier`: the shared address of an mbarrier that expects {tile.lines * tile.line_bytes} bytes."
-        yield "__device__ inline void fill(unsigned shared, const void* map, unsigned barrier, int x, int y) {"
+        yield f"{FUNCTION} fill(unsigned shared, const void* map, unsigned barrier, int x, int y) {{"
     else:
         yield "/// Before it fence.proxy.async by all that wrote, and a barrier; after it cp.async.bulk.wait_group."
-        yield "__device__ inline void drain(unsigned shared, const void* map, int x, int y) {"
+        yield f"{FUNCTION} drain(unsigned shared, const void* map, int x, int y) {{"
     pitch, size = asked.shared.pitch(tile), inner * tile.bits // 8
     yield f"  for (int box = 0; box < {len(step.at)}; ++box) {{"
     yield f"    const int i = box % {across}, j = box / {across};"

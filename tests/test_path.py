@@ -1,0 +1,329 @@
+"""`tcprobe path`: every plan is gone again from its JSON alone, figures, refusals, formulas, code."""
+
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+
+import nvrtc
+import path_cases
+import path_reference as reference
+import pytest
+from click.testing import CliRunner
+
+from tcprobe.ask.path import PathOptions, path, request
+from tcprobe.ask.path.answer import advance, described
+from tcprobe.ask.path.cuda import source
+from tcprobe.cli import main
+from tcprobe.errors import UsageError
+from tcprobe.layout.expression import values
+from tcprobe.store.cell import load
+
+F16 = "mma.m16n8k16.row.col.f32.f16.f16.f32"
+HALF = "mma.m16n8k16.row.col.f16.f16.f16.f16"
+TF32 = "mma.m16n8k8.row.col.f32.tf32.tf32.f32"
+S8 = "mma.m16n8k32.row.col.s32.s8.s8.s32"
+F64 = "mma.m16n8k8.row.col.f64.f64.f64.f64"
+
+
+def answered(*arguments):
+    done = CliRunner().invoke(main, ["path", *arguments, "--json"])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return json.loads(done.stdout)
+
+
+def refused(*arguments):
+    done = CliRunner().invoke(main, ["path", *arguments, "--json"])
+    assert (done.exit_code, done.stdout) == (2, ""), done.output
+    return done.stderr
+
+
+def plan(name, *options, arch="sm_90", **more):
+    return path(request(load(name, arch), PathOptions(*options, **more)))
+
+
+def check(answer, table):
+    """Every element comes where it should, by the JSON alone, and costs what the tests' own rule says."""
+    found = reference.Simulated(answer, table, table.fragment.slot_bits).run()
+    loads = answer["steps"][0]["kind"] == "global->shared"
+    if loads:
+        assert found.registers == found.expected()
+    else:
+        assert found.back == found.whole()
+    placed(answer, table, found)
+    for step in answer["steps"]:
+        if step["instruction"].startswith("cp.async.bulk"):
+            assert step["wavefronts"] is None
+        else:
+            assert step["wavefronts"] == reference.wavefronts(step["issues"], step["instruction"])
+
+
+def placed(answer, table, found):
+    """Each element is at swizzle(pitch * major + minor * size) of shared memory."""
+    text = answer["shared"]
+    three = tuple(map(int, text[3:-1].split(","))) if text.startswith("Sw") else (0, 0, 0)
+    bits = table.fragment.slot_bits
+    for at, (row, col, p) in found.shared.items():
+        line, place = (row, col) if answer["global"] == "row" else (col, row)
+        bit = place * bits + p * found.piece
+        assert at == 8 * reference.swizzled(line * answer["pitch"] + bit // 8, three) + bit % 8
+
+
+def test_the_example_of_the_manual():
+    answer = answered(F16 + ".b", "--tile", "64x64", "--global", "col", "--shared", "sw:3,4,3", "--with", "ldmatrix.x4")
+    assert [(s["kind"], s["instruction"], s["wavefronts"], len(s["issues"])) for s in answer["steps"]] == [
+        ("global->shared", "cp.async.16", 64, 16), ("shared->registers", "ldmatrix.x4", 64, 16)]  # fmt: skip
+    first, second = (step["issues"][1] for step in answer["steps"])
+    assert (first["bytes"], first["global"][:2], first["shared"][:2]) == (16, [512, 528], [576, 592])
+    assert second["slots"] == [[0, 16, 0], [0, 16, 2], [0, 24, 0], [0, 24, 2]]
+    assert second["shared"][:9] == [2048 + 128 * r + 16 * r for r in range(8)] + [2064]
+    assert answer["k"] == {"axis": "row", "steps": 4, "issues": 4, "op": "^", "shared": [0, 32, 64, 96], "global": 128}
+    check(answer, load(F16 + ".b", "sm_90"))
+
+
+WORKED = [
+    (F16 + ".a", "64x64", ["plain", "sw:3,4,3"], ["ldmatrix.x4"], [[64, 512], [64, 64]]),
+    (F16 + ".a", "64x32", ["plain", "sw:2,4,3"], ["ldmatrix.x4"], [[32, 128], [32, 32]]),
+    (F16 + ".a", "64x128", ["plain", "sw:3,4,4"], ["ldmatrix.x4"], [[128, 1024], [128, 128]]),
+    (F16 + ".d", "64x32", ["plain", "sw:2,5,2"], ["st.shared.v2"], [[256, 64], [64, 64]]),
+]
+
+
+@pytest.mark.parametrize(("name", "size", "places", "access", "figures"), WORKED, ids=str)
+def test_worked_figures(name, size, places, access, figures):
+    found = [answered(name, "--tile", size, "--shared", place, "--with", *access) for place in places]
+    assert [[step["wavefronts"] for step in answer["steps"]] for answer in found] == figures
+    for answer in found:
+        check(answer, load(name, "sm_90"))
+
+
+@pytest.mark.parametrize(("place", "fill"), [("plain", 32), ("sw:5,2,5", 32), ("pad:4", 32)])
+def test_the_transpose_of_f32_fills_without_conflicts(place, fill):
+    """32 x 32 of f32 by cp.async.4, and back by lines across: what `tcprobe banks` counts for the read is tested there."""
+    answer = answered(TF32 + ".a", "--tile", "32x32", "--shared", place, "--fill", "cp.async.4", "--with",
+                      "ld.shared.b32")  # fmt: skip
+    assert answer["steps"][0]["wavefronts"] == fill
+    check(answer, load(TF32 + ".a", "sm_90"))
+
+
+@pytest.mark.parametrize("case", path_cases.CASES, ids=str)
+def test_cases_of_the_gpu_are_gone_again(case):
+    cell = load(case.fragment, "sm_90")
+    check(described(plan(case.fragment, *case.options)), cell)
+
+
+def test_more_than_forty_cases():
+    assert len(set(path_cases.CASES)) >= 40
+    types = {load(case.fragment, "sm_90").fragment.type for case in path_cases.CASES}
+    assert types >= {"f16", "bf16", "tf32", "f32", "s8", "e4m3", "f64"}
+
+
+NAMES = [
+    F16 + ".a", F16 + ".b", F16 + ".c", HALF + ".d", TF32 + ".b", S8 + ".a", S8 + ".d", F64 + ".a", F64 + ".d",
+    "mma.m16n8k64.row.col.s32.s4.s4.s32.b", "mma.m16n8k256.row.col.s32.b1.b1.s32.and.popc.a", "wmma.m16n16k16.b.col.f16",
+    "wmma.m32n8k16.a.row.f16", "mma.m8n8k4.row.col.f64.f64.f64.f64.b", "mma.m16n8k4.row.col.f32.tf32.tf32.f32.a",
+]  # fmt: skip
+PLACES = ["plain", "pad:16", "pad:20", "sw:2,4,3", "SWIZZLE_128B", "sw:1,5,-2"]
+OPS = ["ldmatrix.x1", "ldmatrix.x2", "ldmatrix.x4.trans", "ld.shared.b32", "ld.shared.v2", "stmatrix.x2",
+       "stmatrix.x1.trans", "st.shared.b16", "st.shared.b64", None]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whatever_is_planned_is_right_and_the_rest_is_refused(name):
+    """Every combination is either a path, proven from its JSON, or refused with a reason."""
+    cell, made = load(name, "sm_90"), 0
+    size = f"{2 * cell.fragment.rows}x{4 * cell.fragment.cols}"
+    for number, (major, place, op) in enumerate(itertools.product(["row", "col"], PLACES, OPS)):
+        fill, extra = [None, "plain", "tma"][number % 3], [0, 8, 3][number % 3]
+        lines = cell.fragment.cols * 4 if major == "row" else cell.fragment.rows * 2
+        try:
+            found = plan(name, size, major, place, op, lines + extra, fill)
+        except UsageError as error:
+            assert len(str(error)) > 40
+            continue
+        if made < 12 or number % 4 == 0:
+            check(described(found), cell)
+        formulas_hold(described(found))
+        made += 1
+    assert made > 5
+
+
+def formulas_hold(answer):
+    """What the formulas say for each issue, read by tcprobe's own parser, is what the issues have."""
+    for step in answer["steps"]:
+        for where, text in step["formula"].items():
+            assert text is not None
+            for number, issue in list(enumerate(step["issues"]))[:: max(1, len(step["issues"]) // 4)]:
+                said = values(text.replace("issue", str(number)))
+                assert all(a is None or a == b for a, b in zip(issue[where], said, strict=True)), (text, number)
+
+
+@pytest.mark.parametrize("size", ["48x48", "16x80", "112x32"])
+@pytest.mark.parametrize("place", ["plain", "pad:16", "sw:1,4,3"])
+@pytest.mark.parametrize("major", ["row", "col"])
+def test_tiles_that_are_no_power_of_two(size, place, major):
+    found = plan(F16 + ".a", size, major, place)
+    check(described(found), load(F16 + ".a", "sm_90"))
+    formulas_hold(described(found))
+    ahead = advance(found)
+    assert ahead.steps == int(size.partition("x")[2]) // 16
+
+
+REFUSED = [
+    ([F16 + ".b", "--tile", "64x64", "--global", "row", "--with", "ldmatrix.x4"], ["need it with .trans", "--with ldmatrix.x4.trans", "--global col"]),
+    ([F16 + ".a", "--tile", "64x64", "--with", "ldmatrix.x4.trans"], ["without .trans", "--with ldmatrix.x4"]),
+    ([S8 + ".b", "--tile", "64x64", "--with", "ldmatrix.x4.trans"], [".trans exchanges elements of 16 bits, not the 8 of s8", "--with ld.shared.b8"]),
+    ([TF32 + ".a", "--tile", "32x32", "--global", "col", "--with", "ldmatrix.x4"], [".trans exchanges elements of 16 bits", "--with ld.shared.b32", "--global row"]),
+    ([TF32 + ".a", "--tile", "32x32", "--global", "col", "--with", "ldmatrix.x4.trans"], ["not the 32 of tf32"]),
+    ([F16 + ".a", "--tile", "64x64", "--ld", "65"], ["130 bytes apart", "--ld 66", "--fill plain"]),
+    ([F16 + ".a", "--tile", "64x64", "--shared", "pad:4", "--with", "ldmatrix.x4"], ["multiples of 16", "--shared pad:16"]),
+    ([F16 + ".a", "--tile", "64x64", "--shared", "sw:3,3,3", "--with", "ldmatrix.x4"], ["tears", "--shared sw:3,4,3"]),
+    ([F16 + ".a", "--tile", "64x32", "--shared", "SWIZZLE_128B", "--fill", "tma"], ["--shared SWIZZLE_64B", "--fill cp.async"]),
+    ([F16 + ".a", "--tile", "64x64", "--ld", "68", "--fill", "tma"], ["no multiple of 16", "--ld 72"]),
+    ([F16 + ".a", "--tile", "64x64", "--shared", "pad:16", "--fill", "tma"], ["144 bytes apart", "--shared SWIZZLE_128B"]),
+    ([F16 + ".a", "--tile", "64x64", "--fill", "tma", "--arch", "sm_80"], ["need sm_90", "--fill cp.async"]),
+    ([F16 + ".d", "--tile", "64x64", "--fill", "cp.async", "--with", "st.shared.b64"], ["global to shared memory only", "--fill tma"]),
+    ([F16 + ".d", "--tile", "64x64", "--with", "stmatrix.x4"], ["no 8 x 8 matrices", "--with st.shared.b64"]),
+    ([F16 + ".a", "--tile", "64x40"], ["16 x 16; a tile of 64 x 40 is not whole ones"]),
+    ([F16 + ".b", "--tile", "16x8", "--global", "col", "--with", "ldmatrix.x4"], ["no multiple of 4", "--with ldmatrix.x2"]),
+    ([F64 + ".a", "--tile", "16x16", "--with", "ldmatrix.x4"], ["no 8 x 8 matrices", "--with ld.shared.b64"]),
+    ([F16 + ".a", "--tile", "64x64", "--with", "ldmatrix.x4", "--arch", "sm_70"], ["no table"]),
+    (["wmma.m16n16k16.a.row.f16", "--tile", "64x64", "--with", "ldmatrix.x4", "--arch", "sm_70"], ["sm_75 or later", "ld.shared"]),
+    ([F16 + ".a", "--tile", "64x64", "--with", "cp.async.16"], ["none of ldmatrix"]),
+    ([F16 + ".a", "--tile", "64x64", "--with", "ld.shared.b32@rows"], ["none of ldmatrix"]),
+    ([F16 + ".a", "--tile", "64x64", "--fill", "dma"], ["none of cp.async, tma, plain"]),
+    ([F16 + ".a", "--tile", "64x64", "--fill", "cp.async.2"], ["moves 16, 8, 4 bytes"]),
+    ([F16 + ".a", "--tile", "64x64", "--ld", "32"], ["64 elements long"]),
+    ([F16 + ".a", "--tile", "64x64", "--ld", "99999999999999999999"], ["at most 4294967296"]),
+    (["ldmatrix.m8n8.x4.shared.b16.address", "--tile", "32x1"], ["address, not a matrix"]),
+    (["mma.m8n8k4.row.col.f16.f16.f16.f16.a", "--tile", "64x64", "--arch", "sm_70"], ["products"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=lambda a: " ".join(a)[:70])
+def test_what_does_not_exist_says_why_and_what_does(arguments, words):
+    said = " ".join(refused(*arguments).split())
+    for word in words:
+        assert word in said, said
+
+
+@pytest.mark.parametrize("arguments", [a for a, words in REFUSED if any(w.startswith("--") for w in words)],
+                         ids=lambda a: " ".join(a)[:70])  # fmt: skip
+def test_the_nearest_exists(arguments):
+    """Each way that a refusal names is a path, if it is taken."""
+    hint = " ".join(refused(*arguments).split()).partition("Nearest that exists: ")[2].rstrip(".")
+    assert hint
+    for way in hint.split(", or "):
+        changed = list(arguments)
+        for option, value in zip(way.split()[::2], way.split()[1::2], strict=True):
+            if option == "--global" and "--ld" in changed:
+                continue
+            if option in changed:
+                changed[changed.index(option) + 1] = value
+            else:
+                changed += [option, value]
+        assert answered(*changed)["proven"]
+
+
+def test_without_an_access_the_most_matrices_are_taken():
+    found = {name: plan(name, "64x64", major).registers.instruction
+             for name, major in ((F16 + ".a", "row"), (F16 + ".b", "row"), (HALF + ".d", "col"), (F16 + ".d", "row"),
+                                 (S8 + ".a", "col"))}  # fmt: skip
+    assert list(found.values()) == ["ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4.trans", "st.shared.b64",
+                                    "ld.shared.b8"]  # fmt: skip
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_86", "sm_120"])
+def test_other_archs_by_their_own_tables(arch):
+    answer = described(plan("wmma.m16n16k16.a.row.f16", "32x64", "row", "sw:3,4,3", "ldmatrix.x4", arch=arch))
+    check(answer, load("wmma.m16n16k16.a.row.f16", arch))
+    assert f"no measurement of {arch}" in answer["evidence"][-1]
+    assert any("ldmatrix.m8n8.x4.shared.b16.d" in words for words in answer["evidence"])
+    assert answer["steps"][0]["instruction"] == ("st.shared.b128" if arch == "sm_75" else "cp.async.16")
+
+
+def test_another_table_is_not_proven(monkeypatch):
+    """Were ldmatrix's registers the other way round, there would be no path."""
+    from tcprobe.ask.path import registers
+
+    real = registers._column
+    monkeypatch.setattr(registers, "_column", lambda found, name: real(found, name)[:, ::-1])
+    with pytest.raises(UsageError, match="would not come to their places"):
+        plan(F16 + ".a", "64x64", "row", "plain", "ldmatrix.x4")
+
+
+def test_boxes_of_one_line_where_lines_are_wider_than_the_span():
+    answer = described(plan(F16 + ".a", "16x128", "row", "SWIZZLE_128B", fill="tma"))
+    assert [issue["box"] for issue in answer["steps"][0]["issues"]] == [[64, 1]] * 32
+    check(answer, load(F16 + ".a", "sm_90"))
+
+
+def test_the_way_back_by_tensor_map():
+    answer = described(plan(HALF + ".d", "64x64", "row", "SWIZZLE_128B", fill="tma"))
+    assert [(s["kind"], s.get("swizzle")) for s in answer["steps"]] == [
+        ("registers->shared", None), ("shared->global", "SWIZZLE_128B")]  # fmt: skip
+    check(answer, load(HALF + ".d", "sm_90"))
+
+
+def test_text_says_what_the_json_has():
+    done = CliRunner().invoke(main, ["path", F16 + ".b", "--tile", "64x64", "--global", "col", "--shared", "sw:3,4,3"])
+    lines = done.stdout.splitlines()
+    assert "shared->registers  ldmatrix.x4      16          64     64" in lines
+    assert "  matrix 3 of issue 0 -> the fragment at (0, 8), i = 2 on: its register 1" in lines
+    assert any(
+        line.startswith("k: 4 steps along rows of 4 issues each, shared address ^ 0, 32, 64, 96") for line in lines
+    )
+
+
+@pytest.mark.parametrize("other", [["--code", "cuda"], ["-o", "x.h"]])
+def test_json_is_not_code(other):
+    assert "does not go with" in refused(F16 + ".a", "--tile", "64x64", *other)
+
+
+def test_code_goes_into_a_file(tmp_path):
+    target = tmp_path / "path.h"
+    done = CliRunner().invoke(main, ["path", F16 + ".a", "--tile", "64x64", "-o", str(target)])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert target.read_text() == source(plan(F16 + ".a", "64x64", "row"))
+
+
+# the emitted code
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one")
+
+
+@linux
+def test_every_kernel_of_the_gpu_tests_compiles():
+    lib = nvrtc.library()
+    for sources in path_cases.chunks(path_cases.sources(), 16):
+        done, log = nvrtc.compile_cuda(lib, "\n".join(sources), "-arch=sm_90", "-std=c++17")
+        assert (done, log) == (True, ""), log
+
+
+@linux
+def test_registers_stay_in_registers():
+    """ptxas leaves no array of the emitted functions in local memory."""
+    lib = nvrtc.library()
+    text = nvrtc.ptx(lib, path_cases.sources()[0], "-arch=sm_90", "-std=c++17")
+    assert ".local" not in text
+    assert text.count("ldmatrix.sync") >= 16
+
+
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc here")
+def test_nvcc_compiles_a_header_and_its_kernel(tmp_path):
+    (tmp_path / "path.cu").write_text(path_cases.sources()[0])
+    command = ["nvcc", "-arch=sm_90", "-std=c++17", "-cubin", "-o", str(tmp_path / "path.cubin"),
+               str(tmp_path / "path.cu")]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_formula_no_code(monkeypatch):
+    from tcprobe.ask.path import formula
+
+    monkeypatch.setattr(formula, "_linear", lambda values: None)
+    monkeypatch.setattr(formula, "fit_affine", lambda *given: None)
+    with pytest.raises(UsageError, match="no closed form"):
+        source(plan(F16 + ".a", "64x64", "row"))
