@@ -1,7 +1,7 @@
 """Paths that run on a GPU: generated headers, a kernel around each, and what NumPy says must come out.
 
-A kernel of one warp fills shared memory, loads the registers and writes them out as they are, each lane's in a row; or it
-takes registers, stores and drains them. With k steps it loads the registers once more, step by step.
+A kernel of one warp fills shared memory, loads the registers and writes them out as they are, each lane's in a row; or
+it takes registers, stores and drains them. With k steps it loads the registers once more, step by step.
 """
 
 from functools import cache
@@ -199,7 +199,7 @@ def program(number):
     move = (FILL if loads else DRAIN)[found.asked.fill_kind].format(**words)
     again = STEPS.format(**words) if "load_k" in header else ""
     assert case.fill is None or case.fill.startswith(found.asked.fill_kind)
-    return header.replace("#pragma once\n", "") + (LOAD if loads else STORE).format(move=move, again=again, **words)
+    return header + (LOAD if loads else STORE).format(move=move, again=again, **words)
 
 
 def sources():

@@ -110,7 +110,7 @@ def program(product):
     second = -(-plans["a"].asked.shared.bytes(plans["a"].asked.tile) // 1024) * 1024
     need = {o: p.asked.shared.bytes(p.asked.tile) for o, p in plans.items()}
     (m, n, k), shape = product.size, instruction.shape
-    headers = [source(p).replace("#pragma once\n", "") for p in plans.values()]
+    headers = [source(p) for p in plans.values()]
     return "\n".join([*headers, KERNEL.format(
         kernel=kernel(product), **{o: struct(p) for o, p in plans.items()}, second=second,
         bytes=max(second + need["b"], need["d"]), ks=k // shape.k, ms=m // shape.m, ns=n // shape.n,
@@ -169,10 +169,9 @@ def straight_kernel(number):
 def straight_program(number):
     """The header of a straight load in a namespace of its own, and a kernel."""
     name, major, ld = STRAIGHT[number]
-    text = straight_source(straight(load(name, "sm_90"), major, ld)).replace("#pragma once\n", "")
-    space = f"straight{number}::{text.partition('struct ')[2].partition(' ')[0]}"
-    return f"namespace straight{number} {{\n{text}}}\n" + STRAIGHT_KERNEL.format(
-        kernel=straight_kernel(number), space=space)  # fmt: skip
+    text = straight_source(straight(load(name, "sm_90"), major, ld))
+    space = text.partition("struct ")[2].partition(" ")[0]
+    return text + STRAIGHT_KERNEL.format(kernel=straight_kernel(number), space=space)
 
 
 def straight_data(number, seed):

@@ -1,7 +1,7 @@
 """Paths once more, from their JSON alone: elements are carried issue by issue, in plain Python.
 
-ldmatrix and stmatrix are as PTX's text has them: lane 8m + r gives row r of matrix m; lane l holds elements 2 (l % 4) and
-2 (l % 4) + 1 of row l / 4 of each matrix, or with .trans of column l / 4.
+ldmatrix and stmatrix are as PTX's text has them: lane 8m + r gives row r of matrix m; lane l holds elements 2 (l % 4)
+and 2 (l % 4) + 1 of row l / 4 of each matrix, or with .trans of column l / 4.
 """
 
 import bank_reference
@@ -99,7 +99,8 @@ class Simulated:
         b = {"SWIZZLE_NONE": 0, "SWIZZLE_32B": 1, "SWIZZLE_64B": 2, "SWIZZLE_128B": 3}[step["swizzle"]]
         pitch = 16 << b if b else inner * self.bits // 8
         assert issue["shared"] % 128 == 0
-        assert max(inner, rows) <= 256 and inner * self.bits // 8 % 16 == 0 and inner * self.bits // 8 <= pitch
+        assert max(inner, rows) <= 256
+        assert inner * self.bits // 8 in range(16, pitch + 1, 16)
         for j in range(rows):
             for i in range(inner * self.bits // 8):
                 to = swizzled(issue["shared"] + j * pitch + i, (b, 4, 3))

@@ -3,7 +3,7 @@
 >>> from tcprobe.store.cell import load as table
 >>> found = load(table("mma.m16n8k16.row.col.f32.f16.f16.f32.a", "sm_90"), "row", 64)
 >>> [(move.instruction, move.slots) for move in found.moves][:2], len(found.moves)
-([('ld.global.b32', (0,)), ('ld.global.b32', (2,))], 4)
+([('ld.global.b32', (0,)), ('ld.global.b32', (4,))], 4)
 
 Slots whose elements lie side by side in every lane make one load of 1, 2, 4, 8 or 16 bytes, in whatever registers they
 are; slots whose distances differ from lane to lane are loaded one by one. Proven by doing it, on every slot.

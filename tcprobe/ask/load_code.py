@@ -17,13 +17,14 @@ def source(found: StraightLoad) -> str:
     fragment, (line, byte) = cell.fragment, found.formulas
     if line is None or byte is None:
         raise UsageError(f"{fragment.id}: its addresses have no closed form, so there is no code; --json has them all.")
-    name = re.sub(r"\W+", "_", f"load_{fragment.id}_{tile.contiguous}")
+    name = re.sub(r"\W+", "_", f"load_{fragment.id}_{tile.contiguous}_ld{found.ld}")
     word = "unsigned long long" if fragment.register_bits == 64 else "unsigned"
     widest = max(move.width for move in found.moves)
     lines = [
         f"// made by tcprobe {__version__}: {fragment.id}, {tile.contiguous}s contiguous, {len(found.moves)} loads",
         f"// {comment(cell.evidence)}; proven on every slot on {cell.arch}",
-        "#pragma once",
+        f"#ifndef TCPROBE_{name}",
+        f"#define TCPROBE_{name}",
         "",
         f"struct {name} {{",
         f"  using Word = {word};",
@@ -40,6 +41,8 @@ def source(found: StraightLoad) -> str:
         *(f"    registers[{number}] = {text};" for number, text in enumerate(_packed(found))),
         "  }",
         "};",
+        "",
+        "#endif",
         "",
     ]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ import numpy as np
 from tcprobe.ask.banks import IDLE
 from tcprobe.ask.path import PathPlan
 from tcprobe.ask.path.boxes import BoxCopy
-from tcprobe.ask.path.formula import Address, address, formula
+from tcprobe.ask.path.formula import AddressText, address, formula
 from tcprobe.ask.path.steps import LaneCopy, PathStep, RegisterCopy
 
 
@@ -52,7 +52,7 @@ def advance(plan: PathPlan) -> Advance | None:
     return Advance(axis, steps, count, "", (), beyond)
 
 
-def shared_address(plan: PathPlan, step: LaneCopy | RegisterCopy) -> Address | None:
+def shared_address(plan: PathPlan, step: LaneCopy | RegisterCopy) -> AddressText | None:
     """The byte offset in shared memory, from the tile's start."""
     asked = plan.asked
     linear = np.where(step.line == IDLE, IDLE, step.line * asked.shared.pitch(asked.tile) + step.byte)

@@ -27,7 +27,7 @@ def source(plan: PathPlan) -> str:
     registers = _registers(plan, plan.registers)
     parts = [moves, registers] if plan.asked.loads else [registers, moves]
     body = [f"  {line}".rstrip() if line[:1] != "#" else line for part in (_sizes(plan), *parts) for line in part]
-    return "\n".join([*_head(plan), *body[:-1], "};", ""])
+    return "\n".join([*_head(plan), *body[:-1], "};", "", "#endif", ""])
 
 
 def name(plan: PathPlan) -> str:
@@ -45,7 +45,7 @@ def _head(plan: PathPlan) -> Iterator[str]:
     yield f"// {comment(way)}"
     yield f"// shared memory: {asked.shared}; proven on every slot on {asked.cell.arch}"
     yield from (f"// {comment(words)}" for words in plan.evidence)
-    yield from ("#pragma once", "", f"struct {name(plan)} {{")
+    yield from (f"#ifndef TCPROBE_{name(plan)}", f"#define TCPROBE_{name(plan)}", "", f"struct {name(plan)} {{")
 
 
 def _sizes(plan: PathPlan) -> Iterator[str]:

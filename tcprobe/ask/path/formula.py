@@ -34,7 +34,7 @@ def formula(values: Ints) -> str | None:
     return next((text for one in tries if (text := one(values))), None)
 
 
-class Address(NamedTuple):
+class AddressText(NamedTuple):
     """`linear` in lane and issue, and what a swizzle of it does, "" without one: linear ^ (linear `swizzle`)."""
 
     linear: str
@@ -44,14 +44,14 @@ class Address(NamedTuple):
         return f"({self.linear}) ^ (({self.linear}) {self.swizzle})" if self.swizzle else self.linear
 
 
-def address(values: Ints, linear: Ints, swizzle: BMS) -> Address | None:
+def address(values: Ints, linear: Ints, swizzle: BMS) -> AddressText | None:
     """The formula of `values`, the images of `linear` under a swizzle; None where there is none."""
     b, m, s = swizzle
     direct = _linear(values) if b else formula(values)
     if direct or not b:
-        return Address(direct) if direct else None
+        return AddressText(direct) if direct else None
     inner, mask = formula(linear), ((1 << b) - 1) << m - min(s, 0)
-    return Address(inner, f"{'>>' if s > 0 else '<<'} {abs(s)} & {mask}") if inner else None
+    return AddressText(inner, f"{'>>' if s > 0 else '<<'} {abs(s)} & {mask}") if inner else None
 
 
 def _linear(values: Ints) -> str | None:
