@@ -12,6 +12,7 @@ from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.steps import LaneCopy, RegisterCopy
 from tcprobe.errors import UsageError
+from tcprobe.references.shared_memory.tma import LEAST_ARCH
 from tcprobe.text import comment
 
 DATA_TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "tf32": "FLOAT32", "f64": "FLOAT64",
@@ -43,9 +44,15 @@ def _head(plan: PathPlan) -> Iterator[str]:
     way = " -> ".join(f"{s.kind}: {' + '.join(s.ptx)}" for s in plan.steps)
     yield f"// made by tcprobe {__version__}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous"
     yield f"// {comment(way)}"
-    yield f"// shared memory: {asked.shared}; proven on every slot on {asked.cell.arch}"
+    yield f"// shared memory: {asked.shared}; proven on every slot on {asked.cell.arch}; needs {_least(plan)}"
     yield from (f"// {comment(words)}" for words in plan.evidence)
     yield from (f"#ifndef TCPROBE_{name(plan)}", f"#define TCPROBE_{name(plan)}", "", f"struct {name(plan)} {{")
+
+
+def _least(plan: PathPlan) -> str:
+    """The first arch with all the instructions."""
+    needed = {"cp.async": 80, "tma": LEAST_ARCH, "plain": 0}[plan.asked.fill_kind]
+    return f"sm_{max(needed, int(plan.asked.access.row.target.name.removeprefix('sm_')))} or later"
 
 
 def _sizes(plan: PathPlan) -> Iterator[str]:

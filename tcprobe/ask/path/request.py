@@ -13,6 +13,7 @@ from tcprobe.isa.operand import WHOLE
 from tcprobe.store.cell import Cell
 
 MOST_LD = 1 << 32  # elements
+MOVES = ("ldmatrix", "stmatrix", "ld", "st")  # first parts of the names of what moves a fragment's registers
 FILLS = ("cp.async", "tma", "plain")
 _FILL = re.compile(r"(cp\.async|tma|plain)(?:\.(1|2|4|8|16))?")
 
@@ -44,7 +45,7 @@ class PathRequest:
             raise UsageError(
                 f"--ld {self.ld}: a line of {self.ld} elements of {self.tile.bits} bits is not whole bytes."
             )
-        if not _moves_registers(self.access):
+        if self.move not in MOVES or self.access.order != "slots":
             raise UsageError(f"--with {self.access.name} is none of ldmatrix, stmatrix, ld.shared and st.shared, which "
                              "move a fragment's registers.")  # fmt: skip
 
@@ -52,6 +53,11 @@ class PathRequest:
     def loads(self) -> bool:
         """Whether the tile goes from memory into registers."""
         return self.access.row.name.startswith("ld")
+
+    @property
+    def move(self) -> str:
+        """The first part of the access's name: ldmatrix, st."""
+        return self.access.name.partition(".")[0]
 
     @property
     def ld_bytes(self) -> int:
@@ -86,8 +92,3 @@ class PathRequest:
         if access:
             changed["access"] = parse_access(access)
         return replace(self, **changed)  # type: ignore[arg-type]
-
-
-def _moves_registers(access: TileAccess) -> bool:
-    named = access.row.name.startswith(("ldmatrix", "stmatrix", "ld.shared", "st.shared"))
-    return named and access.order == "slots" and access.instruction is access.row

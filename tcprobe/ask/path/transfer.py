@@ -14,6 +14,7 @@ from tcprobe.errors import UsageError
 
 WIDTHS = {"cp.async": (16, 8, 4), "plain": (16, 8, 4, 2, 1)}
 EVIDENCE = "PTX ISA 9.1, {}: bytes go as they are"
+COUNTED = "; its wavefronts are counted as those of {}"
 
 
 def lane_copy(asked: PathRequest) -> LaneCopy:
@@ -61,5 +62,11 @@ def _copy(asked: PathRequest, width: int) -> LaneCopy:
     return LaneCopy(
         GLOBAL_TO_SHARED if asked.loads else SHARED_TO_GLOBAL, given.name.removesuffix("@rows"), ptx, width,
         walked.line, walked.byte, shared, asked.ld_bytes, spent.wavefronts, spent.ideal,
-        (EVIDENCE.format(", ".join(dict.fromkeys(text.split(".shared")[0].split(".global")[0] for text in ptx))),),
+        (_evidence(asked, given, ptx),),
     )  # fmt: skip
+
+
+def _evidence(asked: PathRequest, given: TileAccess, ptx: tuple[str, ...]) -> str:
+    names = dict.fromkeys(text.split(".shared")[0].split(".global")[0] for text in ptx)
+    counted = COUNTED.format(given.row.name) if asked.fill_kind == "cp.async" else ""
+    return EVIDENCE.format(", ".join(names)) + counted
