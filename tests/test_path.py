@@ -2,10 +2,13 @@
 
 import itertools
 import json
+import random
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
+import emulation
 import nvrtc
 import path_cases
 import path_products
@@ -35,12 +38,6 @@ def answered(*arguments):
     return json.loads(done.stdout)
 
 
-def refused(*arguments):
-    done = CliRunner().invoke(main, ["path", *arguments, "--json"])
-    assert (done.exit_code, done.stdout) == (2, ""), done.output
-    return done.stderr
-
-
 def plan(name, *options, arch="sm_90", **more):
     return path(request(load(name, arch), PathOptions(*options, **more)))
 
@@ -54,11 +51,30 @@ def check(answer, table):
     else:
         assert found.back == found.whole()
     placed(answer, table, found)
+    goes_on(answer)
     for step in answer["steps"]:
         if step["instruction"].startswith("cp.async.bulk"):
             assert step["wavefronts"] is None
         else:
             assert step["wavefronts"] == reference.wavefronts(step["issues"], step["instruction"])
+
+
+def goes_on(answer):
+    """The addresses of each k step are those of step 0, plus or XOR one number, and its slots are those of its k."""
+    k, issues = answer["k"], answer["steps"][-1]["issues"]
+    if not k or not k["issues"]:
+        return
+    count = k["issues"]
+    assert len(issues) == k["steps"] * count
+    for s, j in itertools.product(range(k["steps"]), range(count)):
+        first, here = issues[j], issues[s * count + j]
+        if k["op"]:
+            by = k["shared"][s]
+            moved = [a if a is None else a + by if k["op"] == "+" else a ^ by for a in first["shared"]]
+            assert moved == here["shared"]
+        axis = ["row", "col"].index(k["axis"])
+        apart = {at[axis] - start[axis] for start, at in zip(first["slots"], here["slots"], strict=True)}
+        assert apart == {s * answer["tile"][axis] // k["steps"]}
 
 
 def placed(answer, table, found):
@@ -180,143 +196,6 @@ def test_tiles_that_are_no_power_of_two(size, place, major):
     assert ahead.steps == int(size.partition("x")[2]) // 16
 
 
-REFUSED = [
-    (
-        [F16 + ".b", "--tile", "64x64", "--global", "row", "--with", "ldmatrix.x4"],
-        ["need it with .trans", "--with ldmatrix.x4.trans", "--global col"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x64", "--with", "ldmatrix.x4.trans"],
-        ["without .trans", "--with ldmatrix.x4"],
-    ),
-    (
-        [S8 + ".b", "--tile", "64x64", "--with", "ldmatrix.x4.trans"],
-        [".trans exchanges elements of 16 bits, not the 8 of s8", "--with ld.shared.b8"],
-    ),
-    (
-        [TF32 + ".a", "--tile", "32x32", "--global", "col", "--with", "ldmatrix.x4"],
-        [".trans exchanges elements of 16 bits", "--with ld.shared.b32", "--global row"],
-    ),
-    (
-        [TF32 + ".a", "--tile", "32x32", "--global", "col", "--with", "ldmatrix.x4.trans"],
-        ["not the 32 of tf32"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x64", "--ld", "65"],
-        ["130 bytes apart", "--ld 66", "--fill plain"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x64", "--shared", "pad:4", "--with", "ldmatrix.x4"],
-        ["multiples of 16", "--shared pad:16"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x64", "--shared", "sw:3,3,3", "--with", "ldmatrix.x4"],
-        ["tears", "--shared sw:3,4,3"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x32", "--shared", "SWIZZLE_128B", "--fill", "tma"],
-        ["--shared SWIZZLE_64B", "--fill cp.async"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x64", "--ld", "68", "--fill", "tma"],
-        ["no multiple of 16", "--ld 72"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x64", "--shared", "pad:16", "--fill", "tma"],
-        ["144 bytes apart", "--shared SWIZZLE_128B"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x64", "--fill", "tma", "--arch", "sm_80"],
-        ["need sm_90", "--fill cp.async"],
-    ),
-    (
-        [F16 + ".d", "--tile", "64x64", "--fill", "cp.async", "--with", "st.shared.b64"],
-        ["global to shared memory only", "--fill tma"],
-    ),
-    (
-        [F16 + ".d", "--tile", "64x64", "--with", "stmatrix.x4"],
-        ["no 8 x 8 matrices", "--with st.shared.b64"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x40"],
-        ["16 x 16; a tile of 64 x 40 is not whole ones"],
-    ),
-    (
-        [F16 + ".b", "--tile", "16x8", "--global", "col", "--with", "ldmatrix.x4"],
-        ["no multiple of 4", "--with ldmatrix.x2"],
-    ),
-    (
-        [F64 + ".a", "--tile", "16x16", "--with", "ldmatrix.x4"],
-        ["no 8 x 8 matrices", "--with ld.shared.b64"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x64", "--with", "ldmatrix.x4", "--arch", "sm_70"],
-        ["no table"],
-    ),
-    (
-        ["wmma.m16n16k16.a.row.f16", "--tile", "64x64", "--with", "ldmatrix.x4", "--arch", "sm_70"],
-        ["sm_75 or later", "ld.shared"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x64", "--with", "cp.async.16"],
-        ["none of ldmatrix"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x64", "--with", "ld.shared.b32@rows"],
-        ["none of ldmatrix"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x64", "--fill", "dma"],
-        ["none of cp.async, tma, plain"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x64", "--fill", "cp.async.2"],
-        ["moves 16, 8, 4 bytes"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x64", "--ld", "32"],
-        ["64 elements long"],
-    ),
-    (
-        [F16 + ".a", "--tile", "64x64", "--ld", "99999999999999999999"],
-        ["at most 4294967296"],
-    ),
-    (
-        ["ldmatrix.m8n8.x4.shared.b16.address", "--tile", "32x1"],
-        ["address, not a matrix"],
-    ),
-    (
-        ["mma.m8n8k4.row.col.f16.f16.f16.f16.a", "--tile", "64x64", "--arch", "sm_70"],
-        ["products"],
-    ),
-]
-
-
-@pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=lambda a: " ".join(a)[:70])
-def test_what_does_not_exist_says_why_and_what_does(arguments, words):
-    said = " ".join(refused(*arguments).split())
-    for word in words:
-        assert word in said, said
-
-
-@pytest.mark.parametrize("arguments", [a for a, words in REFUSED if any(w.startswith("--") for w in words)],
-                         ids=lambda a: " ".join(a)[:70])  # fmt: skip
-def test_the_nearest_exists(arguments):
-    """Each way that a refusal names is a path, if it is taken."""
-    hint = " ".join(refused(*arguments).split()).partition("Nearest that exists: ")[2].rstrip(".")
-    assert hint
-    for way in hint.split(", or "):
-        changed = list(arguments)
-        for option, value in zip(way.split()[::2], way.split()[1::2], strict=True):
-            if option == "--global" and "--ld" in changed:
-                continue
-            if option in changed:
-                changed[changed.index(option) + 1] = value
-            else:
-                changed += [option, value]
-        assert answered(*changed)["proven"]
-
-
 def test_without_an_access_the_most_matrices_are_taken():
     found = {name: plan(name, "64x64", major).registers.instruction
              for name, major in ((F16 + ".a", "row"), (F16 + ".b", "row"), (HALF + ".d", "col"), (F16 + ".d", "row"),
@@ -344,6 +223,29 @@ def test_another_table_is_not_proven(monkeypatch):
         plan(F16 + ".a", "64x64", "row", "plain", "ldmatrix.x4")
 
 
+def test_any_table():
+    """A table without any order is gone element by element; formulas and code are left out where there are none."""
+    cell = load(F16 + ".a", "sm_90")
+    odd = replace(cell, table=emulation.shuffled(cell.fragment, random.Random(5)))
+    found = path(request(odd, PathOptions("32x32", "row", "pad:2", "ld.shared.b16", fill="plain")))
+    check(described(found), odd)
+    assert described(found)["steps"][1]["formula"] == {"shared": None}
+    with pytest.raises(UsageError, match="no closed form"):
+        source(found)
+    with pytest.raises(UsageError, match=r"Nearest that exists: --with ld\.shared\.b16"):
+        path(request(odd, PathOptions("32x32", "row", "plain", "ldmatrix.x4")))
+
+
+@pytest.mark.parametrize("case", path_cases.CASES, ids=str)
+def test_a_start_as_aligned_as_it_says_changes_nothing(case):
+    """A swizzle of addresses is then a swizzle of offsets."""
+    found = path_cases.plan(case)
+    three, size = found.asked.shared.swizzle, found.asked.shared.bytes(found.asked.tile)
+    for start in (found.alignment, 3 * found.alignment):
+        for offset in range(0, size, 4):
+            assert reference.swizzled(start + offset, three) == start + reference.swizzled(offset, three)
+
+
 def test_boxes_of_one_line_where_lines_are_wider_than_the_span():
     answer = described(plan(F16 + ".a", "16x128", "row", "SWIZZLE_128B", fill="tma"))
     assert [issue["box"] for issue in answer["steps"][0]["issues"]] == [[64, 1]] * 32
@@ -365,11 +267,6 @@ def test_text_says_what_the_json_has():
     assert any(
         line.startswith("k: 4 steps along rows of 4 issues each, shared address ^ 0, 32, 64, 96") for line in lines
     )
-
-
-@pytest.mark.parametrize("other", [["--code", "cuda"], ["-o", "x.h"]])
-def test_json_is_not_code(other):
-    assert "does not go with" in refused(F16 + ".a", "--tile", "64x64", *other)
 
 
 def test_code_goes_into_a_file(tmp_path):
