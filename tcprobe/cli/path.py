@@ -168,7 +168,7 @@ def _order(plan: PathPlan, step: RegisterCopy) -> None:
         register, bit = fragment.place(i)
         of = f", bit {bit} on" if bit else ""
         where = f"the fragment at ({row}, {col}), i = {i} on: its register {register}{of}"
-        click.echo(f"  {what} {number} of issue 0 {'<->' if not plan.asked.loads else '->'} {where}")
+        click.echo(f"  {what} {number} of issue 0 {'->' if plan.asked.loads else '<-'} {where}")
     if len(step.origins) > 1:
         (row, col), inner = step.origins[1].tolist(), "rows" if plan.asked.slots.outer == "col" else "columns"
         click.echo(f"  {len(step.origins)} fragments follow each other along {inner}: the next at ({row}, {col})")
