@@ -15,7 +15,7 @@ from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import Arch
 from tcprobe.probes.ptx import Kernel
 from tcprobe.sass.decode import LINE, CodeLine, UnreadError, instruction, opcode_of
-from tcprobe.sass.ptxas import Assembler
+from tcprobe.sass.ptxas import MOST_STUMBLES, Assembler
 from tcprobe.sass.toolchain import Toolchain, attempt, survived
 from tcprobe.system.children import Scratch, one_line
 
@@ -73,10 +73,23 @@ def _assemble(
             made, kernels_made = contents(assembler.cubin)
             _check_arch(tools, made, row)
             found |= kernels_made
+    if not found and refused:
+        _check_refusing(at_work[0], next(iter(refused.values())))
+    if sum(assembler.stumbles for assembler in at_work) > MOST_STUMBLES:
+        raise at_work[0].unfit(next(iter(refused.values())))
     left_out = [k.name for part in parts for k in part if k.name not in refused and k.name not in found]
     if left_out:
         raise EnvironmentUnfitError(f"{tools.ptxas} left {', '.join(left_out[:3])} out of its cubin for {row.name}.")
     return _disassemble(tools, found, scratch, row) if found else {}, refused
+
+
+def _check_refusing(assembler: Assembler, words: str) -> None:
+    """A ptxas that takes no kernel must take one that does nothing, and for the arch asked for."""
+    from tcprobe.sass.elf import contents
+
+    if not assembler.assemble_nothing():
+        raise assembler.unfit(words)
+    _check_arch(assembler.tools, contents(assembler.cubin)[0], assembler.row)
 
 
 def _check_arch(tools: Toolchain, made: str, row: Arch) -> None:
