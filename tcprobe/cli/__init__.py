@@ -70,7 +70,7 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
     taken up where it ended.
     """
     from tcprobe.isa import arch
-    from tcprobe.run.process import Worker, sass_worker
+    from tcprobe.run.process import Worker, ended_by_errors, sass_worker
 
     if asked["name"] not in (None, "all"):
         arch.arch(asked["name"])
@@ -87,15 +87,16 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
         if row in tools.archs:
             early[row.name] = sass_worker(row.name, tools.ptxas, tools.nvdisasm, asked["limit"]).start()
 
-    from tcprobe.cli import printing
-    from tcprobe.run import runner
-    from tcprobe.run.campaign import Campaign, Request
-    from tcprobe.store.results import Results
+    with ended_by_errors(process, *early.values()):
+        from tcprobe.cli import printing
+        from tcprobe.run import runner
+        from tcprobe.run.campaign import Campaign, Request
+        from tcprobe.store.results import Results
 
-    session = runner.Session(worker, process) if process else None
-    Results(folder).sweep()
-    with printing.progress() as tick:
-        reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
+        session = runner.Session(worker, process) if process else None
+        Results(folder).sweep()
+        with printing.progress() as tick:
+            reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
     for report in reports:
         printing.run_summary(report, Results(folder))
         if show_stages and report.done:
