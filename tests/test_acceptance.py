@@ -313,3 +313,11 @@ def refusing(read):
         return read()
     except DataError:
         return []
+
+
+def test_fit_names_a_measurement_that_it_cannot_trust(tmp_path):
+    """Its layouts are fitted all the same."""
+    root = filled(tmp_path)
+    rewrite(Results(root).path("sm_90", "live", LOAD), lambda c: c.pop("fragments"))
+    done = CliRunner().invoke(main, ["fit", str(root)])
+    assert (done.exit_code, done.stderr.startswith("Left out: "), LOAD in done.stderr) == (0, True, True)
