@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from crafted import MMA, filled
 
 from tcprobe.cli import main
-from tcprobe.cli.options import Named, Number, Numbers, Seconds, Word
+from tcprobe.cli.options import Given, Named, Number, Numbers, Seconds
 
 A, D = "wmma.m16n16k16.a.row.f16", f"{MMA}.d"
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -27,7 +27,7 @@ ASKED = {
 NOWHERE = ("", "a\0b", "\ud800")
 NO_NUMBERS = ("", " ", "nan", "inf", "-1", "1_0", "\u0663", "1e3", "0x3", "9" * 30, "9" * 6000, "\x1b[31m", "3\n4")
 NO_SECONDS = (*NO_NUMBERS, "0", "0.5", "1e999", "100000")
-WRONG = {Named: NOWHERE, Word: ("", " "), Number: NO_NUMBERS, Numbers: NO_NUMBERS, Seconds: NO_SECONDS}
+WRONG = {Named: NOWHERE, Given: ("", " "), Number: NO_NUMBERS, Numbers: NO_NUMBERS, Seconds: NO_SECONDS}
 
 
 def commands(group=main, path=()):

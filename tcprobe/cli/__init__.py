@@ -13,7 +13,7 @@ import click
 
 from tcprobe import __version__
 from tcprobe.cli import banks, questions, swizzle, tools
-from tcprobe.cli.options import ARCH, CUDA, JSON, WRITTEN, Named, Number, Seconds, Word, read_results
+from tcprobe.cli.options import ARCH, CUDA, JSON, WRITTEN, Given, Named, Number, Seconds, read_results
 from tcprobe.cli.shell import Group
 from tcprobe.errors import UsageError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
 FAMILY = click.option(
-    "--family", type=Word(), metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ..."
+    "--family", type=Given(), metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ..."
 )
 
 
@@ -41,7 +41,9 @@ for command in (*questions.COMMANDS, *swizzle.COMMANDS, *banks.COMMANDS, *tools.
 
 @main.command(short_help="Measure fragments, on a GPU or from machine code.")
 @click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
-@click.option("--arch", "name", type=Word(), metavar="sm_XX|all", help="Compute capability, for example sm_90, or all.")
+@click.option(
+    "--arch", "name", type=Given(), metavar="sm_XX|all", help="Compute capability, for example sm_90, or all."
+)
 @click.option(
     "--method",
     type=click.Choice(["auto", "live", "sass"]),
@@ -242,7 +244,7 @@ def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: b
 @main.command("why-not", short_help="Why an arch does not have a fragment.")
 @click.argument("fragment")
 @click.option(
-    "--arch", "name", type=Word(), required=True, metavar="sm_XX", help="Compute capability, for example sm_75."
+    "--arch", "name", type=Given(), required=True, metavar="sm_XX", help="Compute capability, for example sm_75."
 )
 @read_results
 @JSON

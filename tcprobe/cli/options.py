@@ -33,7 +33,7 @@ def _for_the_system(name: str) -> bool:
         return False
 
 
-class Word(click.ParamType[str]):
+class Given(click.ParamType[str]):
     """A text that is not empty, as that of a shell variable that is not set would be: it would ask for anything."""
 
     name = "text"
@@ -75,7 +75,7 @@ WRITTEN = click.option(
     "--results", "folder", type=Named(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
     help="Folder of tables that is written.",
 )  # fmt: skip
-ARCH = click.option("--arch", "name", type=Word(), metavar="sm_XX", help="Compute capability, for example sm_90.")
+ARCH = click.option("--arch", "name", type=Given(), metavar="sm_XX", help="Compute capability, for example sm_90.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
 CUDA = click.option(
     "--cuda", type=Named(path_type=Path, exists=True, file_okay=False),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import ARCH, JSON, Number, Numbers, Output, Word, read_results
+from tcprobe.cli.options import ARCH, JSON, Given, Number, Numbers, Output, read_results
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -94,7 +94,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
 @click.option(
     "--to",
     "format_name",
-    type=Word(),
+    type=Given(),
     required=True,
     metavar="FORMAT",
     help="cuda, ptx, python, ...; `--to help` lists.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import JSON, Named, Number, Output, Word
+from tcprobe.cli.options import JSON, Given, Named, Number, Output
 from tcprobe.errors import DataError, UsageError
 from tcprobe.system import files
 from tcprobe.text import escaped
@@ -46,7 +46,7 @@ STRIDE = click.option(
 BASE = click.option(
     "--base", type=Number(), metavar="BYTES", help="For SWIZZLE_*: shared address of the box. Default: 0."
 )
-ARCH = click.option("--arch", type=Word(), metavar="sm_XX", help="Compute capability, for example sm_90.")
+ARCH = click.option("--arch", type=Given(), metavar="sm_XX", help="Compute capability, for example sm_90.")
 
 
 @click.group(short_help="Swizzled shared memory: layouts found, tables by name.")

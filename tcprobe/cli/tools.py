@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.options import CUDA, JSON, WRITTEN, Named, Word, read_results
+from tcprobe.cli.options import CUDA, JSON, WRITTEN, Given, Named, read_results
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     help="Given twice: compare what two CUDA toolkits make of the probes.",
 )
 @click.option(
-    "--arch", "name", type=Word(), metavar="sm_XX|all", help="With --cuda: which arch. Default: all that ptxas knows."
+    "--arch", "name", type=Given(), metavar="sm_XX|all", help="With --cuda: which arch. Default: all that ptxas knows."
 )
 @click.option("--changed", is_flag=True, help="Only what changed, not what is absent.")
 @click.option("--all", "everything", is_flag=True, help="List also the fragments that neither side has.")
@@ -59,7 +59,11 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
 @click.command(short_help="Which machine instructions an instruction becomes.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option(
-    "--arch", "name", type=Word(), metavar="sm_XX|all", help="Default: all; with --cuda or --save all that ptxas knows."
+    "--arch",
+    "name",
+    type=Given(),
+    metavar="sm_XX|all",
+    help="Default: all; with --cuda or --save all that ptxas knows.",
 )
 @CUDA
 @click.option("--save", type=Named(path_type=Path, file_okay=False), help="Also save into this results folder.")
@@ -108,7 +112,7 @@ def pages(folder: Path, check: bool) -> None:
 
 @click.command(short_help="Take other people's measurements in.")
 @click.argument("paths", nargs=-1, required=True, type=Named(path_type=Path), metavar="PATH...")
-@click.option("--contributor", type=Word(), metavar="NAME", help="Who measured it; kept with the run.")
+@click.option("--contributor", type=Given(), metavar="NAME", help="Who measured it; kept with the run.")
 @WRITTEN
 @JSON
 def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, as_json: bool) -> None:
