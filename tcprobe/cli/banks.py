@@ -67,7 +67,8 @@ class Accesses(click.Command):
 @click.option("--with", "accesses", multiple=True, type=Given(), metavar="ACCESS...",
               help="ld.shared.b64, st.shared.v4, ldmatrix.x4, ...: walks FRAGMENT's slots; OP@rows, OP@cols and "
               "cp.async.16 sweep the tile.")  # fmt: skip
-@click.option("--shared", "placed", type=Given(), metavar="plain|pad:BYTES|sw:B,M,S", default="plain", show_default=True,
+@click.option("--shared", "placed", type=Given(), metavar="plain|pad:BYTES|sw:B,M,S", default="plain",
+              show_default=True,
               help="How the tile lies in shared memory; swizzles are of byte offsets.")  # fmt: skip
 @click.option("--propose", "proposes", is_flag=True, help="The smallest swizzle and padding for all accesses together.")
 @click.option(
