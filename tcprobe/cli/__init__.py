@@ -13,14 +13,16 @@ import click
 
 from tcprobe import __version__
 from tcprobe.cli import banks, path, questions, swizzle, tools
-from tcprobe.cli.options import ARCH, CUDA, JSON, WRITTEN, Named, read_results
+from tcprobe.cli.options import ARCH, CUDA, JSON, WRITTEN, Given, Named, Number, Seconds, read_results
 from tcprobe.cli.shell import Group
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
-FAMILY = click.option("--family", metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ...")
+FAMILY = click.option(
+    "--family", type=Given(), metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ..."
+)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -39,7 +41,9 @@ for command in (*questions.COMMANDS, *swizzle.COMMANDS, *banks.COMMANDS, *path.C
 
 @main.command(short_help="Measure fragments, on a GPU or from machine code.")
 @click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
-@click.option("--arch", "name", metavar="sm_XX|all", help="Compute capability, for example sm_90, or all.")
+@click.option(
+    "--arch", "name", type=Given(), metavar="sm_XX|all", help="Compute capability, for example sm_90, or all."
+)
 @click.option(
     "--method",
     type=click.Choice(["auto", "live", "sass"]),
@@ -47,14 +51,15 @@ for command in (*questions.COMMANDS, *swizzle.COMMANDS, *banks.COMMANDS, *path.C
     show_default=True,
     help="On a live GPU, or from the machine code that ptxas emits; auto: a GPU of the arch if there is one.",
 )
-@click.option("--device", "index", type=int, metavar="N", help="GPU number N, in CUDA's order.")
+@click.option("--device", "index", type=Number(), metavar="N", help="GPU number N, in CUDA's order.")
 @CUDA
 @WRITTEN
 @click.option("--force", is_flag=True, help="Measure again what is already there.")
 @click.option(
     "--limit",
-    type=click.FloatRange(min=1),
-    default=60.0,
+    type=Seconds(),
+    default=60,
+    metavar="SECONDS",
     show_default=True,
     help="Seconds without an answer after which a launch, or a call of ptxas or nvdisasm, counts as hung.",
 )
@@ -67,10 +72,12 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
     taken up where it ended.
     """
     from tcprobe.isa import arch
-    from tcprobe.run.process import Worker, sass_worker
+    from tcprobe.run.process import Worker, ended_by_errors, sass_worker
 
     if asked["name"] not in (None, "all"):
         arch.arch(asked["name"])
+    if asked["method"] == "sass" and asked["index"] is not None:
+        raise UsageError("--device means a live GPU; --method sass reads machine code.")
     worker = Worker(limit=asked["limit"])
     process = None if asked["method"] == "sass" else worker.start()
     early = {}
@@ -82,15 +89,16 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
         if row in tools.archs:
             early[row.name] = sass_worker(row.name, tools.ptxas, tools.nvdisasm, asked["limit"]).start()
 
-    from tcprobe.cli import printing
-    from tcprobe.run import runner
-    from tcprobe.run.campaign import Campaign, Request
-    from tcprobe.store.results import Results
+    with ended_by_errors(process, *early.values()):
+        from tcprobe.cli import printing
+        from tcprobe.run import runner
+        from tcprobe.run.campaign import Campaign, Request
+        from tcprobe.store.results import Results
 
-    session = runner.Session(worker, process) if process else None
-    Results(folder).sweep()
-    with printing.progress() as tick:
-        reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
+        session = runner.Session(worker, process) if process else None
+        Results(folder).sweep()
+        with printing.progress() as tick:
+            reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
     for report in reports:
         printing.run_summary(report, Results(folder))
         if show_stages and report.done:
@@ -235,7 +243,9 @@ def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: b
 
 @main.command("why-not", short_help="Why an arch does not have a fragment.")
 @click.argument("fragment")
-@click.option("--arch", "name", required=True, metavar="sm_XX", help="Compute capability, for example sm_75.")
+@click.option(
+    "--arch", "name", type=Given(), required=True, metavar="sm_XX", help="Compute capability, for example sm_75."
+)
 @read_results
 @JSON
 def why_not(fragment: str, name: str, layers: Layers, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import ARCH, JSON, Numbers, Output, read_results
+from tcprobe.cli.options import ARCH, JSON, Given, Number, Numbers, Output, read_results
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -37,6 +37,8 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
     by_lane = lanes is not None or elements is not None
     if by_lane == (rows is not None or cols is not None):
         raise UsageError("give --row and --col, or --lane and --i.")
+    if by_lane and asked["products"]:
+        raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
     found = cell(resolve(fragment), name, layers)
     if by_lane:
         holders = trace.held(found, range(found.table.threads) if lanes is None else lanes, elements or [])
@@ -53,12 +55,12 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
 
 @click.command(short_help="Which slots feed an element of D, or what a slot feeds.")
 @click.argument("instruction", metavar="INSTRUCTION")
-@click.option("--row", type=int, help="Row of the D element.")
-@click.option("--col", type=int, help="Column of the D element.")
-@click.option("--product", type=int, help="Which product, where a warp holds several (m8n8k4 of f16).")
+@click.option("--row", type=Number(), help="Row of the D element.")
+@click.option("--col", type=Number(), help="Column of the D element.")
+@click.option("--product", type=Number(), help="Which product, where a warp holds several (m8n8k4 of f16).")
 @click.option("--operand", type=click.Choice(["a", "b", "c"]), help="What a slot of this operand feeds instead.")
-@click.option("--lane", type=int, help="With --operand: the slot's lane.")
-@click.option("--i", "element", type=int, help="With --operand: the slot's i.")
+@click.option("--lane", type=Number(), help="With --operand: the slot's lane.")
+@click.option("--i", "element", type=Number(), help="With --operand: the slot's i.")
 @ARCH
 @read_results
 @JSON
@@ -73,6 +75,8 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
     forward = None not in (operand, lane, element) and row is col is None
     if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
+    if forward and asked["product"] is not None:
+        raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
     multiply = inventory.multiply(instruction)
     tables = operands(multiply, name, layers)
     if forward:
@@ -87,7 +91,14 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
 
 @click.command(short_help="Write fragments as code or data for other programs.")
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
-@click.option("--to", "format_name", required=True, metavar="FORMAT", help="cuda, ptx, python, ...; `--to help` lists.")
+@click.option(
+    "--to",
+    "format_name",
+    type=Given(),
+    required=True,
+    metavar="FORMAT",
+    help="cuda, ptx, python, ...; `--to help` lists.",
+)
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File. Default: standard output.")
 @ARCH
 @read_results
@@ -149,8 +160,8 @@ def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
 
 @click.command(short_help="Check the tables on a live GPU against NumPy.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
-@click.option("--device", "index", type=int, default=0, show_default=True, metavar="N", help="GPU number N.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random matrices.")
+@click.option("--device", "index", type=Number(), default=0, show_default=True, metavar="N", help="GPU number N.")
+@click.option("--seed", type=Number(), default=0, show_default=True, help="Of the random matrices.")
 @read_results
 @JSON
 def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:
