@@ -35,8 +35,8 @@ OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=Fal
 @click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line in global memory. Default: no gaps.")
 @click.option("--shared", "placed", type=Given(), metavar="PLACE", default="plain", show_default=True,
               help="plain, pad:BYTES, sw:B,M,S in bytes, or SWIZZLE_32B|64B|128B.")  # fmt: skip
-@click.option("--fill", type=Given(), metavar="cp.async|tma|plain", help="Between global and shared memory; cp.async.8: "
-              "8 bytes a lane. Default: cp.async in, plain back.")  # fmt: skip
+@click.option("--fill", type=Given(), metavar="cp.async|tma|plain", help="Between global and shared memory; "
+              "cp.async.8: 8 bytes a lane. Default: cp.async in, plain back.")  # fmt: skip
 @click.option("--with", "access", type=Given(), metavar="OP", help="ldmatrix.x4.trans, ld.shared.b32, stmatrix.x2, "
               "...; the path has its direction. Default: the most matrices that there can be.")  # fmt: skip
 @CODE
