@@ -98,20 +98,23 @@ def derive(tools: Toolchain, row: Arch, instructions: Sequence[Instruction], kno
     found = conclude(followed, known)
     alone = {i.id: opcode for i, traced in followed if i.family == "mma" and (opcode := _alone(i, traced))}
     shown = show({i: code for i, code in own.items() if i.family == "mma"}, row, found, alone)
-    made_by = maker(tools)
-    measurements = [
-        _measurement(i, row, found, shown, made_by | {"ptx": ptx_hash([kernels[i.id]])})
-        for i in own
-        if i.id in found.made | found.failed | shown.made | shown.failed
-    ]
+    result: dict[str, str | dict[str, Any]] = {**found.made, **found.failed, **shown.made, **shown.failed}
+    methods = {i.id: "sass" if i.definitions else "derived" for i in own}
+    measurements = [measurement(i, row, methods[i.id], tools, result[i.id]) for i in own if i.id in result]
     return Derived(measurements, found, shown, encodings(own.values(), alone))
 
 
-def maker(tools: Toolchain) -> dict[str, str]:
-    """The provenance of what follows from code, but for the probe's hash."""
-    return {
+def measurement(
+    instruction: Instruction, row: Arch, method: str, tools: Toolchain, result: str | Mapping[str, Any]
+) -> Measurement:
+    """What was made of a multiply's code, or in words why nothing was."""
+    about = {
         "device": "machine code", "driver": "none", "cuda": "none", "compiler": tools.name, "tcprobe": __version__,
+        "ptx": ptx_hash([kernel(instruction)]),
     }  # fmt: skip
+    if isinstance(result, str):
+        return Measurement(instruction.id, row.name, method, "failed", about, words=result)
+    return Measurement(instruction.id, row.name, method, "measured", about, **result)
 
 
 def show(codes: Mapping[Instruction, Code], row: Arch, found: Findings, alone: Mapping[str, str]) -> Shown:
@@ -133,17 +136,6 @@ def show(codes: Mapping[Instruction, Code], row: Arch, found: Findings, alone: M
             shown.failed[i.id] = str(error)
             shown.contradicted.append(i.id)
     return shown
-
-
-def _measurement(
-    instruction: Instruction, row: Arch, found: Findings, shown: Shown, about: Mapping[str, str]
-) -> Measurement:
-    """What was made of a multiply, or why nothing was."""
-    id_, method = instruction.id, "sass" if instruction.definitions else "derived"
-    words = shown.failed.get(id_) or found.failed.get(id_)
-    if words is None:
-        return Measurement(id_, row.name, method, "measured", about, **(found.made | shown.made)[id_])
-    return Measurement(id_, row.name, method, "failed", about, words=words)
 
 
 def _trace(code: Code | None, instruction: Instruction) -> Traced | None:

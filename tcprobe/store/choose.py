@@ -8,7 +8,7 @@
 ('live', 'published')
 
 Folders lie over each other: what was measured here over what tcprobe publishes. Of the measurements with a table the
-strongest method counts (live, sass, derived, emulated), at the same method the folder that lies over the others, and
+strongest method counts (live, sass, derived, same-opcode, emulated), at the same method the folder that lies over the others, and
 of several archs the newest; who names no arch means those that the uppermost folder has. Nothing else decides which
 table an answer, a page or an emitted text gives. What was refused or failed hides no table; it only explains why there
 is none.
@@ -172,11 +172,19 @@ class Layers:
 
     def lowerings(self, arch: str) -> Iterator[tuple[dict[str, Any], str]]:
         """What the multiplies of an arch become, as in `Results.lowering`, and whose layer says so, nearest first."""
+        return self.documents(arch, "lowering", lambda results: results.lowering(arch))
+
+    def documents(self, arch: str, kind: str, read: Callable[[Results], T | None]) -> Iterator[tuple[T, str]]:
+        """What `read` gives of every layer that has something of an arch, and whose layer, nearest first."""
         for layer in self.layers:
-            key = (layer.name, arch, "", "lowering")
-            found = self._trusted(layer, key, partial(layer.results.lowering, arch))
+            found = self._trusted(layer, (layer.name, arch, "", kind), partial(read, layer.results))
             if found:
                 yield found, layer.name
+
+    def opcodes(self, arch: str) -> dict[str, tuple[dict[str, Table], str]]:
+        """The layouts of an arch's tensor-core opcodes and what anchors them, from the nearest layer that has any."""
+        found = next(self.documents(arch, "opcodes", partial(_opcodes, arch)), None)
+        return found[0] if found else {}
 
     def _has(self, layer: Layer, arch: str, fragment: Fragment) -> bool:
         saved = (self._read(layer, arch, method, fragment.experiment) for method in self._methods_of(layer, arch))
@@ -198,6 +206,11 @@ class Layers:
             self._distrusted[key] = error
             self._say(f"Left out: {error}")
             return None
+
+
+def _opcodes(arch: str, results: Results) -> dict[str, tuple[dict[str, Table], str]]:
+    saved = results.opcodes(arch)
+    return {o: ({k: results.layout(id_) for k, id_ in d["layouts"].items()}, d["source"]) for o, d in saved.items()}
 
 
 def whence(source: str) -> str:
