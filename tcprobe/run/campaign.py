@@ -192,7 +192,9 @@ class Campaign:
         if report.contradictions:  # what followed from loads that are withheld now follows no more
             gone = {i.id for i in moves} - {m.experiment for m in found}
             words = f"follows no more: {report.contradictions[0]}"
-            found += drafts.withhold(name, "derived", {i: words for i in gone if drafts.has_tables((name, "derived", i))})
+            found += drafts.withhold(
+                name, "derived", {i: words for i in gone if drafts.has_tables((name, "derived", i))}
+            )
         for measurement in found:
             drafts.overrule(measurement)
         report.found += found

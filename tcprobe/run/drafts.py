@@ -12,7 +12,6 @@ from tcprobe.store import encodings
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 
-
 Encodings = Mapping[str, tuple[Iterable[str], Iterable[str]]]  # bits and forms by opcode
 
 

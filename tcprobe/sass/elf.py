@@ -40,7 +40,6 @@ class Content(NamedTuple):
     routines: tuple[str, ...] = ()
 
 
-
 def contents(cubin: Path) -> tuple[str, dict[str, Content]]:
     """The arch ("sm_90") and the code by kernel; EnvironmentUnfitError if it cannot be read or contradicts itself."""
     try:

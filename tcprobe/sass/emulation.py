@@ -6,12 +6,14 @@ else is refused. See `registry` for the other rules.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
+from tcprobe.sass import registry
 from tcprobe.sass.decode import Address, Argument
 from tcprobe.sass.machine import ZERO, Machine
 from tcprobe.sass.opcodes import OPCODES
@@ -25,18 +27,13 @@ DEPTH = 3  # of calls within each other: a routine of ptxas that calls another i
 MANTISSA = {"E4M3": 3, "E5M2": 2}
 
 
-def _named(name: str) -> Any:
-    def register(function: Function) -> Function:
-        EMULATION[name] = function
-        return function
-
-    return register
+named = partial(registry.named, into=EMULATION)
 
 
 # routines and lanes
 
 
-@_named("CALL.REL.NOINC")
+@named("CALL.REL.NOINC")
 def call(m: Machine, target: Argument) -> None:
     """Continue at a routine, all lanes together; RET comes back. As calls are few within each other, code ends."""
     must(target.kind == "immediate" and bool(m.active.all()), "a call on which lanes disagree")
@@ -45,7 +42,7 @@ def call(m: Machine, target: Argument) -> None:
     m.next = target.index
 
 
-@_named("RET.REL.NODEC")
+@named("RET.REL.NODEC")
 def ret(m: Machine, target: Argument) -> None:
     """Continue just after the call that led here: the pair of registers + offset must be that address."""
     must(isinstance(target, Address) and target.kind == "return" and bool(m.active.all()), f"{target} is no return")
@@ -54,7 +51,7 @@ def ret(m: Machine, target: Argument) -> None:
     m.next = m.returns.pop()
 
 
-@_named("SHFL.IDX")
+@named("SHFL.IDX")
 def shfl_idx(m: Machine, p: Argument, d: Argument, a: Argument, lane: Argument, clamp: Argument) -> None:
     """d = a of another lane of the warp. Into RZ it is nothing; else lanes are not clamped, and all take part."""
     must(str(p) == "PT", "SHFL with a predicate is not modelled")
@@ -66,14 +63,14 @@ def shfl_idx(m: Machine, p: Argument, d: Argument, a: Argument, lane: Argument, 
     m.write(d, m.read(a)[first + (m.read(lane) % WARP)])
 
 
-@_named("CS2R")
+@named("CS2R")
 def cs2r(m: Machine, d: Argument, a: Argument) -> None:
     """A pair of registers = zero; another special register is not modelled."""
     must(str(a) == "SRZ", f"special register {a} is not modelled")
     m.write(d, np.zeros(m.lanes, np.uint64), words=2)
 
 
-@_named("SHF.R.S32.HI")
+@named("SHF.R.S32.HI")
 def shift_right_signed(m: Machine, d: Argument, a: Argument, shift: Argument, c: Argument) -> None:
     """d = c >> shift, keeping the sign; only with a = RZ."""
     must(is_zero(a) and shift.kind == "immediate" and shift.index < 32, "a funnel shift is not modelled")
@@ -99,19 +96,19 @@ def _write_f32(m: Machine, d: Argument, value: Floats) -> None:
     m.write(d, whole(value).astype(np.float32).view(np.uint32))
 
 
-@_named("FFMA")
+@named("FFMA")
 def ffma(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
     """d = a * b + c."""
     _write_f32(m, d, _f32(m, a) * _f32(m, b) + _f32(m, c))
 
 
-@_named("FMUL")
+@named("FMUL")
 def fmul(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
     """d = a * b."""
     _write_f32(m, d, _f32(m, a) * _f32(m, b))
 
 
-@_named("FADD")
+@named("FADD")
 def fadd(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
     """d = a + b."""
     _write_f32(m, d, _f32(m, a) + _f32(m, b))
@@ -127,13 +124,13 @@ def _write_halves(m: Machine, d: Argument, pairs: Floats) -> None:
     m.write(d, halves.view(np.uint32).reshape(-1))
 
 
-@_named("HADD2")
+@named("HADD2")
 def hadd2(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
     """Both halves: d = a + b."""
     _write_halves(m, d, _halves(m.read(a)) + _halves(m.read(b)))
 
 
-@_named("HADD2.F32")
+@named("HADD2.F32")
 def hadd2_f32(m: Machine, d: Argument, zero: Argument, a: Argument) -> None:
     """d (f32) = one half of a; only with -0 as the first term."""
     half = {"R.H0_H0": 0, "R.H1_H1": 1}.get(a.kind)
@@ -141,12 +138,10 @@ def hadd2_f32(m: Machine, d: Argument, zero: Argument, a: Argument) -> None:
     _write_f32(m, d, _halves(m.word("R", a.index))[:, half or 0])
 
 
-def _pack(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
+@named("F2FP.PACK_AB", "F2FP.F16.F32.PACK_AB")
+def pack(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
     """d = two halves: a converted above b converted (cvt.rn.f16x2.f32: PTX ISA 9.1, section 9.7.9.21)."""
     _write_halves(m, d, np.stack([_f32(m, b), _f32(m, a)], axis=1))
-
-
-EMULATION |= dict.fromkeys(("F2FP.PACK_AB", "F2FP.F16.F32.PACK_AB"), _pack)
 
 
 def _unpack(kind: str) -> Function:

@@ -21,7 +21,7 @@ from tcprobe.probes.structure import holder
 from tcprobe.references import Claim, references, said
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError
-from tcprobe.sass.product_run import expected, misfit, run, trials
+from tcprobe.sass.product_run import Trials, expected, misfit, run, trials
 from tcprobe.sass.tensor_product import Layouts, is_tensor, opcode_of
 
 Tables = Mapping[str, Table]
@@ -61,15 +61,22 @@ def by_code(instruction: Instruction, code: Code, row: Arch, layouts: Layouts) -
     opcodes = tensor_opcodes(code)
     unknown = [opcode for opcode in opcodes if opcode not in layouts]
     if unknown:
-        raise UnreadError(f"no layout of {', '.join(unknown)} is known on {row.name}")
+        raise UnreadError(f"no layout is known of a tensor-core opcode: {', '.join(unknown)}")
     given = trials(instruction)
-    made, wrong = run(code, instruction, given.images, layouts), []
+    made, wrong = _run(code, instruction, given, layouts), []
     for name, tables in stated(instruction, row):
         words = misfit(instruction.fragment("d"), made, expected(instruction, given.numbers, tables))
         if words is None:
             return {"tables": tables, "numbering": ", ".join((name, " and ".join((ARITHMETIC, *opcodes))))}
         wrong.append(f"{words} by {name}")
     raise ContradictedError(f"its code is no product under the layouts of the references: {'; '.join(wrong)}")
+
+
+def _run(code: Code, instruction: Instruction, given: Trials, layouts: Layouts) -> NDArray[Any]:
+    try:
+        return run(code, instruction, given.images, layouts)
+    except UnreadError as error:
+        raise UnreadError(f"the code is not followed: {error}") from None
 
 
 def stated(instruction: Instruction, row: Arch) -> Iterator[tuple[str, Tables]]:

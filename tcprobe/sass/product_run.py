@@ -45,7 +45,9 @@ def trials(instruction: Instruction) -> Trials:
     """The random numbers that a multiply is run on; the same in every run."""
     count = 128 if instruction.type("a") == "b1" else 32
     numbers = {f.operand: _numbers(f.operand, f.type, count, f.slots) for f in instruction.given}
-    return Trials(numbers, {f.operand: _image(f.operand, f.type, f.slot_bits, count, f.slots) for f in instruction.given})
+    return Trials(
+        numbers, {f.operand: _image(f.operand, f.type, f.slot_bits, count, f.slots) for f in instruction.given}
+    )
 
 
 @cache

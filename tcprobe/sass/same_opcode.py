@@ -14,7 +14,14 @@ from tcprobe.isa.arch import ARCHS, Arch
 from tcprobe.layout.table import Table
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.encodings import Encoded
-from tcprobe.sass.evidence import ContradictedError, Pending, agree_with_references, by_code, same_product, tensor_opcodes
+from tcprobe.sass.evidence import (
+    ContradictedError,
+    Pending,
+    agree_with_references,
+    by_code,
+    same_product,
+    tensor_opcodes,
+)
 from tcprobe.sass.tensor_product import Layouts
 from tcprobe.store import encodings as saved
 from tcprobe.store.choose import Layers

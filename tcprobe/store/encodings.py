@@ -1,6 +1,6 @@
 """How the tensor-core opcodes of an arch are encoded, saved beside their layouts: `sm_XX/encodings.json`.
 
-    {"compiler": ..., "opcodes": {opcode: {"bits": [hexadecimal digits, one text a step], "forms": [mma forms that it is]}}}
+{"compiler": ..., "opcodes": {opcode: {"bits": [hexadecimal digits, one text a step], "forms": [mma forms that it is]}}}
 """
 
 from __future__ import annotations
