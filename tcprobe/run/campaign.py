@@ -190,11 +190,8 @@ class Campaign:
         name = report.device.arch
         found = derive_moves(tools, arch.arch(name), moves, known(drafts, report.device))
         if report.contradictions:  # what followed from loads that are withheld now follows no more
-            gone = {i.id for i in moves} - {m.experiment for m in found}
-            words = f"follows no more: {report.contradictions[0]}"
-            found += drafts.withhold(
-                name, "derived", {i: words for i in gone if drafts.has_tables((name, "derived", i))}
-            )
+            gone = {i.id for i in moves if drafts.has_tables((name, "derived", i.id))} - {m.experiment for m in found}
+            found += drafts.withhold(name, "derived", dict.fromkeys(gone, f"withheld: {report.contradictions[0]}"))
         for measurement in found:
             drafts.overrule(measurement)
         report.found += found

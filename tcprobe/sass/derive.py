@@ -75,7 +75,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Derived:
-    """What the code of multiplies shows: measurements, what they follow from, and how tensor-core opcodes are encoded."""
+    """What the code of multiplies shows: measurements, what they follow from, and the encodings of opcodes."""
 
     measurements: list[Measurement]
     conclusion: Findings

@@ -1,7 +1,7 @@
 """How tensor-core opcodes are encoded: their 128 bits without registers, guard and scheduling.
 
-nvdisasm's names differ from arch to arch (DMMA.884 and DMMA.8x8x4 are one instruction), bits do not: over all archs from
-sm_70 to sm_121 one opcode has one encoding (sm_88 and sm_110 by ptxas 13.0, all others by 12.9).
+nvdisasm's names differ from arch to arch (DMMA.884 and DMMA.8x8x4 are one instruction), bits do not: over all archs
+from sm_70 to sm_121 one opcode has one encoding (sm_88 and sm_110 by ptxas 13.0, all others by 12.9).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPCODE = (1 << WIDTH) - 1 - (REGISTERS | GUARD | SCHEDULING)
 
 
 class Encoded(NamedTuple):
-    """The bits of an opcode as hexadecimal digits, one text for each of its steps, and the mma forms that it is alone."""
+    """The bits of an opcode as hexadecimal digits, one text for each step, and the mma forms that it is alone."""
 
     bits: tuple[str, ...]
     forms: tuple[str, ...]

@@ -1,8 +1,8 @@
 """What the own code of an mma.sync form shows, where it is no single opcode of known layout.
 
 The code is run on random whole numbers; each tensor-core opcode in it computes by the layouts that anchor it. D must be
-the product under the layouts that a reference states: then these are the form's. Where it is the product under none of
-them, code and references contradict each other. Code that is not followed exactly shows nothing, and the reason is kept.
+the product under the layouts that a reference states: then these are the form's. Where it is the product under none
+of them, code and references contradict each other. Code that is not followed exactly shows nothing; the reason is kept.
 """
 
 from __future__ import annotations

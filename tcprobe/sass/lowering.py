@@ -4,8 +4,8 @@
 
 Native means that all tensor-core opcodes of a multiply are those of the type of A (`NATIVE`) and of its bit operation;
 a form that becomes others, or none, is emulated. A matrix move is native where it is one opcode of `MOVES`. `others`
-counts all remaining instructions, loads and stores of the probe included, so it compares archs, not costs. `routines` are
-those that the compiler brings for an emulated form and links into the kernel, __cuda_sm_8x_mma_... for one.
+counts all remaining instructions, loads and stores of the probe included, so it compares archs, not costs. `routines`
+are those that the compiler brings for an emulated form and links into the kernel, __cuda_sm_8x_mma_... for one.
 """
 
 from __future__ import annotations

@@ -54,11 +54,11 @@ def trials(instruction: Instruction) -> Trials:
 def _numbers(operand: str, kind: str, count: int, slots: int) -> Ints:
     random = np.random.default_rng((ord(operand), count, slots))
     if operand == "c":
-        return random.integers(*ADDEND, (count, slots)) * random.choice([-1, 1], (count, slots))
-    if dtype(kind).is_float:
-        return random.integers(-FACTOR, FACTOR + 1, (count, slots))
-    bits = dtype(kind).bits
-    return random.integers(0, 1 << bits, (count, slots)) - ((1 << bits - 1) if kind.startswith("s") else 0)
+        signs = random.choice([-1, 1], (count, slots))
+        return np.asarray(random.integers(*ADDEND, (count, slots)) * signs, np.int64)
+    bits, half = dtype(kind).bits, kind.startswith("s")
+    least, most = (-FACTOR, FACTOR + 1) if dtype(kind).is_float else (-(1 << bits - 1) * half, 1 << bits - half)
+    return random.integers(least, most, (count, slots))
 
 
 @cache

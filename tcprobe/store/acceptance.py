@@ -139,7 +139,8 @@ def product(opcode: str, tables: Mapping[str, Table]) -> None:
 def lowering(body: Mapping[str, Any]) -> None:
     """DataError unless `body` is {"compiler", "instructions": {id: {"opcodes": {opcode: count}, "others", "refused"}}}.
 
-    There may be "routines", a list of names; earlier files have none. Instructions that this tcprobe does not know may be there: a later one knows more.
+    There may be "routines" too, a list of names; earlier files have none. Instructions that this tcprobe does not know
+    may be there: a later one knows more.
     """
     if set(body) != {"compiler", "instructions"} or not isinstance(body["compiler"], str):
         raise DataError("not the keys of a lowering.")

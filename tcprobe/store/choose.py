@@ -8,10 +8,10 @@
 ('live', 'published')
 
 Folders lie over each other: what was measured here over what tcprobe publishes. Of the measurements with a table the
-strongest method counts (live, sass, derived, same-opcode, emulated), at the same method the folder that lies over the others, and
-of several archs the newest; who names no arch means those that the uppermost folder has. Nothing else decides which
-table an answer, a page or an emitted text gives. What was refused or failed hides no table; it only explains why there
-is none.
+strongest method counts (live, sass, derived, same-opcode, emulated), at the same method the folder that lies over the
+others, and of several archs the newest; who names no arch means those that the uppermost folder has. Nothing else
+decides which table an answer, a page or an emitted text gives. What was refused or failed hides no table; it only
+explains why there is none.
 """
 
 from __future__ import annotations
