@@ -107,9 +107,10 @@ def _layout(results: Results, layout: str) -> str:
 def lowering(results: Results) -> Iterator[str]:
     """Multiplies x archs: the tensor-core opcodes that each becomes. Forms with the same cells share a line."""
     saved = {name: data for name in results.archs() if (data := results.lowering(name))}
-    yield from (MADE, "# What each multiply becomes in machine code", "")
+    yield from (MADE, "# What each multiply and matrix move becomes in machine code", "")
     yield "Tensor-core opcodes with counts, as ptxas emits them. *emulated*: opcodes of another type, or none; the"
-    yield "number is that of all other instructions of the probe. -: ptxas refuses the form for that arch."
+    yield "number is that of all other instructions of the probe. -: ptxas refuses the form for that arch. Where the"
+    yield "compiler links routines of its own, `tcprobe lower` names them."
     yield ""
     for name, data in saved.items():
         yield f"- {name}: {markdown(data['compiler'])}"
@@ -120,7 +121,7 @@ def lowering(results: Results) -> Iterator[str]:
             continue
         cells = tuple(_lowered(data["instructions"].get(row.id), row) for data in saved.values())
         lines.setdefault(cells, []).append(row.id)
-    yield from grid(["multiplies", *saved], ([_list(ids), *cells] for cells, ids in lines.items()))
+    yield from grid(["instructions", *saved], ([_list(ids), *cells] for cells, ids in lines.items()))
 
 
 def _lowered(data: dict[str, Any] | None, row: Instruction) -> str:

@@ -41,29 +41,27 @@ class Trials(NamedTuple):
     images: Mapping[str, Bytes]
 
 
-def trials(instruction: Instruction) -> Trials:
-    """The random numbers that a multiply is run on; the same in every run."""
+def trials(instruction: Instruction, seed: int = 0) -> Trials:
+    """The random numbers that a multiply is run on; the same in every run. Another `seed` gives others."""
     count = 128 if instruction.type("a") == "b1" else 32
-    numbers = {f.operand: _numbers(f.operand, f.type, count, f.slots) for f in instruction.given}
-    return Trials(
-        numbers, {f.operand: _image(f.operand, f.type, f.slot_bits, count, f.slots) for f in instruction.given}
-    )
+    numbers = {f.operand: _numbers(f.operand, f.type, count, f.slots, seed) for f in instruction.given}
+    return Trials(numbers, images(instruction, numbers))
+
+
+def images(instruction: Instruction, numbers: Mapping[str, Ints]) -> dict[str, Bytes]:
+    """Numbers by operand as registers hold them."""
+    return {f.operand: encode(numbers[f.operand], f.type, f.slot_bits) for f in instruction.given}
 
 
 @cache
-def _numbers(operand: str, kind: str, count: int, slots: int) -> Ints:
-    random = np.random.default_rng((ord(operand), count, slots))
+def _numbers(operand: str, kind: str, count: int, slots: int, seed: int) -> Ints:
+    random = np.random.default_rng((ord(operand), count, slots, seed))
     if operand == "c":
         signs = random.choice([-1, 1], (count, slots))
         return np.asarray(random.integers(*ADDEND, (count, slots)) * signs, np.int64)
     bits, half = dtype(kind).bits, kind.startswith("s")
     least, most = (-FACTOR, FACTOR + 1) if dtype(kind).is_float else (-(1 << bits - 1) * half, 1 << bits - half)
     return random.integers(least, most, (count, slots))
-
-
-@cache
-def _image(operand: str, kind: str, slot_bits: int, count: int, slots: int) -> Bytes:
-    return encode(_numbers(operand, kind, count, slots), kind, slot_bits)
 
 
 def run(code: Code, instruction: Instruction, images: Mapping[str, Bytes], layouts: Layouts) -> NDArray[Any]:
@@ -78,8 +76,10 @@ def run(code: Code, instruction: Instruction, images: Mapping[str, Bytes], layou
     data = [*(images[operand] for operand in "abc"), output]
     memory = [Image(base, image.reshape(-1)) for base, image in zip(BASES, data, strict=True)]
     parameters = b"".join(base.to_bytes(8, "little") for base in BASES) + bytes(4)
-    lines = {step.opcode: step for step in code.instructions.values() if is_tensor(step)}
-    opcodes = EMULATION | {opcode: computing(layouts, step) for opcode, step in lines.items()}
+    if code.parameter_bytes != len(parameters):
+        raise UnreadError(f"the cubin has {code.parameter_bytes} bytes of parameters, the kernel {len(parameters)}")
+    stems = {step.opcode for step in code.instructions.values() if is_tensor(step)}
+    opcodes = EMULATION | {stem: computing(layouts, stem) for stem in stems}
     Machine(count, memory, parameters, code.parameter_base).run(code.instructions, code.start, opcodes)
     return decode(output, d.type)
 

@@ -65,11 +65,11 @@ def opcode_of(step: CodeLine) -> str:
     return name(step.opcode, step.operands[1], step.operands[2])
 
 
-def computing(layouts: Layouts, line: CodeLine) -> Function:
-    """The function of the opcode of a line; UnreadError where it has no layout."""
-    stem = line.opcode
+def computing(layouts: Layouts, stem: str) -> Function:
+    """The function of an opcode, named without .ROW and .COL of its operands; it refuses one without a layout."""
 
-    def multiply(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, *_: Argument) -> None:
+    def multiply(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, *rest: Argument) -> None:
+        must(all(str(o) in ("!PT", "!UPT") for o in rest), f"{stem} with these operands is not modelled")
         opcode = name(stem, a, b)
         if opcode not in layouts:
             raise UnreadError(f"no layout of {opcode} is known")

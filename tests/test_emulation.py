@@ -1,0 +1,1 @@
+"""Opcodes that only emulated multiplies have: exact, or refused."""
