@@ -19,7 +19,7 @@ from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels
-from tcprobe.sass.cubin import Code, assemble
+from tcprobe.sass.cubin import assemble
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.text import one_line
 
@@ -77,16 +77,19 @@ def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> d
         codes, refused = assemble(tools, [probes[i.id] for i in group], row) if group else ({}, {})
         for i in group:
             name = probes[i.id].name
-            found[i.id] = Lowering(refused=refused[name]) if name in refused else count(codes[name], i)
+            if name in refused:
+                found[i.id] = Lowering(refused=refused[name])
+            else:
+                found[i.id] = count(codes[name].opcodes, i, codes[name].routines)
     return {i.id: found[i.id] for i in instructions}
 
 
-def count(code: Code, instruction: Instruction) -> Lowering:
-    """The lowering that the code of an instruction's kernel amounts to."""
-    counts, wanted = Counter(code.opcodes), TENSOR if instruction.multiplies else MOVES
+def count(opcodes: Sequence[str], instruction: Instruction, routines: Sequence[str] = ()) -> Lowering:
+    """The lowering that the opcodes of an instruction's kernel, and the routines in it, amount to."""
+    counts, wanted = Counter(opcodes), TENSOR if instruction.multiplies else MOVES
     named = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in wanted}
     filling = sum(n for o, n in counts.items() if o in FILLING)
-    return Lowering(named, len(code.opcodes) - sum(named.values()) - filling, routines=code.routines)
+    return Lowering(named, len(opcodes) - sum(named.values()) - filling, routines=routines)
 
 
 def words(lowering: Lowering, instruction: Instruction) -> str:

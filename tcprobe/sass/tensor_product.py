@@ -102,7 +102,7 @@ def product(m: Machine, opcode: str, tables: Mapping[str, Table], operands: tupl
 
 def _matrix(m: Machine, operand: Argument, words: int, kind: str, table: Table, size: tuple[int, int]) -> Numbers:
     """An operand of all warps as matrices (warps, rows, cols), in 64 bits."""
-    must(operand.kind.split(".")[0] == "R" and not operand.negative, f"{operand} is no operand of a multiply")
+    must(operand.kind in ("R", "R.ROW", "R.COL") and not operand.negative, f"{operand} is no operand of a multiply")
     if operand.index == ZERO:
         return np.zeros((m.lanes // WARP, *size))
     raw = np.stack([m.word("R", operand.index + j) for j in range(words)], axis=1)
