@@ -245,8 +245,8 @@ def test_what_another_arch_knows_counts_where_the_encoding_is_the_same(monkeypat
 
     before = same_opcode._anchored
 
-    def spoilt(layers, arch_name):
-        for bits, layout in before(layers, arch_name):
+    def spoilt(layers, arch_name, wanted):
+        for bits, layout in before(layers, arch_name, wanted):
             tables = dict(layout.tables) | {"a": exchanged(layout.tables["a"], 0, 9)}
             yield bits, layout._replace(tables=tables) if arch_name == "sm_75" else layout
 

@@ -85,7 +85,7 @@ class Drafts(Results):
         for arch, compiler, tables in self._opcodes:
             found += super().write_opcodes(arch, compiler, tables)
         for arch, compiler, encoded in self._encodings:
-            encodings.write(self, arch, compiler, encoded)
+            found += encodings.write(self, arch, compiler, encoded)
         self._encodings.clear()
         self._drafts.clear()
         self._aside.clear()

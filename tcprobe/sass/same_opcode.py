@@ -7,7 +7,7 @@ two archs know an encoding's layout otherwise, none counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
 from tcprobe.isa.arch import ARCHS, Arch
@@ -25,6 +25,7 @@ from tcprobe.sass.evidence import (
 from tcprobe.sass.tensor_product import Layouts
 from tcprobe.store import encodings as saved
 from tcprobe.store.choose import Layers
+from tcprobe.store.measurement import MEMORY
 
 Bits = tuple[str, ...]
 
@@ -53,7 +54,7 @@ def conclude(
     waiting = list(pending)
     if not waiting:
         return
-    known, contested = _known(layers, row)
+    known, contested = _known(layers, row, {e.bits for o, e in encoded.items() if o not in own})
     there = {o: known[e.bits] for o, e in encoded.items() if o not in own and e.bits in known}
     doubted = {o: contested[e.bits] for o, e in encoded.items() if o not in own and e.bits in contested}
     for form in waiting:
@@ -82,37 +83,36 @@ def _one(form: Pending, row: Arch, own: Layouts, there: Mapping[str, Elsewhere])
     return made | {"numbering": f"{made['numbering']}; {words}"}
 
 
-def _known(layers: Layers, row: Arch) -> tuple[dict[Bits, Elsewhere], dict[Bits, str]]:
+def _known(layers: Layers, row: Arch, wanted: Set[Bits]) -> tuple[dict[Bits, Elsewhere], dict[Bits, str]]:
     """Layouts by encoding on other archs, what was measured live first; and why some encodings have none."""
     found: dict[Bits, Elsewhere] = {}
     contested: dict[Bits, str] = {}
     others = [other.name for other in ARCHS if other != row]
     for search in (_live, _anchored):
         for name in others:
-            for bits, layout in search(layers, name):
+            for bits, layout in search(layers, name, wanted):
                 first = found.setdefault(bits, layout)
                 if not same_product(first.tables, layout.tables):
                     contested[bits] = f"one encoding, two layouts: {first.words}, and {layout.words}"
     return {bits: layout for bits, layout in found.items() if bits not in contested}, contested
 
 
-def _live(layers: Layers, name: str) -> Iterator[tuple[Bits, Elsewhere]]:
+def _live(layers: Layers, name: str, wanted: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
     """Opcodes that are an mma form alone whose tables were measured on a GPU of the arch."""
-    for data in _opcodes(layers, name).values():
-        for form in data["forms"]:
-            for measured in (f.measured for f in layers.saved(form, [name])):
-                if measured.method == "live" and measured.status == "measured":
-                    words = f"as measured live on {name}, encoded alike"
-                    yield tuple(data["bits"]), Elsewhere(measured.tables, measured.numbering or "", words)
+    words = f"as measured live on {name}, encoded alike"
+    for bits, form in ((tuple(d["bits"]), form) for d in _opcodes(layers, name).values() for form in d["forms"]):
+        for found in layers.saved(form, [name], ["live"]) if bits in wanted else ():
+            if found.measured.status == "measured":
+                yield bits, Elsewhere(found.measured.tables, found.measured.numbering or "", words)
 
 
-def _anchored(layers: Layers, name: str) -> Iterator[tuple[Bits, Elsewhere]]:
+def _anchored(layers: Layers, name: str, wanted: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
     """Opcodes whose layouts wmma anchors on the arch."""
-    encoded = _opcodes(layers, name)
-    for opcode, (layouts, source) in layers.opcodes(name).items():
+    encoded = {o: bits for o, d in _opcodes(layers, name).items() if (bits := tuple(d["bits"])) in wanted}
+    for opcode, (layouts, source) in layers.opcodes(name).items() if encoded else ():
         if opcode in encoded and len(layouts) == 4:
             words = f"as anchored on {name} through {source}, encoded alike"
-            yield tuple(encoded[opcode]["bits"]), Elsewhere(layouts, "memory addresses", words)
+            yield encoded[opcode], Elsewhere(layouts, MEMORY, words)
 
 
 def _opcodes(layers: Layers, name: str) -> dict[str, Any]:

@@ -129,9 +129,9 @@ class Layers:
         """All measurements with a table of a fragment, the one that counts first."""
         return (f for f in self.saved(fragment.experiment, archs) if fragment.operand in f.measured.tables)
 
-    def saved(self, experiment: str, archs: Sequence[str]) -> Iterator[Found]:
+    def saved(self, experiment: str, archs: Sequence[str], methods: Sequence[str] = METHODS) -> Iterator[Found]:
         """The measurements of an experiment, refused and failed ones too, in the order in which they count."""
-        for layer, name, method in self._places(archs):
+        for layer, name, method in self._places(archs, methods):
             found = self._read(layer, name, method, experiment)
             if found:
                 yield Found(found, layer.name, layer.group)
@@ -156,9 +156,9 @@ class Layers:
                 return found
         return None
 
-    def _places(self, archs: Sequence[str]) -> Iterator[tuple[Layer, str, str]]:
+    def _places(self, archs: Sequence[str], methods: Sequence[str] = METHODS) -> Iterator[tuple[Layer, str, str]]:
         """(layer, arch, method) wherever there are measurements, in the order in which they count."""
-        for method in METHODS:
+        for method in methods:
             for layer in self.layers:
                 for name in reversed(archs):
                     if method in self._methods_of(layer, name):

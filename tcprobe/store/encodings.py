@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tcprobe.errors import DataError
+from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa import arch, inventory
 from tcprobe.store import documents
 from tcprobe.store.documents import naming
@@ -19,6 +19,7 @@ from tcprobe.system import files
 from tcprobe.text import one_line
 
 KIND = "encodings"
+MOST = 100  # texts in a list: HMMA.884 has 4 steps
 _OPCODE = re.compile(r"[A-Z0-9_.x]{1,80}")
 _BITS = re.compile(r"[0-9a-f]{1,32}")
 
@@ -38,11 +39,29 @@ def read(results: Results, name: str) -> dict[str, Any] | None:
     return body
 
 
-def write(results: Results, name: str, compiler: str, found: Mapping[str, tuple[Iterable[str], Iterable[str]]]) -> None:
-    """Save (bits, forms) by opcode in place of what is there."""
-    opcodes = {opcode: {"bits": list(bits), "forms": list(forms)} for opcode, (bits, forms) in found.items()}
-    body = {"compiler": one_line(compiler), "opcodes": opcodes}
-    files.write(path_of(results, name), documents.seal(KIND, body).encode(), parents=True)
+def write(
+    results: Results, name: str, compiler: str, found: Mapping[str, tuple[Iterable[str], Iterable[str]]]
+) -> list[str]:
+    """Save (bits, forms) by opcode; what is saved of others by the same compiler stays.
+
+    What cannot be trusted is replaced, and complained of. NewerSchemaError where a later tcprobe wrote the file.
+    """
+    compiler, complaints, before = one_line(compiler), [], None
+    with files.locked(results.root / name):
+        try:
+            before = read(results, name)
+        except NewerSchemaError:
+            raise
+        except DataError as error:
+            complaints.append(str(error))
+        opcodes = before["opcodes"] if before and before["compiler"] == compiler else {}
+        for opcode, (bits, forms) in found.items():
+            same = opcode in opcodes and opcodes[opcode]["bits"] == list(bits)
+            kept = opcodes[opcode]["forms"] if same else []
+            opcodes[opcode] = {"bits": list(bits), "forms": sorted({*kept, *forms})}
+        text = documents.seal(KIND, {"compiler": compiler, "opcodes": opcodes})
+        files.write(path_of(results, name), text.encode(), parents=True)
+    return complaints
 
 
 def check(body: Mapping[str, Any], name: str) -> None:
@@ -52,7 +71,9 @@ def check(body: Mapping[str, Any], name: str) -> None:
     for opcode, data in body["opcodes"].items():
         if not _OPCODE.fullmatch(opcode) or set(data) != {"bits", "forms"}:
             raise DataError(f"{opcode}: no opcode with bits and forms.")
-        if not data["bits"] or not all(isinstance(bits, str) and _BITS.fullmatch(bits) for bits in data["bits"]):
+        if not all(isinstance(value, list) and len(value) <= MOST for value in data.values()) or not data["bits"]:
+            raise DataError(f"{opcode}: bits and forms are lists, bits not empty.")
+        if not all(isinstance(bits, str) and _BITS.fullmatch(bits) for bits in data["bits"]):
             raise DataError(f"{opcode}: bits need hexadecimal digits.")
         rows = [inventory.instructions().get(form) for form in data["forms"]]
         if not all(row and row.family == "mma" and row.target.on(arch.arch(name)) for row in rows):
