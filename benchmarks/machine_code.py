@@ -3,6 +3,7 @@
 - one arch: `tcprobe run --arch sm_90 --method sass` of all wmma fragments, against the bare ptxas and nvdisasm calls on
   the same text; target: at most 1.5
 - everything of one arch, multiplies by their own code and matrix moves too: the same, the tools on all those texts
+- everything of all archs: `tcprobe run --arch all`, against the sum of the tools on the texts of each arch
 - all archs: against the sum over single archs; both cores are used; target: at most 1.5 times that sum
 - peak memory of a process; target: below 150 MB
 - growth: ten times the probes, against one time; target: at most 11
@@ -19,7 +20,7 @@ import time
 from pathlib import Path
 
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import arch
+from tcprobe.isa.arch import Arch, arch
 from tcprobe.probes import experiments
 from tcprobe.probes.ptx import Kernel, module
 from tcprobe.probes.wmma import MemoryExperiment
@@ -42,25 +43,30 @@ def seconds(command: list[str]) -> float:
     return time.perf_counter() - start
 
 
-def bare(tools: toolchain.Toolchain, folder: Path, kernels: list[Kernel] = KERNELS) -> float:
+def bare(tools: toolchain.Toolchain, folder: Path, kernels: list[Kernel] = KERNELS, row: Arch = ROW) -> float:
     """ptxas and nvdisasm alone, on the text that tcprobe gives them."""
     source, cubin, image = (folder / f"probes.{end}" for end in ("ptx", "cubin", "bin"))
-    source.write_text(module(kernels, ROW))
-    first = seconds([tools.ptxas, "-arch", ROW.name, str(source), "-o", str(cubin)])
+    source.write_text(module(kernels, row))
+    first = seconds([tools.ptxas, "-arch", row.name, str(source), "-o", str(cubin)])
     image.write_bytes(b"".join(raw for raw, *_ in contents(cubin)[1].values()))
-    return first + seconds([tools.nvdisasm, "--binary", tools.disassembles_as(ROW), str(image)])
+    return first + seconds([tools.nvdisasm, "--binary", tools.disassembles_as(row), str(image)])
 
 
-def texts() -> list[list[Kernel]]:
+def texts(row: Arch = ROW) -> list[list[Kernel]]:
     """The kernels of everything: fragments, multiplies, and matrix moves with the loads that show them."""
-    rows = [i for i in inventory.instructions().values() if i.target.on(ROW) and i.target.name[-1].isdigit()]
+    rows = [i for i in inventory.instructions().values() if i.target.on(row) and i.target.name[-1].isdigit()]
     forms = [form_kernel(i) for i in rows if not i.multiplies and given(i)]
-    loads = [load_kernel(load) for load in _loads(ROW)]
-    return [KERNELS, [tensor.kernel(i) for i in rows if i.multiplies], [*loads, *forms]]
+    loads = [load_kernel(load) for load in _loads(row)] if forms else []
+    moved = {x.kernel.name: x.kernel for e in MEMORY for x in e.launches() if x.kernel.target.on(row)}
+    return [
+        list(moved.values()),
+        [tensor.kernel(i) for i in rows if i.multiplies],
+        *([[*loads, *forms]] if forms else []),
+    ]
 
 
-def everything(folder: Path) -> list[str]:
-    return [*TCPROBE, "run", "--arch", ROW.name, "--method", "sass", "--force", "--results", str(folder)]
+def everything(folder: Path, name: str = ROW.name) -> list[str]:
+    return [*TCPROBE, "run", "--arch", name, "--method", "sass", "--force", "--results", str(folder)]
 
 
 def command(name: str, folder: Path) -> list[str]:
@@ -105,6 +111,11 @@ def main() -> None:
         whole = statistics.median(seconds(everything(folder / "e")) for _ in range(repeats))
         line("bare ptxas and nvdisasm, all probes of sm_90", f"{alone:.2f} s")
         line("tcprobe run of everything of sm_90", f"{whole:.2f} s")
+        line("tcprobe / bare tools", f"{whole / alone:.2f}", "target: at most 1.5")
+        alone = sum(bare(tools, folder, kernels, row) for row in tools.archs for kernels in texts(row))
+        whole = seconds(everything(folder / "e", "all"))
+        line("bare ptxas and nvdisasm, all probes of all archs", f"{alone:.1f} s")
+        line("tcprobe run of everything of all archs", f"{whole:.1f} s")
         line("tcprobe / bare tools", f"{whole / alone:.2f}", "target: at most 1.5")
         single = sum(seconds(command(row.name, folder / "r")) for row in tools.archs)
         together = seconds(command("all", folder / "r"))

@@ -287,6 +287,7 @@ def test_run_without_a_gpu_reads_machine_code(tmp_path):
     assert "(5 ldmatrix, 39 mma, 1 movmatrix, 75 wmma fragments, 96 wmma.mma)" in done.stdout, done.stdout
     assert TOOLS.name in done.stdout
     ours, theirs = Results(tmp_path), published()
+    assert "documented only, 12 mma forms: no layout is known of a tensor-core opcode: " in done.stderr
     for m in ours.measurements("sm_80", "sass"):
         assert m.tables == theirs.measurement("sm_80", "sass", m.experiment).tables
     shown = tcprobe("show", "wmma.m16n16k16.d.f32", "--results", tmp_path).stdout
