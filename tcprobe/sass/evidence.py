@@ -69,6 +69,8 @@ def by_code(instruction: Instruction, code: Code, row: Arch, layouts: Layouts) -
         if words is None:
             return {"tables": tables, "numbering": ", ".join((name, " and ".join((ARITHMETIC, *opcodes))))}
         wrong.append(f"{words} by {name}")
+    if not wrong:
+        raise UnreadError("no reference states its layouts")
     raise ContradictedError(f"its code is no product under the layouts of the references: {'; '.join(wrong)}")
 
 
