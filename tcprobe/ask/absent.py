@@ -22,9 +22,10 @@ def reason(fragment: Fragment, name: str, layers: Layers, elsewhere: Table | Non
     if not fragment.target.on(arch.arch(name)):
         return f"{name} does not have it: needs {' or '.join(target for target, _ in fragment.target.options)}"
     saved = next(layers.saved(fragment.experiment, [name]), None)
-    if saved:
+    if saved and saved.measured.status != "measured":
         return _recorded(saved)
-    return f"not measured on {name} in {layers.words} ({_stated(fragment, name, elsewhere)})"
+    partly = f": what was measured of {fragment.instruction} does not show it" if saved else ""
+    return f"not measured on {name} in {layers.words}{partly} ({_stated(fragment, name, elsewhere)})"
 
 
 def _recorded(saved: Found) -> str:

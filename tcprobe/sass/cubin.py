@@ -29,7 +29,8 @@ PARTS = 2  # calls of ptxas at the same time
 class Code:
     """A kernel's instructions by address, its first address, and where its parameters are in constant bank 0.
 
-    `unread` is why a line could not be decoded, by address; `opcodes` are those of all lines, in order.
+    `unread` is why a line could not be decoded, by address; `opcodes` are those of all lines, in order. `raw` is the
+    encoded code, 16 bytes an instruction, `routines` the routines of the compiler that are linked into it.
     """
 
     instructions: dict[int, CodeLine]
@@ -38,6 +39,8 @@ class Code:
     parameter_bytes: int
     unread: dict[int, str]
     opcodes: tuple[str, ...]
+    raw: bytes = b""
+    routines: tuple[str, ...] = ()
 
 
 def assemble(
@@ -103,10 +106,10 @@ def _disassemble(tools: Toolchain, found: dict[str, Content], scratch: Scratch, 
     """The code of all kernels; kernels with the same bytes and parameters share it."""
     distinct = dict.fromkeys(found.values())
     image = scratch.folder / "code.bin"
-    image.write_bytes(b"".join(raw for raw, *_ in distinct))
+    image.write_bytes(b"".join(kernel.raw for kernel in distinct))
     done = survived(attempt(scratch, [tools.nvdisasm, "--binary", tools.disassembles_as(row), str(image)], tools.limit))
     lines = [(int(m[1], 16), m[2]) for m in map(LINE.match, done.stdout.splitlines()) if m]
-    size = sum(len(raw) for raw, *_ in distinct)
+    size = sum(len(kernel.raw) for kernel in distinct)
     if done.returncode or [at for at, _ in lines] != list(range(0, size, 16)):
         raise EnvironmentUnfitError(
             f"{tools.nvdisasm} does not print the code of {row.name} ({len(lines)} of {size // 16} instructions): "
@@ -114,18 +117,18 @@ def _disassemble(tools: Toolchain, found: dict[str, Content], scratch: Scratch, 
         )
     codes, start = {}, 0
     for kernel in distinct:
-        raw, offset, parameters = kernel
-        end = start + len(raw)
-        codes[kernel] = _code(lines[start // 16 : end // 16], start, (offset, parameters))
+        end = start + len(kernel.raw)
+        codes[kernel] = _code(lines[start // 16 : end // 16], start, kernel)
         start = end
     return {name: codes[kernel] for name, kernel in found.items()}
 
 
-def _code(lines: Sequence[tuple[int, str]], start: int, parameters: tuple[int, int]) -> Code:
+def _code(lines: Sequence[tuple[int, str]], start: int, kernel: Content) -> Code:
     instructions, unread = {}, {}
     for at, text in lines:
         try:
             instructions[at] = instruction(text, at)
         except UnreadError as error:
             unread[at] = f"{error}, in `{text}`"
-    return Code(instructions, start, *parameters, unread, tuple(opcode_of(text) for _, text in lines))
+    opcodes = tuple(opcode_of(text) for _, text in lines)
+    return Code(instructions, start, kernel.offset, kernel.size, unread, opcodes, kernel.raw, kernel.routines)
