@@ -13,7 +13,7 @@ import click
 
 from tcprobe import __version__
 from tcprobe.cli import banks, questions, swizzle, tools
-from tcprobe.cli.options import ARCH, CUDA, JSON, WRITTEN, Named, read_results
+from tcprobe.cli.options import ARCH, CUDA, JSON, WRITTEN, Named, read_results, told
 from tcprobe.cli.shell import Group
 from tcprobe.errors import UsageError
 
@@ -182,8 +182,9 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
     """List fragments: all, or those that PATTERN means, that an arch has, or of a family."""
     from tcprobe.ask.describe import fragment_entry
     from tcprobe.isa import arch, inventory
+    from tcprobe.store import names
 
-    found = inventory.select_or_fail(*patterns, family=family, device=arch.arch(name) if name else None)
+    found = inventory.select_or_fail(*names.joined(patterns), family=family, device=arch.arch(name) if name else None)
     if as_json:
         click.echo(json.dumps([fragment_entry(f) for f in found], indent=1))
         return
@@ -209,10 +210,11 @@ def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: b
     from tcprobe.ask.describe import shown as described
     from tcprobe.cli import printing
     from tcprobe.fit import fit as fit_table
-    from tcprobe.store import lookup
+    from tcprobe.store import lookup, names
     from tcprobe.store.cell import everywhere
 
-    chosen, without = lookup.chosen(patterns), 0
+    (chosen, spoken), without = names.chosen(patterns, name, layers), 0
+    told(*spoken)
     for fragment in chosen:
         try:
             found = everywhere(fragment, name, layers)
@@ -234,17 +236,19 @@ def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: b
 
 
 @main.command("why-not", short_help="Why an arch does not have a fragment.")
-@click.argument("fragment")
+@click.argument("fragment", nargs=-1, required=True)
 @click.option("--arch", "name", required=True, metavar="sm_XX", help="Compute capability, for example sm_75.")
 @read_results
 @JSON
-def why_not(fragment: str, name: str, layers: Layers, as_json: bool) -> None:
+def why_not(fragment: tuple[str, ...], name: str, layers: Layers, as_json: bool) -> None:
     """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json: one object a line."""
     from tcprobe.ask.absent import why_not as explained
     from tcprobe.isa import arch
-    from tcprobe.store import lookup
+    from tcprobe.store import names
 
-    for found in lookup.chosen((fragment,)):
+    chosen, notes = names.chosen((" ".join(fragment),), None, layers)
+    told(*notes)
+    for found in chosen:
         answer = explained(found, arch.arch(name), layers)
         click.echo(json.dumps(answer.to_json()) if as_json else f"{answer.id}: {answer.words}")
 
@@ -263,15 +267,16 @@ def _compare_file(names: Sequence[str], arch_name: str | None, layers: Layers, a
     """Compare a CSV file with what is measured of a fragment; whether all that it states is so."""
     from tcprobe.ask.compare import against
     from tcprobe.cli import answers
-    from tcprobe.isa import inventory
     from tcprobe.layout.csv import read_csv
     from tcprobe.store import lookup
-    from tcprobe.store.cell import cell
+    from tcprobe.store.names import meant
 
-    if len(names) != 2:
-        raise UsageError(f"`tcprobe compare {names[0]} FRAGMENT` needs one fragment; got {len(names) - 1}.")
-    stated, fragment = read_csv(Path(names[0])), inventory.resolve(names[1])
-    measured = cell(fragment, arch_name, layers)
+    if len(names) < 2:
+        raise UsageError(f"`tcprobe compare {names[0]} FRAGMENT` needs a fragment.")
+    stated = read_csv(Path(names[0]))
+    measured, note = meant(" ".join(names[1:]), arch_name, layers)
+    fragment = measured.fragment
+    told(note)
     if not measured.measured:
         raise lookup.no_table(fragment, arch_name, layers)
     found = against(stated, fragment, measured.table)

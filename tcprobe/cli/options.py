@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from tcprobe.text import message
+
 
 class Named(click.Path):
     """A path that has a name: an empty one, as of a shell variable that is not set, would be the folder at hand."""
@@ -78,3 +80,9 @@ class Numbers(click.ParamType[list[int]]):
         if not found:
             self.fail(f"{value!r} is no number such as 3, nor a range such as 0-7.", param, ctx)
         return list(found)
+
+
+def told(*notes: str | None) -> None:
+    """Notes on what a name was taken for, on stderr."""
+    for note in filter(None, notes):
+        click.echo(message(note), err=True)

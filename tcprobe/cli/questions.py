@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import ARCH, JSON, Numbers, Output, read_results
+from tcprobe.cli.options import ARCH, JSON, Numbers, Output, read_results, told
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Who holds an element, or what a lane holds.")
-@click.argument("fragment", metavar="FRAGMENT")
+@click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT")
 @click.option("--row", "rows", type=Numbers(), help="Row of the element, or a range: 3, 0-7. Default: all.")
 @click.option("--col", "cols", type=Numbers(), help="Column of the element, or a range.")
 @click.option("--product", "products", type=Numbers(), default=[], help="Which product, where a warp holds several.")
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 @ARCH
 @read_results
 @JSON
-def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+def where(fragment: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i)."""
     from tcprobe.ask import trace
     from tcprobe.cli import answers
-    from tcprobe.isa.inventory import resolve
-    from tcprobe.store.cell import cell
+    from tcprobe.store import names
 
     rows, cols, lanes, elements = (asked[key] for key in ("rows", "cols", "lanes", "elements"))
     by_lane = lanes is not None or elements is not None
     if by_lane == (rows is not None or cols is not None):
         raise UsageError("give --row and --col, or --lane and --i.")
-    found = cell(resolve(fragment), name, layers)
+    found, note = names.meant(" ".join(fragment), name, layers)
+    told(note)
     if by_lane:
         holders = trace.held(found, range(found.table.threads) if lanes is None else lanes, elements or [])
     else:
@@ -52,7 +52,7 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
 
 
 @click.command(short_help="Which slots feed an element of D, or what a slot feeds.")
-@click.argument("instruction", metavar="INSTRUCTION")
+@click.argument("instruction", nargs=-1, required=True, metavar="INSTRUCTION")
 @click.option("--row", type=int, help="Row of the D element.")
 @click.option("--col", type=int, help="Column of the D element.")
 @click.option("--product", type=int, help="Which product, where a warp holds several (m8n8k4 of f16).")
@@ -62,19 +62,18 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
 @ARCH
 @read_results
 @JSON
-def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds."""
     from tcprobe.ask import trace
     from tcprobe.cli import answers
-    from tcprobe.isa import inventory
-    from tcprobe.store.cell import operands
+    from tcprobe.store import names
 
     row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
     forward = None not in (operand, lane, element) and row is col is None
     if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
-    multiply = inventory.multiply(instruction)
-    tables = operands(multiply, name, layers)
+    multiply, tables, note = names.multiply(" ".join(instruction), name, layers)
+    told(note)
     if forward:
         answer = trace.feeds(multiply, tables, operand, lane, element)
     else:
@@ -98,7 +97,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     measurement counts most, as `show` has it; formats that tell archs apart (cuda) get every arch.
     """
     from tcprobe import emit as formats
-    from tcprobe.store import lookup
+    from tcprobe.store import names
     from tcprobe.store.cell import for_emit, sources
     from tcprobe.system import files
 
@@ -109,7 +108,9 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     if format_name not in formats.names():
         raise UsageError(f"unknown format {format_name!r}; known: {', '.join(formats.names())}.")
     name = asked["name"] or ("all" if formats.for_all_archs(format_name) else None)
-    tables = for_emit(lookup.chosen(patterns), name, asked["layers"])
+    chosen, notes = names.chosen(patterns, name, asked["layers"])
+    told(*notes)
+    tables = for_emit(chosen, name, asked["layers"])
     text = formats.emit(format_name, tables)
     if output is None:
         click.echo(text, nl=False)
@@ -134,13 +135,12 @@ def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
     """
     from tcprobe.ask.convert import convert as converted
     from tcprobe.cli import answers
-    from tcprobe.isa.inventory import resolve
-    from tcprobe.store.cell import for_emit
+    from tcprobe.store.names import meant
 
-    if asked["name"] == "all":  # for_emit would give a table an arch
-        raise UsageError("one arch is needed here, not all.")
-    to, from_ = for_emit([resolve(target), resolve(source)], asked["name"], asked["layers"])
-    found = converted(from_, to, transpose)
+    from_ = meant(source, asked["name"], asked["layers"])
+    to = meant(target, from_.cell.arch, asked["layers"])
+    told(from_.note, to.note)
+    found = converted(from_.cell, to.cell, transpose)
     if asked["as_json"]:
         click.echo(json.dumps(found.to_json()))
     else:
