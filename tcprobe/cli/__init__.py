@@ -129,18 +129,20 @@ def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
 @main.command(short_help="Where tables agree with what others published.")
 @click.argument("names", nargs=-1, metavar="[FILE.csv] [FRAGMENT]...")
 @ARCH
+@click.option("--complete", is_flag=True, help="With FILE: a slot that the file leaves out counts as a difference.")
 @read_results
 @JSON
-def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: bool) -> None:
+def compare(names: tuple[str, ...], name: str | None, complete: bool, layers: Layers, as_json: bool) -> None:
     """Say where saved tables agree with what others published.
 
-    `compare FILE.csv FRAGMENT` checks somebody's own table of lane,i,row,col. Exit code 1 when something
-    differs that is not a stated erratum.
+    `compare FILE FRAGMENT` checks somebody's own table of lane,i,row,col (- is standard input), and says what is wrong
+    with it as a whole: transposed, counted from 1, registers or lane bits exchanged, another arch's table. Exit code 1
+    when something differs that is not a stated erratum.
     """
     from tcprobe.store import lookup
 
-    if names and (names[0].endswith(".csv") or os.path.isfile(names[0])):
-        same = _compare_file(names, name, layers, as_json)
+    if names and (names[0].endswith((".csv", ".tsv")) or names[0] == "-" or os.path.isfile(names[0])):
+        same = _compare_file(names, name, complete, layers, as_json)
     else:
         archs = lookup.archs_of(name, layers)
         found = [_compare_arch(arch_name, names, layers, as_json) for arch_name in archs]
@@ -263,7 +265,7 @@ def _printed(formulas: dict[str, Any], style: str | None) -> dict[str, str]:
     return {name: "no closed form" if f is None else str(form(f)) for name, f in formulas.items()}
 
 
-def _compare_file(names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool) -> bool:
+def _compare_file(names: Sequence[str], arch_name: str | None, complete: bool, layers: Layers, as_json: bool) -> bool:
     """Compare a CSV file with what is measured of a fragment; whether all that it states is so."""
     from tcprobe.ask.compare import against
     from tcprobe.cli import answers
@@ -279,10 +281,10 @@ def _compare_file(names: Sequence[str], arch_name: str | None, layers: Layers, a
     told(note)
     if not measured.measured:
         raise lookup.no_table(fragment, arch_name, layers)
-    found = against(stated, fragment, measured.table)
+    found = against(stated, fragment, measured.table, layers)
     if as_json:
         head = {"file": names[0], "id": fragment.id, "arch": measured.arch, "source": measured.source}
         click.echo(json.dumps({**head, "evidence": measured.evidence, **found._asdict()}))
     else:
         answers.against(names[0], measured, found)
-    return not found.first
+    return not found.first and not (complete and found.holes)

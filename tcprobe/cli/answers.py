@@ -74,11 +74,17 @@ def conversion(found: Conversion) -> None:
 
 def against(path: str, cell: Cell, found: Against) -> None:
     """`compare FILE.csv`: how many slots agree, the first that do not, and what it is compared with."""
-    missing = f"; {found.not_stated} slots are not stated" if found.not_stated else ""
+    missing = f"; {found.not_stated} slots are not stated: {'; '.join(found.holes[:4])}" if found.not_stated else ""
     head = f"{escaped(path)} against {cell.fragment.id} on {cell.arch}"
     click.echo(f"{head}: {found.agreed} of {found.given} slots agree{missing}")
     for line in found.first:
         click.echo(f"  {line}")
+    for words in found.diagnosis:
+        click.echo(click.style("  diagnosis: ", bold=True) + words)
+    if found.diagnosis:
+        click.echo("  With that changed every slot that is stated agrees.")
+    if found.elsewhere:
+        click.echo(click.style("  this is: ", bold=True) + ", ".join(found.elsewhere))
     if found.renumbered:
         click.echo("  The two differ only by a renumbering of rows or columns, which the hardware cannot tell apart.")
     click.echo(cell.evidence)
