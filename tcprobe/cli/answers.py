@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -53,23 +54,29 @@ def trace(answer: Trace) -> None:
         click.echo(evidence)
 
 
-def conversion(found: Conversion) -> None:
-    """`convert`: what is tiled how, what has to move, what it costs, the code."""
-    tiles = found.tiling
+def conversion(found: Conversion, aside: bool) -> None:
+    """`convert`: what is tiled how, what has to move, what it costs; all that on stderr, and no code, if `aside`."""
+    tiles, say = found.tiling, partial(click.echo, err=aside)
     turned = ", transposed" if tiles.transpose else ""
-    click.echo(f"{tiles.rows} x {tiles.cols} on {tiles.source.arch}")
+    say(f"{tiles.rows} x {tiles.cols} on {tiles.source.arch}")
     for head, count, cell, note in (("from", tiles.source_tiles, tiles.source, ""),
                                      ("to  ", tiles.target_tiles, tiles.target, turned)):  # fmt: skip
         size = f"{cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}"
-        click.echo(f"  {head} {count} x {bold(cell.fragment.id)}, {size}{note}")
-    click.echo(found.summary + (f" ({found.reason})" if found.reason else ""))
+        say(f"  {head} {count} x {bold(cell.fragment.id)}, {size}{note}")
+    say(found.summary + (f" ({found.reason})" if found.reason else ""))
     if found.plan:
-        parts = [f"{n} {name}" for name, n in found.costs.items()]
         fewest = "; no scheme of 32-bit words has fewer shuffles" if found.fewest and "shuffle" in found.costs else ""
-        click.echo(f"a lane: {', '.join(parts) or 'no instruction'}{fewest}")
-        click.echo(f"\n{found.code}\n")
+        say(f"a lane: {found.words}{fewest}")
+    if tiles.order:
+        say(f"order of k: {' '.join(map(str, tiles.order))}")
+        say("  place k of this factor holds that k of the matrix; the other factor needs the same order")
+    if found.load:
+        row, col = (found.load[name] or "no closed form" for name in ("row", "col"))
+        say(f"  {found.load['id']}: load i of a lane from row {row}, column {col}")
+    if found.plan and not aside:
+        say(f"\n{found.code}\n")
     for evidence in dict.fromkeys((tiles.source.evidence, tiles.target.evidence)):
-        click.echo(evidence)
+        say(evidence)
 
 
 def against(path: str, cell: Cell, found: Against) -> None:
