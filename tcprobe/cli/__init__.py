@@ -13,7 +13,7 @@ import click
 
 from tcprobe import __version__
 from tcprobe.cli import banks, questions, reduce, swizzle, tools
-from tcprobe.cli.options import ARCH, CUDA, JSON, WRITTEN, Named, read_results, told
+from tcprobe.cli.options import ARCH, ARCHS, CUDA, JSON, WRITTEN, Named, read_results, several, told
 from tcprobe.cli.shell import Group
 from tcprobe.errors import UsageError
 
@@ -197,15 +197,15 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 
 @main.command(short_help="Formula, map both ways, evidence and verdicts.")
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
-@ARCH
+@ARCHS
 @read_results
 @JSON
 def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool) -> None:
     """Show fragments: formulas, the map drawn both ways, where it comes from and what others say.
 
     Without --arch: of the archs measured in ./results, if it has any, else of all, the one with the strongest method,
-    then the newest; --arch all: every one. What nobody measured on an arch is shown as documented, and says so. --json:
-    one object a line.
+    then the newest; --arch all: every one; --arch sm_70,sm_90: their formulas side by side. What nobody measured on an
+    arch is shown as documented, and says so. --json: one object a line.
     """
     from tcprobe.ask.compare import verdicts
     from tcprobe.ask.describe import notes
@@ -215,6 +215,9 @@ def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: b
     from tcprobe.store import lookup, names
     from tcprobe.store.cell import everywhere
 
+    if name and "," in name:
+        _side_by_side(patterns, several(name), layers, as_json)
+        return
     (chosen, spoken), without = names.chosen(patterns, name, layers), 0
     told(*spoken)
     for fragment in chosen:
@@ -235,6 +238,36 @@ def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: b
         raise lookup.no_table(chosen[0], name, layers)
     if without:
         click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
+
+
+def _side_by_side(patterns: Sequence[str], archs: Sequence[str | None], layers: Layers, as_json: bool) -> None:
+    """Fragments on several archs: formulas, layout and evidence of each; what one does not have is said."""
+    from tcprobe.ask.describe import shown as described
+    from tcprobe.cli import answers
+    from tcprobe.isa.arch import arch as arch_row
+    from tcprobe.store import lookup, names
+    from tcprobe.store.cell import cell
+
+    chosen, spoken = names.chosen(patterns, archs[-1], layers)
+    told(*spoken)
+    for fragment in chosen:
+        cells, missing = [], []
+        for at in archs:
+            try:
+                cells.append(cell(fragment, at, layers))
+            except UsageError as error:
+                if not fragment.target.on(arch_row(at or "")):
+                    missing.append(f"{arch_row(at or '').name} does not have it")
+                else:
+                    missing.append(str(error))
+        if not cells:
+            raise lookup.no_table(fragment, archs[0], layers)
+        if as_json:
+            for one in cells:
+                click.echo(json.dumps(described(one)))
+        else:
+            answers.side_by_side(cells)
+        told(*missing)
 
 
 @main.command("why-not", short_help="Why an arch does not have a fragment.")

@@ -39,6 +39,22 @@ def holders(cell: Cell, found: Sequence[Holder], by_lane: bool) -> None:
     click.echo(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.evidence}")
 
 
+def side_by_side(cells: Sequence[Cell]) -> None:
+    """`show --arch a,b`: a line an arch, and which have one table."""
+    from tcprobe.fit import fitted
+
+    click.echo(bold(cells[0].fragment.id))
+    lines = [("arch", *cells[0].table.outputs, "layout", "known")]
+    for cell in cells:
+        texts = (str(formula) if formula else "no closed form" for formula in fitted(cell.table).formulas.values())
+        lines.append((cell.arch, *texts, cell.table.id, cell.known))
+    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        click.echo("  ".join(text.ljust(size) for text, size in zip(line, wide, strict=True)).rstrip())
+    count = len({cell.table.id for cell in cells})
+    click.echo("the same table on all" if count == 1 else f"{count} different tables")
+
+
 def trace(answer: Trace) -> None:
     """`trace`: the slots on both sides, a line for each product of A and B, and what it rests on."""
     click.echo(f"{bold(answer.about)} in {answer.instruction.id} on {answer.arch}")

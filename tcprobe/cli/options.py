@@ -29,6 +29,7 @@ WRITTEN = click.option(
     help="Folder of tables that is written.",
 )  # fmt: skip
 ARCH = click.option("--arch", "name", metavar="sm_XX", help="Compute capability, for example sm_90.")
+ARCHS = click.option("--arch", "name", metavar="sm_XX[,...]", help="Compute capability: sm_90; or several: sm_70,h100.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
 CUDA = click.option(
     "--cuda", type=Named(path_type=Path, exists=True, file_okay=False),
@@ -80,6 +81,11 @@ class Numbers(click.ParamType[list[int]]):
         if not found:
             self.fail(f"{value!r} is no number such as 3, nor a range such as 0-7.", param, ctx)
         return list(found)
+
+
+def several(name: str | None) -> list[str | None]:
+    """The archs that --arch names, parted by commas; without one no particular one."""
+    return list(name.split(",")) if name else [None]
 
 
 def told(*notes: str | None) -> None:

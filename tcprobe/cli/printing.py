@@ -169,7 +169,7 @@ def shown(cell: Cell, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[
     """`show`: formula, notes on its layout, both drawings, provenance, verdicts."""
     table, fragment = cell.table, cell.fragment
     layout = f" .{fragment.layout}" if fragment.layout else ""
-    click.echo(f"{bold(fragment.id)} on {cell.arch}")
+    click.echo(f"{bold(fragment.id)} on {cell.arch}, {cell.known}")
     size = f"{fragment.rows} rows" if fragment.role is Role.ADDRESS else f"{fragment.rows} x {fragment.cols}"
     click.echo(
         f"operand {fragment.operand.upper()}{layout}, {size} of {fragment.type}; "

@@ -6,17 +6,20 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import ARCH, JSON, Numbers, Output, read_results, told
+from tcprobe.cli.options import ARCH, ARCHS, JSON, Numbers, Output, read_results, several, told
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from tcprobe.ask.convert import Conversion
+    from tcprobe.ask.trace import Holder
+    from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
 
@@ -27,47 +30,59 @@ if TYPE_CHECKING:
 @click.option("--product", "products", type=Numbers(), default=[], help="Which product, where a warp holds several.")
 @click.option("--lane", "lanes", type=Numbers(), help="What this lane holds instead, or a range.")
 @click.option("--i", "elements", type=Numbers(), help="With --lane: which of its elements. Default: all.")
-@ARCH
+@ARCHS
 @read_results
 @JSON
 def where(fragment: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
-    """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i)."""
-    from tcprobe.ask import trace
+    """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i).
+
+    --arch sm_70,sm_90: one answer after the other; --json: one object a line.
+    """
     from tcprobe.cli import answers
     from tcprobe.store import names
+
+    for at in several(name):
+        found, note = names.meant(" ".join(fragment), at, layers)
+        told(note)
+        by_lane, holders = _holders(found, asked)
+        if as_json:
+            head = {"id": found.fragment.id, "arch": found.arch, "source": found.source, "evidence": found.evidence}
+            click.echo(json.dumps({**head, "holders": [holder.to_json() for holder in holders]}))
+        else:
+            answers.holders(found, holders, by_lane)
+
+
+def _holders(found: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
+    """Whether lanes are asked for, and what answers."""
+    from tcprobe.ask import trace
 
     rows, cols, lanes, elements = (asked[key] for key in ("rows", "cols", "lanes", "elements"))
     by_lane = lanes is not None or elements is not None
     if by_lane == (rows is not None or cols is not None):
         raise UsageError("give --row and --col, or --lane and --i.")
-    found, note = names.meant(" ".join(fragment), name, layers)
-    told(note)
     if by_lane:
-        holders = trace.held(found, range(found.table.threads) if lanes is None else lanes, elements or [])
-    else:
-        rows = range(found.fragment.rows) if rows is None else rows
-        cols = range(found.fragment.cols) if cols is None else cols
-        holders = trace.where(found, rows, cols, asked["products"])
-    if as_json:
-        head = {"id": found.fragment.id, "arch": found.arch, "source": found.source, "evidence": found.evidence}
-        click.echo(json.dumps({**head, "holders": [holder.to_json() for holder in holders]}))
-    else:
-        answers.holders(found, holders, by_lane)
+        return True, trace.held(found, range(found.table.threads) if lanes is None else lanes, elements or [])
+    rows = range(found.fragment.rows) if rows is None else rows
+    cols = range(found.fragment.cols) if cols is None else cols
+    return False, trace.where(found, rows, cols, asked["products"])
 
 
 @click.command(short_help="Which slots feed an element of D, or what a slot feeds.")
 @click.argument("instruction", nargs=-1, required=True, metavar="INSTRUCTION")
-@click.option("--row", type=int, help="Row of the D element.")
-@click.option("--col", type=int, help="Column of the D element.")
+@click.option("--row", type=Numbers(), help="Row of the D element, or a range: 3, 0-7.")
+@click.option("--col", type=Numbers(), help="Column of the D element, or a range.")
 @click.option("--product", type=int, help="Which product, where a warp holds several (m8n8k4 of f16).")
 @click.option("--operand", type=click.Choice(["a", "b", "c"]), help="What a slot of this operand feeds instead.")
-@click.option("--lane", type=int, help="With --operand: the slot's lane.")
-@click.option("--i", "element", type=int, help="With --operand: the slot's i.")
+@click.option("--lane", type=Numbers(), help="With --operand: the slot's lane, or a range.")
+@click.option("--i", "element", type=Numbers(), help="With --operand: the slot's i, or a range.")
 @ARCH
 @read_results
 @JSON
 def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
-    """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds."""
+    """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
+
+    With ranges one answer after the other; --json: one object a line.
+    """
     from tcprobe.ask import trace
     from tcprobe.cli import answers
     from tcprobe.store import names
@@ -78,18 +93,20 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
     multiply, tables, note = names.multiply(" ".join(instruction), name, layers)
     told(note)
-    if forward:
-        answer = trace.feeds(multiply, tables, operand, lane, element)
-    else:
-        answer = trace.trace(multiply, tables, row, col, asked["product"])
-    if as_json:
-        click.echo(json.dumps(answer.to_json()))
-    else:
-        answers.trace(answer)
+    pairs = product(lane, element) if forward else product(row, col)
+    for first, second in pairs:
+        if forward:
+            answer = trace.feeds(multiply, tables, operand, first, second)
+        else:
+            answer = trace.trace(multiply, tables, first, second, asked["product"])
+        if as_json:
+            click.echo(json.dumps(answer.to_json()))
+        else:
+            answers.trace(answer)
 
 
 @click.command(short_help="Write fragments as code or data for other programs.")
-@click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
+@click.argument("patterns", nargs=-1, metavar="FRAGMENT...")
 @click.option("--to", "format_name", required=True, metavar="FORMAT", help="cuda, ptx, python, ...; `--to help` lists.")
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File. Default: standard output.")
 @ARCH
@@ -102,7 +119,8 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     """
     from tcprobe import emit as formats
     from tcprobe.store import names
-    from tcprobe.store.cell import for_emit, sources
+    from tcprobe.store.cell import emittable, sources
+    from tcprobe.store.lookup import some
     from tcprobe.system import files
 
     if format_name == "help":
@@ -111,10 +129,14 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
         return
     if format_name not in formats.names():
         raise UsageError(f"unknown format {format_name!r}; known: {', '.join(formats.names())}.")
+    if not patterns:
+        raise UsageError("Missing argument 'FRAGMENT...'.")
     name = asked["name"] or ("all" if formats.for_all_archs(format_name) else None)
     chosen, notes = names.chosen(patterns, name, asked["layers"])
     told(*notes)
-    tables = for_emit(chosen, name, asked["layers"])
+    tables, without = emittable(chosen, name, asked["layers"])
+    if without:
+        told(f"left out, {name or tables[0].arch} has no table of them: {some([f.id for f in without])}")
     text = formats.emit(format_name, tables)
     if output is None:
         click.echo(text, nl=False)

@@ -27,6 +27,8 @@ class Group(click.Group):
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse; `--help` prints here."""
         with told():
+            if os.environ.get("NO_COLOR"):  # no-color.org; click does not ask for it
+                extra.setdefault("color", False)
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tcprobe.errors import EnvironmentUnfitError, UsageError
+from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
 from tcprobe.isa import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.probes.experiment import Experiment
@@ -152,9 +152,17 @@ class Campaign:
         moves = [e.instruction for e in following if isinstance(e, MemoryMove | RegisterMove)]
         self._derive_moves(report, tools, moves, drafts)
         report.unchecked = [experiment for experiment in measured if experiment not in checked]
+        self._keep(report)
         report.complaints += drafts.settle()
         report.beside = _beside(drafts, report)
         return report
+
+    def _keep(self, report: Report) -> None:
+        """Count what followed again just as it is saved as kept."""
+        results = Results(self.folder)
+        again = [m for m in report.found if not self.request.force and _saved(results, m)]
+        report.found = [m for m in report.found if m not in again]
+        report.kept += len(again)
 
     def _derive(self, report: Report, tools: Toolchain, multiplies: Sequence[Instruction], drafts: Drafts) -> set[str]:
         """Follow the code of multiplies, on the tables just read; the experiments that were checked by it."""
@@ -200,6 +208,13 @@ class Campaign:
                 self.tick(0, f"{device.arch} {item.experiment}")
         report.beside = _beside(results, report)
         return report
+
+
+def _saved(results: Results, found: Measurement) -> bool:
+    """Whether a folder has the very measurement; not where its file cannot be trusted."""
+    with suppress(DataError):
+        return found.status == "measured" and results.measurement(found.arch, found.method, found.experiment) == found
+    return False
 
 
 def _beside(results: Results, report: Report) -> list[Path]:
