@@ -13,7 +13,7 @@ import click
 
 from tcprobe import __version__
 from tcprobe.cli import banks, questions, reduce, swizzle, tools
-from tcprobe.cli.options import ARCH, ARCHS, CUDA, JSON, WRITTEN, Named, read_results, several, told
+from tcprobe.cli.options import ARCH, ARCHS, CUDA, JSON, WRITTEN, Named, fragment_names, read_results, several, told
 from tcprobe.cli.shell import Group
 from tcprobe.errors import UsageError
 
@@ -59,12 +59,13 @@ for command in (*questions.COMMANDS, *reduce.COMMANDS, *swizzle.COMMANDS, *banks
     help="Seconds without an answer after which a launch, or a call of ptxas or nvdisasm, counts as hung.",
 )
 @click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
-def run(folder: Path, show_stages: bool, **asked: Any) -> None:
+@JSON
+def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
     Without FRAGMENT: every form on a GPU; every wmma fragment from machine code, and what follows. Without --arch: the
     GPU that is there, else machine code for all archs. What is measured already is kept, so a run that was stopped is
-    taken up where it ended.
+    taken up where it ended. --json: one object a device or arch.
     """
     from tcprobe.isa import arch
     from tcprobe.run.process import Worker, sass_worker
@@ -92,6 +93,9 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
     with printing.progress() as tick:
         reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
     for report in reports:
+        if as_json:
+            click.echo(json.dumps(report.to_json() | {"results": str(folder)}))
+            continue
         printing.run_summary(report, Results(folder))
         if show_stages and report.done:
             printing.stages(report.done)
@@ -176,7 +180,7 @@ def _compare_arch(name: str, patterns: Sequence[str], layers: Layers, as_json: b
 
 
 @main.command("list", short_help="List fragments, with patterns.")
-@click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...", shell_complete=fragment_names)
 @ARCH
 @FAMILY
 @JSON
@@ -196,7 +200,7 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 
 
 @main.command(short_help="Formula, map both ways, evidence and verdicts.")
-@click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
+@click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...", shell_complete=fragment_names)
 @ARCHS
 @read_results
 @JSON
@@ -271,7 +275,7 @@ def _side_by_side(patterns: Sequence[str], archs: Sequence[str | None], layers: 
 
 
 @main.command("why-not", short_help="Why an arch does not have a fragment.")
-@click.argument("fragment", nargs=-1, required=True)
+@click.argument("fragment", nargs=-1, required=True, shell_complete=fragment_names)
 @click.option("--arch", "name", required=True, metavar="sm_XX", help="Compute capability, for example sm_75.")
 @read_results
 @JSON

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +24,9 @@ class Named(click.Path):
             self.fail("an empty name.", param, ctx)
         return super().convert(value, param, ctx)
 
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 WRITTEN = click.option(
     "--results", "folder", type=Named(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
@@ -86,6 +90,21 @@ class Numbers(click.ParamType[list[int]]):
 def several(name: str | None) -> list[str | None]:
     """The archs that --arch names, parted by commas; without one no particular one."""
     return list(name.split(",")) if name else [None]
+
+
+def redirected() -> bool:
+    """Whether standard output is no terminal."""
+    return sys.stdout is None or not sys.stdout.isatty()
+
+
+def fragment_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """For a shell's completion: ids of fragments and instructions that begin as what is typed."""
+    from click.shell_completion import CompletionItem
+
+    from tcprobe.isa import inventory
+
+    known = dict.fromkeys((*inventory.fragments(), *inventory.instructions()))
+    return [CompletionItem(id_) for id_ in known if id_.startswith(incomplete.lower())]
 
 
 def told(*notes: str | None) -> None:

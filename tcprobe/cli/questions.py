@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -12,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import ARCH, ARCHS, JSON, Numbers, Output, read_results, several, told
+from tcprobe.cli.options import (
+    ARCH,
+    ARCHS,
+    JSON,
+    Numbers,
+    Output,
+    fragment_names,
+    read_results,
+    redirected,
+    several,
+    told,
+)
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -24,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Who holds an element, or what a lane holds.")
-@click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT")
+@click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option("--row", "rows", type=Numbers(), help="Row of the element, or a range: 3, 0-7. Default: all.")
 @click.option("--col", "cols", type=Numbers(), help="Column of the element, or a range.")
 @click.option("--product", "products", type=Numbers(), default=[], help="Which product, where a warp holds several.")
@@ -68,7 +78,7 @@ def _holders(found: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
 
 
 @click.command(short_help="Which slots feed an element of D, or what a slot feeds.")
-@click.argument("instruction", nargs=-1, required=True, metavar="INSTRUCTION")
+@click.argument("instruction", nargs=-1, required=True, metavar="INSTRUCTION", shell_complete=fragment_names)
 @click.option("--row", type=Numbers(), help="Row of the D element, or a range: 3, 0-7.")
 @click.option("--col", type=Numbers(), help="Column of the D element, or a range.")
 @click.option("--product", type=int, help="Which product, where a warp holds several (m8n8k4 of f16).")
@@ -106,7 +116,7 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
 
 
 @click.command(short_help="Write fragments as code or data for other programs.")
-@click.argument("patterns", nargs=-1, metavar="FRAGMENT...")
+@click.argument("patterns", nargs=-1, metavar="FRAGMENT...", shell_complete=fragment_names)
 @click.option("--to", "format_name", required=True, metavar="FORMAT", help="cuda, ptx, python, ...; `--to help` lists.")
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File. Default: standard output.")
 @ARCH
@@ -147,7 +157,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
 
 
 @click.command(short_help="From one fragment to another: moves, cost, code.")
-@click.argument("names", nargs=-1, required=True, metavar="FROM TO [FROM TO]...")
+@click.argument("names", nargs=-1, required=True, metavar="FROM TO [FROM TO]...", shell_complete=fragment_names)
 @click.option("--transpose", is_flag=True, help="TO holds the transpose of the matrix.")
 @click.option("--permute-k", is_flag=True, help="Put k of TO in an order that spares all exchange; says which, and how "
               "the other factor is loaded with it.")  # fmt: skip
@@ -168,7 +178,7 @@ def convert(names: tuple[str, ...], called: tuple[str, ...], output: Path | None
     from tcprobe.cli import answers
     from tcprobe.system import files
 
-    aside = not asked["as_json"] and (output is not None or not sys.stdout.isatty())
+    aside = not asked["as_json"] and (output is not None or redirected())
     found = _conversions(names, called or _function_names(names, output is not None), asked)
     for conversion in found:
         if asked["as_json"]:

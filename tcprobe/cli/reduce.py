@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tcprobe.cli.answers import bold
-from tcprobe.cli.options import ARCH, JSON, read_results, told
+from tcprobe.cli.options import ARCH, JSON, fragment_names, read_results, redirected, told
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ MOST_LANES = 4  # whose results are printed
 
 
 @click.command(short_help="Combine by row or column, mask, fill: exchanges and code.")
-@click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT")
+@click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option("--over", type=click.Choice(["row", "col"]), help="Combine the elements of each row, or of each column.")
 @click.option("--op", type=click.Choice(["max", "sum"]), default="sum", show_default=True, help="With what.")
 @click.option("--mask", metavar="CONDITION", help="Keep only where this holds, for example 'row >= col'.")
@@ -62,7 +61,7 @@ def reduce(fragment: tuple[str, ...], over: str | None, mask: str | None, fill: 
 
 def _say(found: Reduction | Masked) -> None:
     """What the code does, on stdout where that is a terminal, else on stderr."""
-    say = partial(click.echo, err=not sys.stdout.isatty())
+    say = partial(click.echo, err=redirected())
     fragment = found.cell.fragment
     say(f"{bold(fragment.id)} on {found.cell.arch}, {fragment.rows} x {fragment.cols} of {fragment.type}")
     for line in found.words():

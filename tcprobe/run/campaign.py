@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
 from tcprobe.isa import arch
@@ -63,6 +63,16 @@ class Report:
     done: runner.Done | None = None
     contradictions: list[str] = field(default_factory=list)  # of machine code
     unchecked: list[str] = field(default_factory=list)  # measured fragments that no multiply was read for
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: the device, each experiment with its status and words, and how many were kept."""
+        made = {"compiler": self.device.compiler, "driver": self.device.driver, "cuda": self.device.cuda}
+        return {
+            "device": self.device.name, "arch": self.device.arch, "method": self.device.method, **made,
+            "experiments": [{"id": m.experiment, "status": m.status, "words": m.words} for m in self.found],
+            "kept": self.kept, "complaints": self.complaints, "contradictions": self.contradictions,
+            "unchecked": self.unchecked,
+        }  # fmt: skip
 
 
 @dataclass

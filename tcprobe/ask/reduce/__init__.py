@@ -15,7 +15,7 @@ from typing import Any
 
 from tcprobe.ask.convert.header import check_name
 from tcprobe.ask.reduce.code import OPS, source
-from tcprobe.ask.reduce.plan import Plan, plan
+from tcprobe.ask.reduce.plan import Scheme, plan
 from tcprobe.errors import UsageError
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
@@ -30,7 +30,7 @@ class Reduction:
     cell: Cell
     over: str
     op: str
-    plan: Plan
+    plan: Scheme
     code: str
 
     def words(self) -> Iterator[str]:

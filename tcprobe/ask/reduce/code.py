@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tcprobe.ask.reduce.plan import Plan, Round
+from tcprobe.ask.reduce.plan import Round, Scheme
 
 OPS = {"max": "{0} > {1} ? {0} : {1}", "sum": "{0} + {1}"}
 
 
-def source(plan: Plan, op: str, elements: int, name: str) -> str:
+def source(plan: Scheme, op: str, elements: int, name: str) -> str:
     """The function `name`(x, out): out[g] is the result of the row of group g, in every lane that holds it."""
     lines = list(_body(plan, op))
     uses_lane = any("lane" in line for line in lines)
@@ -18,7 +18,7 @@ def source(plan: Plan, op: str, elements: int, name: str) -> str:
     return "\n".join(["template <class T>", head, *(f"  {line}" for line in [*lane, *lines]), "}"])
 
 
-def _body(plan: Plan, op: str) -> Iterator[str]:
+def _body(plan: Scheme, op: str) -> Iterator[str]:
     values = []
     for part, group in enumerate(plan.groups):
         yield f"T p{part} = x[{group[0]}];"

@@ -99,7 +99,7 @@ def names(found: Condition | Linear) -> list[str]:
 
 def condition(text: str) -> Condition:
     """The condition; UsageError says what cannot be read, and at which column."""
-    reader = _Reader(text)
+    reader = _Parser(text)
     found = reader.any(0)
     reader.end()
     if isinstance(found, Linear):
@@ -109,7 +109,7 @@ def condition(text: str) -> Condition:
 
 def linear(text: str) -> Linear:
     """The value; UsageError as `condition`."""
-    reader = _Reader(text)
+    reader = _Parser(text)
     found = reader.any(0)
     reader.end()
     if not isinstance(found, Linear):
@@ -125,7 +125,7 @@ def _checked(found: C) -> C:
     return found
 
 
-class _Reader:
+class _Parser:
     """One method a level of precedence; each leaves `next` behind what it read."""
 
     def __init__(self, text: str) -> None:

@@ -59,7 +59,7 @@ def masked(cell: Cell, mask: str | None, fill: str | None, name: str = "mask") -
     check_name(name)
     if None in cell.table.cells:
         raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots.")
-    maker = _Maker(cell.table)
+    maker = _Writer(cell.table)
     value = linear(fill) if fill is not None else None
     if mask is None:
         assert value is not None
@@ -77,7 +77,7 @@ def masked(cell: Cell, mask: str | None, fill: str | None, name: str = "mask") -
 
 
 @dataclass
-class _Maker:
+class _Writer:
     """Collects the lane's values and the comparisons that elements share."""
 
     table: Table

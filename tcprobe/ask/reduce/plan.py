@@ -42,7 +42,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Scheme:
     """`groups` lists a lane's slots by part, copies left out; rows[lane][part] is the row (or column) of a part.
 
     `rounds` in order; held[lane] are the rows whose result a lane has after them.
@@ -73,7 +73,7 @@ class Plan:
 State = list[list[tuple[int, frozenset[Element]]]]  # by lane and part: its row, and the elements that it covers
 
 
-def plan(table: Table, axis: int) -> Plan:
+def plan(table: Table, axis: int) -> Scheme:
     """The plan over rows (`axis` 0) or columns (1); UsageError where lanes are too unlike for one code."""
     if table.threads != LANES or None in table.cells:
         raise UsageError("a reduction is for fragments of a warp that use all their slots.")
@@ -89,7 +89,7 @@ def plan(table: Table, axis: int) -> Plan:
         state = combined(state, one)
         rounds.append(one)
     held = tuple(tuple(row for row, _ in parts) for parts in state)
-    return Plan(groups, rows, tuple(rounds), held, _least(table, axis, whole))
+    return Scheme(groups, rows, tuple(rounds), held, _least(table, axis, whole))
 
 
 def combined(state: State, one: Round) -> State:
