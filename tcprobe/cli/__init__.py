@@ -18,8 +18,10 @@ from tcprobe.cli.shell import Group
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
+    from tcprobe.ask.absent import WhyNot
     from tcprobe.store.choose import Layers
 
+MANY = 9  # fragments, from which on only one of a kind is named
 FAMILY = click.option("--family", metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ...")
 
 
@@ -284,12 +286,18 @@ def why_not(fragment: tuple[str, ...], name: str, layers: Layers, as_json: bool)
     from tcprobe.ask.absent import why_not as explained
     from tcprobe.isa import arch
     from tcprobe.store import names
+    from tcprobe.store.lookup import some
 
-    chosen, notes = names.chosen((" ".join(fragment),), None, layers)
-    told(*notes)
-    for found in chosen:
-        answer = explained(found, arch.arch(name), layers)
-        click.echo(json.dumps(answer.to_json()) if as_json else f"{answer.id}: {answer.words}")
+    answers = [explained(found, arch.arch(name), layers) for found in names.like(" ".join(fragment), layers)]
+    if as_json:
+        click.echo("\n".join(json.dumps(answer.to_json()) for answer in answers))
+        return
+    groups: dict[object, list[WhyNot]] = {}
+    for answer in answers:
+        same = answer.words if len(answers) < MANY else (answer.allowed, answer.measured)
+        groups.setdefault(same, []).append(answer)
+    for alike in groups.values():
+        click.echo(f"{some([answer.id for answer in alike], 1 if len(answers) >= MANY else MANY)}: {alike[0].words}")
 
 
 def _printed(formulas: dict[str, Any], style: str | None) -> dict[str, str]:

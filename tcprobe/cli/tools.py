@@ -68,9 +68,10 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
     is saved in ./results or published, and by which compiler; with --cuda or --save a mistake in the call.
     """
     from tcprobe.ask.lowered import lowered
-    from tcprobe.isa import inventory
+    from tcprobe.store.choose import default
+    from tcprobe.store.names import instructions
 
-    for found in lowered(inventory.select_instructions(*patterns), name, cuda, save):
+    for found in lowered(instructions(patterns, default()), name, cuda, save):
         click.echo(json.dumps(found.to_json()) if as_json else str(found))
 
 

@@ -167,9 +167,13 @@ def _spoken(name: str) -> list[Fragment]:
 
 
 def _closest(wanted: list[str], found: list[T]) -> list[T]:
-    """Those that the words name whole, and among them those in whose order they stand, if there are any."""
-    whole = [one for one in found if len(_parts(one.id)) == len(wanted)] or found
-    return [one for one in whole if words.ordered(wanted, _parts(one.id))] or whole
+    """Of what fits those that fit best, by one reason after the other: named whole, of a family that is named, of a
+    type of its own that is named, in the order of the words.
+    """
+    best = [one for one in found if len(_parts(one.id)) == len(wanted)] or found
+    best = [one for one in best if one.family in wanted] or best
+    best = [one for one in best if isinstance(one, Fragment) and words.named(one.type, wanted)] or best
+    return [one for one in best if words.ordered(wanted, _parts(one.id))] or best
 
 
 def _parts(id_: str, *more: str) -> list[str]:
@@ -293,6 +297,8 @@ def _nearest(name: str) -> str:
         tries = [[word for word in wanted if word not in strange]]
     without = next((kept for kept in tries if spoken_instructions(" ".join(kept))), None)
     unknown = f"Not known: {', '.join(map(quoted, strange))}. " if strange else ""
+    if any(word.isdigit() for word in strange):
+        unknown += "Numbers go with --row and --col, or --lane and --i. "
     if not without:
         return f"{unknown}See `tcprobe list`."
     left_out = [word for word in wanted if word not in without] or ["one of the types"]

@@ -95,6 +95,11 @@ def strange(wanted: Iterable[str], parts: Iterable[str]) -> list[str]:
     return [word for word in wanted if word[0] != "!" and not any(_means(word, part) for part in known)]
 
 
+def named(part: str, wanted: Iterable[str]) -> bool:
+    """Whether one of the words means the part."""
+    return any(_means(word, part) for word in wanted)
+
+
 def _means(word: str, part: str) -> bool:
     return part in word.split("|") or (word[0] == "m" and re.fullmatch(rf"{re.escape(word)}k\d+", part) is not None)
 

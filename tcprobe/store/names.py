@@ -78,10 +78,40 @@ def chosen(patterns: Sequence[str], arch_name: str | None, layers: Layers) -> tu
         try:
             found += lookup.chosen((pattern,))
         except UsageError:
+            whole = _one_instructions(pattern, layers)
+            if whole:
+                found += whole
+                continue
             one = meant(pattern, None if arch_name == "all" else arch_name, layers)
             found.append(one.cell.fragment)
             notes += [one.note] if one.note else []
     return list(dict.fromkeys(found)), notes
+
+
+def _one_instructions(name: str, layers: Layers) -> list[Fragment]:
+    """All operands of the one instruction that a name means, if it means all of them."""
+    found = _candidates(name, layers, inventory.candidates)
+    row = inventory.instructions().get(found[0].experiment)
+    return found if row and [f.id for f in row.fragments] == [f.id for f in found] else []
+
+
+def instructions(patterns: Sequence[str], layers: Layers) -> list[Instruction]:
+    """The instructions that names and patterns mean, opcodes too; all without one."""
+    if not patterns:
+        return inventory.select_instructions()
+    found: dict[str, Instruction] = {}
+    for pattern in joined(patterns):
+        if _OPCODE.search(pattern):
+            rows = _candidates(pattern, layers, inventory.instruction_candidates)
+        else:
+            rows = inventory.select_instructions(pattern)
+        found |= {row.id: row for row in rows}
+    return list(found.values())
+
+
+def like(name: str, layers: Layers) -> list[Fragment]:
+    """Every fragment that a name may mean."""
+    return _candidates(name, layers, inventory.candidates)
 
 
 def _candidates(name: str, layers: Layers, by_name: Callable[[str], list[T]]) -> list[T]:
