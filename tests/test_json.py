@@ -16,7 +16,9 @@ WITHOUT = {"emit", "pages", "site"}  # what writes files for others
 
 def commands(group=main, path=()):
     """Names of all commands, and the commands."""
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
         else:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe import __version__
-from tcprobe.cli import banks, questions, reduce, swizzle, tools
 from tcprobe.cli.options import ARCH, ARCHS, CUDA, JSON, WRITTEN, Named, fragment_names, read_results, several, told
 from tcprobe.cli.shell import Group
 from tcprobe.errors import UsageError
@@ -35,8 +34,12 @@ def main() -> None:
     """
 
 
-for command in (*questions.COMMANDS, *reduce.COMMANDS, *swizzle.COMMANDS, *banks.COMMANDS, *tools.COMMANDS):
-    main.add_command(command)
+# what other modules have; they are imported when they are asked for
+for module, commands in {
+    "questions": ("where", "trace", "convert", "emit", "verify"), "reduce": ("reduce",), "swizzle": ("swizzle",),
+    "banks": ("banks",), "tools": ("diff", "merge", "lower", "doctor", "pages"),
+}.items():  # fmt: skip
+    Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")
 
 
 @main.command(short_help="Measure fragments, on a GPU or from machine code.")

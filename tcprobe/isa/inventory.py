@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from tcprobe.errors import UsageError
-from tcprobe.isa import words
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import IMPLIED, Instruction
@@ -153,12 +152,16 @@ def instruction_candidates(name: str) -> list[Instruction]:
 
 def spoken_instructions(name: str) -> list[Instruction]:
     """The instructions that all words of `name` fit, whatever their order; see `words`."""
+    from tcprobe.isa import words
+
     wanted = words.words(name)
     return _closest(wanted, [i for i in instructions().values() if words.fits(wanted, _parts(i.id, *_types(i)))])
 
 
 def _spoken(name: str) -> list[Fragment]:
     """The fragments that all words of `name` fit; without an operand in them, those of the instructions."""
+    from tcprobe.isa import words
+
     wanted = words.words(name)
     found = [f for f in fragments().values() if words.fits(wanted, _parts(f.id, *((f.type,) if f.shared else ())))]
     if found:
@@ -170,6 +173,8 @@ def _closest(wanted: list[str], found: list[T]) -> list[T]:
     """Of what fits those that fit best, by one reason after the other: named whole, of a family that is named, of a
     type of its own that is named, in the order of the words.
     """
+    from tcprobe.isa import words
+
     best = [one for one in found if len(_parts(one.id)) == len(wanted)] or found
     best = [one for one in best if one.family in wanted] or best
     best = [one for one in best if isinstance(one, Fragment) and words.named(one.type, wanted)] or best
@@ -290,6 +295,8 @@ def _unknown(name: str, known: Iterable[str]) -> UsageError:
 
 def _nearest(name: str) -> str:
     """What of a name's words is not known, and what the others mean; or which one word is too many."""
+    from tcprobe.isa import words
+
     wanted = words.words(name)
     strange = words.strange(wanted, {part for row in instructions().values() for part in _parts(row.id, *"abcdep")})
     tries = [[*wanted[:at], *wanted[at + 1 :]] for at in reversed(range(len(wanted)))]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,6 @@ from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
-from tcprobe.layout.draw import addresses, matrix
 from tcprobe.layout.table import Table
 from tcprobe.store import lookup
 from tcprobe.store.choose import PUBLISHED, Found, Layers, layers_of, whence
@@ -52,6 +50,10 @@ class Cell:
 
     def _repr_html_(self) -> str:
         """For a notebook: whose table, on what evidence, and the matrix with its holders."""
+        from html import escape
+
+        from tcprobe.layout.draw import addresses, matrix
+
         title = f"<b>{escape(self.fragment.id)}</b> on {self.arch}, {escape(self.evidence)}"
         drawn = addresses(self.table, 120) if self.fragment.role is Role.ADDRESS else matrix(self.table, 120)
         return f"{title}<pre>{escape(chr(10).join(drawn))}</pre>"

@@ -25,7 +25,7 @@ from tcprobe.store.choose import Layers
 from tcprobe.text import quoted
 
 MOST = 400  # candidates that are compared
-_OPCODE = re.compile(r"\b[HIBDQO]MMA\.[0-9][\w.]*", re.I)
+OPCODE = r"(?i)\b[HIBDQO]MMA\.[0-9][\w.]*"
 T = TypeVar("T", Fragment, Instruction)
 Operands = dict[str, Cell]
 
@@ -49,6 +49,8 @@ def meant(name: str, arch_name: str | None, layers: Layers) -> Meant:
 
     Of those that an arch lacks, where it is named, none counts. UsageError where there is no table, or several.
     """
+    with suppress(KeyError, ValueError):
+        return Meant(cell(inventory.fragment(inventory.short(name)), arch_name, layers))
     found = _on(_candidates(name, layers, inventory.candidates), arch_name)
     if len(found) == 1:
         return Meant(cell(found[0], arch_name, layers))
@@ -101,7 +103,7 @@ def instructions(patterns: Sequence[str], layers: Layers) -> list[Instruction]:
         return inventory.select_instructions()
     found: dict[str, Instruction] = {}
     for pattern in joined(patterns):
-        if _OPCODE.search(pattern):
+        if re.search(OPCODE, pattern):
             rows = _candidates(pattern, layers, inventory.instruction_candidates)
         else:
             rows = inventory.select_instructions(pattern)
@@ -116,10 +118,10 @@ def like(name: str, layers: Layers) -> list[Fragment]:
 
 def _candidates(name: str, layers: Layers, by_name: Callable[[str], list[T]]) -> list[T]:
     """What a name may mean; an opcode in it stands for the multiplies that become it alone."""
-    opcode = _OPCODE.search(name)
+    opcode = re.search(OPCODE, name)
     if not opcode:
         return by_name(name)
-    rest, ids = _OPCODE.sub(" ", name), _becoming(opcode[0].lower(), layers)
+    rest, ids = re.sub(OPCODE, " ", name), _becoming(opcode[0].lower(), layers)
     if not ids:
         raise UsageError(f"no multiply is known to become {quoted(opcode[0])}. `tcprobe lower` lists what they become.")
     found: list[T] = []
