@@ -61,7 +61,8 @@ def test_what_is_shown_of_gpus_is_understood():
 
 @pytest.mark.parametrize(("name", "words"), [
     ("ampere", "several archs: sm_80 (A100, A30), sm_86"), ("blackwell", "sm_121 (GB10"), ("sm_80a", "unknown arch"),
-    ("sm_90f", "unknown arch"), ("sm_99", "did you mean sm_90"), ("", "unknown arch"), ("٩٠", "unknown arch"),
+    ("sm_90f", "unknown arch"), ("sm_99", "did you mean sm_90"),
+    ("sm_62", "has no tensor cores"), ("", "unknown arch"), ("٩٠", "unknown arch"),
     ("90 0", "unknown arch"), ("x" * 5000, "unknown arch"),
 ])  # fmt: skip
 def test_what_is_no_arch(name, words):
@@ -103,7 +104,7 @@ def test_atoms_of_cute_are_their_instructions():
 @pytest.mark.parametrize(("name", "id_"), [
     ("SM75_U32x4_LDSM_N", "ldmatrix.m8n8.x4.shared.b16"), ("SM75_U16x8_LDSM_T", "ldmatrix.m8n8.x4.trans.shared.b16"),
     ("SM90_U32x2_STSM_N", "stmatrix.m8n8.x2.shared.b16"), ("LDSM.16.M88.4", "ldmatrix.m8n8.x4.shared.b16"),
-    ("LDSM.16.MT88", "ldmatrix.m8n8.x1.trans.shared.b16"),
+    ("LDSM.16.MT88", "ldmatrix.m8n8.x1.trans.shared.b16"), ("MOVM.16.MT88", "movmatrix.m8n8.trans.b16"),
 ])  # fmt: skip
 def test_moves_by_the_names_of_cute_and_sass(name, id_):
     assert [row.id for row in inventory.instruction_candidates(name)] == [id_]
@@ -169,6 +170,8 @@ def test_what_is_said_of_names_that_mean_nothing():
         "wmma m16n16k16 foo": "Not known: 'foo'. Without foo it would mean wmma.mma.",
         "mma m16n8k16 bf16 f16": "Without f16 it would mean mma.m16n8k16.row.col.f32.bf16.bf16.f32",
         "foo": "Not known: 'foo'. See `tcprobe list`",
+        "wmma 16x16x16 row 3": "Numbers go with --row and --col",
+        "HMMA.884": "'HMMA.884' is only a part of what",
         "HMMA.16816.F99": "no multiply is known to become 'HMMA.16816.F99'",
     }.items():
         assert words in tcprobe("where", *name.split(" "), "--lane", 0, code=2).stderr
@@ -178,6 +181,43 @@ def test_what_is_said_of_names_that_mean_nothing():
 def test_any_name_is_understood_or_refused(text):
     with suppress(UsageError):
         assert inventory.candidates(text)
+
+
+def test_of_several_that_fit_the_best_counts():
+    """The type of the operand itself, one accumulator type, the family that is named, and patterns of parts."""
+    assert {f.type for f in inventory.candidates("m16n8k16 fp16 A")} == {"f16"}
+    assert {i.id.split(".")[-1] for i in inventory.instruction_candidates("wmma 16x16x16 half float")} == {"f32"}
+    assert {i.family for i in inventory.select_instructions("mma m16n8k16 f16")} == {"mma"}
+    assert {f.shape.k for f in inventory.candidates("m16n8k8*")} == {8}
+    assert inventory.candidates("*m16n8k8*") != inventory.candidates("m16n8k*")
+
+
+def test_why_not_of_many_says_each_reason_once():
+    text = tcprobe("why-not", "mma", "m16n8k32", "fp8", "--arch", "a100").stdout
+    assert len(text.splitlines()) == 1
+    assert "needs target sm_89" in text
+    assert len(tcprobe("why-not", "mma", "m16n8k32", "fp8", "--arch", "a100", "--json").stdout.splitlines()) > 20
+    four = tcprobe("why-not", "SM80_16x8x16_F32F16F16F32_TN", "--arch", "turing").stdout
+    assert four.count("needs target sm_80") == 1
+    here = tcprobe("why-not", "mma.m16n8k16.row.col.f32.e4m3.e4m3.f32.a", "--arch", "sm_120").stdout
+    assert "on a GPU of sm_120 measures it" in here or "measured" in here
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_colour_and_width(columns, monkeypatch):
+    """NO_COLOR on what would take colour, and drawings within COLUMNS."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    asked = ["show", "mma.m16n8k8.row.col.f32.tf32.tf32.f32.a", "--arch", "h100"]
+    coloured = CliRunner().invoke(main, asked, color=True).stdout
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = CliRunner().invoke(main, asked, color=True).stdout
+    assert "\x1b[" in coloured
+    assert "\x1b[" not in plain
+    drawn = plain.split("lane -> row,col")[1].split("measured:")[0].splitlines()[1:]
+    assert max(map(len, drawn)) <= columns
+    for command in ([], ["show"], ["reduce"], ["convert"]):
+        text = CliRunner().invoke(main, [*command, "--help"], terminal_width=columns).stdout
+        assert max(map(len, text.splitlines())) <= columns
 
 
 def test_one_command_answers_what_a_person_types():

@@ -204,7 +204,8 @@ def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str,
 
     pairs = list(zip(names[::2], names[1::2], strict=False))
     if len(names) % 2 or len(called) != len(pairs):
-        raise UsageError(f"{len(names)} fragments and {len(called)} names: each FROM needs a TO, each pair one --name.")
+        counts = f"{len(names)} fragment{'s' * (len(names) > 1)}" + (f" and {len(called)} --name" if called else "")
+        raise UsageError(f"{counts}: each FROM needs a TO, and each pair of them one --name or none has one.")
     found = []
     for (source, target), name in zip(pairs, called, strict=True):
         from_ = meant(source, asked["name"], asked["layers"])

@@ -79,6 +79,8 @@ def _meant(name: str) -> Arch:
         found = _BY_NAME.get(f"sm_{number}")
         if found and (not written[2] or f"sm_{number}{written[2]}" in _suffixed()):
             return found
+        if 20 <= number < ARCHS[0].number:
+            raise UsageError(f"sm_{number} has no tensor cores; {ARCHS[0].name} is the first that has.")
         raise _unknown(name, f"sm_{number}")
     from tcprobe.isa.gpus import called, listed
 

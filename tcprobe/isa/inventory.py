@@ -171,14 +171,19 @@ def _spoken(name: str) -> list[Fragment]:
 
 def _closest(wanted: list[str], found: list[T]) -> list[T]:
     """Of what fits those that fit best, by one reason after the other: named whole, of a family that is named, of a
-    type of its own that is named, in the order of the words.
+    type of its own that is named, with one type of C and D, in the order of the words.
     """
     from tcprobe.isa import words
 
     best = [one for one in found if len(_parts(one.id)) == len(wanted)] or found
     best = [one for one in best if one.family in wanted] or best
+    best = [one for one in best if isinstance(one, Instruction) and _one_accumulator(one)] or best
     best = [one for one in best if isinstance(one, Fragment) and words.named(one.type, wanted)] or best
     return [one for one in best if words.ordered(wanted, _parts(one.id))] or best
+
+
+def _one_accumulator(row: Instruction) -> bool:
+    return row.multiplies and row.type("c") == row.type("d")
 
 
 def _parts(id_: str, *more: str) -> list[str]:
@@ -223,7 +228,7 @@ def select_instructions(*patterns: str) -> list[Instruction]:
     for pattern in patterns:
         wanted = short(pattern)
         glob = any(c in wanted for c in "*?[")
-        meant = [i for i in known if (fnmatch.fnmatchcase(i, wanted) if glob else _shortens(wanted, i))]
+        meant = _globbed(wanted, known) if glob else [i for i in known if _shortens(wanted, i)]
         meant = meant or [row.id for row in ([] if glob else spoken_instructions(pattern))]
         if not meant:
             raise _unknown(pattern, known)
@@ -244,7 +249,7 @@ def matches(name: str) -> list[Fragment]:
         return [fragment(f.id) for f in instructions()[wanted].fragments]
     known = fragments()
     if any(c in wanted for c in "*?["):
-        return [f for f in known.values() if fnmatch.fnmatchcase(f.id, wanted)]
+        return [known[id_] for id_ in _globbed(wanted, known)]
     whole = [f for f in known.values() if wanted in (f.experiment, short(f.instruction))]
     return whole or [f for f in known.values() if _shortens(wanted, f.id)] or _spoken(name)
 
@@ -268,6 +273,16 @@ def why_not(fragment: Fragment, device: Arch) -> str | None:
 def short(name: str) -> str:
     """`name` without the qualifiers that every form has: the form in which ids are."""
     return ".".join(part for part in name.strip().lower().split(".") if part not in IMPLIED)
+
+
+def _globbed(wanted: str, ids: Iterable[str]) -> list[str]:
+    """The ids that a pattern means; where it means none as it is, those of which it means some parts."""
+    listed = list(ids)
+    for pattern in (wanted, f"*.{wanted}", f"{wanted}.*", f"*.{wanted}.*"):
+        found = [id_ for id_ in listed if fnmatch.fnmatchcase(id_, pattern)]
+        if found:
+            return found
+    return []
 
 
 def _shortens(wanted: str, full: str) -> bool:

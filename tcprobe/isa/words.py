@@ -135,6 +135,8 @@ def _atom(piece: str) -> list[str]:
         return _moved(move[2], count, move[3] in "Tt")
     if opcode := _OPCODE.fullmatch(piece):
         return _moved(opcode[1], int(opcode[3] or 1), bool(opcode[2]))
+    if re.fullmatch(r"MOVM(\.16\.MT88)?|SM75_U32x1_MOVM_T", piece, re.I):
+        return ["movmatrix"]
     return []
 
 

@@ -123,7 +123,7 @@ def _candidates(name: str, layers: Layers, by_name: Callable[[str], list[T]]) ->
         return by_name(name)
     rest, ids = re.sub(OPCODE, " ", name), _becoming(opcode[0].lower(), layers)
     if not ids:
-        raise UsageError(f"no multiply is known to become {quoted(opcode[0])}. `tcprobe lower` lists what they become.")
+        raise _no_multiply_becomes(opcode[0], layers)
     found: list[T] = []
     for id_ in ids:
         with suppress(UsageError):
@@ -144,6 +144,21 @@ def _becoming(opcode: str, layers: Layers) -> list[str]:
     }
     exact = [id_ for id_, name in becomes.items() if name.lower() == opcode]
     return exact or [id_ for id_, name in becomes.items() if name.lower().startswith(f"{opcode}.")]
+
+
+def _no_multiply_becomes(opcode: str, layers: Layers) -> UsageError:
+    """An opcode that no multiply becomes alone: a part of some, or unknown."""
+    parts = [
+        id_
+        for row in arch.ARCHS
+        for body, _ in layers.lowerings(row.name)
+        for id_, lowering in body["instructions"].items()
+        if any(name.lower().startswith(opcode.lower()) for name in lowering["opcodes"])
+    ]
+    if parts:
+        some = lookup.some(list(dict.fromkeys(parts)), 2)
+        return UsageError(f"{quoted(opcode)} is only a part of what {some} become: name one of these.")
+    return UsageError(f"no multiply is known to become {quoted(opcode)}. `tcprobe lower` lists what they become.")
 
 
 def _same_shape(id_: str, opcode: str) -> bool:
