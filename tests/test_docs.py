@@ -61,9 +61,7 @@ def test_python_sessions(page, text):
     above = [t for p, t in blocks("python") if p == page]
     source = "\n".join(above[: above.index(text) + 1])
     test = doctest.DocTestParser().get_doctest(source, {}, page, page, 0)
-    found = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL, verbose=False).run(
-        test
-    )
+    found = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False).run(test)
     assert found.attempted
     assert found.failed == 0
 
