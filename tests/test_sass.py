@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from machine_code import MEMORY, TOOLS, codes, needs_tools, table
+from wrapped_tools import beside
 
 from tcprobe.cli import main
 from tcprobe.errors import EnvironmentUnfitError, ProbeError
@@ -252,6 +253,7 @@ def tcprobe(*arguments):
     ],
 )
 def test_bad_tools_give_a_clear_message(tmp_path, program, text, words):
+    beside(tmp_path / program)
     fake(tmp_path / program, text)
     done = tcprobe(
         "run", "wmma.m8n8k4.*", "--arch", "sm_80", "--method", "sass", "--cuda", tmp_path, "--results", tmp_path / "r"

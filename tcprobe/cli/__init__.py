@@ -12,7 +12,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe import __version__
-from tcprobe.cli.options import ARCH, ARCHS, CUDA, JSON, WRITTEN, Named, fragment_names, read_results, several, told
+from tcprobe.cli.options import (
+    ARCH,
+    ARCHS,
+    CUDA,
+    JSON,
+    WRITTEN,
+    Given,
+    Named,
+    Number,
+    Seconds,
+    fragment_names,
+    read_results,
+    several,
+    told,
+)
 from tcprobe.cli.shell import Group
 from tcprobe.errors import UsageError
 
@@ -21,7 +35,9 @@ if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
 MANY = 9  # fragments, from which on only one of a kind is named
-FAMILY = click.option("--family", metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ...")
+FAMILY = click.option(
+    "--family", type=Given(), metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ..."
+)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,14 +53,16 @@ def main() -> None:
 # what other modules have; they are imported when they are asked for
 for module, commands in {
     "questions": ("where", "trace", "convert", "emit", "verify"), "reduce": ("reduce",), "swizzle": ("swizzle",),
-    "banks": ("banks",), "tools": ("diff", "merge", "lower", "doctor", "pages"),
+    "banks": ("banks",), "path": ("path", "load"), "tools": ("diff", "merge", "lower", "doctor", "pages"),
 }.items():  # fmt: skip
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")
 
 
 @main.command(short_help="Measure fragments, on a GPU or from machine code.")
 @click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
-@click.option("--arch", "name", metavar="sm_XX|all", help="Compute capability, for example sm_90, or all.")
+@click.option(
+    "--arch", "name", type=Given(), metavar="sm_XX|all", help="Compute capability, for example sm_90, or all."
+)
 @click.option(
     "--method",
     type=click.Choice(["auto", "live", "sass"]),
@@ -52,14 +70,15 @@ for module, commands in {
     show_default=True,
     help="On a live GPU, or from the machine code that ptxas emits; auto: a GPU of the arch if there is one.",
 )
-@click.option("--device", "index", type=int, metavar="N", help="GPU number N, in CUDA's order.")
+@click.option("--device", "index", type=Number(), metavar="N", help="GPU number N, in CUDA's order.")
 @CUDA
 @WRITTEN
 @click.option("--force", is_flag=True, help="Measure again what is already there.")
 @click.option(
     "--limit",
-    type=click.FloatRange(min=1),
-    default=60.0,
+    type=Seconds(),
+    default=60,
+    metavar="SECONDS",
     show_default=True,
     help="Seconds without an answer after which a launch, or a call of ptxas or nvdisasm, counts as hung.",
 )
@@ -73,10 +92,12 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
     taken up where it ended. --json: one object a device or arch.
     """
     from tcprobe.isa import arch
-    from tcprobe.run.process import Worker, sass_worker
+    from tcprobe.run.process import Worker, ended_by_errors, sass_worker
 
     if asked["name"] not in (None, "all"):
         arch.arch(asked["name"])
+    if asked["method"] == "sass" and asked["index"] is not None:
+        raise UsageError("--device means a live GPU; --method sass reads machine code.")
     worker = Worker(limit=asked["limit"])
     process = None if asked["method"] == "sass" else worker.start()
     early = {}
@@ -88,15 +109,16 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
         if row in tools.archs:
             early[row.name] = sass_worker(row.name, tools.ptxas, tools.nvdisasm, asked["limit"]).start()
 
-    from tcprobe.cli import printing
-    from tcprobe.run import runner
-    from tcprobe.run.campaign import Campaign, Request
-    from tcprobe.store.results import Results
+    with ended_by_errors(process, *early.values()):
+        from tcprobe.cli import printing
+        from tcprobe.run import runner
+        from tcprobe.run.campaign import Campaign, Request
+        from tcprobe.store.results import Results
 
-    session = runner.Session(worker, process) if process else None
-    Results(folder).sweep()
-    with printing.progress() as tick:
-        reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
+        session = runner.Session(worker, process) if process else None
+        Results(folder).sweep()
+        with printing.progress() as tick:
+            reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
     for report in reports:
         if as_json:
             click.echo(json.dumps(report.to_json() | {"results": str(folder)}))
@@ -281,7 +303,9 @@ def _side_by_side(patterns: Sequence[str], archs: Sequence[str | None], layers: 
 
 @main.command("why-not", short_help="Why an arch does not have a fragment.")
 @click.argument("fragment", nargs=-1, required=True, shell_complete=fragment_names)
-@click.option("--arch", "name", required=True, metavar="sm_XX", help="Compute capability, for example sm_75.")
+@click.option(
+    "--arch", "name", type=Given(), required=True, metavar="sm_XX", help="Compute capability, for example sm_75."
+)
 @read_results
 @JSON
 def why_not(fragment: tuple[str, ...], name: str, layers: Layers, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.text import message
+from tcprobe.text import message, quoted
 
 
 class Named(click.Path):
@@ -22,6 +22,53 @@ class Named(click.Path):
         """The path."""
         if not str(value):
             self.fail("an empty name.", param, ctx)
+        if not _for_the_system(str(value)):
+            self.fail(f"{quoted(str(value))} is no name that this system has.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def _for_the_system(name: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+
+
+class Given(click.ParamType[str]):
+    """A text that is not empty, as that of a shell variable that is not set would be: it would ask for anything."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text."""
+        if not str(value).strip():
+            self.fail("an empty text.", param, ctx)
+        return str(value)
+
+
+class Number(click.IntRange):
+    """A whole number in decimal digits, 0 or more unless a least one is stated."""
+
+    def __init__(self, least: int = 0, most: int | None = None) -> None:
+        super().__init__(least, most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number."""
+        if not re.fullmatch("[0-9]{1,18}", str(value)):
+            self.fail(f"{quoted(str(value))} is no number such as 3.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Seconds(click.FloatRange):
+    """A time of at least a second and at most a day."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 86400)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number of seconds."""
+        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{0,9})?", str(value)):
+            self.fail(f"{quoted(str(value))} is no number of seconds such as 60 or 2.5.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -32,12 +79,15 @@ WRITTEN = click.option(
     "--results", "folder", type=Named(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
     help="Folder of tables that is written.",
 )  # fmt: skip
-ARCH = click.option("--arch", "name", metavar="sm_XX", help="Compute capability, for example sm_90.")
-ARCHS = click.option("--arch", "name", metavar="sm_XX[,...]", help="Compute capability: sm_90; or several: sm_70,h100.")
+ARCH = click.option("--arch", "name", type=Given(), metavar="sm_XX", help="Compute capability, for example sm_90.")
+ARCHS = click.option(
+    "--arch", "name", type=Given(), metavar="sm_XX[,...]", help="Compute capability: sm_90; or several: sm_70,h100."
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
 CUDA = click.option(
     "--cuda", type=Named(path_type=Path, exists=True, file_okay=False),
-    help="Folder of a CUDA toolkit whose ptxas and nvdisasm to use. Default: CUDA_HOME, the installed wheels, PATH.",
+    help="Folder of a CUDA toolkit whose ptxas to use, and its nvdisasm if it has one. "
+    "Default: CUDA_HOME, the installed wheels, PATH.",
 )  # fmt: skip
 
 
@@ -67,7 +117,7 @@ class Output(Named):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path."""
         if str(value).endswith(("/", os.sep)):
-            self.fail(f"{str(value)!r} is no name of a file.", param, ctx)
+            self.fail(f"{quoted(str(value))} is no name of a file.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -83,7 +133,7 @@ class Numbers(click.ParamType[list[int]]):
         match = _RANGE.fullmatch(str(value))
         found = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
         if not found:
-            self.fail(f"{value!r} is no number such as 3, nor a range such as 0-7.", param, ctx)
+            self.fail(f"{quoted(str(value))} is no number such as 3, nor a range such as 0-7.", param, ctx)
         return list(found)
 
 

@@ -15,6 +15,8 @@ from tcprobe.cli.options import (
     ARCH,
     ARCHS,
     JSON,
+    Given,
+    Number,
     Numbers,
     Output,
     fragment_names,
@@ -70,6 +72,8 @@ def _holders(found: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
     by_lane = lanes is not None or elements is not None
     if by_lane == (rows is not None or cols is not None):
         raise UsageError("give --row and --col, or --lane and --i.")
+    if by_lane and asked["products"]:
+        raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
     if by_lane:
         return True, trace.held(found, range(found.table.threads) if lanes is None else lanes, elements or [])
     rows = range(found.fragment.rows) if rows is None else rows
@@ -81,7 +85,7 @@ def _holders(found: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
 @click.argument("instruction", nargs=-1, required=True, metavar="INSTRUCTION", shell_complete=fragment_names)
 @click.option("--row", type=Numbers(), help="Row of the D element, or a range: 3, 0-7.")
 @click.option("--col", type=Numbers(), help="Column of the D element, or a range.")
-@click.option("--product", type=int, help="Which product, where a warp holds several (m8n8k4 of f16).")
+@click.option("--product", type=Number(), help="Which product, where a warp holds several (m8n8k4 of f16).")
 @click.option("--operand", type=click.Choice(["a", "b", "c"]), help="What a slot of this operand feeds instead.")
 @click.option("--lane", type=Numbers(), help="With --operand: the slot's lane, or a range.")
 @click.option("--i", "element", type=Numbers(), help="With --operand: the slot's i, or a range.")
@@ -101,6 +105,8 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
     forward = None not in (operand, lane, element) and row is col is None
     if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
+    if forward and asked["product"] is not None:
+        raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
     multiply, tables, note = names.multiply(" ".join(instruction), name, layers)
     told(note)
     pairs = product(lane, element) if forward else product(row, col)
@@ -117,7 +123,14 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
 
 @click.command(short_help="Write fragments as code or data for other programs.")
 @click.argument("patterns", nargs=-1, metavar="FRAGMENT...", shell_complete=fragment_names)
-@click.option("--to", "format_name", required=True, metavar="FORMAT", help="cuda, ptx, python, ...; `--to help` lists.")
+@click.option(
+    "--to",
+    "format_name",
+    type=Given(),
+    required=True,
+    metavar="FORMAT",
+    help="cuda, ptx, python, ...; `--to help` lists.",
+)
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File. Default: standard output.")
 @ARCH
 @read_results
@@ -217,8 +230,8 @@ def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str,
 
 @click.command(short_help="Check the tables on a live GPU against NumPy.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
-@click.option("--device", "index", type=int, default=0, show_default=True, metavar="N", help="GPU number N.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random matrices.")
+@click.option("--device", "index", type=Number(), default=0, show_default=True, metavar="N", help="GPU number N.")
+@click.option("--seed", type=Number(), default=0, show_default=True, help="Of the random matrices.")
 @read_results
 @JSON
 def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:

@@ -4,7 +4,8 @@
 
 Native means that all tensor-core opcodes of a multiply are those of the type of A (`NATIVE`) and of its bit operation;
 a form that becomes others, or none, is emulated. A matrix move is native where it is one opcode of `MOVES`. `others`
-counts all remaining instructions, loads and stores of the probe included, so it compares archs, not costs.
+counts all remaining instructions, loads and stores of the probe included, so it compares archs, not costs. Each form is
+assembled alone: what ptxas makes of an emulated one differs by some instructions with what else is in its module.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels
-from tcprobe.sass.cubin import assemble
+from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.text import one_line
 
@@ -63,16 +64,16 @@ class Lowering:
 
 
 def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> dict[str, Lowering]:
-    """The lowering of each instruction on an arch, by id."""
+    """The lowering of each instruction on an arch, by id; the same whatever else is asked for beside it."""
     probes = {i.id: kernels(experiments()[i.id])[0] for i in instructions}
-    found: dict[str, Lowering] = {}
-    special = [i for i in instructions if not i.target.name[-1].isdigit()]
-    for group in ([i for i in instructions if i not in special], special):
-        codes, refused = assemble(tools, [probes[i.id] for i in group], row) if group else ({}, {})
-        for i in group:
-            name = probes[i.id].name
-            found[i.id] = Lowering(refused=refused[name]) if name in refused else count(codes[name].opcodes, i)
-    return {i.id: found[i.id] for i in instructions}
+    codes, refused = assemble(tools, list(probes.values()), row, apart=True) if probes else ({}, {})
+    return {i.id: _lowering(codes, refused, probes[i.id].name, i) for i in instructions}
+
+
+def _lowering(codes: Mapping[str, Code], refused: Mapping[str, str], name: str, instruction: Instruction) -> Lowering:
+    if name in refused:
+        return Lowering(refused=refused[name])
+    return count(codes[name].opcodes, instruction)
 
 
 def count(opcodes: Sequence[str], instruction: Instruction) -> Lowering:
