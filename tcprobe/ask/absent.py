@@ -42,6 +42,13 @@ def _stated(fragment: Fragment, name: str, elsewhere: Table | None) -> str:
     return f"documented by {reference}, {claim.where}{layout}"
 
 
+def _remedy(fragment: Fragment, row: Arch) -> str:
+    """What makes a table: machine code shows a fragment that has a load or store of its own; all else a GPU."""
+    if fragment.shared:
+        return f"`tcprobe run --arch {row.name}` measures it"
+    return f"`tcprobe run` on a GPU of {row.name} measures it; machine code shows only what follows from wmma"
+
+
 @dataclass(frozen=True)
 class WhyNot:
     """Whether an arch is allowed to have a fragment, whether it is measured there, and all that in words.
@@ -70,6 +77,6 @@ def why_not(fragment: Fragment, row: Arch, layers: Layers) -> WhyNot:
     else:
         allowed = f"nothing is in the way: {fragment.instruction} is allowed on {row.name}"
         words = f"{allowed}; {of(fragment, found, layers).evidence if found else reason(fragment, row.name, layers)}"
-        words += "" if saved else "; `tcprobe run` measures it"
+        words += "" if saved else f"; {_remedy(fragment, row)}"
     source = saved.source if saved else layers.names
     return WhyNot(fragment.id, row.name, not forbidden, found is not None, words, source)

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tcprobe.ask.describe import holders, some
+from tcprobe.ask.describe import holders
 from tcprobe.errors import DataError, UsageError
 from tcprobe.layout.csv import read_csv
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layer, alone, default
+from tcprobe.store.lookup import some
 from tcprobe.store.results import Results
 from tcprobe.system.files import is_folder
 from tcprobe.text import message

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from tcprobe.cli.options import ARCH, JSON, Given, Named, read_results
+from tcprobe.cli.options import ARCH, JSON, Given, Named, read_results, told
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:  # brings NumPy along
@@ -215,11 +215,13 @@ def _tile(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> No
 
 def _held(asked: dict[str, Any]) -> Cell | None:
     """The fragment, where one is named."""
-    from tcprobe.isa.inventory import resolve
-    from tcprobe.store.cell import cell
+    from tcprobe.store.names import meant
 
-    name = asked["fragment"]
-    return None if name is None else cell(resolve(name), asked["name"], asked["layers"])
+    if asked["fragment"] is None:
+        return None
+    found, note = meant(asked["fragment"], asked["name"], asked["layers"])
+    told(note)
+    return found
 
 
 def _tile_text(found: TileAnswer) -> None:

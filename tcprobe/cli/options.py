@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.text import quoted
+from tcprobe.text import message, quoted
 
 
 class Named(click.Path):
@@ -71,11 +72,17 @@ class Seconds(click.FloatRange):
         return super().convert(value, param, ctx)
 
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 WRITTEN = click.option(
     "--results", "folder", type=Named(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
     help="Folder of tables that is written.",
 )  # fmt: skip
 ARCH = click.option("--arch", "name", type=Given(), metavar="sm_XX", help="Compute capability, for example sm_90.")
+ARCHS = click.option(
+    "--arch", "name", type=Given(), metavar="sm_XX[,...]", help="Compute capability: sm_90; or several: sm_70,h100."
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
 CUDA = click.option(
     "--cuda", type=Named(path_type=Path, exists=True, file_okay=False),
@@ -128,3 +135,29 @@ class Numbers(click.ParamType[list[int]]):
         if not found:
             self.fail(f"{quoted(str(value))} is no number such as 3, nor a range such as 0-7.", param, ctx)
         return list(found)
+
+
+def several(name: str | None) -> list[str | None]:
+    """The archs that --arch names, parted by commas; without one no particular one."""
+    return list(name.split(",")) if name else [None]
+
+
+def redirected() -> bool:
+    """Whether standard output is no terminal."""
+    return sys.stdout is None or not sys.stdout.isatty()
+
+
+def fragment_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """For a shell's completion: ids of fragments and instructions that begin as what is typed."""
+    from click.shell_completion import CompletionItem
+
+    from tcprobe.isa import inventory
+
+    known = dict.fromkeys((*inventory.fragments(), *inventory.instructions()))
+    return [CompletionItem(id_) for id_ in known if id_.startswith(incomplete.lower())]
+
+
+def told(*notes: str | None) -> None:
+    """Notes on what a name was taken for, on stderr."""
+    for note in filter(None, notes):
+        click.echo(message(note), err=True)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
-from tcprobe.ask.describe import some
 from tcprobe.fit import Fit
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
@@ -20,6 +19,7 @@ from tcprobe.layout import draw
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Found, whence
+from tcprobe.store.lookup import some
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.text import escaped
@@ -182,7 +182,7 @@ def shown(cell: Cell, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[
     """`show`: formula, notes on its layout, both drawings, provenance, verdicts."""
     table, fragment = cell.table, cell.fragment
     layout = f" .{fragment.layout}" if fragment.layout else ""
-    click.echo(f"{bold(fragment.id)} on {cell.arch}")
+    click.echo(f"{bold(fragment.id)} on {cell.arch}, {cell.known}")
     size = f"{fragment.rows} rows" if fragment.role is Role.ADDRESS else f"{fragment.rows} x {fragment.cols}"
     click.echo(
         f"operand {fragment.operand.upper()}{layout}, {size} of {fragment.type}; "

@@ -153,16 +153,24 @@ def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **options: 
 @ARCH
 @TABLE
 @click.option("--svg", type=Output(path_type=Path, dir_okay=False), metavar="FILE", help="Write an SVG.")
-def draw(what: str, extent: tuple[int, int] | None, table: int | None, svg: Path | None, **options: Any) -> None:
+@JSON
+def draw(
+    what: str, extent: tuple[int, int] | None, table: int | None, svg: Path | None, as_json: bool, **options: Any
+) -> None:
     """Draw the table of FILE, as `fit` reads it, or of NAME, as `table` has it: the banks of every element.
 
     Consecutive elements of up to 16 bytes are drawn as one cell; --svg writes the same as a picture.
+    --json: the bank of the first byte of each element, lists over the first coordinate as `table` has them.
     """
     from tcprobe.layout import bankdraw
 
     offsets, bits = _drawn(what, extent, table, _options(**options))
     if offsets.size > MOST_CELLS_DRAWN:
         raise UsageError(f"{offsets.size} elements; at most {MOST_CELLS_DRAWN} are drawn.")
+    if as_json:
+        banks = [[None if n < 0 else int(n) * bits // 32 % 32 for n in line] for line in offsets.T.tolist()]
+        click.echo(json.dumps({"bits": bits, "banks": banks}))
+        return
     picture = bankdraw.Picture.of(offsets, bits)
     title = f"{what}: banks of {offsets.shape[0]} x {offsets.shape[1]} elements of {bits} bits"
     title = escaped(f"{title}; lines: {picture.axes[0]}, columns: {picture.axes[1]}")

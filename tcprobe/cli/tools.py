@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,19 +76,24 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
     is saved in ./results or published, and by which compiler; with --cuda or --save a mistake in the call.
     """
     from tcprobe.ask.lowered import lowered
-    from tcprobe.isa import inventory
+    from tcprobe.store.choose import default
+    from tcprobe.store.names import instructions
 
-    for found in lowered(inventory.select_instructions(*patterns), name, cuda, save):
+    for found in lowered(instructions(patterns, default()), name, cuda, save):
         click.echo(json.dumps(found.to_json()) if as_json else str(found))
 
 
 @click.command(short_help="What of this machine can be used.")
 @CUDA
-def doctor(cuda: Path | None) -> None:
-    """Show what of this machine can be used, and what to install for the rest."""
+@JSON
+def doctor(cuda: Path | None, as_json: bool) -> None:
+    """Show what of this machine can be used, and what to install for the rest. --json: one object a line."""
     from tcprobe.run.doctor import examine
 
     for finding in examine(cuda):
+        if as_json:
+            click.echo(json.dumps(asdict(finding)))
+            continue
         click.echo(escaped(f"{'ok' if finding.there else '--'}  {finding.what}: {finding.words}"))
 
 

@@ -7,6 +7,7 @@ side in one register are drawn as one cell where a matrix is wide.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from colorsys import hls_to_rgb
 from html import escape
 
 from tcprobe.emit.common import about
@@ -118,10 +119,16 @@ def _grid(heads: Sequence[str], rows: Sequence[Sequence[Box]], top: float) -> tu
         found.append(_text(8, y + 14, str(number)))
         for col, count, text, lane in row:
             x = MARGIN + col * wide
-            fill = f"hsl({lane * 137 % 360} 70% {88 if lane % 2 else 94}%)"
-            found.append(f'<rect x="{x:.1f}" y="{y:g}" width="{count * wide:.1f}" height="{CELL}" fill="{fill}"/>')
+            size = f'width="{count * wide:.1f}" height="{CELL}"'
+            found.append(f'<rect x="{x:.1f}" y="{y:g}" {size} fill="{_colour(lane)}"/>')
             found.append(_text(x + count * wide / 2, y + 14, text, "c"))
     return found, MARGIN + len(heads) * wide + 8, LINE + len(rows) * CELL
+
+
+def _colour(lane: int) -> str:
+    """A pale colour of its own for each lane, as every viewer reads it: #rrggbb."""
+    rgb = hls_to_rgb(lane * 137 % 360 / 360, 0.88 if lane % 2 else 0.94, 0.7)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
 
 
 def _text(x: float, y: float, text: str, kind: str = "") -> str:

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, verdicts
-from tcprobe.ask.describe import some
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
@@ -16,6 +15,7 @@ from tcprobe.layout.table import Table
 from tcprobe.references import documented
 from tcprobe.sass.lowering import Lowering, words
 from tcprobe.store.choose import Layers, alone
+from tcprobe.store.lookup import some
 from tcprobe.store.results import Results
 from tcprobe.text import markdown
 

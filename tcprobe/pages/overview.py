@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
-from tcprobe.ask.describe import holders, some, unread
+from tcprobe.ask.describe import holders, unread
 from tcprobe.errors import DataError
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
@@ -19,6 +19,7 @@ from tcprobe.pages import archs
 from tcprobe.pages.archs import MADE, grid, row_and_col
 from tcprobe.references import references, said
 from tcprobe.store.choose import Layers, alone
+from tcprobe.store.lookup import some
 from tcprobe.store.measurement import WEAKER, Measurement, how
 from tcprobe.store.results import Results
 from tcprobe.system import files

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tcprobe.errors import EnvironmentUnfitError, UsageError
+from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
 from tcprobe.isa import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.probes.experiment import Experiment
@@ -66,6 +66,16 @@ class Report:
     contradictions: list[str] = field(default_factory=list)  # of machine code
     unchecked: list[str] = field(default_factory=list)  # measured fragments that no multiply was read for
     documented: dict[str, str] = field(default_factory=dict)  # mma forms of which nothing follows, and why
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: the device, each experiment with its status and words, and how many were kept."""
+        made = {"compiler": self.device.compiler, "driver": self.device.driver, "cuda": self.device.cuda}
+        return {
+            "device": self.device.name, "arch": self.device.arch, "method": self.device.method, **made,
+            "experiments": [{"id": m.experiment, "status": m.status, "words": m.words} for m in self.found],
+            "kept": self.kept, "complaints": self.complaints, "contradictions": self.contradictions,
+            "unchecked": self.unchecked,
+        }  # fmt: skip
 
 
 @dataclass
@@ -143,7 +153,7 @@ class Campaign:
         for report, derived in read:
             self.reports.append(report)
             if derived:
-                same_opcodes(report, tools, derived, self.folder)
+                self._same_opcodes(report, tools, derived)
 
     def _read_one(
         self, name: str, tools: Toolchain, todo: Sequence[Experiment], following: Sequence[Experiment]
@@ -160,9 +170,36 @@ class Campaign:
         moves = [e.instruction for e in following if isinstance(e, MemoryMove | RegisterMove)]
         self._derive_moves(report, tools, moves, drafts)
         report.unchecked = [experiment for experiment in measured if experiment not in checked]
+        report.found = self._new(report, report.found)
         report.complaints += drafts.settle()
         report.beside = _beside(drafts, report)
         return report, derived
+
+    def _same_opcodes(self, report: Report, tools: Toolchain, derived: Derived) -> None:
+        """Add what follows for an arch from opcodes of other archs, once those are read: method same-opcode."""
+        from tcprobe.sass.derive import measurement
+        from tcprobe.sass.same_opcode import conclude
+
+        row, drafts, found = arch.arch(report.device.arch), Drafts(self.folder), []
+        own = {opcode: shown.tables for opcode, shown in derived.conclusion.opcodes.items()}
+        pending, layers = derived.shown.pending, over_published(self.folder)
+        for form, made, words, contradicted in conclude(pending, row, own, derived.encodings, layers):
+            if made or contradicted:
+                found.append(measurement(form.instruction, row, "same-opcode", tools, made or words))
+                drafts.overrule(found[-1])
+            else:
+                report.documented[form.instruction.id] = words
+            if contradicted:
+                report.contradictions.append(f"{form.instruction.id}: {words}")
+        report.found += self._new(report, found)
+        report.complaints += drafts.settle()
+
+    def _new(self, report: Report, found: Sequence[Measurement]) -> list[Measurement]:
+        """What is not saved just as it followed; the others are counted as kept."""
+        results = Results(self.folder)
+        new = [m for m in found if self.request.force or not _saved(results, m)]
+        report.kept += len(found) - len(new)
+        return new
 
     def _derive(self, report: Report, tools: Toolchain, multiplies: Sequence[Instruction], drafts: Drafts) -> Derived:
         """Follow the code of multiplies, on the tables just read."""
@@ -215,25 +252,11 @@ class Campaign:
         return report
 
 
-def same_opcodes(report: Report, tools: Toolchain, derived: Derived, folder: Path) -> None:
-    """Add what follows for an arch from opcodes of other archs, once those are read: method same-opcode."""
-    from tcprobe.sass.derive import measurement
-    from tcprobe.sass.same_opcode import conclude
-
-    row, drafts = arch.arch(report.device.arch), Drafts(folder)
-    own = {opcode: found.tables for opcode, found in derived.conclusion.opcodes.items()}
-    for form, made, words, contradicted in conclude(
-        derived.shown.pending, row, own, derived.encodings, over_published(folder)
-    ):
-        if made or contradicted:
-            found = measurement(form.instruction, row, "same-opcode", tools, made or words)
-            drafts.overrule(found)
-            report.found.append(found)
-        else:
-            report.documented[form.instruction.id] = words
-        if contradicted:
-            report.contradictions.append(f"{form.instruction.id}: {words}")
-    report.complaints += drafts.settle()
+def _saved(results: Results, found: Measurement) -> bool:
+    """Whether a folder has the very measurement; not where its file cannot be trusted."""
+    with suppress(DataError):
+        return found.status == "measured" and results.measurement(found.arch, found.method, found.experiment) == found
+    return False
 
 
 def _beside(results: Results, report: Report) -> list[Path]:

@@ -6,7 +6,7 @@ Native means that all tensor-core opcodes of a multiply are those of the type of
 a form that becomes others, or none, is emulated. A matrix move is native where it is one opcode of `MOVES`. `others`
 counts all remaining instructions, loads and stores of the probe included, so it compares archs, not costs. Each form is
 assembled alone: what ptxas makes of an emulated one differs by some instructions with what else is in its module.
-`routines` are those that the compiler brings for an emulated form and links into the kernel, __cuda_sm_8x_mma_... for one.
+`routines` are those that the compiler links into the kernel for an emulated form, __cuda_sm_8x_mma_... for one.
 """
 
 from __future__ import annotations
