@@ -28,6 +28,8 @@ CALLS = {
     "mask": [("reduce", D, "--mask", "row >= col"), ("reduce", D, "--fill", "row")],
     "banks": [(*TILE, "--propose"), (*TILE, "--shared", "sw:3,4,3"),
               ("banks", "--tile", "32x32", "--type", "f32", "--global", "row", "--with", "st.shared.b32@rows")],
+    "path": [("path", A, "--tile", "64x64", "--global", "row", "--shared", "sw:3,4,3", "--with", "ldmatrix.x4")],
+    "load": [("load", A)],
     "pattern": [("banks", "--patterns", "{patterns}"), ("banks", "--address", "lane * 8", "--with", "ld.shared.b64")],
     "compare": [("compare", "wmma.m16n16k16.d.f32"), ("compare", "mma.m16n8k256.row.col.s32.b1.b1.s32.and.popc.a")],
     "compare FILE": [("compare", "docs/found.csv", A)],

@@ -15,7 +15,8 @@ SLOT = ["--operand", "a", "--lane", "0", "--i", "0"]
 TILE = ["banks", "--tile", "8x8", "--type", "f16", "--with", "cp.async.16"]
 # what each command is asked beside the option in question
 ASKED = {
-    "run": CODES, "fit": ["fit"], "compare": ["compare", A], "list": ["list"], "show": ["show", A],
+    "run": CODES, "reduce": ["reduce", f"{MULTIPLY}.d", "--fill", "0"],
+    "fit": ["fit"], "compare": ["compare", A], "list": ["list"], "show": ["show", A],
     "why-not": ["why-not", A, "--arch", "sm_70"], "where": ["where", A, "--row", "0"], "verify": ["verify"],
     "trace": ["trace", MULTIPLY, "--row", "0", "--col", "0"],
     "convert": ["convert", f"{MULTIPLY}.d", f"{MULTIPLY}.a"], "emit": ["emit", A],
@@ -32,7 +33,9 @@ WRONG = {Named: NOWHERE, Given: ("", " "), Number: NO_NUMBERS, Numbers: NO_NUMBE
 
 
 def commands(group=main, path=()):
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
         else:

@@ -175,12 +175,16 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
 @click.option("--permute-k", is_flag=True, help="Put k of TO in an order that spares all exchange; says which, and how "
               "the other factor is loaded with it.")  # fmt: skip
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="Write a header of its own.")
-@click.option("--name", "called", multiple=True, metavar="NAME", help="Of the function, once for each FROM TO.")
-@click.option("--namespace", default="", metavar="NS", help="Of the functions in a header.")
+@click.option(
+    "--name", "called", type=Given(), multiple=True, metavar="NAME", help="Of the function, once for each FROM TO."
+)
+@click.option("--namespace", type=Given(), metavar="NS", help="Of the functions in a header.")
 @ARCH
 @read_results
 @JSON
-def convert(names: tuple[str, ...], called: tuple[str, ...], output: Path | None, namespace: str, **asked: Any) -> None:
+def convert(
+    names: tuple[str, ...], called: tuple[str, ...], output: Path | None, namespace: str | None, **asked: Any
+) -> None:
     """Turn fragments FROM into fragments TO that hold the same matrix: what has to move, what it costs, the code.
 
     For example an accumulator into the A operand of the next multiply. Fragments are repeated as tiles until both
@@ -199,9 +203,9 @@ def convert(names: tuple[str, ...], called: tuple[str, ...], output: Path | None
         else:
             answers.conversion(conversion, aside)
     if output is not None:
-        files.write(output, header(found, namespace).encode())
+        files.write(output, header(found, namespace or "").encode())
     elif aside:
-        click.echo(header(found, namespace), nl=False)
+        click.echo(header(found, namespace or ""), nl=False)
 
 
 def _function_names(names: tuple[str, ...], in_file: bool) -> list[str]:

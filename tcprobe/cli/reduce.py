@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.cli.answers import bold
-from tcprobe.cli.options import ARCH, JSON, fragment_names, read_results, redirected, told
+from tcprobe.cli.options import ARCH, JSON, Given, fragment_names, read_results, redirected, told
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,11 +23,14 @@ MOST_LANES = 4  # whose results are printed
 @click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option("--over", type=click.Choice(["row", "col"]), help="Combine the elements of each row, or of each column.")
 @click.option("--op", type=click.Choice(["max", "sum"]), default="sum", show_default=True, help="With what.")
-@click.option("--mask", metavar="CONDITION", help="Keep only where this holds, for example 'row >= col'.")
+@click.option("--mask", type=Given(), metavar="CONDITION", help="Keep only where this holds, for example 'row >= col'.")
 @click.option(
-    "--fill", metavar="VALUE", help="What the others become, or without --mask all: a number, 'row * 16 + col'."
+    "--fill",
+    type=Given(),
+    metavar="VALUE",
+    help="What the others become, or without --mask all: a number, 'row * 16 + col'.",
 )
-@click.option("--name", "called", default="", metavar="NAME", help="Of the function.")
+@click.option("--name", "called", type=Given(), metavar="NAME", help="Of the function.")
 @ARCH
 @read_results
 @JSON
