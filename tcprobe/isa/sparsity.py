@@ -35,7 +35,7 @@ class Sparsity(NamedTuple):
         """The values of four bits of metadata that PTX allows for ordered metadata, and so everywhere."""
         return ORDERED if self.fields == 2 else SINGLE
 
-    def index(self, nibble: int, half: int) -> int:
+    def read(self, nibble: int, half: int) -> int:
         """The index in a field: `half` 0 is the low one of four bits. A single field of 4 bits is 0x4 or 0xE."""
         return SINGLE.index(nibble) if self.fields == 1 else nibble >> 2 * half & 3
 

@@ -24,7 +24,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 def _pairs(*types: str) -> Pairs:
     """Every type of A with every type of B."""
-    return tuple(product(types, repeat=2))
+    return tuple((a, b) for a in types for b in types)
 
 
 SAME = (("f16", "f16"), ("f32", "f32"))
