@@ -14,6 +14,8 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.space import Axis, Space
+from tcprobe.layout.space import slots as lanes_and_slots
 from tcprobe.layout.table import Table
 from tcprobe.store.measurement import METHODS, PROVENANCE, STATUSES, Measurement
 
@@ -69,7 +71,12 @@ def belongs(found: Measurement) -> None:
 
 
 def misfit(fragment: Fragment, table: Table) -> str | None:
-    """Why `table` cannot be that of `fragment`, None if it can: every element held `fragment.copies` times."""
+    """Why `table` cannot be that of `fragment`, None if it can: every element held `fragment.copies` times.
+
+    Of metadata, whose table has the selector as an input, every unit of A is governed once under each selector.
+    """
+    if fragment.selectors:
+        return _misfit_selected(fragment, table)
     sizes = {"row": fragment.rows, "col": fragment.cols, "product": fragment.products}
     sizes = sizes if fragment.products > 1 else {"row": fragment.rows, "col": fragment.cols}
     if (table.threads, table.elements) != (fragment.threads, fragment.elements):
@@ -85,6 +92,23 @@ def misfit(fragment: Fragment, table: Table) -> str | None:
     if len(table.inverse) != total or table.copies != {fragment.copies}:
         held = sum(len(slots) == fragment.copies for slots in table.inverse.values())
         return f"{held} of {total} elements are held {fragment.copies} times, as all must be"
+    return None
+
+
+def _misfit_selected(fragment: Fragment, table: Table) -> str | None:
+    """`misfit` of an operand from which a selector selects."""
+    lanes = lanes_and_slots(fragment.threads, fragment.elements)
+    if table.space != Space((Axis("selector", len(fragment.selectors)), *lanes.axes)):
+        sizes = " x ".join(f"{axis.size} {axis.name}s" for axis in table.space.axes)
+        return f"{sizes}, not {len(fragment.selectors)} selectors x {fragment.threads} x {fragment.elements}"
+    if table.outputs != ("row", "col"):
+        return f"it says {', '.join(table.outputs)} of a slot, not row, col"
+    units = {(row, col) for row in range(fragment.rows) for col in range(0, fragment.cols, fragment.span)}
+    for selector in fragment.selectors:
+        chosen = table.selection(selector)
+        if set(chosen.inverse) != units or chosen.copies != {1}:
+            governed = sum(len(chosen.inverse.get(unit, ())) == 1 for unit in units)
+            return f"under selector {selector} {governed} of {len(units)} units are governed once, as all must be"
     return None
 
 
@@ -152,10 +176,8 @@ def _check_structure(found: Measurement, row: Instruction | None) -> None:
             raise DataError("a multiply's structure is missing.")
     elif row is None:
         raise DataError("it has the structure of a multiply, and is a load or store.")
-    else:
-        needed = row.shape.m * row.shape.n * row.shape.k * row.products
-        if found.structure.triples != needed:
-            raise DataError(f"structure has {found.structure.triples} triples; {row.id} forms {needed}.")
+    elif found.structure.triples != row.triples:
+        raise DataError(f"structure has {found.structure.triples} triples; {row.id} forms {row.triples}.")
 
 
 def _check_unread(found: Measurement, operand: str, lanes: Sequence[tuple[int, ...]]) -> None:
