@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 
 # four bits that hold legal indices, in every order that tells their fields apart; of tf32 the two that are legal
 ORDERED = (0x4, 0x8, 0x9, 0xC, 0xD, 0xE)
@@ -52,3 +54,15 @@ def sparsity(metadata: Fragment) -> Sparsity:
     """How the metadata of a multiply is to be read."""
     single = metadata.slot_bits == 4
     return Sparsity(1 if single else 2, 2 if single else 4, metadata.span, metadata.slot_bits)
+
+
+def emulated(instruction: Instruction, device: Arch) -> bool:
+    """Whether the compiler emulates a sparse multiply on `device`: what is measured there is the compiler's work too.
+
+    Source: machine code of ptxas 12.9 and 13: sm_90 and later have no sparse IMMA of 4-bit types, and sm_90 to sm_110
+    no sparse QMMA of 8-bit floats.
+    """
+    kind = instruction.type("a")
+    if not instruction.metadata or device.number < 90:
+        return False
+    return kind in ("s4", "u4") or (kind in ("e4m3", "e5m2") and device.number < 120)

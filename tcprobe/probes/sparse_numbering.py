@@ -6,6 +6,7 @@ of the metadata say which k each B slot is, and which element each field governs
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -52,6 +53,23 @@ def structure(instruction: Instruction, found: Sparse) -> StructureHash:
     slots = np.arange(len(half))
     a = np.repeat(slots, found.d.shape[1])
     return Triples(a, found.b[slots, index].reshape(-1), found.d.reshape(-1)).digest()
+
+
+def predict(instruction: Instruction, tables: Mapping[str, Table]) -> Triples:
+    """The structure tensor of tables under metadata of which every four bits are 0x4."""
+    e, n = _metadata(instruction), instruction.shape.n
+    rule = sparsity(e)
+    m, stored, _ = elements(tables["a"])
+    fields = {cell: slot for slot, cell in enumerate(tables["e"].selection(0).cells) if cell}
+    half = [fields[row, s - s % e.span] % rule.fields for row, s in zip(m.tolist(), stored.tolist(), strict=True)]
+    k = columns(rule, stored, np.array([rule.read(0x4, h) for h in half]))
+    met = [
+        [tables[o].inverse[row, col][0] for row in rows.tolist() for col in range(n)]
+        for o, rows in (("b", k), ("d", m))
+    ]
+    a, b, d = np.repeat(np.arange(len(m)), n), *(np.array(slots) for slots in met)
+    order = np.lexsort((d, a))
+    return Triples(a[order], b[order], d[order])
 
 
 def completed(instruction: Instruction, found: Sparse, a: Table, d: Table) -> Tables | None:

@@ -103,18 +103,23 @@ def _misfit_selected(fragment: Fragment, table: Table) -> str | None:
         return f"{sizes}, not {len(fragment.selectors)} selectors x {fragment.threads} x {fragment.elements}"
     if table.outputs != ("row", "col"):
         return f"it says {', '.join(table.outputs)} of a slot, not row, col"
+    words = ((selector, _misfit_selection(fragment, table.selection(selector))) for selector in fragment.selectors)
+    return next((f"under selector {selector} {why}" for selector, why in words if why), None)
+
+
+def _misfit_selection(fragment: Fragment, table: Table) -> str | None:
+    """`misfit` of the table of one selector: some lanes are not read, but every unit of A is governed once."""
     units = {(row, col) for row in range(fragment.rows) for col in range(0, fragment.cols, fragment.span)}
-    for selector in fragment.selectors:
-        chosen = table.selection(selector)
-        if set(chosen.inverse) != units or chosen.copies != {1}:
-            governed = sum(len(chosen.inverse.get(unit, ())) == 1 for unit in units)
-            return f"under selector {selector} {governed} of {len(units)} units are governed once, as all must be"
-    return None
+    if set(table.inverse) == units and table.copies == {1}:
+        return None
+    governed = sum(len(table.inverse.get(unit, ())) == 1 for unit in units)
+    return f"{governed} of {len(units)} units are governed once, as all must be"
 
 
 def require_fit(fragment: Fragment, table: Table) -> None:
     """UsageError where `table` cannot be that of `fragment`: a formula or a drawing would say more than is known."""
-    words = misfit(fragment, table)
+    chosen = bool(fragment.selectors) and table.space.names[0] != "selector"
+    words = _misfit_selection(fragment, table) if chosen else misfit(fragment, table)
     if words:
         raise UsageError(f"this cannot be a table of {fragment.id}: {words}.")
 
