@@ -19,7 +19,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
-from tcprobe.store.cell import Cell, sources
+from tcprobe.store.cell import Cell, require_selection, sources
 from tcprobe.store.measurement import Measurement
 
 
@@ -61,6 +61,7 @@ def where(cell: Cell, rows: Iterable[int], cols: Iterable[int], products: Iterab
 
     UsageError where a row, col or product is outside the fragment.
     """
+    require_selection(cell)
     fragment = cell.fragment
     rows, cols = _inside("row", rows, fragment.rows), _inside("col", cols, fragment.cols)
     parts: Sequence[int | None] = [None]
@@ -75,6 +76,7 @@ def held(cell: Cell, lanes: Iterable[int], elements: Iterable[int] = ()) -> list
 
     UsageError where a lane or i is outside the fragment.
     """
+    require_selection(cell)
     table = cell.table
     chosen = _inside("i", elements, table.elements) or list(range(table.elements))
     slots = [lane * table.elements + i for lane in _inside("lane", lanes, table.threads) for i in chosen]
@@ -85,8 +87,8 @@ def held(cell: Cell, lanes: Iterable[int], elements: Iterable[int] = ()) -> list
 class Meeting:
     """Slots of A and B that meet in D: all holders of A[row][k], B[k][col] and D[row][col].
 
-    Of a sparse multiply A[row][stored column], and in `b` the holders of all B[k][col] that it can meet, k by k; `e` has
-    the index field that says which, and `k` these k by index.
+    Of a sparse multiply A[row][stored column], and in `b` the holders of all B[k][col] that it can meet, k by k; `e`
+    has the index field that says which, and `k` these k by index.
     """
 
     a: list[Holder]

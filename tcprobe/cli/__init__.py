@@ -219,13 +219,13 @@ def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: b
     for fragment in chosen:
         try:
             cells = everywhere(fragment, name, layers)
-            found = [one for cell in cells for one in selections(cell, selector)]
         except UsageError:
             if len(chosen) == 1:
                 raise
-            found = []
-        without += not found
-        for cell in found:
+            cells = []
+        without += not cells
+        wanted = selector if fragment.selectors or len(chosen) == 1 else None
+        for cell in (one for each in cells for one in selections(each, wanted)):
             if as_json:
                 click.echo(json.dumps(described(cell)))
             else:

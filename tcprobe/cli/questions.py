@@ -72,7 +72,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
     from tcprobe.ask import trace
     from tcprobe.cli import answers
     from tcprobe.isa import inventory
-    from tcprobe.store.cell import operands, selection
+    from tcprobe.store.cell import operands, selected
 
     row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
     forward = None not in (operand, lane, element) and row is col is None
@@ -80,7 +80,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
     multiply = inventory.instruction(instruction)
     tables = operands(multiply, name, layers)
-    tables = {o: selection(cell, asked["selector"]) for o, cell in tables.items()}
+    tables = dict(zip(tables, selected(tables.values(), asked["selector"]), strict=True))
     if forward:
         answer = trace.feeds(multiply, tables, operand, lane, element)
     else:
@@ -106,7 +106,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     """
     from tcprobe import emit as formats
     from tcprobe.store import lookup
-    from tcprobe.store.cell import for_emit, selection, sources
+    from tcprobe.store.cell import for_emit, selected, sources
     from tcprobe.system import files
 
     if format_name == "help":
@@ -117,7 +117,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
         raise UsageError(f"unknown format {format_name!r}; known: {', '.join(formats.names())}.")
     name = asked["name"] or ("all" if formats.for_all_archs(format_name) else None)
     tables = for_emit(lookup.chosen(patterns), name, asked["layers"])
-    tables = [selection(cell, asked["selector"]) for cell in tables]
+    tables = selected(tables, asked["selector"])
     text = formats.emit(format_name, tables)
     if output is None:
         click.echo(text, nl=False)
@@ -164,8 +164,9 @@ def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
 def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:
     """Check the tables on a live GPU: operands go in and out by the emitted CUDA header, D is compared with NumPy.
 
-    INSTRUCTION is shortened or a pattern; without one every wmma and dense mma form that the GPU has. Shows as well
-    which slots are never read, and that a wrong layout fails. Exit code 1 when something is wrong.
+    INSTRUCTION is shortened or a pattern; without one every wmma and dense mma form that the GPU has. Sparse forms are
+    left out. Shows as well which slots are never read, and that a wrong layout fails. Exit code 1 when something is
+    wrong.
     """
     from tcprobe.cli import answers
     from tcprobe.isa import arch, inventory
@@ -173,7 +174,10 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     from tcprobe.run.verify import verify as verified
     from tcprobe.store.cell import operands
 
-    rows = inventory.select_instructions(*patterns)
+    chosen = inventory.select_instructions(*patterns)
+    rows = [row for row in chosen if not row.metadata]
+    if not rows:
+        raise UsageError(f"{chosen[0].id} is sparse: `verify` multiplies dense forms only; `tcprobe run` measures it.")
     gpu = Gpu()
     gpu.open(index)
     device = gpu.devices()[index]

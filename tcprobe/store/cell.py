@@ -107,10 +107,24 @@ def selections(cell: Cell, selector: int | None = None) -> list[Cell]:
 
 def selection(cell: Cell, selector: int | None = None) -> Cell:
     """The one table that is meant; UsageError as `selections`, and where there are several and none is asked for."""
-    found = selections(cell, selector if cell.fragment.selectors else None)
+    found = selections(cell, selector)
     if len(found) > 1:
         raise UsageError(f"{cell.fragment.id} has {len(found)} selectors: say which with --selector.")
     return found[0]
+
+
+def selected(cells: Iterable[Cell], selector: int | None) -> list[Cell]:
+    """`selection` of those cells that a selector changes, the others as they are; UsageError if it changes none."""
+    found = list(cells)
+    if selector is not None and not any(cell.fragment.selectors for cell in found):
+        raise UsageError(f"no selector changes {found[0].fragment.id}: leave --selector out.")
+    return [selection(cell, selector if cell.fragment.selectors else None) for cell in found]
+
+
+def require_selection(cell: Cell) -> None:
+    """UsageError for the tables of all selectors together, where one is needed."""
+    if cell.fragment.selectors and cell.selector is None:
+        raise UsageError(f"{cell.fragment.id} has a table for each selector: take one by `selection`.")
 
 
 def sources(tables: Iterable[Cell]) -> str:
@@ -151,11 +165,20 @@ def for_emit(fragments: Sequence[Fragment], name: str | None, results: Results |
 
 def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:
     if layers.with_published:
-        return [cell(fragment, row.name, layers) for row in arch.ARCHS if fragment.target.on(row)]
+        rows = [row for row in arch.ARCHS if fragment.target.on(row)]
+        return [one for row in rows if (one := _said(fragment, row.name, layers))]
     found = everywhere(fragment, "all", layers)
     if not found:
         raise lookup.no_table(fragment, "all", layers)
     return found
+
+
+def _said(fragment: Fragment, name: str, layers: Layers) -> Cell | None:
+    """`cell`, None where nobody says anything of the fragment on that arch."""
+    try:
+        return cell(fragment, name, layers)
+    except UsageError:
+        return None
 
 
 def everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Cell]:
