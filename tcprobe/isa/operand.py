@@ -1,7 +1,7 @@
 """Operand: one argument of an instruction, with what it is for (role) and where it lives (place).
 
 >>> from tcprobe.isa.operand import Operand, Role
->>> e = Operand("e", Role.METADATA, "b2", 16, 8, slot_bits=2, registers=1)
+>>> e = Operand("e", Role.METADATA, "b2", 16, 8, slot_bits=2, registers=1, selectors=(0, 1, 2, 3))
 >>> e.place.value, e.elements, e.where(5)
 ('registers', 16, (0, 10))
 """

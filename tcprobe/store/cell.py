@@ -2,7 +2,7 @@
 
 >>> from tcprobe.store.cell import load
 >>> cell = load("wmma.m16n16k16.d.f32", "sm_70")
->>> cell.arch, known.table.at(lane=0, i=2), known.measured.method
+>>> cell.arch, cell.table.at(lane=0, i=2), cell.measured.method
 ('sm_70', {'row': 2, 'col': 0}, 'sass')
 """
 
