@@ -328,3 +328,14 @@ def test_what_is_emulated_is_what_becomes_other_opcodes(name):
     rows = [row for row in SPARSE.values() if row.target.on(device)]
     found = lower(machine_code.TOOLS, device, rows)
     assert all(found[row.id].native(row) != emulated(row, device) for row in rows)
+
+
+@machine_code.needs_tools
+def test_ptxas_takes_selectors_that_are_not_documented_of_one_form_only():
+    """PTX documents 0 and 1; an H200 stops with an illegal instruction at 2 and 3, so no probe has them."""
+    row = SPARSE[KINDS["wide f16"]]
+    other = SPARSE["mma.sp.m16n8k32.row.col.f16.f16.f16.f16"]
+    kernels = [product_kernel(r, selector) for r in (row, other) for selector in (2, 3)]
+    refused = assemble(machine_code.TOOLS, kernels, SM_90)[1]
+    assert set(refused) == {k.name for k in kernels[2:]}
+    assert row.fragment("e").selectors == other.fragment("e").selectors == (0, 1)
