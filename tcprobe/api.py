@@ -32,7 +32,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
-from tcprobe.store.cell import Cell, load, operands
+from tcprobe.store.cell import Cell, load, operands, selection
 from tcprobe.store.lookup import layers
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "held",
     "load",
     "multiply",
+    "selection",
     "trace",
     "where",
 ]  # fmt: skip

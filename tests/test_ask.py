@@ -18,8 +18,8 @@ from tcprobe.store.cell import cell, operands
 from tcprobe.store.results import published
 
 RESULTS = published()
-FRAGMENTS = inventory.select(device=arch("sm_90"))
-MULTIPLIES = [i for i in inventory.instructions().values() if i.target.on(arch("sm_90"))]
+FRAGMENTS = [f for f in inventory.select(device=arch("sm_90")) if f.family in ("wmma", "mma")]
+MULTIPLIES = [i for i in inventory.instructions().values() if i.target.on(arch("sm_90")) and not i.metadata]
 RESULTS_OPTION = ["--results", str(RESULTS.root)]
 
 

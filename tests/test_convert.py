@@ -58,7 +58,7 @@ def test_known_cases(source, target, summary, costs):
 def distinct(name):
     """One fragment for each (layout, type) of an arch, of at most 512 elements."""
     found = {}
-    for fragment in inventory.select(device=arch(name)):
+    for fragment in inventory.select("wmma.*", "mma.m*", device=arch(name)):
         if fragment.products == 1 and fragment.rows * fragment.cols <= 512:
             table = cell(fragment, name, published())
             found.setdefault((table.table.id, fragment.type), table)

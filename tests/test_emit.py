@@ -43,7 +43,7 @@ def distinct():
     """A table of every published layout, and of every operand."""
     found = {}
     for name in RESULTS.archs():
-        for fragment in inventory.select(device=arch(name)):
+        for fragment in inventory.select("wmma.*", "mma.m*", device=arch(name)):
             table = cell(fragment, name, RESULTS)
             found.setdefault((table.table.id, fragment.operand), table)
     return list(found.values())
@@ -170,7 +170,7 @@ def test_tensor_layouts_evaluates_to_the_table():
 def test_cute_text_is_that_of_the_traits():
     """The same as CuTe's own, up to how modes are written: compared as maps."""
     compared = 0
-    for fragment in inventory.select("mma.*", device=arch("sm_90")):
+    for fragment in inventory.select("mma.m*", device=arch("sm_90")):
         table, claim = cell(fragment, "sm_90", RESULTS), cute.claim(fragment, arch("sm_90"))
         if not isinstance(claim, str):
             assert claim.meant == table.table

@@ -43,6 +43,7 @@ def probe_texts():
     found = {}
     for experiment in experiments().values():
         kind = ".".join(experiment.id.split(".")[:2]) if experiment.id.startswith("wmma.mma") else experiment.id[:4]
+        kind = "mma.sp" if experiment.kind == "mma.sp" else kind
         found.setdefault(kind, []).append(experiment)
     texts = {k: digest(kernel.text for e in es for kernel in kernels(e)) for k, es in found.items()}
     traced = [e.instruction for e in experiments().values() if hasattr(e, "instruction")]

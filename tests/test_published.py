@@ -25,7 +25,7 @@ ALL = [(a, m, e) for a in RESULTS.archs() for m in RESULTS.methods(a) for e in R
 def test_sm_90_is_complete():
     found = Counter(RESULTS.measurement(*key).status for key in ALL if key[:2] == ("sm_90", "live"))
     assert found == {"measured": 241, "refused": 50}
-    assert set(RESULTS.experiments("sm_90", "live")) == set(experiments())
+    assert set(RESULTS.experiments("sm_90", "live")) == {id_ for id_, e in experiments().items() if e.kind != "mma.sp"}
 
 
 @pytest.mark.parametrize(("name", "method"), sorted({key[:2] for key in ALL}))
@@ -124,7 +124,7 @@ def test_what_is_not_measured_on_an_arch_is_documented_there():
     """Every fragment that an arch has is measured on it or stated by a reference, and never both in one cell."""
     documented = (RESULTS.root / "documented.md").read_text("utf-8")
     for name in RESULTS.archs():
-        for f in inventory.select(device=arch(name)):
+        for f in inventory.select("wmma.*", "mma.m*", device=arch(name)):
             found = cell(f, name, RESULTS)
             assert (found.measured is None) == (alone(RESULTS).choose(f, [name]) is None)
             assert found.measured or found.table.id[:6] in documented

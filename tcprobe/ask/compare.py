@@ -117,10 +117,20 @@ def _verdict(reference: Reference, fragment: Fragment, measured: Measurement, de
     claim = said(reference, fragment, device)
     if isinstance(claim, str):
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
+    if fragment.family == "mma.sp":
+        return _by_number(reference, claim, measured.tables[fragment.operand])
     if not fragment.shared:
         return _by_structure(reference, fragment, measured, device, claim)
     agreed, given, wrong = same_slots(claim.printed, measured.tables[fragment.operand])
     return _judge(reference, claim, f"{agreed} of {given} slots agree", wrong)
+
+
+def _by_number(reference: Reference, claim: Claim, measured: Table) -> Verdict:
+    """A sparse multiply: its index fields say which k a slot stands for, so the numbers themselves can be compared."""
+    pairs = zip(measured.space.all(), claim.printed.cells, measured.cells, strict=True)
+    wrong = [f"{point}: stated {theirs}, measured {ours}" for point, theirs, ours in pairs if theirs != ours]
+    detail = f"{measured.points - len(wrong)} of {measured.points} slots agree"
+    return _judge(reference, claim, detail, wrong[:FIRST])
 
 
 def _elsewhere(reference: Reference, fragment: Fragment, measured: Measurement) -> str:

@@ -13,14 +13,16 @@ import click
 
 from tcprobe import __version__
 from tcprobe.cli import banks, questions, swizzle, tools
-from tcprobe.cli.options import ARCH, CUDA, JSON, WRITTEN, Named, read_results
+from tcprobe.cli.options import ARCH, CUDA, JSON, SELECTOR, WRITTEN, Named, read_results
 from tcprobe.cli.shell import Group
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
-FAMILY = click.option("--family", type=click.Choice(["wmma", "mma"]), help="Only this family of instructions.")
+FAMILY = click.option(
+    "--family", type=click.Choice(["wmma", "mma", "mma.sp"]), help="Only this family of instructions."
+)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -194,15 +196,16 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 
 @main.command(short_help="Formula, map both ways, evidence and verdicts.")
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
+@SELECTOR
 @ARCH
 @read_results
 @JSON
-def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool) -> None:
+def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, selector: int | None) -> None:
     """Show fragments: formulas, the map drawn both ways, where it comes from and what others say.
 
     Without --arch: of the archs measured in ./results, if it has any, else of all, the one with the strongest method,
-    then the newest; --arch all: every one. What nobody measured on an arch is shown as documented, and says so. --json:
-    one object a line.
+    then the newest; --arch all: every one. What nobody measured on an arch is shown as documented, and says so.
+    Metadata (operand e of mma.sp) has a table for each selector. --json: one object a line.
     """
     from tcprobe.ask.compare import verdicts
     from tcprobe.ask.describe import notes
@@ -210,18 +213,19 @@ def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: b
     from tcprobe.cli import printing
     from tcprobe.fit import fit as fit_table
     from tcprobe.store import lookup
-    from tcprobe.store.cell import everywhere
+    from tcprobe.store.cell import everywhere, selections
 
     chosen, without = lookup.chosen(patterns), 0
     for fragment in chosen:
         try:
-            found = everywhere(fragment, name, layers)
+            cells = everywhere(fragment, name, layers)
         except UsageError:
             if len(chosen) == 1:
                 raise
-            found = []
-        without += not found
-        for cell in found:
+            cells = []
+        without += not cells
+        wanted = selector if fragment.selectors or len(chosen) == 1 else None
+        for cell in (one for each in cells for one in selections(each, wanted)):
             if as_json:
                 click.echo(json.dumps(described(cell)))
             else:

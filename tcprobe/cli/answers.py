@@ -12,7 +12,7 @@ from tcprobe.text import escaped
 if TYPE_CHECKING:
     from tcprobe.ask.compare import Against
     from tcprobe.ask.convert import Conversion
-    from tcprobe.ask.trace import Holder, Trace
+    from tcprobe.ask.trace import Holder, Meeting, Trace
     from tcprobe.run.backend import Device
     from tcprobe.run.verify import Verified
     from tcprobe.store.cell import Cell
@@ -43,12 +43,14 @@ def trace(answer: Trace) -> None:
     click.echo(f"{bold(answer.about)} in {answer.instruction.id} on {answer.arch}")
     if answer.d:
         click.echo(f"  held by {_slots(answer, 'd', answer.d)}; gains C: {_slots(answer, 'c', answer.c)}")
-    lines = [(f"A{m.a[0].element}", _slots(answer, "a", m.a), f"B{m.b[0].element}", _slots(answer, "b", m.b),
+    lines = [(f"A{m.a[0].element}", _slots(answer, "a", m.a) + _by(answer, m), _rows(m), _slots(answer, "b", m.b),
               f"D{m.d[0].element}", _slots(answer, "d", m.d)) for m in answer.meetings]  # fmt: skip
     wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for a, a_slots, b, b_slots, d, d_slots in lines:
         left = f"{a:<{wide[0]}} {a_slots:<{wide[1]}}  x  {b:<{wide[2]}} {b_slots:<{wide[3]}}"
         click.echo(f"  {left}  ->  {d:<{wide[4]}} {d_slots}".rstrip())
+    if "e" in answer.operands:
+        click.echo(f"selector {answer.operands['e'].selector}; B by index, one of which the field of E picks")
     for evidence in dict.fromkeys(cell.evidence for cell in answer.operands.values()):
         click.echo(evidence)
 
@@ -103,6 +105,18 @@ def verified_all(device: Device, found: Sequence[Verified], others: int) -> None
                f"{escaped(', '.join(dict.fromkeys(v.source for v in found)))}")  # fmt: skip
     if others:
         click.echo(f"{others} forms are not of {device.arch}", err=True)
+
+
+def _by(answer: Trace, meeting: Meeting) -> str:
+    """Which field of the metadata picks what A meets."""
+    return f" by E {_slots(answer, 'e', meeting.e)}" if meeting.e else ""
+
+
+def _rows(meeting: Meeting) -> str:
+    """The element of B, or of a sparse multiply those that may be met."""
+    if not meeting.k:
+        return f"B{meeting.b[0].element}"
+    return f"B[{'|'.join(map(str, meeting.k))}][{meeting.b[0].col}]"
 
 
 def _slots(answer: Trace, operand: str, found: Sequence[Holder]) -> str:

@@ -28,6 +28,12 @@ WRITTEN = click.option(
 )  # fmt: skip
 ARCH = click.option("--arch", "name", metavar="sm_XX", help="Compute capability, for example sm_90.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
+SELECTOR = click.option(
+    "--selector",
+    type=int,
+    metavar="N",
+    help="Of metadata: the table of this sparsity selector. Default: all, or the only one.",
+)
 CUDA = click.option(
     "--cuda", type=Named(path_type=Path, exists=True, file_okay=False),
     help="Folder of a CUDA toolkit whose ptxas and nvdisasm to use. Default: CUDA_HOME, the installed wheels, PATH.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import ARCH, JSON, Numbers, Output, read_results
+from tcprobe.cli.options import ARCH, JSON, SELECTOR, Numbers, Output, read_results
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.option("--product", "products", type=Numbers(), default=[], help="Which product, where a warp holds several.")
 @click.option("--lane", "lanes", type=Numbers(), help="What this lane holds instead, or a range.")
 @click.option("--i", "elements", type=Numbers(), help="With --lane: which of its elements. Default: all.")
+@SELECTOR
 @ARCH
 @read_results
 @JSON
@@ -31,13 +32,13 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
     from tcprobe.ask import trace
     from tcprobe.cli import answers
     from tcprobe.isa.inventory import resolve
-    from tcprobe.store.cell import cell
+    from tcprobe.store.cell import cell, selection
 
     rows, cols, lanes, elements = (asked[key] for key in ("rows", "cols", "lanes", "elements"))
     by_lane = lanes is not None or elements is not None
     if by_lane == (rows is not None or cols is not None):
         raise UsageError("give --row and --col, or --lane and --i.")
-    found = cell(resolve(fragment), name, layers)
+    found = selection(cell(resolve(fragment), name, layers), asked["selector"])
     if by_lane:
         holders = trace.held(found, range(found.table.threads) if lanes is None else lanes, elements or [])
     else:
@@ -56,18 +57,22 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
 @click.option("--row", type=int, help="Row of the D element.")
 @click.option("--col", type=int, help="Column of the D element.")
 @click.option("--product", type=int, help="Which product, where a warp holds several (m8n8k4 of f16).")
-@click.option("--operand", type=click.Choice(["a", "b", "c"]), help="What a slot of this operand feeds instead.")
+@click.option("--operand", type=click.Choice(["a", "b", "c", "e"]), help="What a slot of this operand feeds instead.")
 @click.option("--lane", type=int, help="With --operand: the slot's lane.")
 @click.option("--i", "element", type=int, help="With --operand: the slot's i.")
+@SELECTOR
 @ARCH
 @read_results
 @JSON
 def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
-    """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds."""
+    """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
+
+    Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet.
+    """
     from tcprobe.ask import trace
     from tcprobe.cli import answers
     from tcprobe.isa import inventory
-    from tcprobe.store.cell import operands
+    from tcprobe.store.cell import operands, selected
 
     row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
     forward = None not in (operand, lane, element) and row is col is None
@@ -75,6 +80,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
     multiply = inventory.instruction(instruction)
     tables = operands(multiply, name, layers)
+    tables = dict(zip(tables, selected(tables.values(), asked["selector"]), strict=True))
     if forward:
         answer = trace.feeds(multiply, tables, operand, lane, element)
     else:
@@ -89,17 +95,18 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
 @click.option("--to", "format_name", required=True, metavar="FORMAT", help="cuda, ptx, python, ...; `--to help` lists.")
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File. Default: standard output.")
+@SELECTOR
 @ARCH
 @read_results
 def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Any) -> None:
     """Write fragments as code or data for other programs.
 
-    Patterns may mean several fragments; an instruction means its four operands. Without --arch: the arch whose
+    Patterns may mean several fragments; an instruction means its operands. Without --arch: the arch whose
     measurement counts most, as `show` has it; formats that tell archs apart (cuda) get every arch.
     """
     from tcprobe import emit as formats
     from tcprobe.store import lookup
-    from tcprobe.store.cell import for_emit, sources
+    from tcprobe.store.cell import for_emit, selected, sources
     from tcprobe.system import files
 
     if format_name == "help":
@@ -110,6 +117,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
         raise UsageError(f"unknown format {format_name!r}; known: {', '.join(formats.names())}.")
     name = asked["name"] or ("all" if formats.for_all_archs(format_name) else None)
     tables = for_emit(lookup.chosen(patterns), name, asked["layers"])
+    tables = selected(tables, asked["selector"])
     text = formats.emit(format_name, tables)
     if output is None:
         click.echo(text, nl=False)
@@ -156,8 +164,9 @@ def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
 def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:
     """Check the tables on a live GPU: operands go in and out by the emitted CUDA header, D is compared with NumPy.
 
-    INSTRUCTION is shortened or a pattern; without one every wmma and dense mma form that the GPU has. Shows as well
-    which slots are never read, and that a wrong layout fails. Exit code 1 when something is wrong.
+    INSTRUCTION is shortened or a pattern; without one every wmma and dense mma form that the GPU has. Sparse forms are
+    left out. Shows as well which slots are never read, and that a wrong layout fails. Exit code 1 when something is
+    wrong.
     """
     from tcprobe.cli import answers
     from tcprobe.isa import arch, inventory
@@ -165,7 +174,10 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     from tcprobe.run.verify import verify as verified
     from tcprobe.store.cell import operands
 
-    rows = inventory.select_instructions(*patterns)
+    chosen = inventory.select_instructions(*patterns)
+    rows = [row for row in chosen if not row.metadata]
+    if not rows:
+        raise UsageError(f"{chosen[0].id} is sparse: `verify` multiplies dense forms only; `tcprobe run` measures it.")
     gpu = Gpu()
     gpu.open(index)
     device = gpu.devices()[index]

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from tcprobe import plugins
 from tcprobe.errors import RowError, UsageError
-from tcprobe.store.cell import Cell
+from tcprobe.store.cell import Cell, require_selection
 
 
 class Format(Protocol):
@@ -50,6 +50,8 @@ def emit(name: str, tables: Sequence[Cell]) -> str:
         raise UsageError(f"unknown format {name!r}; known: {', '.join(names())}.")
     if not tables:
         raise UsageError("no fragment to emit.")
+    for cell in tables:
+        require_selection(cell)
     archs = dict.fromkeys(cell.arch for cell in tables)
     if len(archs) > 1 and not _archs(name):
         raise UsageError(f"{name} takes one arch, not {', '.join(archs)}: choose with --arch, or take cuda.")

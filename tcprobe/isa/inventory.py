@@ -23,6 +23,7 @@ from tcprobe.isa.target import version
 from tcprobe.plugins import discover
 
 ROWS = "tcprobe.isa.rows"
+SPARSE = ("sp", "sp::ordered_metadata")
 
 
 @cache
@@ -144,7 +145,8 @@ def select_instructions(*patterns: str) -> list[Instruction]:
 def matches(name: str) -> list[Fragment]:
     """Fragments that `name` means: an id, an instruction (its operands), a glob pattern, or a shortened id.
 
-    A shortened id has some of the dot-separated parts, in order: `wmma.m16n16k16.d.f32`, `m8n32k16.a.row.u8`.
+    A shortened id has some of the dot-separated parts, in order: `wmma.m16n16k16.d.f32`, `m8n32k16.a.row.u8`. Those of
+    sparse forms keep `sp`.
     """
     wanted = short(name)
     with suppress(KeyError, ValueError):
@@ -180,6 +182,10 @@ def short(name: str) -> str:
 
 
 def _shortens(wanted: str, full: str) -> bool:
+    """Whether `wanted` has parts of `full`, in order; that a form is sparse must be said."""
+    sparse = {part for part in full.split(".")[:2] if part in SPARSE}
+    if sparse and not sparse & set(wanted.split(".")):
+        return False
     parts = iter(full.split("."))
     return bool(wanted) and all(part in parts for part in wanted.split("."))
 

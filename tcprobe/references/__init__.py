@@ -35,7 +35,8 @@ _SAID: dict[tuple[str, str, str], Claim | str] = {}
 @cache
 def references() -> tuple[Reference, ...]:
     """All references; PTX ISA first, since its numbering is the one that tables are published in."""
-    found = discover(__name__, ("NAME", "SOURCE", "FINDINGS", "claim"), apart=("claim", "shared_memory")).values()
+    apart = ("claim", "formulas", "ptx_isa_sparse", "shared_memory")
+    found = discover(__name__, ("NAME", "SOURCE", "FINDINGS", "claim"), apart=apart).values()
     return tuple(sorted(found, key=lambda module: (module.NAME != "PTX ISA", module.NAME)))
 
 

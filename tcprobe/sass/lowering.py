@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.probes import multiply
+from tcprobe.probes import multiply, sparse
+from tcprobe.probes.ptx import Kernel
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.text import one_line
@@ -59,7 +60,7 @@ class Lowering:
 
 def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> dict[str, Lowering]:
     """The lowering of each instruction on an arch, by id."""
-    kernels = {i.id: multiply.kernel(i) for i in instructions}
+    kernels = {i.id: _kernel(i) for i in instructions}
     found: dict[str, Lowering] = {}
     special = [id_ for id_, k in kernels.items() if not k.target.name[-1].isdigit()]
     for group in ([id_ for id_ in kernels if id_ not in special], special):
@@ -68,6 +69,11 @@ def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> d
             name = kernels[id_].name
             found[id_] = Lowering(refused=refused[name]) if name in refused else count(codes[name].opcodes)
     return {i.id: found[i.id] for i in instructions}
+
+
+def _kernel(instruction: Instruction) -> Kernel:
+    """The probe of a multiply; of a sparse one that with the first selector and D as it is."""
+    return sparse.product_kernel(instruction, 0) if instruction.metadata else multiply.kernel(instruction)
 
 
 def count(opcodes: Sequence[str]) -> Lowering:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class Cell:
     """`measured` is the measurement that `table` comes from; where it is None, `stated` names the reference and place.
 
-    `source` is "published" or the folder that holds it. A documented table is what the reference means: without its
-    known errata.
+    `selector` is the one whose table this is, where there is one for each (`selections`). `source` is "published" or
+    the folder that holds it. A documented table is what the reference means: without its known errata.
     """
 
     fragment: Fragment
@@ -42,6 +42,7 @@ class Cell:
     layers: Layers
     source: str = PUBLISHED
     stated: tuple[str, Claim] | None = None
+    selector: int | None = None
 
     @property
     def evidence(self) -> str:
@@ -89,6 +90,43 @@ def of(fragment: Fragment, found: Found, layers: Layers) -> Cell:
     return Cell(fragment, found.measured.arch, found.table(fragment), found.measured, layers, found.source)
 
 
+def selections(cell: Cell, selector: int | None = None) -> list[Cell]:
+    """The table of each documented selector, or of the one asked for; of what no selector changes just the cell.
+
+    UsageError where the fragment does not have that selector.
+    """
+    known = cell.fragment.selectors
+    if selector is not None and selector not in known:
+        given = f"it has {', '.join(map(str, known))}" if known else "no selector changes it"
+        raise UsageError(f"{cell.fragment.id} has no selector {selector}: {given}.")
+    if cell.selector is not None or not known:
+        return [cell]
+    chosen = known if selector is None else (selector,)
+    return [replace(cell, table=cell.table.selection(number), selector=number) for number in chosen]
+
+
+def selection(cell: Cell, selector: int | None = None) -> Cell:
+    """The one table that is meant; UsageError as `selections`, and where there are several and none is asked for."""
+    found = selections(cell, selector)
+    if len(found) > 1:
+        raise UsageError(f"{cell.fragment.id} has {len(found)} selectors: say which with --selector.")
+    return found[0]
+
+
+def selected(cells: Iterable[Cell], selector: int | None) -> list[Cell]:
+    """`selection` of those cells that a selector changes, the others as they are; UsageError if it changes none."""
+    found = list(cells)
+    if selector is not None and not any(cell.fragment.selectors for cell in found):
+        raise UsageError(f"no selector changes {found[0].fragment.id}: leave --selector out.")
+    return [selection(cell, selector if cell.fragment.selectors else None) for cell in found]
+
+
+def require_selection(cell: Cell) -> None:
+    """UsageError for the tables of all selectors together, where one is needed."""
+    if cell.fragment.selectors and cell.selector is None:
+        raise UsageError(f"{cell.fragment.id} has a table for each selector: take one by `selection`.")
+
+
 def sources(tables: Iterable[Cell]) -> str:
     """Where tables come from, each place once."""
     return ", ".join(dict.fromkeys(cell.source for cell in tables))
@@ -106,10 +144,10 @@ def load(name: str, arch: str | None = None, results: Path | None = None, only: 
 
 
 def operands(instruction: Instruction, name: str | None, results: Results | Layers) -> dict[str, Cell]:
-    """The tables of a, b, c and d on one arch: `name`, or the one whose measurement of D counts most."""
+    """The tables of a, b, c, d (and e) on one arch: `name`, or the one whose measurement of D counts most."""
     layers = layers_of(results)
     fragments = [inventory.fragment(f.id) for f in instruction.fragments]
-    at = cell(fragments[-1], name, layers).arch
+    at = cell(instruction.fragment("d"), name, layers).arch
     return {f.operand: cell(f, at, layers) for f in fragments}
 
 
@@ -127,11 +165,20 @@ def for_emit(fragments: Sequence[Fragment], name: str | None, results: Results |
 
 def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:
     if layers.with_published:
-        return [cell(fragment, row.name, layers) for row in arch.ARCHS if fragment.target.on(row)]
+        rows = [row for row in arch.ARCHS if fragment.target.on(row)]
+        return [one for row in rows if (one := _said(fragment, row.name, layers))]
     found = everywhere(fragment, "all", layers)
     if not found:
         raise lookup.no_table(fragment, "all", layers)
     return found
+
+
+def _said(fragment: Fragment, name: str, layers: Layers) -> Cell | None:
+    """`cell`, None where nobody says anything of the fragment on that arch."""
+    try:
+        return cell(fragment, name, layers)
+    except UsageError:
+        return None
 
 
 def everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Cell]:

@@ -35,7 +35,7 @@ from tcprobe.system import files
 from tcprobe.text import one_line
 
 Anchored = tuple[Mapping[str, Table], str]  # an opcode's tables by operand, and the multiply that showed them
-_NAMED_LAYOUT = re.compile(r'^  "([abcd])": "([0-9a-f]{12})"', re.MULTILINE)
+_NAMED_LAYOUT = re.compile(r'^  "([abcde])": "([0-9a-f]{12})"', re.MULTILINE)
 _LAYOUT_FILE = re.compile(r"[0-9a-f]{12}\.json")
 _RUN = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
 

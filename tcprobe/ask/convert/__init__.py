@@ -23,6 +23,7 @@ from tcprobe.ask.convert.route import route
 from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch
+from tcprobe.isa.fragment import Fragment
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, sources
 
@@ -70,6 +71,7 @@ def convert(from_: Cell, to: Cell, transpose: bool = False) -> Conversion:
     products in one of them, or a table is not a whole fragment's.
     """
     for cell in (from_, to):
+        _require_matrix(cell.fragment)
         require_fit(cell.fragment, cell.table)
     if from_.arch != to.arch:
         raise UsageError(f"tables of two archs, {from_.arch} and {to.arch}: a warp runs on one.")
@@ -83,6 +85,13 @@ def convert(from_: Cell, to: Cell, transpose: bool = False) -> Conversion:
     costs = _costs(plan, kind)
     reason = "shared memory may well be cheaper" if costs.get("select", 0) > MANY else None
     return Conversion(tiles, _summary(plan, kind), plan, source(tiles, plan, kind), costs, plan.fewest, reason)
+
+
+def _require_matrix(fragment: Fragment) -> None:
+    """UsageError for what holds no whole matrix: metadata, and A of a sparse multiply."""
+    if fragment.selectors or (fragment.family == "mma.sp" and fragment.operand == "a"):
+        what = "index fields" if fragment.selectors else "what is stored of a sparse matrix"
+        raise UsageError(f"{fragment.id} holds {what}: no other fragment holds the same matrix.")
 
 
 def _summary(plan: Plan, kind: Cast) -> str:
