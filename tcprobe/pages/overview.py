@@ -157,7 +157,7 @@ def _arch_page(results: Results, name: str, method: str) -> Iterator[str]:
     yield from ("", "## Copies", "")
     yield "Some wmma fragments hold an element several times. The multiplies read one copy; the others are ignored."
     yield ""
-    copies = [(f, m) for f, m in measured if max(map(len, m.tables[f.operand].inverse.values())) > 1]
+    copies = [(f, m) for f, m in measured if f.copies > 1]
     layers = alone(results)
     yield from grid(["fragment", "holders", "never read", "multiplies"], (_copy_line(layers, f, m) for f, m in copies))
     yield from ("", "## Multiplies", "")
