@@ -28,6 +28,13 @@ def phases(op, address, source=None):
     return [count(op, [(address[i], source and source[i]) for i in g if address[i] is not None]) for g in groups]
 
 
+def beats(op, passes):
+    """One for each phase; loads and stores of 64 and 128 bits count idle phases too, unless all are idle."""
+    if op.startswith(("ld.shared", "st.shared")) and any(passes):
+        return len(passes)
+    return sum(n > 0 for n in passes)
+
+
 def neighbours_agree(address, step):
     pairs = [(a, address[i ^ step]) for i, a in enumerate(address)]
     return all(None in pair or pair[0] == pair[1] for pair in pairs)

@@ -161,14 +161,13 @@ def test_matrices_are_found_where_ldmatrix_can_bring_them(name, contiguous, matr
 
 
 def brute(by, walks, shared):
-    """Wavefronts of each access by the tests' own rule, instruction by instruction."""
-    return [
-        sum(
-            sum(reference.phases(w.access.row.name, [None if a == -1 else a for a in row]))
-            for row in addresses(w, by, shared).tolist()
-        )
-        for w in walks
-    ]
+    """Wavefronts with their beats of each access by the tests' own rule, instruction by instruction."""
+    return [sum(brute_of(w.access.row.name, row) for row in addresses(w, by, shared).tolist()) for w in walks]
+
+
+def brute_of(op, row):
+    phases = reference.phases(op, [None if a == -1 else a for a in row])
+    return max(sum(phases), reference.beats(op, phases))
 
 
 @st.composite

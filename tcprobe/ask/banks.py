@@ -2,8 +2,9 @@
 
 Shared memory has 32 banks of 4 bytes; in one pass each bank gives one word, to any number of lanes. The lanes of an
 access form *phases* that are served one after the other. A phase takes as many passes (wavefronts) as its fullest bank
-has distinct words; equal words go together, idle lanes ask for nothing, a phase of idle lanes costs nothing.
-cycles = max(P, B): P the passes of all phases, B the beats of 128 bytes, one for each phase with an active lane.
+has distinct words; equal words go together, idle lanes ask for nothing, a phase of idle lanes needs no pass.
+cycles = max(P, B): P the passes of all phases, B the beats of 128 bytes: one for each phase. Loads and stores of 64 and
+128 bits spend a beat on phases of idle lanes too, unless all 32 lanes are idle; other accesses do not.
 
 - 8 to 32 bits: the 32 lanes are one phase. 64 bits: halves of 16 lanes. 128 bits, ldmatrix, stmatrix: octets of 8.
 - Neighbours *join*: a 64-bit load is one phase, and a 128-bit load two, where over the whole warp every lane has the
@@ -76,7 +77,7 @@ class Cost:
 
     @property
     def ideal(self) -> int:
-        """Phases with an active lane: what the access costs where no lanes collide."""
+        """Phases with an active lane: the passes of an access whose lanes do not collide."""
         return sum(passes > 0 for passes in self.phases)
 
     def to_json(self) -> dict[str, object]:
@@ -95,7 +96,8 @@ def _rule(row: SharedAccess) -> BankRule:
     phase = min(WARP, LINE // row.bytes)
     joins = row.name.startswith("ld.shared") and phase < WARP
     passes = "order" if row.has_source else "lanes" if row.name.startswith(("atom", "red")) else "words"
-    return BankRule(phase, 2 * phase if joins else phase, passes)  # type: ignore[arg-type]
+    idle = phase < WARP and row.name.startswith(("ld.shared", "st.shared"))
+    return BankRule(phase, 2 * phase if joins else phase, passes, idle)  # type: ignore[arg-type]
 
 
 def judge(name: str, addresses: Sequence[int | None], sources: Sequence[int | None] | None = None) -> Cost:
