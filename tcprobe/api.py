@@ -65,5 +65,5 @@ def multiply(
 
     `arch`, `results` and `only` as for `load`; without `arch` the one whose measurement of D counts most.
     """
-    row = inventory.instruction(name)
+    row = inventory.multiply(name)
     return row, operands(row, arch, layers(results, only))

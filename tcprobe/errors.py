@@ -77,7 +77,8 @@ def understood(error: Exception) -> TcprobeError:
     """Any error in these terms: what the system refuses is the machine's, the unexpected is tcprobe's own."""
     if isinstance(error, TcprobeError):
         return error
-    if isinstance(error, MemoryError) or "can't start new thread" in str(error):
+    exhausted = ("can't start new thread", "failed to map segment")  # the latter: a shared library, by the loader
+    if isinstance(error, MemoryError) or any(words in str(error) for words in exhausted):
         return EnvironmentUnfitError("the system gives no more memory or threads.")
     if not isinstance(error, OSError):
         return InternalError(f"internal error, please report it: {type(error).__name__}: {error}")

@@ -7,6 +7,7 @@ import random
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.references import ptx_isa
 
@@ -32,6 +33,13 @@ def shuffled(fragment: Fragment, rng: random.Random) -> Table:
     return table_of(fragment, elements)
 
 
+def pointed(fragment: Fragment, rng: random.Random) -> Table:
+    """Addresses of as many lanes as there are rows, any of them; rows are numbered in the order of the lanes."""
+    counting = sorted(rng.sample(range(fragment.threads), fragment.rows))
+    rows = {lane: row for row, lane in enumerate(counting)}
+    return slot_table(fragment.threads, 1, {"row": tuple(rows.get(lane) for lane in range(fragment.threads))})
+
+
 def one_copy(table: Table, rng: random.Random) -> Table:
     """The same table with all but one holder of each element left out."""
     kept = {rng.choice(holders) for holders in table.inverse.values()}
@@ -48,6 +56,8 @@ def tables(seed: int, documented_mma: bool = True) -> tuple[dict[str, Table], di
             found[fragment.id] = found[fragment.id.replace(".d.", ".c.")]
         elif fragment.family == "mma" and documented_mma:
             found[fragment.id] = ptx_isa.claim(fragment, SM_90).meant
+        elif fragment.role is Role.ADDRESS:
+            found[fragment.id] = pointed(fragment, rng)
         else:
             found[fragment.id] = shuffled(fragment, rng)
     reads = {id_: one_copy(table, rng) for id_, table in found.items() if inventory.fragments()[id_].copies > 1}

@@ -19,6 +19,7 @@ from tcprobe.references import Claim, references
 from tcprobe.store import acceptance
 from tcprobe.store.cell import load
 from tcprobe.store.documents import seal
+from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 
 
@@ -89,7 +90,7 @@ CHANGES = [
     (LOAD, lambda c: c["fragments"].update(a=7), "or no layout"),
     (LOAD, lambda c: c.update(experiment="wmma.m16n16k16.a.col.f16"), "renamed or copied"),
     (LOAD, lambda c: c.update(arch="sm_80"), "renamed or copied"),
-    (LOAD, lambda c: c.update(structure={"triples": 4096, "sha256": "0" * 64}), "is a load or store"),
+    (LOAD, lambda c: c.update(structure={"triples": 4096, "sha256": "0" * 64}), "of a multiply, and is none"),
     (MULTIPLY, lambda c: c.update(structure=None), "a multiply's structure is missing"),
     (MULTIPLY, lambda c: c["structure"].update(triples=4095), "4095 triples; wmma.mma.*forms 4096"),
     (MULTIPLY, lambda c: c["structure"].update(triples=-4096), "a number above 0"),
@@ -189,6 +190,66 @@ def test_everything_that_is_stated_or_published_can_belong():
             for claim in (reference.claim(fragment, row) for reference in references()):
                 assert not isinstance(claim, Claim) or acceptance.misfit(fragment, claim.meant) is None
     assert not inventory.of_experiment("mma.m1n1k1.row.col.f16.f16.f16.f16")
+
+
+MOVE = "ldmatrix.m8n8.x1.trans.shared.b16"
+ROWS = tuple(range(8)) + (None,) * 24
+
+
+def move(tmp_path, method="live", **address):
+    """A folder with a measurement of a move, and its path; the columns of its addresses may be others."""
+    fragments = {f.operand: f for f in inventory.of_experiment(MOVE)}
+    tables = {"d": load(f"{MOVE}.d", "sm_90").table}
+    if address:
+        tables["address"] = slot_table(len(address["row"]), 1, address)
+    provenance = published().measurement("sm_90", "live", LOAD).provenance
+    found = Measurement(MOVE, "sm_90", method, "measured", provenance, tables, "memory addresses")
+    assert set(fragments) == {"address", "d"}
+    results = Results(tmp_path)
+    results.write(found)
+    return results.path("sm_90", method, MOVE), found
+
+
+def test_a_move_is_accepted_with_the_addresses_that_count(tmp_path):
+    _, found = move(tmp_path, row=ROWS)
+    assert Results(tmp_path).measurement("sm_90", "live", MOVE) == found
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ({"row": (*ROWS[:7], None, *ROWS[8:])}, "7 of 8 elements are held 1 times"),
+        ({"row": (*ROWS[:9], 7, *ROWS[10:])}, "7 of 8 elements are held 1 times"),
+        ({"row": (*ROWS[:7], 8, *ROWS[8:])}, "row 8 is outside 0 to 7"),
+        ({"row": ROWS[:16]}, "16 threads x 1 elements, not 32 threads x 1"),
+        ({"row": ROWS, "col": (0,) * 8 + (None,) * 24}, "it says row, col of a slot, not row"),
+    ],
+)
+def test_addresses_that_cannot_be_a_moves_are_refused(tmp_path, address, words):
+    move(tmp_path, **address)
+    assert words in refusal(tmp_path, MOVE)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda c: c.update(structure={"triples": 64, "sha256": "0" * 64}), "of a multiply, and is none"),
+        (lambda c: c.update(unread={"d": [[]] * 32}), "d is no factor of a multiply"),
+        (lambda c: c["fragments"].pop("address"), "it needs the tables of address, d, not of d"),
+        (lambda c: c["fragments"].update(address=c["fragments"]["d"]), "32 threads x 2 elements, not 32 threads x 1"),
+    ],
+)
+def test_what_only_a_multiply_has_no_move_has(tmp_path, change, words):
+    path, _ = move(tmp_path, row=ROWS)
+    rewrite(path, change)
+    assert words in refusal(tmp_path, MOVE)
+
+
+def test_only_code_may_leave_addresses_open(tmp_path):
+    _, found = move(tmp_path, "derived")
+    assert Results(tmp_path).measurement("sm_90", "derived", MOVE) == found
+    move(tmp_path, "live")
+    assert "it needs the tables of address, d" in refusal(tmp_path, MOVE)
 
 
 JSON = st.recursive(

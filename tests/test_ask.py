@@ -13,13 +13,16 @@ from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
+from tcprobe.isa.operand import WHOLE
 from tcprobe.probes.structure import predict
 from tcprobe.store.cell import cell, operands
 from tcprobe.store.results import published
 
 RESULTS = published()
-FRAGMENTS = [f for f in inventory.select(device=arch("sm_90")) if f.family in ("wmma", "mma")]
-MULTIPLIES = [i for i in inventory.instructions().values() if i.target.on(arch("sm_90")) and not i.metadata]
+FRAGMENTS = [f for f in inventory.select(device=arch("sm_90")) if f.role in WHOLE]
+MULTIPLIES = [
+    i for i in inventory.instructions().values() if i.multiplies and i.target.on(arch("sm_90")) and not i.metadata
+]
 RESULTS_OPTION = ["--results", str(RESULTS.root)]
 
 

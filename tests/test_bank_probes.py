@@ -180,11 +180,11 @@ def test_the_designed_rule_is_fitted_to_its_own_clock(name):
 
 OTHERS = [
     ("ld.shared.b64", BankRule(16, 16)),  # never joins
-    ("ld.shared.b64", BankRule(16, 32, "words", True)),  # a beat for each idle phase
+    ("ld.shared.b64", BankRule(16, 32)),  # no beat for idle phases
     ("ld.shared.b128", BankRule(8, 32)),
     ("ld.shared.b128", BankRule(16, 16)),
     ("st.shared.b64", BankRule(32, 32)),
-    ("st.shared.b128", BankRule(8, 8, "words", True)),
+    ("st.shared.b128", BankRule(8, 8)),
     ("st.shared.b32", BankRule(32, 32, "lanes")),
     ("atom.shared.add.u32", BankRule(32, 32, "words")),
     ("cp.async.ca.8", BankRule(16, 16, "words")),

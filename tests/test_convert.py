@@ -58,8 +58,11 @@ def test_known_cases(source, target, summary, costs):
 def distinct(name):
     """One fragment for each (layout, type) of an arch, of at most 512 elements."""
     found = {}
-    for fragment in inventory.select("wmma.*", "mma.m*", device=arch(name)):
-        if fragment.products == 1 and fragment.rows * fragment.cols <= 512:
+    multiplied = {
+        f.id for row in inventory.instructions().values() if row.multiplies and not row.metadata for f in row.fragments
+    }
+    for fragment in inventory.select(device=arch(name)):
+        if fragment.id in multiplied and fragment.products == 1 and fragment.rows * fragment.cols <= 512:
             table = cell(fragment, name, published())
             found.setdefault((table.table.id, fragment.type), table)
     return list(found.values())

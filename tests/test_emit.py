@@ -22,6 +22,7 @@ from tcprobe.emit.common import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
+from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.csv import read_csv
 from tcprobe.layout.table import slot_table
 from tcprobe.probes import ptx
@@ -43,7 +44,7 @@ def distinct():
     """A table of every published layout, and of every operand."""
     found = {}
     for name in RESULTS.archs():
-        for fragment in inventory.select("wmma.*", "mma.m*", device=arch(name)):
+        for fragment in (f for f in inventory.select(device=arch(name)) if f.role in WHOLE):
             table = cell(fragment, name, RESULTS)
             found.setdefault((table.table.id, fragment.operand), table)
     return list(found.values())
@@ -288,8 +289,8 @@ def nonlinear():
         ("tensor-layouts", scrambled, "needs XOR"),
         ("triton", nonlinear, "not linear"),
         ("cuda", nonlinear, "closed form"),
-        ("tinygrad", lambda: load("wmma.m16n16k16.d.f32"), "whole multiply"),
-        ("ptx", lambda: load("wmma.m16n16k16.d.f32"), "whole multiply"),
+        ("tinygrad", lambda: load("wmma.m16n16k16.d.f32"), "whole instruction"),
+        ("ptx", lambda: load("wmma.m16n16k16.d.f32"), "whole instruction"),
     ],
 )
 def test_what_cannot_be_said_is_refused(name, table, words):
@@ -312,7 +313,9 @@ def test_tinygrad_refuses_copies_and_several_products():
 @pytest.mark.parametrize(
     "name",
     ["mma.m16n8k16.row.col.f32.f16.f16.f32", "mma.m8n8k4.col.row.f32.f16.f16.f16", "wmma.mma.row.col.m16n16k16.f16.f32",
-     "mma.m16n8k16.row.col.f64.f64.f64.f64", "wmma.mma.row.col.m8n8k4.f64.f64.f64.f64"],
+     "mma.m16n8k16.row.col.f64.f64.f64.f64", "wmma.mma.row.col.m8n8k4.f64.f64.f64.f64",
+     "ldmatrix.m8n8.x1.shared.b16", "ldmatrix.m8n8.x4.trans.shared.b16", "stmatrix.m8n8.x2.shared.b16",
+     "movmatrix.m8n8.trans.b16"],
 )  # fmt: skip
 def test_ptxas_takes_the_snippet(tmp_path, name):
     tables = list(operands(inventory.instruction(name), "sm_90", RESULTS).values())

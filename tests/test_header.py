@@ -14,10 +14,12 @@ from tcprobe.emit.common import identifier
 from tcprobe.fit.inverse import inverse
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
+from tcprobe.isa.operand import WHOLE
 from tcprobe.store.cell import cell, for_emit, load
 from tcprobe.store.results import published
 
 RESULTS = published()
+MATRICES = [f for f in inventory.fragments().values() if f.role in WHOLE]  # all but addresses
 consumers = pytest.mark.skipif(
     sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one"
 )
@@ -25,8 +27,8 @@ consumers = pytest.mark.skipif(
 
 @cache
 def header():
-    """All fragments on all archs."""
-    return emit.emit("cuda", for_emit(list(inventory.fragments().values()), "all", RESULTS))
+    """All fragments of matrices on all archs."""
+    return emit.emit("cuda", for_emit(MATRICES, "all", RESULTS))
 
 
 @consumers
@@ -107,7 +109,7 @@ def program(fragments, space="tcprobe"):
 def differing():
     """Fragments with several layouts, among all archs that have them."""
     found = {}
-    for table in for_emit(list(inventory.fragments().values()), "all", RESULTS):
+    for table in for_emit(MATRICES, "all", RESULTS):
         found.setdefault(table.fragment, set()).add(table.table.id)
     return [fragment for fragment, layouts in found.items() if len(layouts) > 1]
 
@@ -115,7 +117,7 @@ def differing():
 @gcc
 @pytest.mark.parametrize("name", ["sm_70", "sm_90"])
 def test_gcc_compiles_and_runs_the_host_side(tmp_path, name):
-    chosen = inventory.select(device=arch(name))[::7]
+    chosen = [f for f in MATRICES if f.target.on(arch(name))][::7]
     done = build(tmp_path, program(chosen), *STRICT, f"-DTCPROBE_ARCH={arch(name).number * 10}")
     assert done.returncode == 0, done.stderr[:2000]
     assert printed(tmp_path) == [line for fragment in chosen for line in slots(fragment, name)]
@@ -125,26 +127,28 @@ def test_gcc_compiles_and_runs_the_host_side(tmp_path, name):
 @pytest.mark.parametrize("options", [(), ("-DTCPROBE_ARCH=900",)])
 @pytest.mark.parametrize("name", ["sm_70", "sm_75", "sm_120"])
 def test_one_gpu_is_named_whatever_the_arch(tmp_path, name, options):
-    chosen = [f for f in differing() if f.target.on(arch(name))] + inventory.select(device=arch(name))[::11]
+    chosen = [f for f in differing() if f.target.on(arch(name))] + [f for f in MATRICES if f.target.on(arch(name))][
+        ::11
+    ]
     done = build(tmp_path, program(chosen, f"tcprobe::{name}"), *STRICT, *options)
     assert done.returncode == 0, done.stderr[:2000]
     assert printed(tmp_path) == [line for fragment in chosen for line in slots(fragment, name)]
 
 
 def test_every_arch_of_every_fragment_is_named():
-    tables = for_emit(list(inventory.fragments().values()), "all", RESULTS)
+    tables = for_emit(MATRICES, "all", RESULTS)
     named = re.findall(r"namespace (sm_\d+) {\s*struct (\w+) :", header())
     assert sorted(named) == sorted((table.arch, identifier(table.fragment.id)) for table in tables)
 
 
 @gcc
 def test_host_code_without_an_arch_gets_the_layouts_on_which_all_agree(tmp_path):
-    agreeing = [f for f in inventory.fragments().values() if f not in differing()]
-    names = (f"using F{j} = tcprobe::{identifier(id_)};\n" for j, id_ in enumerate(inventory.fragments()))
+    agreeing = [f for f in MATRICES if f not in differing()]
+    names = (f"using F{j} = tcprobe::{identifier(f.id)};\n" for j, f in enumerate(MATRICES))
     sizes = "".join(names) + "".join(
         f"static_assert(F{j}::elements == {f.elements} && F{j}::rows == {f.rows} && F{j}::cols == {f.cols} && "
         f'F{j}::lanes == 32 && F{j}::copies == {f.copies} && F{j}::registers == {f.registers}, "");\n'
-        for j, f in enumerate(inventory.fragments().values())
+        for j, f in enumerate(MATRICES)
     )
     done = build(tmp_path, sizes + program(agreeing[::13]), *STRICT)
     assert done.returncode == 0, done.stderr[:2000]

@@ -11,26 +11,87 @@ from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.multiply import MultiplyRow
+from tcprobe.isa.operand import WHOLE, Place, Role
 from tcprobe.isa.target import Target
 
-ROWS = [row for row in inventory.instructions().values() if row.family in ("wmma", "mma")]
+ROWS = list(inventory.instructions().values())
+MULTIPLIES = [row for row in ROWS if row.multiplies]
+MOVES = ("ldmatrix", "stmatrix", "movmatrix")
 
 
 def test_counts_of_ptx_isa_9_1():
     families = [row.family for row in ROWS]
     assert families.count("wmma") == 96
     assert families.count("mma") == 120
+    assert {f: families.count(f) for f in MOVES} == {"ldmatrix": 18, "stmatrix": 9, "movmatrix": 1}
     wmma = [f for f in inventory.fragments().values() if f.family == "wmma"]
     assert {op: sum(f.operand == op for f in wmma) for op in "abcd"} == {"a": 31, "b": 31, "c": 13, "d": 13}
     assert len({row.name for row in ROWS}) == len(ROWS)
 
 
 def test_every_fragment_holds_its_matrix_a_whole_number_of_times():
-    for f in (f for f in inventory.fragments().values() if f.family in ("wmma", "mma")):
-        assert f.threads * f.elements == f.copies * f.rows * f.cols * f.products, f.id
+    for f in inventory.fragments().values():
+        if f.role in WHOLE:
+            assert f.threads * f.elements == f.copies * f.rows * f.cols * f.products, f.id
         assert f.elements * f.slot_bits == f.registers * f.register_bits
-        expected = {"a": (f.shape.m, f.shape.k), "b": (f.shape.k, f.shape.n)}
-        assert (f.rows, f.cols) == expected.get(f.operand, (f.shape.m, f.shape.n))
+
+
+def test_shapes_of_a_multiply_are_those_of_its_fragments():
+    for row in MULTIPLIES:
+        for f in row.fragments:
+            stored = (f.shape.m, row.stored)
+            expected = {"a": stored, "e": stored, "b": (f.shape.k, f.shape.n)}
+            assert (f.rows, f.cols) == expected.get(f.operand, (f.shape.m, f.shape.n))
+
+
+@pytest.mark.parametrize(
+    ("name", "operand", "rows", "cols", "registers", "elements", "kept"),
+    [  # PTX ISA 9.7.14.5.15 to 9.7.14.5.17; rows and cols are those in memory, of all matrices
+        ("ldmatrix.m8n8.x4.shared.b16", "d", 32, 8, 4, 8, 16),
+        ("ldmatrix.m8n8.x1.trans.shared.b16", "d", 8, 8, 1, 2, 16),
+        ("ldmatrix.m16n16.x2.trans.shared.b8", "d", 32, 16, 4, 16, 8),
+        ("ldmatrix.m8n16.x2.shared.b8x16.b6x16_p32", "d", 16, 16, 2, 8, 6),
+        ("ldmatrix.m16n16.x1.trans.shared.b8x16.b4x16_p64", "d", 16, 16, 2, 8, 4),
+        ("stmatrix.m8n8.x2.shared.b16", "a", 16, 8, 2, 4, 16),
+        ("stmatrix.m16n8.x1.trans.shared.b8", "a", 8, 16, 1, 4, 8),
+    ],
+)
+def test_matrix_moves(name, operand, rows, cols, registers, elements, kept):
+    row = inventory.instructions()[name]
+    held, address = row.fragment(operand), row.fragment("address")
+    (memory,) = (o for o in row.operands if o.place is Place.SHARED)
+    assert (held.rows, held.cols, held.registers, held.elements) == (rows, cols, registers, elements)
+    assert (memory.rows, memory.cols, memory.slot_bits) == (rows, cols, kept)
+    assert memory.cols * memory.slot_bits <= 128  # a row is 16 bytes
+    assert (address.rows, address.registers, address.role) == (rows, 1, Role.ADDRESS)
+    assert not row.multiplies
+    assert row.name.startswith(f"{row.family}.sync.aligned.")
+
+
+def test_blackwell_moves_have_the_targets_of_their_families():
+    row = inventory.instructions()["ldmatrix.m16n16.x1.trans.shared.b8"]
+    on = {a.name: row.target.on(a) for a in arch.ARCHS}
+    assert {name: target for name, target in on.items() if target} == {
+        "sm_100": ("sm_100a", "8.6"), "sm_103": ("sm_100f", "8.8"), "sm_110": ("sm_110a", "9.0"),
+        "sm_120": ("sm_120a", "8.7"), "sm_121": ("sm_120f", "8.8"),
+    }  # fmt: skip
+
+
+def test_a_whole_id_means_that_form_alone():
+    """Without .trans it is a shortened name of the form with it, too."""
+    assert [i.id for i in inventory.select_instructions("ldmatrix.m8n8.x2.shared.b16")] == [
+        "ldmatrix.m8n8.x2.shared.b16"
+    ]
+    assert len(inventory.select_instructions("ldmatrix.x2.b16")) == 2
+    assert inventory.resolve("ldmatrix.m8n8.x2.shared.b16.d").id == "ldmatrix.m8n8.x2.shared.b16.d"
+
+
+def test_only_multiplies_are_multiplies():
+    assert {row.family for row in ROWS if not row.multiplies} == set(MOVES)
+    assert inventory.multiplies("*") == MULTIPLIES
+    for ask in (inventory.multiply, inventory.multiplies):
+        with pytest.raises(UsageError, match=r"movmatrix\.m8n8\.trans\.b16 is no multiply: it moves a matrix"):
+            ask("movmatrix.m8n8.trans.b16")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +151,7 @@ def test_a_contradictory_row_cannot_be_built(change):
         ("sm_120a", "7.0"),  # PTX 7.0 does not know it
         ("sm_80", "seven"),
         ("sm_80", "6.5"),  # before sm_80
-        ("sm_120a", "8.7", ("sm_120f", "8.0")),
+        ("sm_120a", "8.7", (("sm_120f", "8.0"),)),
     ],
 )
 def test_a_contradictory_target_cannot_be_built(target):
@@ -98,7 +159,11 @@ def test_a_contradictory_target_cannot_be_built(target):
         Target(*target)
 
 
-@given(st.sampled_from(ROWS), st.sampled_from(["d", "a", "b", "c"]), st.sampled_from(["f16", "f64", "s32", "b1", "u8"]))
+@given(
+    st.sampled_from(MULTIPLIES),
+    st.sampled_from(["d", "a", "b", "c"]),
+    st.sampled_from(["f16", "f64", "s32", "b1", "u8"]),
+)
 def test_changing_one_type_gives_another_known_row_or_an_error(row, operand, kind):
     types = {o.name: o.type for o in row.operands} | {operand: kind}
     layouts = tuple(f.layout for f in row.factors)
@@ -158,8 +223,12 @@ def test_why_not():
 
 
 def test_select():
-    assert len(inventory.select()) == len(inventory.fragments())
-    assert sum(f.family in ("wmma", "mma") for f in inventory.fragments().values()) == 568
+    ids = {f.id for row in ROWS for f in row.fragments}
+    assert len(inventory.select()) == len(inventory.fragments()) == len(ids)
+    assert len(inventory.select(family="mma")) == 4 * 120
+    assert {f for row in ROWS for f in [row.family]} == set(inventory.families())
+    with pytest.raises(UsageError, match="no family is called 'mna'; known: wmma, mma"):
+        inventory.select(family="mna")
     assert {f.family for f in inventory.select(family="wmma")} == {"wmma"}
     sm_70 = inventory.select(device=arch.arch("sm_70"))
     assert {f.target.name for f in sm_70} == {"sm_70"}

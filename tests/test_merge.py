@@ -33,7 +33,7 @@ def measured(experiment, device="NVIDIA H100", seed=None):
     fragments = inventory.of_experiment(experiment)
     tables = {f.operand: emulation.shuffled(f, rng) for f in fragments}
     row = inventory.instructions().get(experiment)
-    structure = predict(row, tables).digest() if row else None
+    structure = predict(row, tables).digest() if row and row.multiplies else None
     return dataclasses.replace(found, tables=tables, structure=structure)
 
 

@@ -4,6 +4,7 @@ python tests/test_mutations.py [ARCH]...     # everything: four archs, five kind
 """
 
 import sys
+from functools import cache
 from multiprocessing import Pool
 
 import pytest
@@ -24,17 +25,22 @@ def test_a_change_is_noticed_or_harmless(name):
         assert counts["refused"] > 0, kind
 
 
-def everything(name):
-    run = Run(name)
-    return [(name, kind, *run.count(kind)) for kind in KINDS]
+@cache
+def run_of(name):
+    return Run(name)
+
+
+def everything(task):
+    name, kind = task
+    return name, kind, *run_of(name).count(kind)
 
 
 if __name__ == "__main__":
     print(f"{'arch':<8}{'what was changed':<22}{'tried':>7}", *(f"{o:>13}" for o in OUTCOMES), sep="")
     with Pool(2) as pool:
-        for part in pool.imap(everything, sys.argv[1:] or ARCHS):
-            for arch_name, what, totals, survivors in part:
-                cells = "".join(f"{totals[outcome]:>13}" for outcome in OUTCOMES)
-                print(f"{arch_name:<8}{what:<22}{sum(totals.values()):>7}{cells}", flush=True)
-                for survivor in survivors:
-                    print("    wrong:", *survivor, sep=" | ", flush=True)
+        tasks = [(name, kind) for name in sys.argv[1:] or ARCHS for kind in KINDS]
+        for arch_name, what, totals, survivors in pool.imap(everything, tasks):
+            cells = "".join(f"{totals[outcome]:>13}" for outcome in OUTCOMES)
+            print(f"{arch_name:<8}{what:<22}{sum(totals.values()):>7}{cells}", flush=True)
+            for survivor in survivors:
+                print("    wrong:", *survivor, sep=" | ", flush=True)

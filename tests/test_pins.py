@@ -9,6 +9,7 @@ import pytest
 
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels
+from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.sass import tensor
 from tcprobe.store.results import published
 
@@ -19,6 +20,9 @@ ORDER = (
     "text", "errors", "plugins", "system", "isa", "layout", "fit", "references", "store", "probes", "sass", "ask",
     "emit", "run", "pages", "api", "cli",
 )  # fmt: skip
+
+
+SHORT = {"wmma fragments": "wmma", "mma": "mma."}  # kinds of experiments as the pins have called them from the start
 
 
 def digest(parts):
@@ -42,11 +46,9 @@ def probe_texts():
     """Hash of the PTX text of every experiment's kernels, and of the kernels that are traced, by kind."""
     found = {}
     for experiment in experiments().values():
-        kind = ".".join(experiment.id.split(".")[:2]) if experiment.id.startswith("wmma.mma") else experiment.id[:4]
-        kind = "mma.sp" if experiment.kind == "mma.sp" else kind
-        found.setdefault(kind, []).append(experiment)
+        found.setdefault(SHORT.get(experiment.kind, experiment.kind), []).append(experiment)
     texts = {k: digest(kernel.text for e in es for kernel in kernels(e)) for k, es in found.items()}
-    traced = [e.instruction for e in experiments().values() if hasattr(e, "instruction")]
+    traced = [e.instruction for e in experiments().values() if isinstance(e, MultiplyExperiment)]
     return texts | {"traced": digest(tensor.kernel(i).text for i in traced)}
 
 

@@ -11,7 +11,7 @@ import pytest
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch, runs
 from tcprobe.isa.target import Target
-from tcprobe.probes import experiments, multiply, wmma
+from tcprobe.probes import experiments, move_kernels, multiply, wmma
 from tcprobe.probes.compiler_log import blame, errors_by_line
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import module
@@ -50,6 +50,10 @@ def assemble(text, target, tmp_path):
         multiply.kernel(inventory.instructions()["mma.m16n8k256.row.col.s32.b1.b1.s32.xor.popc"]),
         multiply.kernel(inventory.instructions()["wmma.mma.row.col.m16n16k16.f32.f32"]),
         multiply.kernel(inventory.instructions()["mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32"]),
+        move_kernels.kernel(inventory.instructions()["ldmatrix.m8n8.x2.trans.shared.b16"]),
+        move_kernels.kernel(inventory.instructions()["ldmatrix.m16n16.x1.trans.shared.b8x16.b4x16_p64"]),
+        move_kernels.kernel(inventory.instructions()["stmatrix.m8n8.x4.shared.b16"]),
+        move_kernels.kernel(inventory.instructions()["movmatrix.m8n8.trans.b16"]),
     ],
     ids=lambda kernel: kernel.name,
 )
@@ -65,6 +69,13 @@ def test_the_header_is_the_least_that_allows_all():
     assert module([f16, kind], arch("sm_120")).startswith(".version 8.7\n.target sm_120a\n")
     assert module([kind], arch("sm_121")).startswith(".version 8.8\n.target sm_120f\n")
     assert module([kind], arch("sm_90")).startswith(".version 8.7\n.target sm_90\n")  # to be refused by the compiler
+
+
+def test_a_target_with_a_suffix_wins_over_a_newer_plain_one():
+    """On sm_103 a form of family sm_100f is compiled for that, beside one that sm_103 does not have."""
+    kind, move = (KERNELS[name] for name in ("mma_m16n8k32_row_col_kind_f8f6f4_f32_e2m1_e2m1_f32",
+                                             "ldmatrix_m16n16_x1_trans_shared_b8"))  # fmt: skip
+    assert module([kind, move], arch("sm_103")).splitlines()[1] == ".target sm_100f"
 
 
 def by_target():

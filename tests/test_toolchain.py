@@ -92,7 +92,7 @@ def test_a_ptxas_that_fails_at_everything_is_unfit_at_once(tmp_path, script, wor
 
 def test_a_ptxas_that_fails_at_all_but_nothing_is_given_up(tmp_path):
     tools = fake(tmp_path, COUNTED + 'grep -q mma "$3" && exit 1; exec "$REAL" "$@"')
-    forms = [i for i in inventory.instructions().values() if i.target.on(ROW)]
+    forms = [i for i in inventory.multiplies() if i.target.on(ROW)]
     with pytest.raises(EnvironmentUnfitError, match="ended with code 1"):
         assemble(tools, [multiply.kernel(i) for i in forms], ROW)
     assert calls(tmp_path) < 450

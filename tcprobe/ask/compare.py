@@ -1,8 +1,8 @@
 """Compare measured tables with what others published.
 
-wmma is compared slot by slot: its numbers are memory addresses. For mma the structure tensor that the
-reference's layouts predict is compared with the measured one, triple by triple: row, column and k numbers
-are a convention, so only which slots meet can be confirmed.
+wmma, ldmatrix and stmatrix are compared slot by slot: their numbers are memory addresses. For mma the structure tensor
+that the reference's layouts predict is compared with the measured one, triple by triple: row, column and k numbers
+are a convention, so only which slots meet can be confirmed; of movmatrix only which slot goes where.
 
 A reference's known errors are compared as printed, and their verdict carries the erratum.
 """
@@ -16,6 +16,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
 from tcprobe.references import Claim, Reference, references, said
 from tcprobe.store.choose import Found, Layers
@@ -81,7 +82,7 @@ class Against(NamedTuple):
     """A stated table against a measured one: of `given` slots `agreed` agree, `not_stated` others are left out.
 
     `first` has the first that do not agree, in words; `renumbered` says that only rows or columns are numbered
-    otherwise, which the hardware cannot tell apart (mma).
+    otherwise, which the hardware cannot tell apart (mma, movmatrix).
     """
 
     agreed: int
@@ -94,7 +95,7 @@ class Against(NamedTuple):
 def against(stated: Table, fragment: Fragment, measured: Table) -> Against:
     """Somebody's table of a fragment against the measured one; DataError if their shapes differ."""
     agreed, given, wrong = same_slots(stated, measured)
-    renumbered = bool(wrong) and fragment.family == "mma" and same_but_renumbered(stated, measured)
+    renumbered = bool(wrong) and conventional(fragment) and same_but_renumbered(stated, measured)
     return Against(agreed, given, measured.points - given, wrong, renumbered)
 
 
@@ -117,12 +118,37 @@ def _verdict(reference: Reference, fragment: Fragment, measured: Measurement, de
     claim = said(reference, fragment, device)
     if isinstance(claim, str):
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
-    if fragment.family == "mma.sp":
+    if numbered(fragment):
         return _by_number(reference, claim, measured.tables[fragment.operand])
-    if not fragment.shared:
+    if conventional(fragment):
         return _by_structure(reference, fragment, measured, device, claim)
-    agreed, given, wrong = same_slots(claim.printed, measured.tables[fragment.operand])
-    return _judge(reference, claim, f"{agreed} of {given} slots agree", wrong)
+    table = measured.tables[fragment.operand]
+    agreed, given, wrong = same_slots(claim.printed, table)
+    return _judge(reference, claim, f"{agreed} of {given} slots agree", [*wrong, *_unstated(claim.printed, table)])
+
+
+def _unstated(stated: Table, measured: Table) -> list[str]:
+    """The first slots that the source leaves unused, and the measurement does not: lanes whose address counts."""
+    pairs = enumerate(zip(stated.cells, measured.cells, strict=True))
+    extra = ((slot, ours) for slot, (theirs, ours) in pairs if theirs is None and ours is not None)
+    return [f"{_slot(measured, slot)}: stated unused, measured {list(cell)}" for slot, cell in extra][:FIRST]
+
+
+def _slot(table: Table, slot: int) -> str:
+    lane, i = divmod(slot, table.elements)
+    return f"lane {lane} i {i}"
+
+
+def numbered(fragment: Fragment) -> bool:
+    """Whether it belongs to a sparse multiply: index fields say which k a slot stands for, so numbers are no convention."""
+    row = inventory.instructions().get(fragment.experiment)
+    return row is not None and row.metadata is not None
+
+
+def conventional(fragment: Fragment) -> bool:
+    """Whether row, column and k numbers are a convention: neither a load, a store nor an address anchors them."""
+    row = inventory.instructions().get(fragment.experiment)
+    return row is not None and not row.of_role(Role.ADDRESS)
 
 
 def _by_number(reference: Reference, claim: Claim, measured: Table) -> Verdict:
@@ -150,15 +176,17 @@ def _by_structure(
     reference: Reference, fragment: Fragment, measured: Measurement, device: arch.Arch, claim: Claim
 ) -> Verdict:
     instruction = inventory.instructions()[fragment.experiment]
-    compared = "cd" if fragment.operand == "c" else "abd"
+    compared = "cd" if fragment.operand == "c" else "abd" if instruction.multiplies else "ad"
     claims = {f.operand: said(reference, f, device) for f in instruction.fragments if f.operand in compared}
     meant = {operand: c.meant for operand, c in claims.items() if isinstance(c, Claim)}
     if len(meant) < len(claims):
         silent = next(operand for operand, c in claims.items() if not isinstance(c, Claim))
         return Verdict(reference.NAME, NOT_COVERED, f"{claim.where}: says nothing of operand {silent}")
     stated = meant | {fragment.operand: claim.printed}
-    if fragment.operand == "c":
-        return _judge(reference, claim, "C slots reach the D slots stated", _c_misfits(stated, measured.tables))
+    if "b" not in compared:
+        source = compared[0]
+        words = f"{source.upper()} slots reach the D slots stated"
+        return _judge(reference, claim, words, _misfits(source, stated, measured.tables))
     matched, needed, wrong = _agreement(instruction, stated, measured.tables)
     return _judge(reference, claim, f"structure tensor, {matched} of {needed} triples agree", list(wrong))
 
@@ -177,12 +205,13 @@ def _agreement(
     return found.matched, found.needed, found.first or (() if found.total else missing)
 
 
-def _c_misfits(stated: Mapping[str, Table], measured: Mapping[str, Table]) -> list[str]:
+def _misfits(source: str, stated: Mapping[str, Table], measured: Mapping[str, Table]) -> list[str]:
+    """The first slots of an operand whose element D does not hold where it is stated."""
     wrong = []
-    for slot, (theirs, ours) in enumerate(zip(stated["c"].cells, measured["c"].cells, strict=True)):
+    for slot, (theirs, ours) in enumerate(zip(stated[source].cells, measured[source].cells, strict=True)):
         expected, found = stated["d"].inverse.get(theirs or (), []), measured["d"].inverse.get(ours or (), [])
         if expected != found:
-            wrong.append(f"C slot {slot}: stated D slots {expected}, measured {found}")
+            wrong.append(f"{source.upper()} slot {slot}: stated D slots {expected}, measured {found}")
     return wrong[:FIRST]
 
 

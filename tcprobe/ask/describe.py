@@ -8,6 +8,7 @@ from tcprobe.ask.compare import verdicts
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.operand import WHOLE
 from tcprobe.isa.sparsity import emulated
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layers, whence
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
 def fragment_entry(fragment: Fragment) -> dict[str, Any]:
     """An entry of `list --json`.
 
-    `rows` x `cols` is m x k for operand a, k x n for b, m x n for c and d; `layout` is "row", "col" or None;
-    `min_arch` the least PTX target; `registers` of `register_bits` bits hold `elements` slots of `slot_bits`.
+    `rows` x `cols` is m x k for operand a of a multiply, k x n for b, m x n for c and d; of a matrix move it is that of
+    all matrices in memory, where k is None; `layout` is "row", "col" or None; `min_arch` the least PTX target;
+    `registers` of `register_bits` bits hold `elements` slots of `slot_bits`.
     """
     return {
         "id": fragment.id,
         "family": fragment.family,
         "instruction": fragment.instruction,
-        "shape": fragment.shape._asdict(),
+        "shape": fragment.shape._asdict() | {"k": fragment.shape.k or None},
         "operand": fragment.operand,
         "layout": fragment.layout,
         "type": fragment.type,
@@ -55,25 +57,25 @@ def _selected(fragment: Fragment) -> dict[str, Any]:
 def shown(cell: Cell) -> dict[str, Any]:
     """The object that `show --json` prints: the entry, the table, formulas, provenance and verdicts.
 
-    `table[lane][i]` is [row, col], or None where the slot is unused. Of metadata there is an object per `selector`;
-    i counts index fields of `index_bits` bits, [row, col] is the stored element of A that one governs, the first of two
-    for 4-bit types, and `table[lane]` is None where the lane is not read. Where a warp holds several products
-    `product[lane][i]` says which. `formula` is C syntax in `lane` and `i`, None where there is no closed form.
-    `unread[lane]` lists the i that no measured multiply reads, None where no multiply was measured. `source` is
-    "published" or the folder that holds the measurement. A layout that is not measured has provenance
-    {"method": "documented", "arch": ..., "source": ...} and no verdicts.
+    `table[lane][i]` is [row, col], or None where the slot is unused; of an address `table[lane]` is [[row]], or None
+    where it does not count. Of metadata there is an object per `selector`; i counts index fields of `index_bits` bits,
+    [row, col] is the stored element of A that one governs, the first of two for 4-bit types, and `table[lane]` is None
+    where the lane is not read. Where a warp holds several products `product[lane][i]` says which. `formula` is C syntax
+    in `lane` and `i`, None where there is no closed form. `unread[lane]` lists the i that no measured multiply reads,
+    None where no multiply was measured. `source` is "published" or the folder that holds the measurement. A layout that
+    is not measured has provenance {"method": None, "arch": ..., "source": ...} and no verdicts.
     """
     table, fragment, measured = cell.table, cell.fragment, cell.measured
     found = fitted(table)
     products = {"product": by_lane(table, list(table.values["product"]))} if "product" in table.outputs else {}
-    stated = {"method": "documented", "arch": cell.arch, "source": cell.evidence}
+    stated = {"method": None, "arch": cell.arch, "source": cell.evidence}
     return {
         **fragment_entry(fragment),
         **({} if cell.selector is None else {"selector": cell.selector}),
         "arch": cell.arch,
         "source": cell.source,
         "layout_id": table.id,
-        "table": _lanes(cell),
+        "table": _lanes(fragment, table),
         **products,
         "formula": {name: None if formula is None else str(formula) for name, formula in found.formulas.items()},
         "fit": found.verdict,
@@ -85,10 +87,11 @@ def shown(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _lanes(cell: Cell) -> list[Any]:
-    """The table lane by lane; of metadata None for a lane that is not read."""
-    lanes = by_lane(cell.table, [None if found is None else list(found[:2]) for found in cell.table.cells])
-    return lanes if cell.selector is None else [lane if any(lane) else None for lane in lanes]
+def _lanes(fragment: Fragment, table: Table) -> list[list[list[int] | None] | None]:
+    """What every lane holds; None for a lane whose operand is not looked at."""
+    nothing: list[list[int] | None] = [None] * table.elements
+    lanes = by_lane(table, [None if cell is None else list(cell[:2]) for cell in table.cells])
+    return [None if lane == nothing and fragment.role not in WHOLE else lane for lane in lanes]
 
 
 def provenance(measured: Measurement) -> dict[str, Any]:
@@ -126,7 +129,7 @@ def unread(fragment: Fragment, measured: Measurement, layers: Layers) -> tuple[l
     Those by the method of the fragment's own measurement count, and among them those that found the same table.
     """
     rows = [inventory.instructions()[inventory.short(name)] for name in inventory.users(fragment.id)]
-    found = [layers.multiply(row.id, measured) for row in rows]
+    found = [layers.multiply(row.id, measured) for row in rows if row.multiplies]
     table = measured.tables[fragment.operand]
     multiplies = [m for m in found if m and m.tables[fragment.operand] == table]
     if not multiplies:
@@ -155,7 +158,7 @@ def notes(cell: Cell) -> list[str]:
     lanes, multiplies = unread(fragment, measured, cell.layers)
     if lanes and any(lanes):
         same_i = all(lane == lanes[0] for lane in lanes)
-        which = f"i = {_ranges(lanes[0])}" if same_i else f"{sum(map(len, lanes))} of {table.points} slots"
+        which = f"i = {ranges(lanes[0])}" if same_i else f"{sum(map(len, lanes))} of {table.points} slots"
         lines.append(f"never read by any of {multiplies} measured multiplies: {which}")
     return lines
 
@@ -203,7 +206,8 @@ def some(names: list[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _ranges(numbers: list[int]) -> str:
+def ranges(numbers: list[int]) -> str:
+    """Numbers in words: "8 to 15", or one by one."""
     whole = numbers == list(range(numbers[0], numbers[-1] + 1))
     return f"{numbers[0]} to {numbers[-1]}" if whole and len(numbers) > 1 else ", ".join(map(str, numbers))
 

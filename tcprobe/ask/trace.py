@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,11 +27,11 @@ from tcprobe.store.measurement import Measurement
 class Holder:
     """Slot (lane, i) and the element in it; `register` counts the fragment's registers, `bit` is its lowest there.
 
-    `product` is None where a warp holds one product only.
+    `product` is None where a warp holds one product only, `col` where a lane holds the address of a row.
     """
 
     row: int
-    col: int
+    col: int | None
     product: int | None
     lane: int
     i: int
@@ -46,7 +46,8 @@ class Holder:
     @property
     def element(self) -> str:
         """[row][col], and the product where there are several."""
-        return f"[{self.row}][{self.col}]" + ("" if self.product is None else f" of product {self.product}")
+        col = "" if self.col is None else f"[{self.col}]"
+        return f"[{self.row}]{col}" + ("" if self.product is None else f" of product {self.product}")
 
     def to_json(self) -> dict[str, int | None]:
         """Plain data."""
@@ -64,10 +65,11 @@ def where(cell: Cell, rows: Iterable[int], cols: Iterable[int], products: Iterab
     require_selection(cell)
     fragment = cell.fragment
     rows, cols = _inside("row", rows, fragment.rows), _inside("col", cols, fragment.cols)
-    parts: Sequence[int | None] = [None]
+    parts = [0]
     if "product" in cell.table.outputs:
         parts = _inside("product", products, fragment.products) or list(range(fragment.products))
-    keys = [(r, c) if p is None else (r, c, p) for p in parts for r in rows for c in cols]
+    elements = ({"row": r, "col": c, "product": p} for p in parts for r in rows for c in cols)
+    keys = [tuple(element[name] for name in cell.table.outputs) for element in elements]
     return [_holder(cell, slot) for key in keys for slot in cell.table.inverse.get(key, [])]
 
 
@@ -160,6 +162,7 @@ def feeds(instruction: Instruction, operands: Mapping[str, Cell], operand: str, 
     if not slots:
         raise UsageError(f"lane {lane} i {i} of {operand.upper()} is unused.")
     (slot,) = slots
+    assert slot.col is not None  # a multiply has no addresses
     find, shape = _Finder(operands, slot.product), instruction.shape
     about = f"{operand.upper()} lane {lane} i {i}, which holds {operand.upper()}{slot.element}"
     meetings, c, d = [], [], []
@@ -223,8 +226,8 @@ def _holder(cell: Cell, slot: int) -> Holder:
     element = cell.table.cells[slot]
     assert element is not None
     register, bit = fragment.place(i)
-    product = element[2] if len(element) > 2 else None
-    return Holder(element[0], element[1], product, lane, i, register, bit, fragment.slot_bits)
+    at = dict(zip(cell.table.outputs, element, strict=True))
+    return Holder(at["row"], at.get("col"), at.get("product"), lane, i, register, bit, fragment.slot_bits)
 
 
 def _inside(name: str, values: Iterable[int], size: int) -> list[int]:

@@ -20,9 +20,7 @@ from tcprobe.errors import UsageError
 if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
-FAMILY = click.option(
-    "--family", type=click.Choice(["wmma", "mma", "mma.sp"]), help="Only this family of instructions."
-)
+FAMILY = click.option("--family", metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ...")
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -64,9 +62,9 @@ for command in (*questions.COMMANDS, *swizzle.COMMANDS, *banks.COMMANDS, *tools.
 def run(folder: Path, show_stages: bool, **asked: Any) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
-    Without FRAGMENT: every wmma and dense mma form on a GPU, every wmma fragment from machine code. Without --arch:
-    the GPU that is there, else machine code for all archs. What is measured already is kept, so a run that was
-    stopped is taken up where it ended.
+    Without FRAGMENT: every form on a GPU; every wmma fragment from machine code, and what follows. Without --arch: the
+    GPU that is there, else machine code for all archs. What is measured already is kept, so a run that was stopped is
+    taken up where it ended.
     """
     from tcprobe.isa import arch
     from tcprobe.run.process import Worker, sass_worker

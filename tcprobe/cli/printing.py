@@ -15,7 +15,9 @@ from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Ver
 from tcprobe.ask.describe import some
 from tcprobe.fit import Fit
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.operand import Role
 from tcprobe.layout import draw
+from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Found, whence
 from tcprobe.store.measurement import Measurement
@@ -103,6 +105,8 @@ def progress() -> Iterator[Callable[[int, str | None], None]]:
 
 def run_summary(report: Report, results: Results) -> None:
     """What was measured on a device, what was refused and in which words, what failed, and where it is."""
+    from tcprobe.probes import experiments
+
     device, found = report.device, report.found
     tools = device.compiler if device.method == "sass" else f"driver {device.driver}, CUDA {device.cuda}"
     click.echo(f"{bold(escaped(device.name))} ({device.arch}), {escaped(tools)}")
@@ -115,7 +119,7 @@ def run_summary(report: Report, results: Results) -> None:
         click.echo(click.style("contradiction: ", fg="red") + escaped(contradiction), err=True)
     if report.unchecked:
         say(f"not checked by a multiply: {some(report.unchecked, 3)}")
-    counts = Counter((m.status, _kind(m.experiment)) for m in found)
+    counts = Counter((m.status, experiments()[m.experiment].kind) for m in found)
     for status in ("measured", "refused", "failed"):
         parts = [f"{n} {kind}" for (s, kind), n in sorted(counts.items()) if s == status]
         if parts:
@@ -136,12 +140,6 @@ def _words(status: str, found: Sequence[Measurement]) -> None:
     for words, names in by_words.items():
         some = names[0] if len(names) == 1 else f"{len(names)} forms, for example {names[0]}"
         click.echo(f"{click.style(f'  {status}: ', **STYLE[status])}{some}: {words}")
-
-
-def _kind(experiment: str) -> str:
-    if experiment.startswith("wmma.mma"):
-        return "wmma.mma"
-    return "wmma fragments" if experiment.startswith("wmma") else "mma"
 
 
 def stages(done: Done) -> None:
@@ -172,8 +170,9 @@ def shown(cell: Cell, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[
     table, fragment = cell.table, cell.fragment
     layout = f" .{fragment.layout}" if fragment.layout else ""
     click.echo(f"{bold(fragment.id)} on {cell.arch}")
+    size = f"{fragment.rows} rows" if fragment.role is Role.ADDRESS else f"{fragment.rows} x {fragment.cols}"
     click.echo(
-        f"operand {fragment.operand.upper()}{layout}, {fragment.rows} x {fragment.cols} of {fragment.type}; "
+        f"operand {fragment.operand.upper()}{layout}, {size} of {fragment.type}; "
         f"{fragment.elements} elements a lane in {fragment.registers} registers of {fragment.register_bits} bits"
     )
     for name in table.outputs:
@@ -183,15 +182,24 @@ def shown(cell: Cell, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[
         click.echo(f"  not linear: {fitted.contradiction}")
     for note in notes:
         click.echo(note)
-    click.echo(bold("\nelement (row, col) -> lane:i"))
-    click.echo("\n".join(draw.matrix(table, width())))
-    click.echo(bold("\nlane -> row,col of each register's elements, low bits first"))
-    click.echo("\n".join(draw.lanes(table, fragment, width())))
+    drawings = _address_drawings if fragment.role is Role.ADDRESS else _drawings
+    for title, lines in drawings(table, fragment):
+        click.echo(bold(f"\n{title}"))
+        click.echo("\n".join(lines))
     click.echo()
     click.echo(cell.evidence)
     click.echo(f"numbers from: {cell.numbering}")
     for verdict in verdicts:
         _verdict(verdict)
+
+
+def _drawings(table: Table, fragment: Fragment) -> Iterator[tuple[str, Iterator[str]]]:
+    yield "element (row, col) -> lane:i", draw.matrix(table, width())
+    yield "lane -> row,col of each register's elements, low bits first", draw.lanes(table, fragment, width())
+
+
+def _address_drawings(table: Table, _: Fragment) -> Iterator[tuple[str, Iterator[str]]]:
+    yield "lane -> row that its address points to; -: the address does not count", draw.addresses(table, width())
 
 
 def _verdict(verdict: Verdict) -> None:

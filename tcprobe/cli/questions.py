@@ -78,7 +78,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
     forward = None not in (operand, lane, element) and row is col is None
     if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
-    multiply = inventory.instruction(instruction)
+    multiply = inventory.multiply(instruction)
     tables = operands(multiply, name, layers)
     tables = dict(zip(tables, selected(tables.values(), asked["selector"]), strict=True))
     if forward:
@@ -174,10 +174,11 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     from tcprobe.run.verify import verify as verified
     from tcprobe.store.cell import operands
 
-    chosen = inventory.select_instructions(*patterns)
-    rows = [row for row in chosen if not row.metadata]
+    rows = inventory.multiplies(*patterns)
+    sparse = rows[0]
+    rows = [row for row in rows if not row.metadata]
     if not rows:
-        raise UsageError(f"{chosen[0].id} is sparse: `verify` multiplies dense forms only; `tcprobe run` measures it.")
+        raise UsageError(f"{sparse.id} is sparse: `verify` multiplies dense forms only; `tcprobe run` measures it.")
     gpu = Gpu()
     gpu.open(index)
     device = gpu.devices()[index]

@@ -70,5 +70,4 @@ def _discard_output() -> None:
 
 
 def _say(text: str) -> None:
-    with suppress(OSError):  # standard error is full or gone: the exit code is all that is left
-        click.echo(message(text), err=True)
+    click.echo(message(text), err=True)

@@ -54,14 +54,14 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
     sys.exit(0 if same else 1)
 
 
-@click.command(short_help="Which machine instructions a multiply becomes.")
+@click.command(short_help="Which machine instructions an instruction becomes.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option("--arch", "name", metavar="sm_XX|all", help="Default: all; with --cuda or --save all that ptxas knows.")
 @CUDA
 @click.option("--save", type=Named(path_type=Path, file_okay=False), help="Also save into this results folder.")
 @JSON
 def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: Path | None, as_json: bool) -> None:
-    """Show which machine instructions a multiply becomes on each arch, native or emulated.
+    """Show which machine instructions a multiply or a matrix move becomes on each arch, native or emulated.
 
     INSTRUCTION is an instruction, shortened, or a pattern; all without one. For an arch that ptxas does not know: what
     is saved in ./results or published, and by which compiler; with --cuda or --save a mistake in the call.

@@ -2,8 +2,8 @@
 
 A format is a module of this package with WHAT (one line for the help) and `emit(tables) -> str`. It may set ARCHS:
 "all" if it tells archs apart itself and wants every one, "any" if tables of several archs may stand side by side;
-others take one arch. What a format cannot express it refuses with a UsageError that says why. The same tables always
-give the same text.
+others take one arch. It may set ROLES, the roles of operands beyond matrices that it has words for. What a format
+cannot express it refuses with a UsageError that says why. The same tables always give the same text.
 
 >>> from tcprobe import emit
 >>> from tcprobe.store.cell import load
@@ -20,6 +20,7 @@ from typing import Protocol
 
 from tcprobe import plugins
 from tcprobe.errors import RowError, UsageError
+from tcprobe.isa.operand import WHOLE
 from tcprobe.store.cell import Cell, require_selection
 
 
@@ -52,6 +53,12 @@ def emit(name: str, tables: Sequence[Cell]) -> str:
         raise UsageError("no fragment to emit.")
     for cell in tables:
         require_selection(cell)
+    spoken = (*WHOLE, *getattr(_module(name), "ROLES", ()))
+    silent = next((cell.fragment for cell in tables if cell.fragment.role not in spoken), None)
+    if silent:
+        others = dict.fromkeys(cell.fragment.id for cell in tables if cell.fragment.role in spoken)
+        instead = f"; what it can write of these: {', '.join(others)}" if others else ""
+        raise UsageError(f"{name} has no words for the {silent.role.value} {silent.id}{instead}.")
     archs = dict.fromkeys(cell.arch for cell in tables)
     if len(archs) > 1 and not _archs(name):
         raise UsageError(f"{name} takes one arch, not {', '.join(archs)}: choose with --arch, or take cuda.")

@@ -58,10 +58,10 @@ def identifier(name: str) -> str:
     return re.sub(r"\W+", "_", name)
 
 
-def multiplies(tables: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str, Cell]]]:
-    """The multiplies whose a, b, c and d are all among `tables`, each on one arch.
+def instructions(tables: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str, Cell]]]:
+    """The instructions whose operands are all among `tables`, each on one arch.
 
-    UsageError if there is none, since some formats describe a whole multiply, or if a table is not a whole fragment's.
+    UsageError if there is none, or a table is not a whole fragment's: some formats describe a whole instruction.
     """
     by_id = {cell.fragment.id: cell for cell in tables}
     found = [
@@ -70,7 +70,15 @@ def multiplies(tables: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str, 
         if all(f.id in by_id for f in row.fragments)
     ]
     if not found:
-        raise UsageError("this format describes a whole multiply: give the instruction, not single fragments.")
+        raise UsageError("this format describes a whole instruction: give that, not single fragments.")
     for cell in tables:
         require_fit(cell.fragment, cell.table)
     yield from found
+
+
+def multiplies(tables: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str, Cell]]]:
+    """As `instructions`; UsageError for one that does not multiply."""
+    for row, operands in instructions(tables):
+        if not row.multiplies:
+            raise inventory.no_multiply(row)
+        yield row, operands

@@ -16,7 +16,7 @@ from tcprobe.store.cell import Cell
 WHAT = "C++ Layout types for CuTe, and shape:stride"
 CONVENTION = (
     "(lane, i) -> m + M * k for A, n + N * k for B, m + M * n for C and D; copies of an element have stride 0;",
-    "the products of a warp that has several follow each other",
+    "the products of a warp that has several follow each other; row + rows * col for a matrix that is only moved",
 )
 Modes = tuple[tuple[int, ...], tuple[int, ...]]  # of lane and of i
 

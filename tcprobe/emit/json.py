@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tcprobe.ask.describe import shown
+from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
 from tcprobe.store.documents import canonical
 
 WHAT = "JSON: table, formulas, provenance and verdicts, as `show --json`"
 ARCHS = "any"
+ROLES = tuple(Role)
 
 
 def emit(tables: Sequence[Cell]) -> str:

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from tcprobe.emit.common import about
 from tcprobe.fit import fitted
+from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
 from tcprobe.text import markdown
 
 WHAT = "Markdown: formulas, and what each lane holds"
 ARCHS = "any"
+ROLES = tuple(Role)
 
 
 def emit(tables: Sequence[Cell]) -> str:

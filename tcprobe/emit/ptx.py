@@ -1,46 +1,71 @@
-"""PTX of a whole multiply: registers declared, each with the elements that a lane holds in it, and the instruction.
+"""PTX of a whole instruction: registers declared, each with the elements that a lane holds in it, and the instruction.
 
 wmma: the loads, the multiply and the store as well, since their order of registers is that of the fragments.
+ldmatrix, stmatrix: the address with the lanes whose own counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tcprobe.emit.common import formulas, heading, multiplies
+from tcprobe.ask.describe import ranges
+from tcprobe.emit.common import formulas, heading, instructions
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Role
+from tcprobe.isa.rows.moves import ROW_BYTES
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 
-WHAT = "PTX of a multiply, its operands laid out in comments"
+WHAT = "PTX of an instruction, its operands laid out in comments"
+ROLES = (Role.ADDRESS, Role.METADATA)
 KINDS = {"f32": "f32", "f64": "f64"}  # register types; everything else is packed into .b32
 
 
 def emit(tables: Sequence[Cell]) -> str:
-    """A block a multiply."""
+    """A block an instruction."""
     lines = heading(tables, "//")
-    for instruction, operands in multiplies(tables):
-        lines += ["", *_multiply(instruction, operands)]
+    for instruction, operands in instructions(tables):
+        lines += ["", *_instruction(instruction, operands)]
     return "\n".join(lines)
 
 
-def _multiply(instruction: Instruction, operands: Mapping[str, Cell]) -> Iterator[str]:
+def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iterator[str]:
     target, ptx = instruction.target.name, instruction.target.ptx
     yield f"// {instruction.name}: .target {target}, .version {ptx} or later"
     if instruction.family == "wmma":
         yield "// %pa, ...: 64-bit addresses of the matrices; %lda, ...: elements from one line to the next, .u32"
-    for operand in operands:
-        yield from _registers(operand, operands[operand])
-    names = {o: "{" + ", ".join(_names(o, operands[o].fragment)) + "}" for o in operands}
+    for operand, cell in sorted(operands.items()):
+        yield from _address(cell) if cell.fragment.role is Role.ADDRESS else _registers(operand, cell)
+    names = {operand: _written(instruction, cell) for operand, cell in operands.items()}
     if instruction.family == "wmma":
         yield from (f"{operands[o].fragment.instruction} {names[o]}, [%p{o}], %ld{o};" for o in "abc")
     yield f"{instruction.name}"
-    metadata = f", %e0, {operands['e'].selector}" if "e" in operands else ""
-    yield f"  {names['d']}, {names['a']}, {names['b']}, {names['c']}{metadata};"
+    yield f"  {', '.join(names[fragment.operand] for fragment in instruction.spelled)};"
     if instruction.family == "wmma":
         yield f"{operands['d'].fragment.instruction} [%pd], {names['d']}, %ldd;"
+
+
+def _written(instruction: Instruction, cell: Cell) -> str:
+    """An operand as PTX writes it: a vector in braces, an address in brackets, metadata before its selector.
+
+    movmatrix' one register stands bare.
+    """
+    fragment = cell.fragment
+    names = ", ".join(_names(fragment.operand, fragment))
+    if fragment.role is Role.ADDRESS:
+        return f"[{names}]"
+    if fragment.role is Role.METADATA:
+        return f"{names}, {cell.selector}"
+    return names if instruction.family == "movmatrix" else f"{{{names}}}"
+
+
+def _address(cell: Cell) -> Iterator[str]:
+    counting = [lane for lane, row in enumerate(cell.table.values["row"]) if row is not None]
+    yield f"// ADDRESS: row = {formulas(cell)['row']} of the lanes that count: {ranges(counting)}"
+    for name in _names(cell.fragment.operand, cell.fragment):
+        yield f".reg .b32 {name};  // in shared memory, of the row that the lane points to, a multiple of {ROW_BYTES}"
 
 
 def _registers(operand: str, cell: Cell) -> Iterator[str]:

@@ -11,14 +11,14 @@ from tcprobe.isa.target import Target
 
 
 class Shape(NamedTuple):
-    """m x n x k of one product: A is m x k, B is k x n, C and D are m x n."""
+    """m x n x k of one product: A is m x k, B is k x n, C and D are m x n; k is 0 where a matrix is only moved."""
 
     m: int
     n: int
-    k: int
+    k: int = 0
 
     def __str__(self) -> str:
-        return f"m{self.m}n{self.n}k{self.k}"
+        return f"m{self.m}n{self.n}" + (f"k{self.k}" if self.k else "")
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,8 @@ class Fragment:
 
     @property
     def copies(self) -> int:
-        """How often each element is held: if every slot is used, or once for metadata, of which some lanes are read."""
-        if self.role is Role.METADATA:
-            return 1
-        return self.slots // (self.rows * self.cols * self.products)
+        """How often each element is held if every slot is used; 1 where slots may stay unused by design."""
+        return self.slots // (self.rows * self.cols * self.products) if self.held.role in WHOLE else 1
 
     @property
     def one(self) -> int:

@@ -85,6 +85,11 @@ class Instruction:
         return tuple(fragment for fragment in self.fragments if fragment.role in roles)
 
     @property
+    def multiplies(self) -> bool:
+        """Whether it is a multiply, wherever its factors are; else it moves a matrix."""
+        return any(operand.role is Role.FACTOR for operand in self.operands)
+
+    @property
     def factors(self) -> tuple[Fragment, ...]:
         """What is multiplied: A and B, as far as they are in registers."""
         return self.of_role(Role.FACTOR)

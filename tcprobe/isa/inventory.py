@@ -28,9 +28,14 @@ SPARSE = ("sp", "sp::ordered_metadata")
 
 @cache
 def instructions() -> MappingProxyType[str, Instruction]:
-    """All multiplies by id, in the order of the rows."""
+    """All instructions by id, in the order of the rows, wmma first."""
     rows = [row for module in discover(ROWS, ("INSTRUCTIONS",)).values() for row in module.INSTRUCTIONS]
     return MappingProxyType({row.id: row for row in sorted(rows, key=lambda row: row.family != "wmma")})
+
+
+def families() -> tuple[str, ...]:
+    """Names of all families of instructions."""
+    return tuple(dict.fromkeys(row.family for row in instructions().values()))
 
 
 @cache
@@ -85,7 +90,7 @@ def alike(wanted: Fragment) -> list[Fragment]:
 
 @cache
 def users(fragment_id: str) -> tuple[str, ...]:
-    """Names of the multiplies that take the fragment as an operand: one of mma is its instruction's alone."""
+    """Names of the instructions that take the fragment as an operand: only one of wmma is shared by several."""
     row = instructions().get(fragment_id.rpartition(".")[0])
     if row and row.fragments and not row.fragments[0].shared:
         return (row.name,)
@@ -94,7 +99,12 @@ def users(fragment_id: str) -> tuple[str, ...]:
 
 
 def select(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:
-    """Fragments whose id matches any pattern (all without one), of `family`, allowed on `device`."""
+    """Fragments whose id matches any pattern (all without one), of `family`, allowed on `device`.
+
+    UsageError where there is no such family.
+    """
+    if family not in (None, *families()):
+        raise UsageError(f"no family is called {family!r}; known: {', '.join(families())}.")
     chosen = dict.fromkeys(f for p in patterns for f in matches(p)) if patterns else fragments().values()
     return [
         fragment
@@ -114,7 +124,7 @@ def resolve(name: str) -> Fragment:
 
 
 def instruction(name: str) -> Instruction:
-    """The one multiply that `name` means; UsageError with suggestions if none or several."""
+    """The one instruction that `name` means; UsageError with suggestions if none or several."""
     wanted, known = short(name), instructions()
     found = [known[wanted]] if wanted in known else [i for i in known.values() if _shortens(wanted, i.id)]
     if len(found) == 1:
@@ -126,8 +136,32 @@ def instruction(name: str) -> Instruction:
     raise _unknown(name, known)
 
 
+def multiply(name: str) -> Instruction:
+    """The one multiply that `name` means; UsageError where it means none, several, or something else."""
+    found = instruction(name)
+    if not found.multiplies:
+        raise no_multiply(found)
+    return found
+
+
+def multiplies(*patterns: str) -> list[Instruction]:
+    """The multiplies among the instructions that the patterns mean; UsageError if there is none."""
+    found = select_instructions(*patterns)
+    chosen = [row for row in found if row.multiplies]
+    if not chosen:
+        raise no_multiply(found[0])
+    return chosen
+
+
+def no_multiply(row: Instruction) -> UsageError:
+    """What is wrong with asking for the product of something that has none."""
+    return UsageError(
+        f"{row.id} is no multiply: it moves a matrix. `tcprobe where` and `show` say which lane holds what."
+    )
+
+
 def select_instructions(*patterns: str) -> list[Instruction]:
-    """Multiplies that the patterns mean: shortened ids, or with * and ?; UsageError if one means none."""
+    """Instructions that the patterns mean: ids, shortened ids, or with * and ?; UsageError if one means none."""
     known = instructions()
     if not patterns:
         return list(known.values())
@@ -135,10 +169,10 @@ def select_instructions(*patterns: str) -> list[Instruction]:
     for pattern in patterns:
         wanted = short(pattern)
         glob = any(c in wanted for c in "*?[")
-        fits = [i for i in known.values() if (fnmatch.fnmatchcase(i.id, wanted) if glob else _shortens(wanted, i.id))]
-        if not fits:
+        meant = [i for i in known if (fnmatch.fnmatchcase(i, wanted) if glob else _shortens(wanted, i))]
+        if not meant:
             raise _unknown(pattern, known)
-        found |= {i.id: i for i in fits}
+        found |= {i: known[i] for i in ([wanted] if wanted in known else meant)}
     return list(found.values())
 
 

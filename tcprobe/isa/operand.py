@@ -21,6 +21,7 @@ class Role(Enum):
     FACTOR = "factor"
     ACCUMULATOR = "accumulator"
     RESULT = "result"
+    SOURCE = "source"
     METADATA = "metadata"
     SCALE = "scale"
     SELECTOR = "selector"
@@ -38,7 +39,7 @@ class Place(Enum):
 
 
 # operands of which every slot holds an element of a matrix, each element equally often
-WHOLE = (Role.FACTOR, Role.ACCUMULATOR, Role.RESULT)
+WHOLE = (Role.FACTOR, Role.ACCUMULATOR, Role.RESULT, Role.SOURCE)
 SELECTED = (Role.METADATA, Role.SELECTOR)  # what documented values of a selector belong to
 
 
@@ -46,10 +47,11 @@ SELECTED = (Role.METADATA, Role.SELECTOR)  # what documented values of a selecto
 class Operand:
     """`rows` x `cols` elements of PTX's `type`, each in a slot of `slot_bits` bits of a thread's `registers`.
 
-    For metadata a slot is an index field, for scales a byte. `registers` is 0 where the operand is in no register.
-    `layout` is the row/col qualifier of a factor, None where PTX has none. `selectors` are the documented values of a
-    selector, and of the operand that it selects from: that has a table for each of them. `span` is how many columns
-    next to each other a slot speaks for, the first of them standing for all. RowError where that contradicts itself.
+    For metadata a slot is an index field, for scales a byte, for an address a lane's pointer to one of `rows` rows.
+    `registers` is 0 where the operand is in no register. `layout` is the row/col qualifier of a factor, None where PTX
+    has none. `selectors` are the documented values of a selector, and of the operand that it selects from: that has a
+    table for each of them. `span` is how many columns next to each other a slot speaks for, the first of them standing
+    for all. RowError where that contradicts itself.
     """
 
     name: str

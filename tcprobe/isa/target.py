@@ -2,7 +2,7 @@
 
 >>> from tcprobe.isa.arch import arch
 >>> from tcprobe.isa.target import Target
->>> Target("sm_120a", "8.7", ("sm_120f", "8.8")).on(arch("sm_121"))
+>>> Target("sm_120a", "8.7", (("sm_120f", "8.8"),)).on(arch("sm_121"))
 ('sm_120f', '8.8')
 """
 
@@ -27,11 +27,11 @@ def version(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Target:
-    """Least PTX target and PTX ISA version, and the family target that a later version added, if any."""
+    """Least PTX target and PTX ISA version; `others` are further targets, each with its own version."""
 
     name: str
     ptx: str
-    family: tuple[str, str] | None = None
+    others: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for name, ptx in self.options:
@@ -44,12 +44,12 @@ class Target:
     @property
     def options(self) -> tuple[tuple[str, str], ...]:
         """All (target, PTX version) pairs under which the form is allowed."""
-        return ((self.name, self.ptx), *((self.family,) if self.family else ()))
+        return ((self.name, self.ptx), *self.others)
 
     def at_least(self, ptx: str) -> Target:
         """The same target with a PTX version not below `ptx`."""
-        family = self.family and (self.family[0], max(self.family[1], ptx, key=version))
-        return Target(self.name, max(self.ptx, ptx, key=version), family)
+        (name, least), *others = ((name, max(own, ptx, key=version)) for name, own in self.options)
+        return Target(name, least, tuple(others))
 
     def on(self, device: arch.Arch) -> tuple[str, str] | None:
         """The (target, PTX version) to compile with for `device`, None where the form is not allowed."""

@@ -3,6 +3,8 @@
 element (row, col) -> lane:i            lane -> element of each register
       0     1    2                          r0       r1
   0   0:0   0:1  1:0                    0   0,0..1   8,0..1
+
+Addresses are drawn as lines of lanes with the rows that they point to.
 """
 
 from __future__ import annotations
@@ -35,6 +37,17 @@ def lanes(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
         first = lane * table.elements
         rows.append([runs(table.cells[first + s : first + min(s + size, table.elements)]) for s in starts])
     yield from _grid(rows, [f"r{j}" for j in range(len(starts))], width)
+
+
+def addresses(table: Table, width: int) -> Iterator[str]:
+    """Lanes, and below each the row that it points to, - where its address does not count."""
+    rows = ["-" if row is None else str(row) for row in table.values["row"]]
+    wide = max(len(text) for text in (*rows, str(table.threads - 1))) + 1
+    per_block = max(1, (width - 6) // wide)
+    for start in range(0, table.threads, per_block):
+        lanes = range(start, min(start + per_block, table.threads))
+        yield "  lane" + "".join(str(lane).rjust(wide) for lane in lanes)
+        yield "  row " + "".join(rows[lane].rjust(wide) for lane in lanes)
 
 
 def _holders(table: Table, row: int, col: int, product: int | None) -> str:

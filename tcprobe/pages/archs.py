@@ -65,9 +65,7 @@ def documentation(results: Results) -> Iterator[str]:
             stated = documented(fragment, row)
             if stated and fragment.target.on(row) and not layers.choose(fragment, [name]):
                 reference, claim = stated
-                formulas = fitted(claim.meant).formulas
-                texts = [f"`{formulas[o]}`" if formulas[o] else "no closed form" for o in ("row", "col")]
-                key = (_linked(results, claim.meant), *texts, f"{reference}, {claim.where}")
+                key = (_linked(results, claim.meant), *row_and_col(claim.meant), f"{reference}, {claim.where}")
                 ids, names = lines.setdefault(key, ([], []))
                 ids += [fragment.id] if fragment.id not in ids else []
                 names += [name] if name not in names else []
@@ -115,6 +113,8 @@ def lowering(results: Results) -> Iterator[str]:
     yield ""
     lines: dict[tuple[str, ...], list[str]] = {}
     for row in inventory.instructions().values():
+        if not any(row.id in data["instructions"] for data in saved.values()):
+            continue
         cells = tuple(_lowered(data["instructions"].get(row.id), row) for data in saved.values())
         lines.setdefault(cells, []).append(row.id)
     yield from grid(["multiplies", *saved], ([_list(ids), *cells] for cells, ids in lines.items()))
@@ -179,8 +179,14 @@ def _change(layers: Layers, before: str, after: str) -> Iterator[str]:
 
 
 def _formulas(tables: Sequence[Table]) -> list[str]:
-    formulas = [fitted(table).formulas for table in tables]
-    return [f"`{f[name]}`" if f[name] else "no closed form" for name in ("row", "col") for f in formulas]
+    texts = [row_and_col(table) for table in tables]
+    return [text for pair in zip(*texts, strict=True) for text in pair]
+
+
+def row_and_col(table: Table) -> list[str]:
+    """The formulas of row and of col as cells; - for an output that the table does not have."""
+    texts = {name: f"`{f}`" if f else "no closed form" for name, f in fitted(table).formulas.items()}
+    return [texts.get(name, "-") for name in ("row", "col")]
 
 
 def _list(ids: list[str]) -> str:

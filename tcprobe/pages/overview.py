@@ -16,7 +16,7 @@ from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.pages import archs
-from tcprobe.pages.archs import MADE, grid
+from tcprobe.pages.archs import MADE, grid, row_and_col
 from tcprobe.references import references, said
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.measurement import Measurement, how
@@ -113,9 +113,8 @@ def _layouts(results: Results) -> Iterator[list[str]]:
                 held.setdefault(layout, []).extend(f"{name} `{id_}`" for id_ in ids)
     for layout in results.layouts():
         table = results.layout(layout)
-        formulas = fitted(table).formulas
-        extra = f", product `{formulas['product']}`" if "product" in formulas else ""
-        row, col = (f"`{formulas[output]}`" if formulas[output] else "no closed form" for output in ("row", "col"))
+        extra = f", product `{fitted(table).formulas['product']}`" if "product" in table.outputs else ""
+        row, col = row_and_col(table)
         link = f"[{layout}](layouts/{layout}.json)"
         yield [link, f"{table.elements} x {table.threads}", row, col + extra, some(held.get(layout, []), 2)]
 
@@ -177,15 +176,13 @@ def _has(saved: dict[str, Measurement], fragment: Fragment) -> bool:
 
 def _fragment_line(fragment: Fragment, measured: Measurement) -> list[str]:
     table = measured.tables[fragment.operand]
-    formulas = fitted(table).formulas
-    text = [f"`{formulas[name]}`" if formulas[name] else "no closed form" for name in ("row", "col")]
     marks = [_mark(verdict) for verdict in verdicts(fragment, measured)]
     link = f"[{table.id}](../layouts/{table.id}.json)"
     return [
         f"`{fragment.id}`",
         f"{fragment.rows} x {fragment.cols}",
         link,
-        *text,
+        *row_and_col(table),
         markdown(measured.numbering or ""),
         *marks,
     ]

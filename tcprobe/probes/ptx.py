@@ -94,7 +94,7 @@ def module(kernels: Sequence[Kernel], device: Arch) -> str:
     """
     options = [k.target.on(device) or (device.name, max(device.ptx, k.target.ptx, key=version)) for k in kernels]
     ptx = max((ptx for _, ptx in options), key=version)
-    target = max((target for target, _ in options), key=lambda t: (not t.isdigit(), _number(t), t))
+    target = max((target for target, _ in options), key=lambda t: (not t[-1].isdigit(), _number(t), t))
     return f".version {ptx}\n.target {target}\n.address_size 64\n\n" + "\n".join(k.text for k in kernels)
 
 

@@ -29,14 +29,15 @@ class Reference(Protocol):
         """What the source says of `fragment` on `device`, or why nothing."""
 
 
+# what references are made of
+APART = ("claim", "cute_copy", "formulas", "ptx_isa_sparse", "ptx_moves", "shape_stride", "shared_memory")
 _SAID: dict[tuple[str, str, str], Claim | str] = {}
 
 
 @cache
 def references() -> tuple[Reference, ...]:
     """All references; PTX ISA first, since its numbering is the one that tables are published in."""
-    apart = ("claim", "formulas", "ptx_isa_sparse", "shared_memory")
-    found = discover(__name__, ("NAME", "SOURCE", "FINDINGS", "claim"), apart=apart).values()
+    found = discover(__name__, ("NAME", "SOURCE", "FINDINGS", "claim"), APART).values()
     return tuple(sorted(found, key=lambda module: (module.NAME != "PTX ISA", module.NAME)))
 
 

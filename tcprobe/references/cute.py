@@ -1,4 +1,4 @@
-"""CuTe (CUTLASS): the (thread, value) layouts of its MMA atoms, as shape:stride.
+"""CuTe (CUTLASS): the (thread, value) layouts of its MMA atoms, as shape:stride; copy atoms are in `cute_copy`.
 
 A layout maps (thread, value), taken colexicographically, to sum(coordinate * stride). For A that number is
 m + M * k, for B n + N * k, for C m + M * n. Atoms are named as in the source; their names carry the shape,
@@ -17,22 +17,16 @@ from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table, selected, slot_table
+from tcprobe.references import cute_copy
 from tcprobe.references.claim import Claim, Finding
+from tcprobe.references.shape_stride import L, apply, flat, modes, size
 
 NAME = "CuTe"
 PER_ARCH = False
-SOURCE = "github.com/NVIDIA/cutlass, include/cute/atom/mma_traits_sm*.hpp, commit 7107b05535f8"
+SOURCE = "github.com/NVIDIA/cutlass, include/cute/atom/mma_traits_sm*.hpp and copy_traits_sm*.hpp, commit 7107b05535f8"
 FINDINGS: tuple[Finding, ...] = ()
 
-Nested = int | tuple["Nested", ...]
 _TYPES = "TF32|BF16|F16|F32|F64|S32|[USE]\\d(?:M\\d)?"
-
-
-class L(NamedTuple):
-    """A layout: nested shape and stride."""
-
-    shape: Nested
-    stride: Nested
 
 
 WHOLE_WARP = L(32, 1)
@@ -54,6 +48,8 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     """What the traits say of `fragment` (the same for every arch that has the atom), or why nothing."""
     if fragment.family == "wmma":
         return "CuTe has no wmma atoms"
+    if fragment.family in cute_copy.FAMILIES:
+        return cute_copy.claim(fragment)
     instruction = inventory.instructions()[fragment.experiment]
     atom = _atom(_key(instruction))
     if atom is None:
@@ -99,11 +95,9 @@ def _table(layout: L, threads: L, lines: int, transposed: bool, elements: int) -
     With fewer than 32 threads an atom is one of several products of the warp.
     """
     places = {lane: (thread, product) for thread, lane, product in _lanes(threads)}
-    assert isinstance(layout.shape, tuple)
-    assert isinstance(layout.stride, tuple)
-    of_thread, of_value = (L(*mode) for mode in zip(layout.shape, layout.stride, strict=True))
-    starts = [_apply(of_thread, thread) for thread in range(_size(threads.shape))]
-    steps = [_apply(of_value, i) for i in range(elements)]
+    of_thread, of_value = modes(layout)
+    starts = [apply(of_thread, thread) for thread in range(size(threads.shape))]
+    steps = [apply(of_value, i) for i in range(elements)]
     values: dict[str, list[int]] = {"row": [], "col": [], "product": []}
     for lane, i in product(range(WARP), range(elements)):
         thread, part = places[lane]
@@ -111,39 +105,17 @@ def _table(layout: L, threads: L, lines: int, transposed: bool, elements: int) -
         row, col = (k, line) if transposed else (line, k)
         for column, value in zip(values.values(), (row, col, part), strict=True):
             column.append(value)
-    if _size(threads.shape) == WARP:
+    if size(threads.shape) == WARP:
         del values["product"]
     return slot_table(WARP, elements, {name: tuple(column) for name, column in values.items()})
 
 
 def _lanes(threads: L) -> list[tuple[int, int, int]]:
     """(thread of the atom, lane, product): quadpair q of m8n8k4 holds lanes 4q to 4q+3 and 16+4q to 16+4q+3."""
-    size = _size(threads.shape)
-    parts = WARP // size
-    step = _flat(threads.shape)[0]  # the next product takes the next run of lanes
-    return [(t, _apply(threads, t) + q * step, q) for q in range(parts) for t in range(size)]
-
-
-def _size(shape: Nested) -> int:
-    if isinstance(shape, int):
-        return shape
-    size = 1
-    for part in shape:
-        size *= _size(part)
-    return size
-
-
-def _apply(layout: L, index: int) -> int:
-    """The layout at a colexicographic index."""
-    total = 0
-    for size, stride in zip(_flat(layout.shape), _flat(layout.stride), strict=True):
-        index, digit = divmod(index, size)
-        total += digit * stride
-    return total
-
-
-def _flat(nested: Nested) -> list[int]:
-    return [nested] if isinstance(nested, int) else [leaf for part in nested for leaf in _flat(part)]
+    of_atom = size(threads.shape)
+    parts = WARP // of_atom
+    step = flat(threads.shape)[0]  # the next product takes the next run of lanes
+    return [(t, apply(threads, t) + q * step, q) for q in range(parts) for t in range(of_atom)]
 
 
 _C_16x8 = L(((4, 8), (2, 2)), ((32, 1), (16, 8)))

@@ -1,8 +1,9 @@
 """PTX ISA 9.1, section 9.7.14.5: the formulas of the dense mma fragments, as the document writes them.
 
-Those of mma.sp are in `ptx_isa_sparse`. C stands for C and D. wmma layouts are unspecified by design (9.7.14.4.1), so
-nothing is claimed. Errata of the document are stated in their rows: `printed_col` keeps what is printed, the row what
-is meant.
+groupID = %laneid >> 2, threadID_in_group = %laneid % 4 (here `group` and `member`); i counts a thread's
+elements. C stands for C and D. wmma layouts are unspecified by design (9.7.14.4.1), so nothing is claimed; mma.sp is in
+`ptx_isa_sparse`, matrix moves are in `ptx_moves`.
+Errata of the document are stated in their rows: `printed_col` keeps what is printed, the row what is meant.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from functools import cache
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
-from tcprobe.references import ptx_isa_sparse
+from tcprobe.references import ptx_isa_sparse, ptx_moves
 from tcprobe.references.claim import Claim, Finding, Formula, tabulate
 from tcprobe.references.formulas import FormulaRow, Map, group, member
 
@@ -29,6 +30,8 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     """What the document says of `fragment` (the same for every arch), or why it says nothing."""
     if fragment.family == "wmma":
         return "unspecified by design (9.7.14.4.1)"
+    if fragment.family in ptx_moves.SECTIONS:
+        return ptx_moves.claim(fragment)
     sparse = fragment.family == "mma.sp"
     rows: tuple[FormulaRow, ...] = ptx_isa_sparse.ROWS if sparse else ROWS
     row = next((row for row in rows if row.covers(fragment)), None)
@@ -60,6 +63,7 @@ FINDINGS = (
         "and so does the hardware",
     ),
     *ptx_isa_sparse.FINDINGS,
+    *ptx_moves.FINDINGS,
 )  # fmt: skip
 
 # fmt: off

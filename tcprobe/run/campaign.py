@@ -18,6 +18,7 @@ from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.isa import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.probes.experiment import Experiment
+from tcprobe.probes.moves import MemoryMove, RegisterMove
 from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.run import runner
 from tcprobe.run.backend import Device
@@ -124,8 +125,9 @@ class Campaign:
         """Read archs from machine code, AT_ONCE at a time."""
         tools = self._tools()
         todo = [e for e in chosen if "sass" in e.methods]
+        following = [e for e in chosen if "sass" not in e.methods]
         if not todo:
-            raise UsageError("machine code shows wmma fragments, and mma only through them: leave FRAGMENT out.")
+            raise UsageError("machine code shows wmma fragments, and all else only through them: leave FRAGMENT out.")
         unknown = [name for name in names if name not in {row.name for row in tools.archs}]
         if unknown:
             known = ", ".join(row.name for row in tools.archs)
@@ -133,20 +135,22 @@ class Campaign:
                 f"{tools.ptxas} ({tools.ptxas_version}) does not know {', '.join(unknown)}; it knows {known}."
             )
         self.say(f"Reading machine code of {', '.join(names)} with {tools.name}.")
-        multiplies = [e.instruction for e in chosen if isinstance(e, MultiplyExperiment)]
         with children.threads(AT_ONCE) as pool:
-            self.reports += pool.map(lambda name: self._read_one(name, tools, todo, multiplies), names)
+            self.reports += pool.map(lambda name: self._read_one(name, tools, todo, following), names)
 
     def _read_one(
-        self, name: str, tools: Toolchain, todo: Sequence[Experiment], multiplies: Sequence[Instruction]
+        self, name: str, tools: Toolchain, todo: Sequence[Experiment], following: Sequence[Experiment]
     ) -> Report:
-        """Read fragments, then the multiplies that take them, and save what these do not contradict."""
+        """Read fragments, then what takes them, and save what multiplies do not contradict."""
         worker = sass_worker(name, tools.ptxas, tools.nvdisasm, self.request.limit)
         drafts = Drafts(self.folder)
         with runner.Session(worker, self.early.pop(name, None)) as session:
             report = self._measure(session, session.devices[0], todo, drafts)
         measured = [m.experiment for m in report.found if m.tables]
+        multiplies = [e.instruction for e in following if isinstance(e, MultiplyExperiment)]
         checked = self._derive(report, tools, multiplies, drafts) if multiplies else set()
+        moves = [e.instruction for e in following if isinstance(e, MemoryMove | RegisterMove)]
+        self._derive_moves(report, tools, moves, drafts)
         report.unchecked = [experiment for experiment in measured if experiment not in checked]
         report.complaints += drafts.settle()
         report.beside = _beside(drafts, report)
@@ -169,6 +173,15 @@ class Campaign:
         report.found = [m for m in report.found if m.experiment not in told] + withheld + derived.measurements
         report.contradictions = [f"{m.experiment}: {m.words}" for m in report.found if m.experiment in told]
         return found.checked
+
+    def _derive_moves(self, report: Report, tools: Toolchain, moves: Sequence[Instruction], drafts: Drafts) -> None:
+        """Follow the code of matrix moves, on the tables that no multiply contradicts."""
+        from tcprobe.sass.moves import derive_moves
+
+        found = derive_moves(tools, arch.arch(report.device.arch), moves, known(drafts, report.device))
+        for measurement in found:
+            drafts.write(measurement)
+        report.found += found
 
     def _measure(
         self, session: runner.Session, device: Device, chosen: Sequence[Experiment], into: Results | None = None

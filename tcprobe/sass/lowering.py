@@ -1,10 +1,10 @@
-"""What a multiply becomes: the tensor-core opcodes of its machine code, with counts, native or emulated.
+"""What an instruction becomes: the tensor-core or move opcodes of its machine code, with counts, native or emulated.
 
     mma.m16n8k16.row.col.f32.f16.f16.f32 on sm_75: HMMA.1688.F32 x 2
 
-Native means that all its tensor-core opcodes are those of the type of A (`NATIVE`) and of its bit operation; a form
-that becomes others, or none, is emulated. `others` counts all remaining instructions, loads and stores of the probe
-included, so it compares archs, not costs.
+Native means that all tensor-core opcodes of a multiply are those of the type of A (`NATIVE`) and of its bit operation;
+a form that becomes others, or none, is emulated. A matrix move is native where it is one opcode of `MOVES`. `others`
+counts all remaining instructions, loads and stores of the probe included, so it compares archs, not costs.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from dataclasses import dataclass, field
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.probes import multiply, sparse
+from tcprobe.probes import experiments, sparse
+from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import Kernel
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.text import one_line
 
 TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA")
+MOVES = ("LDSM", "STSM", "MOVM")
 # what a tensor-core opcode of the type of A looks like
 NATIVE = {
     "f16": r"HMMA\.(?!.*(BF16|TF32))",
@@ -35,11 +37,12 @@ NATIVE = {
     **dict.fromkeys(("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"), r"QMMA"),
 }
 FILLING = ("NOP", "EXIT", "BRA")
+NOTHING = {True: "no tensor-core opcode", False: "no opcode that moves a matrix"}
 
 
 @dataclass(frozen=True)
 class Lowering:
-    """Tensor-core opcodes with counts, how many other instructions, or on one line why ptxas refuses the form."""
+    """Tensor-core or move opcodes and counts, how many others, or on one line why ptxas refuses the form."""
 
     opcodes: Mapping[str, int] = field(default_factory=dict)
     others: int = 0
@@ -49,7 +52,9 @@ class Lowering:
         object.__setattr__(self, "refused", self.refused and one_line(self.refused))
 
     def native(self, instruction: Instruction) -> bool:
-        """Whether the tensor cores do the multiply in its own type."""
+        """Whether the tensor cores do a multiply in its own type, or one opcode the whole of a move."""
+        if not instruction.multiplies:
+            return sum(self.opcodes.values()) == 1
         pattern = NATIVE[instruction.type("a")] + (rf"\..*{instruction.bit_op.upper()}" if instruction.bit_op else "")
         return bool(self.opcodes) and all(re.match(pattern, opcode) for opcode in self.opcodes)
 
@@ -60,28 +65,28 @@ class Lowering:
 
 def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> dict[str, Lowering]:
     """The lowering of each instruction on an arch, by id."""
-    kernels = {i.id: _kernel(i) for i in instructions}
+    probes = {i.id: _kernel(i) for i in instructions}
     found: dict[str, Lowering] = {}
-    special = [id_ for id_, k in kernels.items() if not k.target.name[-1].isdigit()]
-    for group in ([id_ for id_ in kernels if id_ not in special], special):
-        codes, refused = assemble(tools, [kernels[id_] for id_ in group], row) if group else ({}, {})
-        for id_ in group:
-            name = kernels[id_].name
-            found[id_] = Lowering(refused=refused[name]) if name in refused else count(codes[name].opcodes)
+    special = [i for i in instructions if not i.target.name[-1].isdigit()]
+    for group in ([i for i in instructions if i not in special], special):
+        codes, refused = assemble(tools, [probes[i.id] for i in group], row) if group else ({}, {})
+        for i in group:
+            name = probes[i.id].name
+            found[i.id] = Lowering(refused=refused[name]) if name in refused else count(codes[name].opcodes, i)
     return {i.id: found[i.id] for i in instructions}
 
 
 def _kernel(instruction: Instruction) -> Kernel:
-    """The probe of a multiply; of a sparse one that with the first selector and D as it is."""
-    return sparse.product_kernel(instruction, 0) if instruction.metadata else multiply.kernel(instruction)
+    """The probe; of a sparse multiply that with the first selector and D as it is."""
+    return sparse.product_kernel(instruction, 0) if instruction.metadata else kernels(experiments()[instruction.id])[0]
 
 
-def count(opcodes: Sequence[str]) -> Lowering:
-    """The lowering that a kernel's opcodes amount to."""
-    counts = Counter(opcodes)
-    tensor = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in TENSOR}
+def count(opcodes: Sequence[str], instruction: Instruction) -> Lowering:
+    """The lowering that the opcodes of an instruction's kernel amount to."""
+    counts, wanted = Counter(opcodes), TENSOR if instruction.multiplies else MOVES
+    named = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in wanted}
     filling = sum(n for o, n in counts.items() if o in FILLING)
-    return Lowering(tensor, len(opcodes) - sum(tensor.values()) - filling)
+    return Lowering(named, len(opcodes) - sum(named.values()) - filling)
 
 
 def words(lowering: Lowering, instruction: Instruction) -> str:
@@ -91,4 +96,4 @@ def words(lowering: Lowering, instruction: Instruction) -> str:
     text = ", ".join(f"{opcode} x {n}" if n > 1 else opcode for opcode, n in lowering.opcodes.items())
     if lowering.native(instruction):
         return text
-    return f"emulated: {text or 'no tensor-core opcode'}, {lowering.others} others"
+    return f"emulated: {text or NOTHING[instruction.multiplies]}, {lowering.others} others"

@@ -1,7 +1,8 @@
 """What a document must say to be accepted, besides being whole: the shape of each kind, and tables that can be true.
 
 A checksum only shows that nobody changed a file by accident. A table is accepted for a fragment only if it can belong
-to it: as many threads and elements, every element of the matrix there, held as often as the slots allow.
+to it: as many threads and elements, every element of the matrix there, held as often as the slots allow. Of addresses
+every row is there, given by one lane; code alone does not always show by which, and then there is no table of them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Role
 from tcprobe.layout.space import Axis, Space
 from tcprobe.layout.space import slots as lanes_and_slots
 from tcprobe.layout.table import Table
@@ -27,7 +29,7 @@ _LAYOUT = re.compile(r"[0-9a-f]{12}")
 _OPERAND = re.compile(r"[a-z][a-z_]{0,15}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _OPCODE = re.compile(r"[A-Z0-9_.x]+")
-_INSTRUCTION = re.compile(r"w?mma\.[a-z0-9_.:]+")
+_INSTRUCTION = re.compile(r"[a-z]+\.[a-z0-9_.:]+")
 
 
 def measurement(body: Mapping[str, Any]) -> None:
@@ -59,15 +61,18 @@ def belongs(found: Measurement) -> None:
         raise DataError(f"{found.experiment} is nothing that this tcprobe knows; a later one may have measured it.")
     if found.status != "measured":
         return
-    if set(found.tables) != set(fragments):
+    unsaid = {name for name, f in fragments.items() if f.role is Role.ADDRESS and found.method == "derived"}
+    if not set(fragments) - unsaid <= set(found.tables) <= set(fragments):
         raise DataError(f"it needs the tables of {', '.join(fragments)}, not of {', '.join(sorted(found.tables))}.")
     for operand, table in found.tables.items():
         words = misfit(fragments[operand], table)
         if words:
             raise DataError(f"layout {table.id} cannot be that of {fragments[operand].id}: {words}.")
-    _check_structure(found, inventory.instructions().get(found.experiment))
+    row = inventory.instructions().get(found.experiment)
+    multiply = row if row and row.multiplies else None
+    _check_structure(found, multiply)
     for operand, lanes in found.unread.items():
-        _check_unread(found, operand, lanes)
+        _check_unread(found, multiply, operand, lanes)
 
 
 def misfit(fragment: Fragment, table: Table) -> str | None:
@@ -77,8 +82,7 @@ def misfit(fragment: Fragment, table: Table) -> str | None:
     """
     if fragment.selectors:
         return _misfit_selected(fragment, table)
-    sizes = {"row": fragment.rows, "col": fragment.cols, "product": fragment.products}
-    sizes = sizes if fragment.products > 1 else {"row": fragment.rows, "col": fragment.cols}
+    sizes = _sizes(fragment)
     if (table.threads, table.elements) != (fragment.threads, fragment.elements):
         return (
             f"{table.threads} threads x {table.elements} elements, not {fragment.threads} threads x {fragment.elements}"
@@ -114,6 +118,16 @@ def _misfit_selection(fragment: Fragment, table: Table) -> str | None:
         return None
     governed = sum(len(table.inverse.get(unit, ())) == 1 for unit in units)
     return f"{governed} of {len(units)} units are governed once, as all must be"
+
+
+def _sizes(fragment: Fragment) -> dict[str, int]:
+    """How many of each output there are: only rows of an address, products only where a warp holds several."""
+    sizes = {"row": fragment.rows}
+    if fragment.role is not Role.ADDRESS:
+        sizes["col"] = fragment.cols
+    if fragment.products > 1:
+        sizes["product"] = fragment.products
+    return sizes
 
 
 def require_fit(fragment: Fragment, table: Table) -> None:
@@ -175,19 +189,19 @@ def _is_structure(data: Mapping[str, Any]) -> bool:
 
 
 def _check_structure(found: Measurement, row: Instruction | None) -> None:
-    """A multiply forms every product of elements once; a load or store has no structure tensor."""
+    """A multiply forms every product of elements once; what moves elements has no structure tensor."""
     if found.structure is None:
         if row and found.method in WITH_STRUCTURE:
             raise DataError("a multiply's structure is missing.")
     elif row is None:
-        raise DataError("it has the structure of a multiply, and is a load or store.")
+        raise DataError("it has the structure of a multiply, and is none.")
     elif found.structure.triples != row.triples:
         raise DataError(f"structure has {found.structure.triples} triples; {row.id} forms {row.triples}.")
 
 
-def _check_unread(found: Measurement, operand: str, lanes: Sequence[tuple[int, ...]]) -> None:
+def _check_unread(found: Measurement, row: Instruction | None, operand: str, lanes: Sequence[tuple[int, ...]]) -> None:
     """Slots of A or B of a multiply; of each element at least one holder is read."""
-    if operand not in "ab" or found.experiment not in inventory.instructions():
+    if operand not in "ab" or row is None:
         raise DataError(f"unread: {operand} is no factor of a multiply.")
     table = found.tables[operand]
     if len(lanes) != table.threads or not all(_ascending(lane, table.elements) for lane in set(lanes)):

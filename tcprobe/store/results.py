@@ -35,7 +35,8 @@ from tcprobe.system import files
 from tcprobe.text import one_line
 
 Anchored = tuple[Mapping[str, Table], str]  # an opcode's tables by operand, and the multiply that showed them
-_NAMED_LAYOUT = re.compile(r'^  "([abcde])": "([0-9a-f]{12})"', re.MULTILINE)
+_NAMED_LAYOUTS = re.compile(r'^ "fragments": \{\n((?:  "[a-z_]+": "[0-9a-f]{12}",?\n)*) \}', re.MULTILINE)
+_NAMED_LAYOUT = re.compile(r'"([a-z_]+)": "([0-9a-f]{12})"')
 _LAYOUT_FILE = re.compile(r"[0-9a-f]{12}\.json")
 _RUN = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
 
@@ -127,9 +128,8 @@ class Results:
                 raw = files.read(os.path.join(self.root, arch, method, _file_name(experiment))) or b""
             except DataError:
                 raw = b""
-            self._named[key] = (
-                dict(_NAMED_LAYOUT.findall(raw.decode(errors="replace"))) if documents.sealed(raw) else {}
-            )
+            found = _NAMED_LAYOUTS.search(raw.decode(errors="replace")) if documents.sealed(raw) else None
+            self._named[key] = dict(_NAMED_LAYOUT.findall(found[1])) if found else {}
         return self._named[key]
 
     def table(self, arch: str, method: str, fragment: Fragment) -> Table | None:

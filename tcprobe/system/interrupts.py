@@ -7,6 +7,10 @@ import os
 import signal
 import sys
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 # Ctrl-C, `kill`, and the terminal's end
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -28,8 +32,20 @@ def prepare() -> None:
     _open_closed()
     if isinstance(sys.stdout.buffer, io.RawIOBase):  # PYTHONUNBUFFERED: a write that is cut short would go unnoticed
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(sys.stdout.buffer), sys.stdout.encoding)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    talk = io.BufferedWriter(_Talk(sys.stderr.fileno(), "w", closefd=False))
+    sys.stderr = io.TextIOWrapper(talk, sys.stderr.encoding, errors="backslashreplace", line_buffering=True)
+
+
+class _Talk(io.FileIO):
+    """Standard error. Where it is full or gone, the exit code is all that is left: what is said there is no error."""
+
+    def write(self, text: ReadableBuffer, /) -> int:
+        """Bytes written, or dropped."""
+        try:
+            return super().write(text)
+        except OSError:
+            return memoryview(text).nbytes
 
 
 class _Stop:

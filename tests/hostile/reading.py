@@ -5,8 +5,10 @@ The truth is what the same command says of the healthy folder, or of the folder 
 
 from __future__ import annotations
 
+import atexit
 import fnmatch
 import json
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -112,6 +114,7 @@ class Baselines:
     def __init__(self) -> None:
         self._root = Path(tempfile.mkdtemp(prefix="hostile-truth-"))
         self._root.chmod(0o755)
+        atexit.register(shutil.rmtree, self._root, ignore_errors=True)
         self._folders: dict[tuple[str, ...], Path] = {}
         self._answers: dict[tuple[tuple[str, ...], tuple[str, ...]], tuple[Answer, str]] = {}
         self._lock = threading.RLock()

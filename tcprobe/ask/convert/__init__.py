@@ -22,7 +22,7 @@ from tcprobe.ask.convert.plan import Movmatrix, Pack, Plan, Shuffle
 from tcprobe.ask.convert.route import route
 from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch
+from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, sources
@@ -67,8 +67,8 @@ class Conversion:
 def convert(from_: Cell, to: Cell, transpose: bool = False) -> Conversion:
     """How the matrix in fragments `from_` gets into fragments `to`; `transpose`: its transpose.
 
-    UsageError where the two are on different archs, no conversion of their types is known, a warp holds several
-    products in one of them, or a table is not a whole fragment's.
+    UsageError where one is of no multiply, the two are on different archs, no conversion of their types is known, a
+    warp holds several products in one of them, or a table is not a whole fragment's.
     """
     for cell in (from_, to):
         _require_matrix(cell.fragment)
@@ -88,8 +88,11 @@ def convert(from_: Cell, to: Cell, transpose: bool = False) -> Conversion:
 
 
 def _require_matrix(fragment: Fragment) -> None:
-    """UsageError for what holds no whole matrix: metadata, and A of a sparse multiply."""
-    if fragment.selectors or (fragment.family == "mma.sp" and fragment.operand == "a"):
+    """UsageError for what holds no whole matrix of a multiply: moves, metadata, and A of a sparse multiply."""
+    row = inventory.instructions().get(fragment.experiment)
+    if row and not row.multiplies:
+        raise inventory.no_multiply(row)
+    if fragment.selectors or (row and row.metadata and fragment.operand == "a"):
         what = "index fields" if fragment.selectors else "what is stored of a sparse matrix"
         raise UsageError(f"{fragment.id} holds {what}: no other fragment holds the same matrix.")
 

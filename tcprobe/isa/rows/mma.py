@@ -43,7 +43,7 @@ class MmaRow(NamedTuple):
     layouts: tuple[tuple[str, str], ...] = ROW_COL
     bit_op: Literal["xor", "and"] | None = None
     kind: str | None = None
-    family_target: tuple[str, str] | None = None
+    others: tuple[tuple[str, str], ...] = ()
     products: int = 1
 
 
@@ -59,7 +59,7 @@ ROWS = (
     MmaRow((16, 8, 16), FP8, SAME, "sm_89", "8.7"),
     MmaRow((16, 8, 32), FP8, (("f16", "f16"),), "sm_89", "8.7"),
     MmaRow((16, 8, 32), FP8, TO_F32, "sm_89", "8.4"),
-    MmaRow((16, 8, 32), NARROW, SAME, "sm_120a", "8.7", kind="f8f6f4", family_target=("sm_120f", "8.8")),
+    MmaRow((16, 8, 32), NARROW, SAME, "sm_120a", "8.7", kind="f8f6f4", others=(("sm_120f", "8.8"),)),
     MmaRow((8, 8, 4), F64, (("f64", "f64"),), "sm_80", "7.0"),
     MmaRow((16, 8, 4), F64, (("f64", "f64"),), "sm_90", "7.8"),
     MmaRow((16, 8, 8), F64, (("f64", "f64"),), "sm_90", "7.8"),
@@ -80,7 +80,7 @@ ROWS = (
 
 
 def _instructions(row: MmaRow) -> list[Instruction]:
-    target = Target(row.target, row.ptx, row.family_target)
+    target = Target(row.target, row.ptx, row.others)
     return [
         _instruction(MultiplyRow(Shape(*row.shape), (d, a, b, c), layouts, target, row.bit_op, row.kind,
                                  products=row.products))

@@ -60,7 +60,7 @@ ROWS = (
     SparseRow((16, 8, 64), INT8, TO_S32, 1, SM_80),
     SparseRow((16, 8, 64), INT4, TO_S32, 2, SM_80),
     SparseRow((16, 8, 128), INT4, TO_S32, 1, SM_80),
-    SparseRow((16, 8, 64), NARROW, SAME, 1, Target("sm_120a", "8.7", ("sm_120f", "8.8")), "f8f6f4"),
+    SparseRow((16, 8, 64), NARROW, SAME, 1, Target("sm_120a", "8.7", (("sm_120f", "8.8"),)), "f8f6f4"),
 )
 
 

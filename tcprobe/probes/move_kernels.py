@@ -1,0 +1,205 @@
+"""The kernels of matrix moves, and the bits that they move.
+
+Shared memory holds more rows than a warp has lanes. Block (image, pattern): lanes copy shared memory, or the registers,
+from an image in global memory; every lane gives its address of the pattern; the result goes out raw.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Operand, Place, Role
+from tcprobe.isa.rows.moves import ROW_BYTES
+from tcprobe.probes import ptx
+from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, Tables
+from tcprobe.probes.slots import bit_length
+
+Ints = NDArray[np.int64]
+Bits = NDArray[np.uint8]
+SIZE = 4096  # bytes of shared memory: 256 rows
+NOT_MOVED = -1
+
+
+@dataclass(frozen=True)
+class LoadMatrices:
+    """ldmatrix. Its code is one instruction: what that does is not to be read from code."""
+
+    instruction: Instruction
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """Bits of a slot that no element fills are zero."""
+        images, patterns = launch.inputs
+        slots, places = _emulated(self.instruction, patterns, tables)
+        d = self.instruction.fragment("d")
+        out = np.zeros((len(patterns), len(images), d.slots, d.slot_bits), np.uint8)
+        out[:, :, slots, : places.shape[2]] = unpacked(images)[:, places].swapaxes(0, 1)
+        return packed(out)
+
+
+@dataclass(frozen=True)
+class StoreMatrices:
+    """stmatrix, into memory full of POISON."""
+
+    instruction: Instruction
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """Memory keeps its poison where no slot goes."""
+        images, patterns = launch.inputs
+        slots, places = _emulated(self.instruction, patterns, tables)
+        a = self.instruction.fragment("a")
+        memory = np.tile(unpacked(np.full((1, SIZE), POISON, np.uint8)), (len(patterns), len(images), 1))
+        for pattern, where in zip(memory, places, strict=True):
+            pattern[:, where] = unpacked(images).reshape(len(images), a.slots, a.slot_bits)[:, slots]
+        return packed(memory)
+
+
+@dataclass(frozen=True)
+class ExchangeMatrix:
+    """movmatrix."""
+
+    instruction: Instruction
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """Every slot of D gets the element that the tables say, from the slot of A that holds it."""
+        a, d = self.instruction.fragments
+        held = unpacked(launch.inputs[0]).reshape(-1, a.slots, a.slot_bits)
+        holders = tables.table(a).inverse
+        return packed(held[:, [holders[cell][0] for cell in tables.table(d).cells if cell is not None]])
+
+
+def _emulated(instruction: Instruction, patterns: Bytes, tables: Tables) -> tuple[Ints, Ints]:
+    """The used slots, and the memory bits that each stands for: (patterns, slots, bits of an element)."""
+    cells = {slot: cell for slot, cell in enumerate(tables.table(in_registers(instruction)).cells) if cell is not None}
+    lane_of = {row: lanes[0] for (row,), lanes in tables.table(instruction.fragment("address")).inverse.items()}
+    lanes, cols = [lane_of[row] for row, _ in cells.values()], np.array([col for _, col in cells.values()])
+    width = in_memory(instruction).slot_bits
+    starts = 8 * patterns.view(np.uint32).astype(np.int64)[:, lanes] + width * cols
+    return np.array(list(cells)), starts[..., None] + np.arange(width)
+
+
+def in_registers(instruction: Instruction) -> Fragment:
+    """The matrices that ldmatrix makes, or stmatrix takes."""
+    return next(f for f in instruction.fragments if f.role is not Role.ADDRESS)
+
+
+def in_memory(instruction: Instruction) -> Operand:
+    """The same matrices in shared memory; `slot_bits` is an element's width there."""
+    return next(operand for operand in instruction.operands if operand.place is Place.SHARED)
+
+
+def patterns() -> NDArray[np.uint32]:
+    """Addresses of the lanes from the start of shared memory, (patterns, lanes): in order, apart, and at random."""
+    regular = [list(range(0, step * WARP, step)) for step in (1, 7)]
+    scattered = [random.Random(seed).sample(range(SIZE // ROW_BYTES), WARP) for seed in (1, 2)]
+    return np.array([*regular, *scattered], np.uint32) * np.uint32(ROW_BYTES)
+
+
+def launch(instruction: Instruction, addresses: NDArray[np.uint32]) -> Launch:
+    """ldmatrix or stmatrix under address patterns of shape (patterns, lanes): block (image, pattern)."""
+    text, held = kernel(instruction), in_registers(instruction)
+    registers, loads = WARP * ptx.thread_bytes(held), isinstance(text.op, LoadMatrices)
+    images = spelled(8 * (SIZE if loads else registers))
+    grid, size = (len(images), len(addresses), 1), registers if loads else SIZE
+    return Launch(text, grid, (images, addresses.view(np.uint8)), 0, grid[0] * grid[1] * size)
+
+
+# kernels
+
+SHARED = (f".shared .align {ROW_BYTES} .b8 memory[{SIZE}];", ".reg .u32 %base, %place, %address;", ".reg .b32 %w<4>;")
+STEPS = range(0, SIZE, ROW_BYTES * WARP)  # the warp goes over shared memory 16 bytes a lane at a time
+WORDS = "{%w0, %w1, %w2, %w3}"
+PLACE = ("mov.u32 %base, memory;", f"mad.lo.u32 %place, %lane, {ROW_BYTES}, %base;")
+ADDRESS = (
+    "mad.lo.u32 %image, %y, 32, %lane;", "mad.wide.u32 %addresses, %image, 4, %addresses;",
+    "ld.global.u32 %address, [%addresses];", "add.u32 %address, %address, %base;", "bar.sync 0;",
+)  # fmt: skip
+OUTPUT = "mad.lo.u32 %image, %y, %nx, %x;"
+
+
+def kernel(instruction: Instruction) -> Kernel:
+    """The form's probe; lanes copy shared memory, or the registers, from and to images in global memory."""
+    op, pointers, registers, body = _KERNELS[instruction.family](instruction)
+    name = ptx.identifier(instruction.id)
+    held = (ptx.declare(f.operand, f) for f in instruction.fragments if f.role is not Role.ADDRESS)
+    text = ptx.entry(name, pointers, (*registers, *held), body)
+    return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
+
+
+Parts = tuple[ptx.Op, tuple[str, ...], tuple[str, ...], list[str]]
+
+
+def _load_kernel(instruction: Instruction) -> Parts:
+    d = instruction.fragment("d")
+    body = [
+        *PLACE, f"mad.wide.u32 %in, %x, {SIZE}, %in;", f"mad.wide.u32 %in, %lane, {ROW_BYTES}, %in;",
+        *(line for at in STEPS
+          for line in (f"ld.global.v4.b32 {WORDS}, [%in+{at}];", f"st.shared.v4.b32 [%place+{at}], {WORDS};")),
+        *ADDRESS,
+        f"{instruction.name} {ptx.braces('d', d)}, [%address];",
+        OUTPUT, *ptx.point("out", "%image", d), *ptx.move("st", "out", "d", d),
+    ]  # fmt: skip
+    return LoadMatrices(instruction), ("in", "addresses", "out"), SHARED, body
+
+
+def _store_kernel(instruction: Instruction) -> Parts:
+    a = instruction.fragment("a")
+    body = [
+        *PLACE, *(f"mov.b32 %w{word}, 0x{POISON * 0x01010101:x};" for word in range(4)),
+        *(f"st.shared.v4.b32 [%place+{at}], {WORDS};" for at in STEPS),
+        *ptx.point("in", "%x", a), *ptx.move("ld", "in", "a", a),
+        *ADDRESS,
+        f"{instruction.name} [%address], {ptx.braces('a', a)};", "bar.sync 0;",
+        OUTPUT, f"mad.wide.u32 %out, %image, {SIZE}, %out;", f"mad.wide.u32 %out, %lane, {ROW_BYTES}, %out;",
+        *(line for at in STEPS
+          for line in (f"ld.shared.v4.b32 {WORDS}, [%place+{at}];", f"st.global.v4.b32 [%out+{at}], {WORDS};")),
+    ]  # fmt: skip
+    return StoreMatrices(instruction), ("in", "addresses", "out"), SHARED, body
+
+
+def _exchange_kernel(instruction: Instruction) -> Parts:
+    a, d = instruction.fragments
+    body = [
+        *ptx.point("in", "%x", a), *ptx.move("ld", "in", "a", a), f"{instruction.name} %d0, %a0;",
+        *ptx.point("out", "%x", d), *ptx.move("st", "out", "d", d),
+    ]  # fmt: skip
+    return ExchangeMatrix(instruction), ("in", "out"), (), body
+
+
+_KERNELS = {"ldmatrix": _load_kernel, "stmatrix": _store_kernel, "movmatrix": _exchange_kernel}
+
+
+# bits
+
+
+def spelled(count: int) -> Bytes:
+    """Images of `count` bits in which bit n holds one binary digit of n, lowest first; then the same inverted."""
+    digits = np.arange(count) >> np.arange(bit_length(count))[:, None] & 1
+    return np.packbits(np.concatenate([digits, digits ^ 1]).astype(np.uint8), axis=1, bitorder="little")
+
+
+def numbers(images: Bits) -> Ints:
+    """From images of shape (..., images, bits) the number that each bit spells, NOT_MOVED where it spells none."""
+    plain, inverted = np.split(images, 2, axis=-2)
+    moved = (plain ^ inverted).all(axis=-2)
+    digits = np.arange(plain.shape[-2])[:, None]
+    return np.where(moved, (plain.astype(np.int64) << digits).sum(axis=-2), NOT_MOVED)
+
+
+def unpacked(raw: Bytes) -> Bits:
+    """Bytes as bits along the last axis, low bits first."""
+    return np.unpackbits(np.ascontiguousarray(raw), axis=-1, bitorder="little")
+
+
+def packed(planes: Bits) -> Bytes:
+    """All bits as bytes in one row."""
+    return np.packbits(planes.reshape(-1), bitorder="little")

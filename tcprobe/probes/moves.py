@@ -1,0 +1,264 @@
+"""Matrix moves measured bit by bit: what ldmatrix brings where, where stmatrix puts it, what movmatrix exchanges.
+
+Every bit of what is moved spells its own number, one binary digit an image; each image goes a second time with all bits
+inverted: a bit whose two readings are not each other's complement was not moved. Under four address patterns every lane
+points to a row of its own, and a moved bit must belong to the row of the same lane, at the same place in it, under all
+of them: so the address that it obeys is found, too.
+
+Rows are numbered in the order of the lanes whose addresses count. movmatrix moves from register to register: its rows
+and columns are a convention, and a reference lends them whose layouts predict the very exchange that was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARP, Arch
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Role
+from tcprobe.isa.rows.moves import ROW_BYTES
+from tcprobe.layout.table import Table, slot_table
+from tcprobe.probes import ptx
+from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, Reading
+from tcprobe.probes.move_kernels import (
+    NOT_MOVED,
+    SIZE,
+    Bits,
+    Ints,
+    LoadMatrices,
+    in_memory,
+    in_registers,
+    kernel,
+    launch,
+    numbers,
+    patterns,
+    spelled,
+    unpacked,
+)  # fmt: skip
+from tcprobe.probes.ptx import POISON, Bytes, Launch
+from tcprobe.references import Claim, references, said
+from tcprobe.store.measurement import MEMORY
+
+ROW_BITS = 8 * ROW_BYTES
+FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
+
+
+@dataclass(frozen=True)
+class MemoryMove:
+    """ldmatrix or stmatrix. A reading has, for every bit of the registers, "lane" and "offset": where its row is."""
+
+    instruction: Instruction
+    methods: tuple[str, ...] = ("live",)
+    early: bool = False
+
+    @property
+    def id(self) -> str:
+        """The instruction's."""
+        return self.instruction.id
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """The matrices in registers, and the address."""
+        return self.instruction.fragments
+
+    @property
+    def kind(self) -> str:
+        """ldmatrix or stmatrix."""
+        return self.instruction.family
+
+    def launches(self) -> list[Launch]:
+        """One launch: images x address patterns."""
+        return [launch(self.instruction, patterns())]
+
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+        """Lane and bit in that lane's row, of every bit of the registers; NOT_MOVED in both where there is none.
+
+        ProbeError where the patterns contradict each other, or something outside the rows was read or written.
+        """
+        ((one,), (raw,)) = launches, outputs
+        shape = (one.grid[1], one.grid[0], -1)
+        read = _loaded if isinstance(one.kernel.op, LoadMatrices) else _stored
+        places = read(self.instruction, unpacked(raw.reshape(shape)))
+        found = [_rows(self.instruction, *both) for both in zip(places, one.inputs[1].view(np.uint32), strict=True)]
+        for pattern, other in enumerate(found[1:], 1):
+            differs = np.flatnonzero((other != found[0]).any(axis=0))
+            if len(differs):
+                raise ProbeError(
+                    f"{self.instruction.name}: address patterns 0 and {pattern} disagree in {len(differs)} bits, first "
+                    f"bit {differs[0]}: lane and offset {found[0][:, differs[0]]} and {other[:, differs[0]]}."
+                )
+        return {"lane": found[0][0], "offset": found[0][1]}
+
+    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+        """The table of the registers, and of the addresses; ProbeError where elements are torn, missing or twice."""
+        held, kept = in_registers(self.instruction), in_memory(self.instruction)
+        lanes, cols, start = _whole(self.instruction, reading["lane"], reading["offset"])
+        rows = {lane: row for row, lane in enumerate(sorted(set(lanes.tolist())))}
+        elements = [(rows[lane], col) for lane, col in zip(lanes.tolist(), cols.tolist(), strict=True)]
+        if len(rows) != held.rows or len(set(elements)) != held.rows * held.cols:
+            raise ProbeError(
+                f"{self.instruction.name}: addresses of {len(rows)} lanes count, and {len(set(elements))} elements are "
+                f"moved, where there are {held.rows} rows of {held.cols}."
+            )
+        values = {"row": tuple(row for row, _ in elements), "col": tuple(col for _, col in elements)}
+        tables = {
+            held.operand: slot_table(WARP, held.elements, values),
+            "address": slot_table(WARP, 1, {"row": tuple(rows.get(lane) for lane in range(WARP))}),
+        }
+        last = start + kept.slot_bits - 1
+        padded = f"; an element is in bits {start} to {last} of its byte" if kept.slot_bits < held.slot_bits else ""
+        return Conclusion(tables, MEMORY + padded)
+
+
+@dataclass(frozen=True)
+class RegisterMove:
+    """movmatrix. A reading has, for every bit of D, the number of the bit of A ("source") that it comes from."""
+
+    instruction: Instruction
+    methods: tuple[str, ...] = ("live",)
+    early: bool = False
+
+    @property
+    def id(self) -> str:
+        """The instruction's."""
+        return self.instruction.id
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """Operands a and d."""
+        return self.instruction.fragments
+
+    @property
+    def kind(self) -> str:
+        """movmatrix."""
+        return self.instruction.family
+
+    def launches(self) -> list[Launch]:
+        """One launch: an image a block."""
+        a, d = self.fragments
+        images = spelled(8 * WARP * ptx.thread_bytes(a))
+        size = len(images) * WARP * ptx.thread_bytes(d)
+        return [Launch(kernel(self.instruction), (len(images), 1, 1), (images,), 0, size)]
+
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+        """The bit of A that each bit of D is; ProbeError where one is none."""
+        sources = numbers(unpacked(outputs[0].reshape(launches[0].grid[0], -1)))
+        missing = int((sources == NOT_MOVED).sum())
+        if missing:
+            raise ProbeError(f"{self.instruction.name}: {missing} bits of D are no bit of A.")
+        return {"source": sources}
+
+    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+        """Tables in the numbers of the first reference that predicts the exchange, else by rule."""
+        sources = _sources(self.instruction, reading["source"])
+        return Conclusion(*_exchange(self.instruction, sources, context.device))
+
+
+def experiments() -> list[MemoryMove | RegisterMove]:
+    """One for each form."""
+    rows = [row for row in inventory.instructions().values() if row.family in FAMILIES]
+    return [(MemoryMove if row.of_role(Role.ADDRESS) else RegisterMove)(row) for row in rows]
+
+
+# reading
+
+
+def _loaded(instruction: Instruction, registers: Bits) -> Ints:
+    """Under each pattern the memory bit of every bit of the registers; from (patterns, images, bits).
+
+    ProbeError where a bit that is none of memory's is not the same in all images.
+    """
+    found = numbers(registers)
+    unsteady = int(((found == NOT_MOVED) & (registers != registers[:, :1]).any(axis=1)).sum())
+    if unsteady:
+        raise ProbeError(f"{instruction.name}: {unsteady} bits of registers change, but not as any bit of memory does.")
+    return found
+
+
+def _stored(instruction: Instruction, memory: Bits) -> Ints:
+    """As `_loaded`, from the bits of memory after each pattern; ProbeError where more was written, or a bit twice."""
+    found = numbers(memory)
+    poison = unpacked(np.full(SIZE, POISON, np.uint8))
+    strayed = int(((found == NOT_MOVED)[:, None] & (memory != poison)).sum())
+    count = 8 * WARP * ptx.thread_bytes(in_registers(instruction))
+    if strayed or found.max() >= count:
+        raise ProbeError(f"{instruction.name}: {strayed} bits of memory hold something that is in no register.")
+    places = np.full((len(found), count), NOT_MOVED)
+    for pattern, held in zip(places, found, strict=True):
+        (written,) = np.nonzero(held != NOT_MOVED)
+        pattern[held[written]] = written
+        if (pattern != NOT_MOVED).sum() != len(written):
+            raise ProbeError(f"{instruction.name}: a bit of a register is in memory twice.")
+    return places
+
+
+def _rows(instruction: Instruction, places: Ints, addresses: NDArray[np.uint32]) -> Ints:
+    """(2, bits): lane whose row holds each memory bit, and the bit's number in it; ProbeError outside all rows."""
+    owners = np.full(SIZE // ROW_BYTES, NOT_MOVED)
+    owners[addresses // ROW_BYTES] = np.arange(WARP)
+    moved = places != NOT_MOVED
+    lanes = np.where(moved, owners[places // ROW_BITS], NOT_MOVED)
+    wrong = np.flatnonzero(moved & (lanes == NOT_MOVED))
+    if len(wrong):
+        raise ProbeError(
+            f"{instruction.name}: bit {wrong[0]} of the registers goes with bit {places[wrong[0]]} of shared memory, "
+            "which is in no row that a lane points to."
+        )
+    return np.stack([lanes, np.where(moved, places % ROW_BITS, NOT_MOVED)])
+
+
+def _whole(instruction: Instruction, lanes: Ints, offsets: Ints) -> tuple[Ints, Ints, int]:
+    """Of every slot the lane whose row it is in and the column there, and where in the slot its element starts.
+
+    ProbeError unless every slot holds one whole element of memory, its bits in order, at the same place in all slots.
+    """
+    held, width = in_registers(instruction), in_memory(instruction).slot_bits
+    lanes, offsets = lanes.reshape(held.slots, held.slot_bits), offsets.reshape(held.slots, held.slot_bits)
+    start = int((lanes[0] != NOT_MOVED).argmax())
+    element = slice(start, start + width)
+    there = np.zeros(held.slot_bits, bool)
+    there[element] = True
+    first = offsets[:, start]
+    fits = ((lanes != NOT_MOVED) == there).all(axis=1) & (lanes[:, element] == lanes[:, start, None]).all(axis=1)
+    fits &= (offsets[:, element] == first[:, None] + np.arange(width)).all(axis=1) & (first % width == 0)
+    fits &= first // width < held.cols
+    if not fits.all():
+        lane, i = divmod(int(fits.argmin()), held.elements)
+        raise ProbeError(f"{instruction.name}: lane {lane} element {i} does not hold one element of {width} bits.")
+    return lanes[:, start], first // width, start
+
+
+def _sources(instruction: Instruction, bits: Ints) -> Ints:
+    """The slot of A that each slot of D holds; ProbeError where slots are torn, or one of A is nowhere."""
+    a, d = instruction.fragments
+    of_slots = bits.reshape(d.slots, d.slot_bits)
+    sources = of_slots[:, 0] // a.slot_bits
+    whole = of_slots == sources[:, None] * a.slot_bits + np.arange(a.slot_bits)
+    if not whole.all() or len(set(sources.tolist())) != a.slots:
+        raise ProbeError(f"{instruction.name}: not every slot of D holds one slot of A, each another.")
+    return sources
+
+
+def _exchange(instruction: Instruction, sources: Ints, device: Arch) -> tuple[dict[str, Table], str]:
+    """Tables of a and d, and what numbers their rows and columns."""
+    a, _ = instruction.fragments
+    for reference in references():
+        claims = {f.operand: said(reference, f, device) for f in instruction.fragments}
+        tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
+        if len(tables) == 2 and tables["d"] == _through(tables["a"], sources):
+            return tables, reference.NAME
+    rows, cols = zip(*(divmod(slot, a.cols) for slot in range(a.slots)), strict=True)
+    table = slot_table(WARP, a.elements, {"row": rows, "col": cols})
+    return {"a": table, "d": _through(table, sources)}, OWN_RULE
+
+
+def _through(table: Table, sources: Ints) -> Table:
+    """The table of what holds, in each slot, the element of another slot of `table`."""
+    return table.with_values({name: tuple(column[s] for s in sources) for name, column in table.values.items()})

@@ -1,0 +1,161 @@
+"""LDSM and MOVM in a kernel's code: what every lane gives to them, and in which registers their results end.
+
+Two kinds of kernels are followed: a wmma.load from shared memory, and a form of ldmatrix or movmatrix alone. Results of
+an opcode are tags (number of the opcode, word, lane), since what it does is not known here; code may only move them.
+The matrices in shared memory hold the number of every half word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Role
+from tcprobe.probes import ptx
+from tcprobe.probes.move_kernels import ExchangeMatrix, LoadMatrices
+from tcprobe.probes.ptx import Kernel
+from tcprobe.probes.wmma import Load, image_bytes
+from tcprobe.sass.cubin import Code
+from tcprobe.sass.decode import Address, Argument, UnreadError
+from tcprobe.sass.machine import Image, Machine
+from tcprobe.sass.opcodes import OPCODES
+
+Words = NDArray[np.uint32]
+SHARED = 0x3A50  # where the matrices lie in shared memory
+IN, OUT = 0x7F12_3456_0000, 0x7E98_7654_0000  # images in global memory
+TAG = 0xC000_0000  # above the numbers of all half words
+LDSM = re.compile(r"LDSM\.16\.MT?88(?:\.([24]))?")
+MOVM = "MOVM.16.MT88"
+
+
+@dataclass(frozen=True)
+class Moved:
+    """One LDSM or MOVM: what the lanes gave it, an address or a word, and how many words it made."""
+
+    opcode: str
+    given: Words
+    words: int
+
+
+@dataclass(frozen=True)
+class Followed:
+    """All moves of a kernel in order, and the words that it stores, (lanes, words)."""
+
+    moves: tuple[Moved, ...]
+    stored: Words
+
+    def places(self, number: int, word: int) -> list[int]:
+        """The stored words that are a word of a move, in every lane that lane's own."""
+        return [int(j) for j in np.flatnonzero((self.stored == _tags(number, word)[:, None]).all(axis=0))]
+
+
+def load_name(load: Load) -> str:
+    """PTX's name of the load from shared memory."""
+    f = load.fragment
+    return f"wmma.load.{f.operand}.sync.aligned.{load.layout}.{f.shape}.shared.{f.type}"
+
+
+def load_kernel(load: Load) -> Kernel:
+    """The load from the address in shared memory that the first parameter is; raw registers to memory."""
+    fragment, name = load.fragment, load_name(load)
+    body = [
+        "ld.param.u64 %in, [p_in];", "cvt.u32.u64 %shared, %in;",
+        f"{name} {ptx.braces('r', fragment)}, [%shared], %ldm;",
+        *ptx.point("out", "%x", fragment), *ptx.move("st", "out", "r", fragment),
+    ]  # fmt: skip
+    text = ptx.entry(ptx.identifier(name), ("in", "out"), (".reg .u32 %shared;", ptx.declare("r", fragment)), body)
+    return Kernel(ptx.identifier(name), load, text, fragment.target.at_least(ptx.ALIGNED))
+
+
+def given(form: Instruction) -> Fragment | None:
+    """What the lanes give to a form that makes registers, addresses or words; None for one that makes none."""
+    if not form.of_role(Role.RESULT):
+        return None
+    return next(f for f in form.fragments if f.role is not Role.RESULT)
+
+
+def form_kernel(form: Instruction) -> Kernel:
+    """The form on what the lanes are given from memory; raw registers to memory."""
+    source, made = given(form), form.fragment("d")
+    assert source is not None
+    loads = source.role is Role.ADDRESS
+    operands = f"{ptx.braces('d', made)}, [%g0]" if loads else "%d0, %g0"
+    body = [
+        *ptx.point("in", "%x", source), *ptx.move("ld", "in", "g", source), f"{form.name} {operands};",
+        *ptx.point("out", "%x", made), *ptx.move("st", "out", "d", made),
+    ]  # fmt: skip
+    name, op = f"alone_{ptx.identifier(form.id)}", LoadMatrices(form) if loads else ExchangeMatrix(form)
+    text = ptx.entry(name, ("in", "out"), (ptx.declare("g", source), ptx.declare("d", made)), body)
+    return Kernel(name, op, text, form.target.at_least(ptx.ALIGNED))
+
+
+def follow_load(load: Load, code: Code, ldm: int) -> Followed:
+    """A load's code with a leading dimension; UnreadError where it is not followed exactly."""
+    output = Image(OUT, np.zeros(WARP * ptx.thread_bytes(load.fragment), np.uint8))
+    return _follow(code, (SHARED, OUT, ldm), [output], image_bytes(load.fragment, load.layout))
+
+
+def opcode_of(form: Instruction, code: Code) -> str | None:
+    """The opcode that a form is, of what the lanes are given, registers in order; None if it is not just one."""
+    words, values = form.fragment("d").registers, np.arange(SHARED, SHARED + 16 * WARP, 16, dtype=np.uint32)
+    images = [Image(IN, values.view(np.uint8)), Image(OUT, np.zeros(4 * words * WARP, np.uint8))]
+    try:
+        found = _follow(code, (IN, OUT, 0), images, 0)
+    except UnreadError:
+        return None
+    in_order = [found.places(0, word) for word in range(words)] == [[word] for word in range(words)]
+    alone = len(found.moves) == 1 and found.moves[0].words == words and (found.moves[0].given == values).all()
+    return found.moves[0].opcode if in_order and alone else None
+
+
+def _follow(code: Code, parameters: tuple[int, int, int], images: Sequence[Image], memory: int) -> Followed:
+    """Run the code; the output is the last image, and shared memory has `memory` bytes of matrices."""
+    if code.unread:
+        raise UnreadError(next(iter(code.unread.values())))
+    raw = b"".join(value.to_bytes(size, "little") for value, size in zip(parameters, (8, 8, 4), strict=True))
+    moves: list[Moved] = []
+    opcodes = {name: partial(_move, moves, name) for name in code.opcodes if LDSM.fullmatch(name) or name == MOVM}
+    opcodes |= dict.fromkeys(("LDS", "LDS.U"), partial(_lds, memory))
+    Machine(1, images, raw, code.parameter_base).run(code.instructions, code.start, OPCODES | opcodes)
+    return Followed(tuple(moves), images[-1].data.view(np.uint32).reshape(WARP, -1))
+
+
+def _lds(memory: int, m: Machine, d: Argument, a: Argument) -> None:
+    """A word of the matrices: the numbers of its two half words."""
+    places = _shared_address(m, a).astype(np.int64) - SHARED
+    if ((places % 4 != 0) | (places < 0) | (places + 4 > memory)).any():
+        raise UnreadError("shared memory outside the matrices is read")
+    m.write(d, places // 2 | (places // 2 + 1) << 16)
+
+
+def _move(moves: list[Moved], opcode: str, m: Machine, d: Argument, a: Argument) -> None:
+    """LDSM or MOVM: note what the lanes give, and tag what they get."""
+    if not m.active.all() or d.kind != "R":
+        raise UnreadError(f"{opcode} with inactive lanes or into {d} is not modelled")
+    match = LDSM.fullmatch(opcode)
+    moves.append(Moved(opcode, _shared_address(m, a) if match else m.read(a), int(match[1] or 1) if match else 1))
+    for word in range(moves[-1].words):
+        m.set("R", d.index + word, _tags(len(moves) - 1, word))
+
+
+def _shared_address(m: Machine, operand: Argument) -> Words:
+    """The 32-bit addresses of a memory operand."""
+    if not isinstance(operand, Address) or operand.wide or operand.descriptor is not None:
+        raise UnreadError(f"operand {operand} where an address in shared memory is needed")
+    total = m.read(Argument("R", operand.index, "", f"R{operand.index}")).astype(np.int64) + operand.offset
+    if operand.uniform is not None:
+        total = total + m.read(Argument("UR", operand.uniform, "", f"UR{operand.uniform}"))
+    return total.astype(np.uint32)
+
+
+def _tags(number: int, word: int) -> Words:
+    """What stands for a word of a move, each lane its own."""
+    return np.uint32(TAG | number << 16 | word << 8) | np.arange(WARP, dtype=np.uint32)

@@ -1,0 +1,198 @@
+"""Layouts of ldmatrix and movmatrix that follow from machine code: what LDSM and MOVM do inside a wmma.load.
+
+wmma.load from shared memory becomes LDSM, and MOVM where an accumulator lies in memory by column. Its code shows which
+address every lane gives to LDSM, or which words MOVM takes, and in which registers the results end; the fragment's
+table, read through global memory, says which half word of memory each half of those registers holds. So it follows,
+half by half, what the opcode did: all that no load contradicts. Where lanes give the same address it does not follow
+which of them counts; then there is no table of addresses. MOVM counts only where the same fragment by row, which takes
+no such opcode, shows its table too: what was read through global memory may itself rest on MOVM.
+
+A form of ldmatrix or movmatrix that is one such opcode, with its registers in order, has that layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe import __version__
+from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARP, Arch
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.rows.moves import ROW_BYTES
+from tcprobe.layout.table import Table, slot_table
+from tcprobe.probes import experiments
+from tcprobe.probes.emulation import positions
+from tcprobe.probes.experiment import Context, ptx_hash
+from tcprobe.probes.wmma import Load, leading_dimensions
+from tcprobe.sass.cubin import Code, assemble
+from tcprobe.sass.decode import UnreadError
+from tcprobe.sass.move_trace import (
+    MOVM,
+    SHARED,
+    Followed,
+    Moved,
+    Words,
+    follow_load,
+    form_kernel,
+    given,
+    load_kernel,
+    load_name,
+    opcode_of,
+)
+from tcprobe.sass.toolchain import Toolchain
+from tcprobe.store.measurement import MEMORY, Measurement
+
+Known = Callable[[Fragment], Table | None]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+TYPES = ("f16", "s4")  # of the fragments that are loaded: together they take every opcode that any type takes
+COLS = ROW_BYTES // 2
+
+
+class Solved(NamedTuple):
+    """The layout of an opcode: tables by operand, and what numbers them."""
+
+    tables: Mapping[str, Table]
+    numbering: str
+
+
+class Witness(NamedTuple):
+    """A load followed with one leading dimension, and which half word of memory each half of a stored word must be."""
+
+    load: Load
+    followed: Followed
+    halves: Ints
+
+
+def derive_moves(tools: Toolchain, row: Arch, forms: Sequence[Instruction], known: Known) -> list[Measurement]:
+    """What follows for `forms` of ldmatrix and movmatrix on `row`; `known` gives the wmma tables of the arch."""
+    alone = {i: form_kernel(i) for i in forms if i.target.on(row) and i.target.name[-1].isdigit() and given(i)}
+    if not alone:
+        return []
+    loads = {load: load_kernel(load) for load in _loads(row)}
+    codes, _ = assemble(tools, [*loads.values(), *alone.values()], row)
+    solved = solve(((load, codes[k.name]) for load, k in loads.items() if k.name in codes), known, row)
+    about = {"device": "machine code", "driver": "none", "cuda": "none", "compiler": tools.name}
+    found = []
+    for i, kernel in alone.items():
+        layout = solved.get(opcode_of(i, codes[kernel.name]) or "") if kernel.name in codes else None
+        if layout:
+            made_by = about | {"ptx": ptx_hash([kernel]), "tcprobe": __version__}
+            found.append(Measurement(i.id, row.name, "derived", "measured", made_by, *layout))
+    return found
+
+
+def _loads(row: Arch) -> list[Load]:
+    fragments = (f for f in inventory.fragments().values() if f.family == "wmma" and f.type in TYPES)
+    return [
+        Load(f, layout)
+        for f in fragments
+        if f.operand != "d" and f.target.on(row)
+        for layout in ([f.layout] if f.layout else ["row", "col"])
+    ]
+
+
+def solve(codes: Iterable[tuple[Load, Code]], known: Known, row: Arch) -> dict[str, Solved]:
+    """The layouts of the opcodes that the loads' codes show completely and without contradiction."""
+    witnesses = [witness for load, code in codes for witness in _witnesses(load, code, known)]
+    plain = {w.load.fragment.id for w in witnesses if not w.followed.moves and _holds(w.followed.stored, w.halves)}
+    possible: dict[str, Bools] = {}
+    shown: dict[str, str] = {}
+    for witness in witnesses:
+        for number, move in enumerate(witness.followed.moves):
+            if move.opcode != MOVM or witness.load.fragment.id in plain:
+                fits = _fits(witness, number)
+                possible[move.opcode] = possible[move.opcode] & fits if move.opcode in possible else fits
+                shown.setdefault(move.opcode, load_name(witness.load))
+    solved = {o: _exchange(fits, row) if o == MOVM else _rows(fits) for o, fits in possible.items()}
+    return {o: Solved(s.tables, f"{s.numbering}, through {o} of {shown[o]}") for o, s in solved.items() if s}
+
+
+def _witnesses(load: Load, code: Code, known: Known) -> list[Witness]:
+    """With two leading dimensions; none where the code is not followed or the fragment has no table."""
+    table = known(load.fragment)
+    if table is None:
+        return []
+    try:
+        return [
+            Witness(load, follow_load(load, code, ldm), halves_of(load, table, ldm))
+            for ldm in leading_dimensions(load.fragment, load.layout)
+        ]
+    except UnreadError:
+        return []
+
+
+def halves_of(load: Load, table: Table, ldm: int) -> Ints:
+    """Number of the half word of memory that each half of a lane's words holds by the table, -1 where it holds none.
+
+    Shape (lanes, halves).
+    """
+    places, used = positions(table, load.fragment, load.layout, ldm)
+    size = load.fragment.slot_bits
+    bits = np.full(table.points, -1)
+    bits[used] = places * size
+    of_halves = bits.reshape(WARP, table.elements * size // 16, 16 // size)
+    start = of_halves[..., 0]
+    whole = (of_halves == start[..., None] + size * np.arange(16 // size)).all(axis=2)
+    return np.where(whole & (start >= 0) & (start % 16 == 0), start // 16, -1)
+
+
+def _holds(stored: Words, halves: Ints) -> bool:
+    """Whether the stored words are the half words of memory that the table says."""
+    return bool((np.ascontiguousarray(stored).view(np.uint16) == halves).all())
+
+
+def _fits(witness: Witness, number: int) -> Bools:
+    """From where each half that a move made may be, (lanes, halves, sources): from anywhere if it is not stored."""
+    move, halves = witness.followed.moves[number], witness.halves
+    sources = _sources(move).reshape(-1)
+    fits = np.ones((WARP, 2 * move.words, len(sources)), bool)
+    for word in range(move.words):
+        for place in witness.followed.places(number, word):
+            for half in (0, 1):
+                fits[:, 2 * word + half] &= halves[:, 2 * place + half, None] == sources
+    return fits
+
+
+def _sources(move: Moved) -> Ints:
+    """The half words of memory that a move may take: (lanes, columns of the row at its address) or (lanes, halves)."""
+    if move.opcode == MOVM:
+        return np.ascontiguousarray(move.given).view(np.uint16).reshape(WARP, 2).astype(np.int64)
+    return ((move.given.astype(np.int64) - SHARED) // 2)[:, None] + np.arange(COLS)
+
+
+def _rows(fits: Bools) -> Solved | None:
+    """The tables of an LDSM; None where a half has no source, or more than lanes that give the same address."""
+    sources = fits.reshape(-1, WARP, COLS)
+    lanes: Bools = sources.max(axis=2)
+    cols: Bools = sources.max(axis=1)
+    groups = [tuple(np.flatnonzero(lane).tolist()) for lane in lanes]
+    rows = {group: number for number, group in enumerate(sorted(set(groups)))}
+    elements = {(rows[group], int(col)) for group, col in zip(groups, cols.argmax(axis=1), strict=True)}
+    apart = sorted(lane for group in rows for lane in group) == list(range(WARP))
+    if not apart or len(elements) != len(groups) or len(rows) * COLS != len(groups) or cols.sum() != len(groups):
+        return None
+    values = {"row": tuple(rows[group] for group in groups), "col": tuple(cols.argmax(axis=1).tolist())}
+    tables = {"d": slot_table(WARP, len(groups) // WARP, values)}
+    if len(rows) == WARP:  # every lane has an address of its own
+        tables["address"] = slot_table(WARP, 1, {"row": tuple(rows[lane,] for lane in range(WARP))})
+    return Solved(tables, MEMORY)
+
+
+def _exchange(fits: Bools, row: Arch) -> Solved | None:
+    """The tables of MOVM, concluded like those of a movmatrix that was measured; None where they do not follow."""
+    if (fits.sum(axis=2) != 1).any():
+        return None
+    slots = fits.argmax(axis=2).reshape(-1)
+    reading = {"source": (16 * slots[:, None] + np.arange(16)).reshape(-1)}
+    try:
+        found = experiments()["movmatrix.m8n8.trans.b16"].conclude(reading, Context(row, lambda _: None))
+    except ProbeError:
+        return None
+    return Solved(found.tables, found.numbering)
