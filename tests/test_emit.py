@@ -28,7 +28,7 @@ from tcprobe.layout.table import slot_table
 from tcprobe.probes import ptx
 from tcprobe.references import cute
 from tcprobe.sass import toolchain
-from tcprobe.store.cell import cell, load, operands
+from tcprobe.store.cell import cell, for_emit, load, operands
 from tcprobe.store.results import published
 
 RESULTS = published()
@@ -43,10 +43,8 @@ consumers = pytest.mark.skipif(
 def distinct():
     """A table of every published layout, and of every operand."""
     found = {}
-    for name in RESULTS.archs():
-        for fragment in (f for f in inventory.select(device=arch(name)) if f.role in WHOLE):
-            table = cell(fragment, name, RESULTS)
-            found.setdefault((table.table.id, fragment.operand), table)
+    for table in for_emit([f for f in inventory.select() if f.role in WHOLE], "all", RESULTS):
+        found.setdefault((table.table.id, table.fragment.operand), table)
     return list(found.values())
 
 

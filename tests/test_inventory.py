@@ -160,7 +160,7 @@ def test_a_contradictory_target_cannot_be_built(target):
 
 
 @given(
-    st.sampled_from(MULTIPLIES),
+    st.sampled_from([row for row in MULTIPLIES if not row.metadata]),
     st.sampled_from(["d", "a", "b", "c"]),
     st.sampled_from(["f16", "f64", "s32", "b1", "u8"]),
 )

@@ -140,7 +140,7 @@ def _slot(table: Table, slot: int) -> str:
 
 
 def numbered(fragment: Fragment) -> bool:
-    """Whether it belongs to a sparse multiply: index fields say which k a slot stands for, so numbers are no convention."""
+    """Whether it is of a sparse multiply: index fields say which k a slot stands for, so numbers are no convention."""
     row = inventory.instructions().get(fragment.experiment)
     return row is not None and row.metadata is not None
 

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tcprobe.errors import UsageError
@@ -173,6 +173,10 @@ def feeds(instruction: Instruction, operands: Mapping[str, Cell], operand: str, 
         meetings = [find.meeting(m, s, slot.col) for m in range(shape.m) for s in find.stored(slot.row)]
     else:
         c, d = [slot], find("d", slot.row, slot.col)
+    if operand == "a":
+        meetings = [replace(meeting, a=[slot]) for meeting in meetings]
+    elif operand == "b" and not instruction.metadata:
+        meetings = [replace(meeting, b=[slot]) for meeting in meetings]
     return Trace(instruction, operands, about, c, d, meetings, unread(instruction, operands))
 
 

@@ -62,7 +62,7 @@ def emulated(instruction: Instruction, device: Arch) -> bool:
     Source: machine code of ptxas 12.9 and 13: sm_90 and later have no sparse IMMA of 4-bit types, and sm_90 to sm_110
     no sparse QMMA of 8-bit floats.
     """
-    kind = instruction.type("a")
     if not instruction.metadata or device.number < 90:
         return False
+    kind = instruction.type("a")
     return kind in ("s4", "u4") or (kind in ("e4m3", "e5m2") and device.number < 120)

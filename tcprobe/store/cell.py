@@ -17,6 +17,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.table import Table
 from tcprobe.store import lookup
 from tcprobe.store.choose import PUBLISHED, Found, Layers, layers_of, whence
@@ -144,10 +145,10 @@ def load(name: str, arch: str | None = None, results: Path | None = None, only: 
 
 
 def operands(instruction: Instruction, name: str | None, results: Results | Layers) -> dict[str, Cell]:
-    """The tables of a, b, c, d (and e) on one arch: `name`, or the one whose measurement of D counts most."""
+    """The tables of all operands on one arch: `name`, or the one whose measurement of the last matrix counts most."""
     layers = layers_of(results)
     fragments = [inventory.fragment(f.id) for f in instruction.fragments]
-    at = cell(instruction.fragment("d"), name, layers).arch
+    at = cell([f for f in fragments if f.role in WHOLE][-1], name, layers).arch
     return {f.operand: cell(f, at, layers) for f in fragments}
 
 
