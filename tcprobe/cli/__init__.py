@@ -128,19 +128,22 @@ def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
 
 @main.command(short_help="Where tables agree with what others published.")
 @click.argument("names", nargs=-1, metavar="[FILE.csv] [FRAGMENT]...")
+@SELECTOR
 @ARCH
 @read_results
 @JSON
-def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: bool) -> None:
+def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, selector: int | None) -> None:
     """Say where saved tables agree with what others published.
 
-    `compare FILE.csv FRAGMENT` checks somebody's own table of lane,i,row,col. Exit code 1 when something
-    differs that is not a stated erratum.
+    `compare FILE.csv FRAGMENT` checks somebody's own table of lane,i,row,col; of metadata that of one --selector. Exit
+    code 1 when something differs that is not a stated erratum.
     """
     from tcprobe.store import lookup
 
     if names and (names[0].endswith(".csv") or os.path.isfile(names[0])):
-        same = _compare_file(names, name, layers, as_json)
+        same = _compare_file(names, name, layers, as_json, selector)
+    elif selector is not None:
+        raise UsageError("--selector goes with FILE.csv and its fragment; without a file all selectors are compared.")
     else:
         archs = lookup.archs_of(name, layers)
         found = [_compare_arch(arch_name, names, layers, as_json) for arch_name in archs]
@@ -261,19 +264,20 @@ def _printed(formulas: dict[str, Any], style: str | None) -> dict[str, str]:
     return {name: "no closed form" if f is None else str(form(f)) for name, f in formulas.items()}
 
 
-def _compare_file(names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool) -> bool:
+def _compare_file(names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool,
+                  selector: int | None) -> bool:  # fmt: skip
     """Compare a CSV file with what is measured of a fragment; whether all that it states is so."""
     from tcprobe.ask.compare import against
     from tcprobe.cli import answers
     from tcprobe.isa import inventory
     from tcprobe.layout.csv import read_csv
     from tcprobe.store import lookup
-    from tcprobe.store.cell import cell
+    from tcprobe.store.cell import cell, selection
 
     if len(names) != 2:
         raise UsageError(f"`tcprobe compare {names[0]} FRAGMENT` needs one fragment; got {len(names) - 1}.")
     stated, fragment = read_csv(Path(names[0])), inventory.resolve(names[1])
-    measured = cell(fragment, arch_name, layers)
+    measured = selection(cell(fragment, arch_name, layers), selector)
     if not measured.measured:
         raise lookup.no_table(fragment, arch_name, layers)
     found = against(stated, fragment, measured.table)

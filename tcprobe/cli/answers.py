@@ -35,7 +35,8 @@ def holders(cell: Cell, found: Sequence[Holder], by_lane: bool) -> None:
             lines.setdefault(holder.element, []).append(str(holder))
         for element, texts in lines.items():
             click.echo(f"{name}{element}: {'; '.join(texts)}")
-    click.echo(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.evidence}")
+    chosen = "" if cell.selector is None else f" under selector {cell.selector}"
+    click.echo(f"{bold(cell.fragment.id)}{chosen} on {cell.arch}, {cell.evidence}")
 
 
 def trace(answer: Trace) -> None:
@@ -77,7 +78,8 @@ def conversion(found: Conversion) -> None:
 def against(path: str, cell: Cell, found: Against) -> None:
     """`compare FILE.csv`: how many slots agree, the first that do not, and what it is compared with."""
     missing = f"; {found.not_stated} slots are not stated" if found.not_stated else ""
-    head = f"{escaped(path)} against {cell.fragment.id} on {cell.arch}"
+    chosen = "" if cell.selector is None else f", selector {cell.selector},"
+    head = f"{escaped(path)} against {cell.fragment.id}{chosen} on {cell.arch}"
     click.echo(f"{head}: {found.agreed} of {found.given} slots agree{missing}")
     for line in found.first:
         click.echo(f"  {line}")
@@ -94,17 +96,20 @@ def verified(verdict: Verified) -> None:
     if verdict.expected not in (None, verdict.unread):
         words.append(f"the results say never read: {verdict.expected}")
     words += ["a wrong layout is not noticed"] if not verdict.noticed else []
-    click.echo(f"{mark} {verdict.instruction.id}" + (f": {'; '.join(words)}" if words else ""))
+    chosen = "" if verdict.selector is None else f" selector {verdict.selector}"
+    click.echo(f"{mark} {verdict.instruction.id}{chosen}" + (f": {'; '.join(words)}" if words else ""))
 
 
-def verified_all(device: Device, found: Sequence[Verified], others: int) -> None:
-    """The counts at the end of `verify`."""
+def verified_all(device: Device, found: Sequence[Verified], others: int, untold: int) -> None:
+    """The counts at the end of `verify`; `untold` forms have tables that nobody says."""
     exact, noticed = (sum(getattr(v, name) for v in found) for name in ("exact", "noticed"))
     click.echo(f"{bold(escaped(device.name))} ({device.arch}): D exact in {exact} of {len(found)} multiplies; "
                f"a wrong layout of A noticed in {noticed}; tables: "
                f"{escaped(', '.join(dict.fromkeys(v.source for v in found)))}")  # fmt: skip
     if others:
         click.echo(f"{others} forms are not of {device.arch}", err=True)
+    if untold:
+        click.echo(f"of {untold} forms nobody says all tables on {device.arch}: `tcprobe run` measures them", err=True)
 
 
 def _by(answer: Trace, meeting: Meeting) -> str:

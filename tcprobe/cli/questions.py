@@ -117,7 +117,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
         raise UsageError(f"unknown format {format_name!r}; known: {', '.join(formats.names())}.")
     name = asked["name"] or ("all" if formats.for_all_archs(format_name) else None)
     tables = for_emit(lookup.chosen(patterns), name, asked["layers"])
-    tables = selected(tables, asked["selector"])
+    tables = selected(tables, asked["selector"], every=formats.for_all_selectors(format_name))
     text = formats.emit(format_name, tables)
     if output is None:
         click.echo(text, nl=False)
@@ -164,9 +164,9 @@ def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
 def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:
     """Check the tables on a live GPU: operands go in and out by the emitted CUDA header, D is compared with NumPy.
 
-    INSTRUCTION is shortened or a pattern; without one every wmma and dense mma form that the GPU has. Sparse forms are
-    left out. Shows as well which slots are never read, and that a wrong layout fails. Exit code 1 when something is
-    wrong.
+    INSTRUCTION is shortened or a pattern; without one every wmma, mma and mma.sp form that the GPU has, sparse ones
+    under each selector with metadata at random. Shows as well which slots are never read, and that a wrong layout
+    fails. Exit code 1 when something is wrong.
     """
     from tcprobe.cli import answers
     from tcprobe.isa import arch, inventory
@@ -175,10 +175,6 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     from tcprobe.store.cell import operands
 
     rows = inventory.multiplies(*patterns)
-    sparse = rows[0]
-    rows = [row for row in rows if not row.metadata]
-    if not rows:
-        raise UsageError(f"{sparse.id} is sparse: `verify` multiplies dense forms only; `tcprobe run` measures it.")
     gpu = Gpu()
     gpu.open(index)
     device = gpu.devices()[index]
@@ -186,7 +182,14 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     allowed = [i for i in rows if i.target.on(row)]
     if not allowed:
         raise UsageError(f"{device.name} ({device.arch}) has none of these: `tcprobe why-not` says why.")
-    todo = [(i, operands(i, row.name, layers)) for i in allowed]
+    todo, untold = [], []
+    for instruction in allowed:
+        try:
+            todo.append((instruction, operands(instruction, row.name, layers)))
+        except UsageError:  # neither measured nor documented there
+            untold.append(instruction.id)
+    if not todo:
+        raise UsageError(f"nothing is known of {untold[0]} on {row.name}: `tcprobe run` measures it.")
     found = []
     for verdict in verified(gpu, todo, seed):
         found.append(verdict)
@@ -195,7 +198,7 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
         else:
             answers.verified(verdict)
     if not as_json:
-        answers.verified_all(device, found, len(rows) - len(allowed))
+        answers.verified_all(device, found, len(rows) - len(allowed), len(untold))
     if not all(verdict.good for verdict in found):
         raise SystemExit(1)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe.ask.describe import ranges
 from tcprobe.emit.common import formulas, heading, instructions
+from tcprobe.emit.metadata import lanes_read
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
@@ -88,8 +89,7 @@ def _formulas(cell: Cell) -> str:
 def _metadata(cell: Cell) -> str:
     """Which lanes are read under the selector, and what a field says."""
     require_fit(cell.fragment, cell.table)
-    size = cell.table.elements
-    read = [lane for lane in range(cell.table.threads) if any(cell.table.cells[lane * size :][:size])]
+    read = lanes_read(cell)
     rule = sparsity(cell.fragment)
     unit = "element" if cell.fragment.span == 1 else f"{cell.fragment.span} elements"
     return (

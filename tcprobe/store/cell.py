@@ -114,12 +114,20 @@ def selection(cell: Cell, selector: int | None = None) -> Cell:
     return found[0]
 
 
-def selected(cells: Iterable[Cell], selector: int | None) -> list[Cell]:
-    """`selection` of those cells that a selector changes, the others as they are; UsageError if it changes none."""
+def selected(cells: Iterable[Cell], selector: int | None, every: bool = False) -> list[Cell]:
+    """`selection` of those cells that a selector changes, the others as they are; UsageError if it changes none.
+
+    With `every` the tables of all selectors, unless one is asked for.
+    """
     found = list(cells)
     if selector is not None and not any(cell.fragment.selectors for cell in found):
         raise UsageError(f"no selector changes {found[0].fragment.id}: leave --selector out.")
-    return [selection(cell, selector if cell.fragment.selectors else None) for cell in found]
+    take = selections if every else _one
+    return [one for cell in found for one in take(cell, selector if cell.fragment.selectors else None)]
+
+
+def _one(cell: Cell, selector: int | None) -> list[Cell]:
+    return [selection(cell, selector)]
 
 
 def require_selection(cell: Cell) -> None:
