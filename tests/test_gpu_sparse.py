@@ -10,7 +10,8 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack, unpack
-from tcprobe.probes.sparse import fields, product_kernel, random_metadata
+from tcprobe.probes.sparse import product_kernel
+from tcprobe.probes.sparse_images import fields, random_metadata
 from tcprobe.probes.sparse_numbering import columns
 from tcprobe.probes.structure import elements
 from tcprobe.run import runner
