@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tcprobe.ask.compare import verdicts
+from tcprobe.ask.undocumented import beyond
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
@@ -60,7 +61,8 @@ def shown(cell: Cell) -> dict[str, Any]:
     `table[lane][i]` is [row, col], or None where the slot is unused; of an address `table[lane]` is [[row]], or None
     where it does not count. Of metadata there is an object per `selector`; i counts index fields of `index_bits` bits,
     [row, col] is the stored element of A that one governs, the first of two for 4-bit types, and `table[lane]` is None
-    where the lane is not read. Where a warp holds several products `product[lane][i]` says which. `formula` is C syntax
+    where the lane is not read; `undocumented` is what was found beyond PTX's text (`ask.undocumented`) or None. Where a
+    warp holds several products `product[lane][i]` says which. `formula` is C syntax
     in `lane` and `i`, None where there is no closed form. `unread[lane]` lists the i that no measured multiply reads,
     None where no multiply was measured. `source` is "published" or the folder that holds the measurement. A layout that
     is not measured has provenance {"method": None, "arch": ..., "source": ...} and no verdicts.
@@ -71,7 +73,7 @@ def shown(cell: Cell) -> dict[str, Any]:
     stated = {"method": None, "arch": cell.arch, "source": cell.evidence}
     return {
         **fragment_entry(fragment),
-        **({} if cell.selector is None else {"selector": cell.selector}),
+        **({} if cell.selector is None else _chosen(cell)),
         "arch": cell.arch,
         "source": cell.source,
         "layout_id": table.id,
@@ -85,6 +87,12 @@ def shown(cell: Cell) -> dict[str, Any]:
         "provenance": provenance(measured) if measured else stated,
         "references": [verdict.to_json() for verdict in verdicts(fragment, measured)] if measured else [],
     }
+
+
+def _chosen(cell: Cell) -> dict[str, Any]:
+    """What the object of a selector's table says besides."""
+    more = beyond(cell.fragment, cell.arch, cell.layers)
+    return {"selector": cell.selector, "undocumented": more.to_json() if more else None}
 
 
 def _lanes(fragment: Fragment, table: Table) -> list[list[list[int] | None] | None]:
@@ -145,7 +153,8 @@ def notes(cell: Cell) -> list[str]:
     same = same_layout(fragment, measured, cell.layers) if measured else []
     if cell.selector is not None:
         lines = [f"selector {cell.selector}: index fields of {fragment.slot_bits} bits; {_read(table)}"]
-        return lines + (_emulated(cell) if measured else [])
+        more = beyond(fragment, cell.arch, cell.layers)
+        return lines + _emulated(cell) + (more.lines if more else [])
     lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:

@@ -15,7 +15,7 @@ from tcprobe.errors import DataError
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.pages import archs
+from tcprobe.pages import archs, undocumented
 from tcprobe.pages.archs import MADE, grid, row_and_col
 from tcprobe.references import references, said
 from tcprobe.store.choose import Layers, alone
@@ -39,6 +39,8 @@ def render(results: Results) -> dict[Path, str]:
         found[results.root / "lowering.md"] = _text(archs.lowering(results))
     if any(results.opcodes(name) for name in results.archs()):
         found[results.root / "opcodes.md"] = _text(archs.opcodes(results))
+    if any(results.undocumented(name) for name in results.archs()):
+        found[results.root / "undocumented.md"] = _text(undocumented.page(results))
     for name in results.archs():
         for method in results.methods(name):
             found[results.root / name / f"{method}.md"] = _text(_arch_page(results, name, method))
@@ -81,6 +83,8 @@ def _overview(results: Results) -> Iterator[str]:
         yield "- [lowering.md](lowering.md): what each multiply becomes in machine code"
     if any(results.opcodes(name) for name in results.archs()):
         yield "- [opcodes.md](opcodes.md): the layouts of tensor-core machine instructions"
+    if any(results.undocumented(name) for name in results.archs()):
+        yield "- [undocumented.md](undocumented.md): illegal metadata and undocumented selectors of sparse multiplies"
     yield "- [documented.md](documented.md): what is documented but not measured"
     yield from ("", "## Layouts", "")
     yield "Fragments with the same layout id have the very same map. The table of a layout is in its file."
@@ -96,6 +100,8 @@ def _overview(results: Results) -> Iterator[str]:
 
 
 def _runs(results: Results) -> Iterator[list[str]]:
+    if any(results.undocumented(name) for name in results.archs()):
+        found[results.root / "undocumented.md"] = _text(undocumented.page(results))
     for name in results.archs():
         for method in results.methods(name):
             found = list(results.measurements(name, method))

@@ -31,13 +31,24 @@ def decode(instruction: Instruction, outputs: Sequence[Bytes]) -> Sparse:
     ProbeError where an answer is none that one product of zeros and ones can give, where an A slot does not obey one
     field of the metadata, or where selectors disagree in anything but the lanes that are read.
     """
-    found = [_selected(instruction, raw, selector) for selector, raw in enumerate(outputs[:-1])]
+    found = [governed(instruction, raw, selector) for selector, raw in enumerate(outputs[:-1])]
     d, b, _ = found[0]
     for selector, (other_d, other_b, _) in enumerate(found):
         if not np.array_equal(d, other_d) or (b != other_b)[(b >= 0) & (other_b >= 0)].any():
             raise ProbeError(f"{instruction.name}: selector {selector} changes which slots of A, B and D meet.")
         b = np.maximum(b, other_b)
     return Sparse(d, b, np.stack([field for _, _, field in found]), _decode_c(instruction, outputs[-1]))
+
+
+def governed(instruction: Instruction, raw: Bytes, selector: int) -> tuple[Ints, Ints, Ints]:
+    """(D slots by A slot, B slots by A slot and index, field by A slot) under one selector; ProbeError as `decode`."""
+    rule, name = sparsity(instruction.fragment("e")), f"{instruction.name}, selector {selector}"
+    d, met = _meetings(instruction, _words(raw), name)
+    half = _half(rule, met, name)
+    by_index = _by_index(rule, met, half)
+    place = _place(rule, met, half, by_index)
+    _check(rule, met, (half, place, by_index), name)
+    return d, by_index.astype(np.int64), place * rule.fields + half
 
 
 def _words(raw: Bytes) -> Words:
@@ -48,17 +59,6 @@ def _words(raw: Bytes) -> Words:
 def _check_sign(instruction: Instruction, words: Words) -> None:
     if np.bitwise_or.reduce(words, axis=None) >> 31:
         raise ProbeError(f"{instruction.name}: D is neither zero nor one where a single product can be.")
-
-
-def _selected(instruction: Instruction, raw: Bytes, selector: int) -> tuple[Ints, Ints, Ints]:
-    """(D slots by A slot, B slots by A slot and index, field by A slot) under one selector."""
-    rule, name = sparsity(instruction.fragment("e")), f"{instruction.name}, selector {selector}"
-    d, met = _meetings(instruction, _words(raw), name)
-    half = _half(rule, met, name)
-    by_index = _by_index(rule, met, half)
-    place = _place(rule, met, half, by_index)
-    _check(rule, met, (half, place, by_index), name)
-    return d, by_index.astype(np.int64), place * rule.fields + half
 
 
 def _meetings(instruction: Instruction, words: Words, name: str) -> tuple[Ints, Small]:
