@@ -100,8 +100,6 @@ def _overview(results: Results) -> Iterator[str]:
 
 
 def _runs(results: Results) -> Iterator[list[str]]:
-    if any(results.undocumented(name) for name in results.archs()):
-        found[results.root / "undocumented.md"] = _text(undocumented.page(results))
     for name in results.archs():
         for method in results.methods(name):
             found = list(results.measurements(name, method))
