@@ -14,6 +14,7 @@ from test_header import STRICT
 from test_odd_tables import with_table
 
 from tcprobe import emit
+from tcprobe.ask import trace
 from tcprobe.cli import main
 from tcprobe.emit.common import named
 from tcprobe.errors import UsageError
@@ -154,6 +155,37 @@ def test_all_selectors_stand_side_by_side_or_one_is_asked_for():
     text = runner.invoke(main, ["emit", e.id, "--to", "cuda", "--arch", "sm_90", "--selector", "3"]).stdout
     assert "_e_selector3 :" in text
     assert "_e_selector2" not in text
+
+
+def printed(*words):
+    done = CliRunner().invoke(main, list(words))
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_where_leads_to_the_field_from_every_column():
+    for one in CELLS:
+        found = json.loads(printed("where", one.fragment.id, "--selector", str(one.selector), "--row", "3", "--json"))
+        assert [h["col"] for h in found["holders"]] == list(range(0, one.fragment.cols, one.fragment.span))
+        for col in range(one.fragment.cols):
+            (slot,) = trace.where(one, [3], [col])
+            ((lane, i),) = one.table.holders(row=3, col=col - col % one.fragment.span)
+            assert (slot.lane, slot.i) == (lane, i)
+    odd = printed("where", METADATA[6].id, "--selector", "0", "--row", "3", "--col", "5")
+    assert odd.startswith("E[3][4-5]: lane")
+
+
+def test_show_draws_the_lanes_that_are_read_bit_by_bit(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "500")
+    for one in CELLS:
+        text = printed("show", one.fragment.id, "--selector", str(one.selector))
+        heads, *lines = text.partition("bits of its register\n")[2].partition("\n\n")[0].splitlines()
+        bits = one.fragment.slot_bits
+        assert heads.split() == [f"{low}-{low + bits - 1}" for low in range(0, 32, bits)]
+        assert {int(line.split()[0]): line.split()[1:] for line in lines} == {
+            lane: [f"{h.row},{h.col}" + (f"-{h.col + 1}" if one.fragment.span > 1 else "") for h in held]
+            for lane in range(32) if (held := trace.held(one, [lane]))
+        }  # fmt: skip
 
 
 def test_a_csv_of_metadata_is_read_back(tmp_path):

@@ -10,7 +10,7 @@ from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import WHOLE
-from tcprobe.isa.sparsity import emulated
+from tcprobe.isa.sparsity import emulated, sparsity
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layers, whence
 from tcprobe.store.measurement import Measurement, how
@@ -152,9 +152,9 @@ def notes(cell: Cell) -> list[str]:
     table, fragment, measured = cell.table, cell.fragment, cell.measured
     same = same_layout(fragment, measured, cell.layers) if measured else []
     if cell.selector is not None:
-        lines = [f"selector {cell.selector}: index fields of {fragment.slot_bits} bits; {_read(table)}"]
+        head = f"selector {cell.selector}: index fields of {fragment.slot_bits} bits; {_read(table)}"
         more = beyond(fragment, cell.arch, cell.layers)
-        return lines + _emulated(cell) + (more.lines if more else [])
+        return [head, _indices(fragment), *_emulated(cell), *(more.lines if more else [])]
     lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:
@@ -176,6 +176,16 @@ def _read(table: Table) -> str:
     """Which lanes a table of metadata reads."""
     read = [lane for lane in range(table.threads) if any(table.cells[lane * table.elements :][: table.elements])]
     return "read from " + ("every lane" if len(read) == table.threads else f"lanes {', '.join(map(str, read))}")
+
+
+def _indices(fragment: Fragment) -> str:
+    """What an index means, and which values are legal."""
+    rule = sparsity(fragment)
+    chunk = "col" if rule.fields == 1 else f"(col / {rule.fields * rule.span})"
+    index = "index" if rule.span == 1 else f"{rule.span} * index + col % {rule.span}"
+    values = ", ".join(f"{value:#x}" for value in rule.legal)
+    said = "two indices that ascend" if rule.fields > 1 else "index 0 and 1"
+    return f"A[row][col] is column {rule.positions * rule.span} * {chunk} + {index}; legal four bits: {values}, {said}"
 
 
 def _emulated(cell: Cell) -> list[str]:
