@@ -181,8 +181,8 @@ def _metadata(found: Sequence[tuple[Fragment, Table]]) -> Iterator[str]:
     if not found:
         return
     yield from ("", "## Metadata", "")
-    yield "An index field of a lane's register governs the element of A, as stored, at its row and col, in the lanes that"
-    yield "the selector reads: 0: under selector 0."
+    yield "An index field of a lane's register governs the element of A, as stored, at its row and col, in the"
+    yield "lanes that the selector reads: 0: under selector 0."
     yield ""
     by_layout: dict[str, tuple[Table, list[str]]] = {}
     for fragment, table in found:
