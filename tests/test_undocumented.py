@@ -129,6 +129,12 @@ def test_the_page_has_every_form(tmp_path):
         lambda f: f["selectors"]["2"].__setitem__("as", 1),
         lambda f: f["selectors"]["3"].__setitem__("as", 2),
         lambda f: f["selectors"]["3"].pop("words"),
+        lambda f: f["selectors"]["3"].__setitem__("as", True),
+        lambda f: f["selectors"].__setitem__(" 3", f["selectors"].pop("3")),
+        lambda f: f["selectors"].__setitem__("99", f["selectors"].pop("3")),
+        lambda f: f["selectors"].__setitem__("3", "runs"),
+        lambda f: f.__setitem__("nibbles", "0123456789abcdef"),
+        lambda f: f.__setitem__("nibbles", 16),
         lambda f: f.pop("nibbles"),
     ],
 )

@@ -21,6 +21,7 @@ from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.results import Results
 
 OUTCOMES = ("refused", "fault", "hangs", "unsound", "runs")
+MOST_SELECTORS = 16
 _KEYS = {"arch", "method", "provenance", "forms"}
 
 
@@ -96,7 +97,12 @@ def forms(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """The findings of a saved body by instruction; DataError where one can be none."""
     try:
         provenance, found = body["provenance"], body["forms"]
-        if set(body) != _KEYS or body["arch"] != name or set(provenance) != set(PROVENANCE):
+        if (
+            set(body) != _KEYS
+            or body["arch"] != name
+            or set(provenance) != set(PROVENANCE)
+            or not all(isinstance(text, str) for text in provenance.values())
+        ):
             raise DataError("not the arch or provenance of a finding")
         for id_, form in found.items():
             _check(id_, form)
@@ -110,19 +116,24 @@ def _check(id_: str, form: Mapping[str, Any]) -> None:
     row = inventory.instructions().get(id_)
     if row is None or row.metadata is None or set(form) != {"nibbles", "selectors"}:
         raise DataError(f"{id_}: no finding of a sparse multiply")
-    rule, selectors = sparsity(row.metadata), form["selectors"]
-    fits = [len(fields) == rule.fields and all(_is_read(one, rule.positions) for one in fields)
-            for fields in form["nibbles"]]  # fmt: skip
-    if len(fits) != 16 or not all(fits):
+    rule, known = sparsity(row.metadata), row.metadata.selectors
+    values, selectors = list(form["nibbles"]), form["selectors"]
+    fits = [isinstance(fields, list) and len(fields) == rule.fields and all(_is_read(f, rule.positions) for f in fields)
+            for fields in values]  # fmt: skip
+    if len(fits) != 1 << 4 or not all(fits):
         raise DataError(f"{id_}: no positions of 16 values")
-    if not {int(number) for number in selectors} <= set(range(16)) - set(row.metadata.selectors):
-        raise DataError(f"{id_}: selectors that are documented")
-    for found in selectors.values():
-        same, words = found["as"], found["words"]
-        if set(found) != {"outcome", "words", "as"} or found["outcome"] not in OUTCOMES or not isinstance(words, str):
-            raise DataError(f"{id_}: no outcome of a selector")
-        if same is not None and (found["outcome"] != "runs" or same not in row.metadata.selectors):
-            raise DataError(f"{id_}: as a selector that there is not")
+    if not set(selectors) <= {str(number) for number in range(len(known), MOST_SELECTORS)}:
+        raise DataError(f"{id_}: selectors that are documented, or none")
+    if not all(_is_outcome(found, known) for found in selectors.values()):
+        raise DataError(f"{id_}: no outcome of a selector")
+
+
+def _is_outcome(found: Mapping[str, Any], known: tuple[int, ...]) -> bool:
+    if set(found) != {"outcome", "words", "as"} or found["outcome"] not in OUTCOMES:
+        return False
+    same = found["as"]
+    fits = same is None or (type(same) is int and found["outcome"] == "runs" and same in known)
+    return fits and isinstance(found["words"], str)
 
 
 def _is_read(found: object, positions: int) -> bool:
