@@ -202,10 +202,11 @@ def test_a_csv_of_metadata_is_read_back(tmp_path):
 
 
 def test_cute_writes_metadata_that_every_lane_holds():
-    one = next(one for one in CELLS if one.fragment.shape.k == 64 and one.fragment.type == "b2" and None not in
-               one.table.cells)  # fmt: skip
-    text = emit.emit("cute", [one])
-    assert "((2, 2, 8), 16):((8, 512, 1)" in text or f"using {named(one)} = cute::Layout<" in text
+    """As the traits of SM120_SPARSE_16x8x64 have it."""
+    documented = inventory.fragment("mma.sp::ordered_metadata.m16n8k64.row.col.kind::f8f6f4.f32.e4m3.e4m3.f32.e")
+    for e, name in ((METADATA[5], "sm_90"), (documented, "sm_120")):
+        text = emit.emit("cute", [cell(e, name, RESULTS)])
+        assert "// ((2, 2, 8), 16):((8, 256, 1), 16)" in text
     with pytest.raises(UsageError, match="read from 8 of 32 lanes under selector 1"):
         emit.emit("cute", [CELLS[1]])
 
