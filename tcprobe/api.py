@@ -35,7 +35,7 @@ from tcprobe.isa.arch import arch as named
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
-from tcprobe.store.cell import Cell, load, operands
+from tcprobe.store.cell import Cell, load, operands, selection
 from tcprobe.store.lookup import layers
 
 __all__ = [
@@ -60,6 +60,7 @@ __all__ = [
     "load",
     "multiply",
     "reduce",
+    "selection",
     "trace",
     "where",
 ]  # fmt: skip

@@ -51,7 +51,7 @@ def tables(seed: int, documented_mma: bool = True) -> tuple[dict[str, Table], di
     """(tables, reads) for every fragment; mma as PTX documents it, or shuffled as well."""
     rng = random.Random(seed)
     found: dict[str, Table] = {}
-    for fragment in inventory.fragments().values():
+    for fragment in (f for f in inventory.fragments().values() if f.family != "mma.sp"):
         if fragment.family == "wmma" and fragment.operand == "d":
             found[fragment.id] = found[fragment.id.replace(".d.", ".c.")]
         elif fragment.family == "mma" and documented_mma:

@@ -166,7 +166,7 @@ def test_what_is_no_number_is_refused(root, number):
 def test_what_a_later_tcprobe_wrote_is_left_alone_unless_it_is_asked_for(root):
     """Experiments and archs that are not known yet: other files go on being read, and theirs stay."""
     path = Results(root).path("sm_90", "live", LOAD)
-    later = "mma.sp.m16n8k32.row.col.f32.f16.f16.f32"
+    later = "mma.xx.m16n8k32.row.col.f32.f16.f16.f32"
     content = json.loads(path.read_text())
     body = {k: v for k, v in content.items() if k not in ("kind", "schema", "sha256")} | {"experiment": later}
     unknown = path.with_name(f"{later}.json")

@@ -20,7 +20,9 @@ from tcprobe.store.results import published
 
 RESULTS = published()
 FRAGMENTS = [f for f in inventory.select(device=arch("sm_90")) if f.role in WHOLE]
-MULTIPLIES = [i for i in inventory.instructions().values() if i.multiplies and i.target.on(arch("sm_90"))]
+MULTIPLIES = [
+    i for i in inventory.instructions().values() if i.multiplies and i.target.on(arch("sm_90")) and not i.metadata
+]
 RESULTS_OPTION = ["--results", str(RESULTS.root)]
 
 

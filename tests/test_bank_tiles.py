@@ -21,6 +21,7 @@ from tcprobe.ask.tile_cost import cost
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.store.cell import load
 from tcprobe.store.results import published
@@ -111,7 +112,7 @@ FRAGMENTS = [f for f in inventory.fragments().values() if f.products == 1 and f.
 @pytest.mark.parametrize("contiguous", ["row", "col"])
 def test_a_walk_moves_each_slot_once_from_where_its_element_lies(fragment, contiguous):
     """Single elements: 2 x 3 copies of the fragment, every slot of each, at its own element."""
-    cell = load(fragment.id, "sm_120")
+    cell = load(fragment.id, "sm_90" if fragment.target.on(arch("sm_90")) else "sm_120")
     table = cell.table
     by = Tile(2 * fragment.rows, 3 * fragment.cols, fragment.type, fragment.slot_bits, contiguous)
     walked = walk(parse_access(f"ld.shared.b{fragment.slot_bits}"), by, slots_of(cell))

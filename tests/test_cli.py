@@ -33,8 +33,10 @@ def test_list_json_keeps_its_keys():
         assert {"id", "family", "instruction", "shape", "operand", "layout", "type", "threads"} <= set(entry)
         assert {"elements", "rows", "cols", "min_arch"} <= set(entry)
         m, n, k = (entry["shape"][x] for x in "mnk")
-        if entry["family"] in ("wmma", "mma"):
-            assert (entry["rows"], entry["cols"]) == {"a": (m, k), "b": (k, n)}.get(entry["operand"], (m, n))
+        if entry["family"] in ("wmma", "mma", "mma.sp"):
+            stored = k // 2 if entry["family"] == "mma.sp" else k
+            sizes = {"a": (m, stored), "b": (k, n), "e": (m, stored)}
+            assert (entry["rows"], entry["cols"]) == sizes.get(entry["operand"], (m, n))
         assert entry["layout"] in ("row", "col", None)
         assert entry["threads"] == 32
 

@@ -63,7 +63,9 @@ def test_known_cases(source, target, summary, costs):
 def distinct(name):
     """One fragment for each (layout, type) of an arch, of at most 512 elements."""
     found = {}
-    multiplied = {f.id for row in inventory.instructions().values() if row.multiplies for f in row.fragments}
+    multiplied = {
+        f.id for row in inventory.instructions().values() if row.multiplies and not row.metadata for f in row.fragments
+    }
     for fragment in inventory.select(device=arch(name)):
         if fragment.id in multiplied and fragment.products == 1 and fragment.rows * fragment.cols <= 512:
             table = cell(fragment, name, published())

@@ -28,7 +28,7 @@ from tcprobe.layout.table import slot_table
 from tcprobe.probes import ptx
 from tcprobe.references import cute
 from tcprobe.sass import toolchain
-from tcprobe.store.cell import cell, load, operands
+from tcprobe.store.cell import cell, for_emit, load, operands
 from tcprobe.store.results import published
 
 RESULTS = published()
@@ -41,10 +41,8 @@ consumers = pytest.mark.consumer
 def distinct():
     """A table of every published layout, and of every operand."""
     found = {}
-    for name in RESULTS.archs():
-        for fragment in (f for f in inventory.select(device=arch(name)) if f.role in WHOLE):
-            table = cell(fragment, name, RESULTS)
-            found.setdefault((table.table.id, fragment.operand), table)
+    for table in for_emit([f for f in inventory.select() if f.role in WHOLE], "all", RESULTS):
+        found.setdefault((table.table.id, table.fragment.operand), table)
     return list(found.values())
 
 
@@ -169,7 +167,7 @@ def test_tensor_layouts_evaluates_to_the_table():
 def test_cute_text_is_that_of_the_traits():
     """The same as CuTe's own, up to how modes are written: compared as maps."""
     compared = 0
-    for fragment in inventory.select("mma.*", device=arch("sm_90")):
+    for fragment in inventory.select("mma.m*", device=arch("sm_90")):
         table, claim = cell(fragment, "sm_90", RESULTS), cute.claim(fragment, arch("sm_90"))
         if not isinstance(claim, str):
             assert claim.meant == table.table

@@ -35,7 +35,7 @@ def gpu():
 
 def test_every_multiply_is_exact_through_the_header(gpu):
     device, row = gpu
-    todo = [(i, operands(i, row.name, RESULTS)) for i in inventory.multiplies() if i.target.on(row)]
+    todo = [(i, operands(i, row.name, RESULTS)) for i in inventory.multiplies() if i.target.on(row) and not i.metadata]
     assert len(todo) > 100
     for found in verify.verify(device, todo, seed=7):
         assert found.exact, (found.instruction.id, found.first)
@@ -50,8 +50,8 @@ def test_worked_examples_are_reproduced(gpu, example):
     tables = operands(instruction, row.name, RESULTS)
     a, b = (np.repeat(np.array(example[o])[None], instruction.products, axis=0) for o in "ab")
     c = np.zeros((instruction.products, instruction.shape.m, instruction.shape.n), np.int64)
-    for suffix in ("", "_wrong"):
-        device.compile_cuda(verify.source([(instruction, tables)], suffix), [verify._name(instruction, suffix)])
+    for wrong in ("", "a"):
+        device.compile_cuda(verify.source([(instruction, tables)], wrong), [verify._name(instruction, tables, wrong)])
     found = verify.check(device, instruction, tables, verify.Multiplicands(a, b, c))
     assert found.exact, found.first
     assert (verify.product(instruction, verify.Multiplicands(a, b, c))[0] == np.array(example["d"])).all()

@@ -39,7 +39,8 @@ def test_every_fragment_holds_its_matrix_a_whole_number_of_times():
 def test_shapes_of_a_multiply_are_those_of_its_fragments():
     for row in MULTIPLIES:
         for f in row.fragments:
-            expected = {"a": (f.shape.m, f.shape.k), "b": (f.shape.k, f.shape.n)}
+            stored = (f.shape.m, row.stored)
+            expected = {"a": stored, "e": stored, "b": (f.shape.k, f.shape.n)}
             assert (f.rows, f.cols) == expected.get(f.operand, (f.shape.m, f.shape.n))
 
 
@@ -159,7 +160,7 @@ def test_a_contradictory_target_cannot_be_built(target):
 
 
 @given(
-    st.sampled_from(MULTIPLIES),
+    st.sampled_from([row for row in MULTIPLIES if not row.metadata]),
     st.sampled_from(["d", "a", "b", "c"]),
     st.sampled_from(["f16", "f64", "s32", "b1", "u8"]),
 )

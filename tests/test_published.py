@@ -15,6 +15,7 @@ from tcprobe.probes.experiment import kernels, ptx_hash
 from tcprobe.probes.structure import predict
 from tcprobe.sass import tensor
 from tcprobe.sass.move_trace import form_kernel
+from tcprobe.store.acceptance import misfit
 from tcprobe.store.cell import cell
 from tcprobe.store.choose import alone
 from tcprobe.store.results import Results, published
@@ -56,9 +57,11 @@ def test_every_measurement_is_whole_and_fits_the_inventory(name, method):
         assert not missing or (method, missing) == ("derived", {"address"})
         for operand, table in found.tables.items():
             f = fragments[operand]
-            assert (table.threads, table.elements) == (f.threads, f.elements)
-            assert len(table.inverse) == f.rows * f.cols * f.products
-            assert {len(h) for h in table.inverse.values()} == {f.copies}
+            assert misfit(f, table) is None
+            for selection in [table.selection(n) for n in f.selectors] or [table]:
+                assert (selection.threads, selection.elements) == (f.threads, f.elements)
+                assert len(selection.inverse) == f.rows * f.cols * f.products // f.span
+                assert {len(h) for h in selection.inverse.values()} == {f.copies}
 
 
 def test_published_hashes_are_those_of_the_structure_tensors_of_the_tables():
@@ -80,7 +83,7 @@ def test_every_layout_has_a_proven_formula_and_a_user():
         found = fit(table)
         assert found.verdict == LINEAR
         for name, formula in found.formulas.items():
-            values = [formula(lane, i) for lane in range(table.threads) for i in range(table.elements)]
+            values = [formula(*point) for point in table.space.all()]
             assert all(wanted in (None, value) for value, wanted in zip(values, table.values[name], strict=True))
 
 
@@ -134,7 +137,7 @@ def test_what_is_not_measured_on_an_arch_is_documented_there():
     """Every fragment that an arch has is measured on it or stated by a reference, and never both in one cell."""
     documented = (RESULTS.root / "documented.md").read_text("utf-8")
     for name in RESULTS.archs():
-        for f in inventory.select(device=arch(name)):
+        for f in inventory.select("wmma.*", "mma.m*", device=arch(name)):
             found = cell(f, name, RESULTS)
             assert (found.measured is None) == (alone(RESULTS).choose(f, [name]) is None)
             assert found.measured or found.table.id[:6] in documented

@@ -208,7 +208,7 @@ def test_a_run_with_another_compiler_measures_and_derives_anew(measured, tmp_pat
         assert {m.provenance["compiler"] for m in saved.measurements("sm_80", method)} == {tools.name}
     assert {entry["compiler"] for entry in saved.opcodes("sm_80").values()} == {tools.name}
     assert kinds == Counter((m, d.status) for m in saved.methods("sm_80") for d in saved.measurements("sm_80", m))
-    assert "kept        5" in tcprobe("run", *arguments, "--cuda", tmp_path).stdout
+    assert "kept        7" in tcprobe("run", *arguments, "--cuda", tmp_path).stdout
 
 
 def test_a_folder_without_tools_is_not_passed_over(tmp_path):

@@ -146,6 +146,8 @@ def _verdict(reference: Reference, fragment: Fragment, measured: Measurement, de
     claim = said(reference, fragment, device)
     if isinstance(claim, str):
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
+    if numbered(fragment):
+        return _by_number(reference, claim, measured.tables[fragment.operand])
     if conventional(fragment):
         return _by_structure(reference, fragment, measured, device, claim)
     table = measured.tables[fragment.operand]
@@ -165,10 +167,24 @@ def _slot(table: Table, slot: int) -> str:
     return f"lane {lane} i {i}"
 
 
+def numbered(fragment: Fragment) -> bool:
+    """Whether it is of a sparse multiply: index fields say which k a slot stands for, so numbers are no convention."""
+    row = inventory.instructions().get(fragment.experiment)
+    return row is not None and row.metadata is not None
+
+
 def conventional(fragment: Fragment) -> bool:
     """Whether row, column and k numbers are a convention: neither a load, a store nor an address anchors them."""
     row = inventory.instructions().get(fragment.experiment)
     return row is not None and not row.of_role(Role.ADDRESS)
+
+
+def _by_number(reference: Reference, claim: Claim, measured: Table) -> Verdict:
+    """A sparse multiply: its index fields say which k a slot stands for, so the numbers themselves can be compared."""
+    pairs = zip(measured.space.all(), claim.printed.cells, measured.cells, strict=True)
+    wrong = [f"{point}: stated {theirs}, measured {ours}" for point, theirs, ours in pairs if theirs != ours]
+    detail = f"{measured.points - len(wrong)} of {measured.points} slots agree"
+    return _judge(reference, claim, detail, wrong[:FIRST])
 
 
 def _elsewhere(reference: Reference, fragment: Fragment, measured: Measurement) -> str:

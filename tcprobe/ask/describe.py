@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tcprobe.ask.compare import verdicts
+from tcprobe.ask.undocumented import beyond
 from tcprobe.fit import fitted
-from tcprobe.isa import inventory
+from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import WHOLE
+from tcprobe.isa.sparsity import emulated, sparsity
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layers, whence
 from tcprobe.store.lookup import some
@@ -45,17 +47,26 @@ def fragment_entry(fragment: Fragment) -> dict[str, Any]:
         "slot_bits": fragment.slot_bits,
         "products": fragment.products,
         "copies": fragment.copies,
+        **(_selected(fragment) if fragment.selectors else {}),
     }
+
+
+def _selected(fragment: Fragment) -> dict[str, Any]:
+    """What an entry of metadata says besides: its documented selectors, and bits of an index field."""
+    return {"role": fragment.role.value, "selectors": list(fragment.selectors), "index_bits": fragment.slot_bits}
 
 
 def shown(cell: Cell) -> dict[str, Any]:
     """The object that `show --json` prints: the entry, the table, formulas, provenance and verdicts.
 
     `table[lane][i]` is [row, col], or None where the slot is unused; of an address `table[lane]` is [[row]], or None
-    where it does not count. Where a warp holds several products `product[lane][i]` says which. `formula` is C syntax in
-    `lane` and `i`, None where there is no closed form. `unread[lane]` lists the i that no measured multiply reads, None
-    where no multiply was measured. `source` is "published" or the folder that holds the measurement. A layout that is
-    not measured has provenance {"method": None, "arch": ..., "source": ...} and no verdicts.
+    where it does not count. Of metadata there is an object per `selector`; i counts index fields of `index_bits` bits,
+    [row, col] is the stored element of A that one governs, the first of two for 4-bit types, and `table[lane]` is None
+    where the lane is not read; `undocumented` is what was found beyond PTX's text (`ask.undocumented`) or None. Where a
+    warp holds several products `product[lane][i]` says which. `formula` is C syntax
+    in `lane` and `i`, None where there is no closed form. `unread[lane]` lists the i that no measured multiply reads,
+    None where no multiply was measured. `source` is "published" or the folder that holds the measurement. A layout that
+    is not measured has provenance {"method": None, "arch": ..., "source": ...} and no verdicts.
     """
     table, fragment, measured = cell.table, cell.fragment, cell.measured
     found = fitted(table)
@@ -63,6 +74,7 @@ def shown(cell: Cell) -> dict[str, Any]:
     stated = {"method": None, "arch": cell.arch, "source": cell.evidence}
     return {
         **fragment_entry(fragment),
+        **({} if cell.selector is None else _chosen(cell)),
         "arch": cell.arch,
         "source": cell.source,
         "layout_id": table.id,
@@ -78,6 +90,12 @@ def shown(cell: Cell) -> dict[str, Any]:
     }
 
 
+def _chosen(cell: Cell) -> dict[str, Any]:
+    """What the object of a selector's table says besides."""
+    more = beyond(cell.fragment, cell.arch, cell.layers)
+    return {"selector": cell.selector, "undocumented": more.to_json() if more else None}
+
+
 def _lanes(fragment: Fragment, table: Table) -> list[list[list[int] | None] | None]:
     """What every lane holds; None for a lane whose operand is not looked at."""
     nothing: list[list[int] | None] = [None] * table.elements
@@ -89,9 +107,11 @@ def provenance(measured: Measurement) -> dict[str, Any]:
     """How a measurement was obtained."""
     structure = measured.structure
     evidence = {"triples": structure.triples, "structure_sha256": structure.sha256} if structure else {}
+    row = inventory.instructions().get(measured.experiment)
+    made = {"emulated_by": measured.provenance["compiler"]} if row and emulated(row, arch.arch(measured.arch)) else {}
     return {
         "method": measured.method, "arch": measured.arch, "experiment": measured.experiment,
-        **measured.provenance, **evidence,
+        **measured.provenance, **evidence, **made,
     }  # fmt: skip
 
 
@@ -132,12 +152,17 @@ def notes(cell: Cell) -> list[str]:
     """What `show` says of a layout: its name, who shares it, copies and which of them are read."""
     table, fragment, measured = cell.table, cell.fragment, cell.measured
     same = same_layout(fragment, measured, cell.layers) if measured else []
+    if cell.selector is not None:
+        head = f"selector {cell.selector}: index fields of {fragment.slot_bits} bits; {_read(table)}"
+        more = beyond(fragment, cell.arch, cell.layers)
+        return [head, _indices(fragment), *_emulated(cell), *(more.lines if more else [])]
     lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:
         lines.append(f"each element has {' or '.join(map(str, counts))} holders")
     if not measured:
         return lines
+    lines += _emulated(cell)
     lines += _other_archs(fragment, measured, cell.layers)
     lines += _other_measurements(cell)
     lanes, multiplies = unread(fragment, measured, cell.layers)
@@ -146,6 +171,33 @@ def notes(cell: Cell) -> list[str]:
         which = f"i = {ranges(lanes[0])}" if same_i else f"{sum(map(len, lanes))} of {table.points} slots"
         lines.append(f"never read by any of {multiplies} measured multiplies: {which}")
     return lines
+
+
+def _read(table: Table) -> str:
+    """Which lanes a table of metadata reads."""
+    read = [lane for lane in range(table.threads) if any(table.cells[lane * table.elements :][: table.elements])]
+    return "read from " + ("every lane" if len(read) == table.threads else f"lanes {', '.join(map(str, read))}")
+
+
+def _indices(fragment: Fragment) -> str:
+    """What an index means, and which values are legal."""
+    rule = sparsity(fragment)
+    chunk = "col" if rule.fields == 1 else f"(col / {rule.fields * rule.span})"
+    index = "index" if rule.span == 1 else f"{rule.span} * index + col % {rule.span}"
+    values = ", ".join(f"{value:#x}" for value in rule.legal)
+    said = "two indices that ascend" if rule.fields > 1 else "index 0 and 1"
+    return f"A[row][col] is column {rule.positions * rule.span} * {chunk} + {index}; legal four bits: {values}, {said}"
+
+
+def _emulated(cell: Cell) -> list[str]:
+    """That a table shows a compiler's work too, where the arch has no such instruction."""
+    measured = cell.measured
+    row = inventory.instructions().get(measured.experiment) if measured else None
+    if measured is None or row is None or not emulated(row, arch.arch(measured.arch)):
+        return []
+    return [
+        f"{measured.arch} has no such instruction: what {measured.provenance['compiler']} emulates it by is measured"
+    ]
 
 
 def _other_archs(fragment: Fragment, measured: Measurement, layers: Layers) -> list[str]:

@@ -12,13 +12,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.store.cell import Cell, sources
+from tcprobe.isa.sparsity import Sparsity, sparsity
+from tcprobe.store.cell import Cell, require_selection, sources
 from tcprobe.store.measurement import Measurement
 
 
@@ -26,7 +27,8 @@ from tcprobe.store.measurement import Measurement
 class Holder:
     """Slot (lane, i) and the element in it; `register` counts the fragment's registers, `bit` is its lowest there.
 
-    `product` is None where a warp holds one product only, `col` where a lane holds the address of a row.
+    `product` is None where a warp holds one product only, `col` where a lane holds the address of a row; `span` is how
+    many columns from `col` on the slot speaks for.
     """
 
     row: int
@@ -37,6 +39,7 @@ class Holder:
     register: int
     bit: int
     bits: int
+    span: int = 1
 
     def __str__(self) -> str:
         last = self.bit + self.bits - 1
@@ -46,6 +49,8 @@ class Holder:
     def element(self) -> str:
         """[row][col], and the product where there are several."""
         col = "" if self.col is None else f"[{self.col}]"
+        if self.col is not None and self.span > 1:
+            col = f"[{self.col}-{self.col + self.span - 1}]"
         return f"[{self.row}]{col}" + ("" if self.product is None else f" of product {self.product}")
 
     def to_json(self) -> dict[str, int | None]:
@@ -59,10 +64,13 @@ class Holder:
 def where(cell: Cell, rows: Iterable[int], cols: Iterable[int], products: Iterable[int] = ()) -> list[Holder]:
     """Every holder of the elements rows x cols (of all products unless given), element by element, by slot.
 
-    UsageError where a row, col or product is outside the fragment.
+    Where a slot speaks for several columns, each of them leads to it. UsageError where a row, col or product is outside
+    the fragment.
     """
+    require_selection(cell)
     fragment = cell.fragment
     rows, cols = _inside("row", rows, fragment.rows), _inside("col", cols, fragment.cols)
+    cols = list(dict.fromkeys(col - col % fragment.span for col in cols))
     parts = _inside("product", products, fragment.products) or range(fragment.products)
     elements = ({"row": r, "col": c, "product": p} for p in parts for r in rows for c in cols)
     keys = [tuple(element[name] for name in cell.table.outputs) for element in elements]
@@ -74,6 +82,7 @@ def held(cell: Cell, lanes: Iterable[int], elements: Iterable[int] = ()) -> list
 
     UsageError where a lane or i is outside the fragment.
     """
+    require_selection(cell)
     table = cell.table
     chosen = _inside("i", elements, table.elements) or list(range(table.elements))
     slots = [lane * table.elements + i for lane in _inside("lane", lanes, table.threads) for i in chosen]
@@ -82,11 +91,17 @@ def held(cell: Cell, lanes: Iterable[int], elements: Iterable[int] = ()) -> list
 
 @dataclass(frozen=True)
 class Meeting:
-    """Slots of A and B that meet in D: all holders of A[row][k], B[k][col] and D[row][col]."""
+    """Slots of A and B that meet in D: all holders of A[row][k], B[k][col] and D[row][col].
+
+    Of a sparse multiply A[row][stored column], and in `b` the holders of all B[k][col] that it can meet, k by k; `e`
+    has the index field that says which, and `k` these k by index.
+    """
 
     a: list[Holder]
     b: list[Holder]
     d: list[Holder]
+    e: list[Holder] = field(default_factory=list)
+    k: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,8 +133,13 @@ class Trace:
             "evidence": {operand: cell.evidence for operand, cell in self.operands.items()},
             "c": self._plain("c", self.c),
             "d": self._plain("d", self.d),
-            "meetings": [{o: self._plain(o, getattr(m, o)) for o in "abd"} for m in self.meetings],
+            "meetings": [self._meeting(meeting) for meeting in self.meetings],
+            **({"selector": self.operands["e"].selector} if "e" in self.operands else {}),
         }
+
+    def _meeting(self, meeting: Meeting) -> dict[str, Any]:
+        found: dict[str, Any] = {o: self._plain(o, getattr(meeting, o)) for o in "abd"}
+        return found | ({"e": self._plain("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
 
     def _plain(self, operand: str, holders: list[Holder]) -> list[dict[str, Any]]:
         return [{**h.to_json(), "read": (operand, h.lane, h.i) not in self.unread} for h in holders]
@@ -134,12 +154,14 @@ def trace(instruction: Instruction, operands: Mapping[str, Cell], row: int, col:
         raise UsageError(f"{instruction.id} holds {instruction.products} products: say which with --product.")
     find = _Finder(operands, product)  # which refuses a product that there is not
     c, d = find("c", row, col), find("d", row, col)
-    meetings = [Meeting(find("a", row, k), find("b", k, col), d) for k in range(instruction.shape.k)]
+    meetings = [find.meeting(row, column, col) for column in range(instruction.stored)]
     return Trace(instruction, operands, f"D{d[0].element}", c, d, meetings, unread(instruction, operands))
 
 
 def feeds(instruction: Instruction, operands: Mapping[str, Cell], operand: str, lane: int, i: int) -> Trace:
-    """What slot (lane, i) of operand a, b or c feeds. UsageError where there is no such slot."""
+    """What slot (lane, i) of operand a, b, c or e feeds. UsageError where there is no such slot."""
+    if operand not in operands:
+        raise UsageError(f"{instruction.id} has no operand {operand.upper()}.")
     slots = held(operands[operand], [lane], [i])
     if not slots:
         raise UsageError(f"lane {lane} i {i} of {operand.upper()} is unused.")
@@ -148,12 +170,17 @@ def feeds(instruction: Instruction, operands: Mapping[str, Cell], operand: str, 
     find, shape = _Finder(operands, slot.product), instruction.shape
     about = f"{operand.upper()} lane {lane} i {i}, which holds {operand.upper()}{slot.element}"
     meetings, c, d = [], [], []
-    if operand == "a":
-        meetings = [Meeting([slot], find("b", slot.col, n), find("d", slot.row, n)) for n in range(shape.n)]
+    if operand in "ae":
+        span = operands["e"].fragment.span if operand == "e" else 1
+        meetings = [find.meeting(slot.row, slot.col + j, n) for j in range(span) for n in range(shape.n)]
     elif operand == "b":
-        meetings = [Meeting(find("a", m, slot.row), [slot], find("d", m, slot.col)) for m in range(shape.m)]
+        meetings = [find.meeting(m, s, slot.col) for m in range(shape.m) for s in find.stored(slot.row)]
     else:
         c, d = [slot], find("d", slot.row, slot.col)
+    if operand == "a":
+        meetings = [replace(meeting, a=[slot]) for meeting in meetings]
+    elif operand == "b" and not instruction.metadata:
+        meetings = [replace(meeting, b=[slot]) for meeting in meetings]
     return Trace(instruction, operands, about, c, d, meetings, unread(instruction, operands))
 
 
@@ -165,6 +192,26 @@ class _Finder:
 
     def __call__(self, operand: str, row: int, col: int) -> list[Holder]:
         return where(self._operands[operand], [row], [col], self._products)
+
+    def meeting(self, row: int, stored: int, col: int) -> Meeting:
+        """What A[row][stored] meets for D[row][col]."""
+        a, d = self("a", row, stored), self("d", row, col)
+        if "e" not in self._operands:
+            return Meeting(a, self("b", stored, col), d)
+        span = self._operands["e"].fragment.span
+        k = tuple(self._rule.k(stored, index) for index in range(self._rule.positions))
+        return Meeting(a, [h for one in k for h in self("b", one, col)], d, self("e", row, stored - stored % span), k)
+
+    def stored(self, k: int) -> list[int]:
+        """The stored columns of A that can be column k."""
+        if "e" not in self._operands:
+            return [k]
+        rule, columns = self._rule, range(self._operands["a"].fragment.cols)
+        return [s for s in columns if k in (rule.k(s, index) for index in range(rule.positions))]
+
+    @property
+    def _rule(self) -> Sparsity:
+        return sparsity(self._operands["e"].fragment)
 
 
 def unread(instruction: Instruction, operands: Mapping[str, Cell]) -> frozenset[tuple[str, int, int]]:
@@ -188,7 +235,8 @@ def _holder(cell: Cell, slot: int) -> Holder:
     assert element is not None
     register, bit = fragment.place(i)
     at = dict(zip(cell.table.outputs, element, strict=True))
-    return Holder(at["row"], at.get("col"), at.get("product"), lane, i, register, bit, fragment.slot_bits)
+    return Holder(at["row"], at.get("col"), at.get("product"), lane, i, register, bit,
+                  fragment.slot_bits, fragment.span)  # fmt: skip
 
 
 def _inside(name: str, values: Iterable[int], size: int) -> list[int]:

@@ -17,6 +17,7 @@ from tcprobe.cli.options import (
     ARCHS,
     CUDA,
     JSON,
+    SELECTOR,
     WRITTEN,
     Given,
     Named,
@@ -159,21 +160,24 @@ def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
 
 @main.command(short_help="Where tables agree with what others published.")
 @click.argument("names", nargs=-1, metavar="[FILE.csv] [FRAGMENT]...")
+@SELECTOR
 @ARCH
 @click.option("--complete", is_flag=True, help="With FILE: a slot that the file leaves out counts as a difference.")
 @read_results
 @JSON
-def compare(names: tuple[str, ...], name: str | None, complete: bool, layers: Layers, as_json: bool) -> None:
+def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Say where saved tables agree with what others published.
 
     `compare FILE FRAGMENT` checks somebody's own table of lane,i,row,col (- is standard input), and says what is wrong
-    with it as a whole: transposed, counted from 1, registers or lane bits exchanged, another arch's table. Exit code 1
-    when something differs that is not a stated erratum.
+    with it as a whole: transposed, counted from 1, registers or lane bits exchanged, another arch's table; of metadata
+    that of one --selector. Exit code 1 when something differs that is not a stated erratum.
     """
     from tcprobe.store import lookup
 
     if names and (names[0].endswith((".csv", ".tsv")) or names[0] == "-" or os.path.isfile(names[0])):
-        same = _compare_file(names, name, complete, layers, as_json)
+        same = _compare_file(names, name, layers, as_json, asked)
+    elif asked["selector"] is not None:
+        raise UsageError("--selector goes with FILE.csv and its fragment; without a file all selectors are compared.")
     else:
         archs = lookup.archs_of(name, layers)
         found = [_compare_arch(arch_name, names, layers, as_json) for arch_name in archs]
@@ -228,15 +232,17 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 
 @main.command(short_help="Formula, map both ways, evidence and verdicts.")
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...", shell_complete=fragment_names)
+@SELECTOR
 @ARCHS
 @read_results
 @JSON
-def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool) -> None:
+def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, selector: int | None) -> None:
     """Show fragments: formulas, the map drawn both ways, where it comes from and what others say.
 
     Without --arch: of the archs measured in ./results, if it has any, else of all, the one with the strongest method,
     then the newest; --arch all: every one; --arch sm_70,sm_90: their formulas side by side. What nobody measured on an
-    arch is shown as documented, and says so. --json: one object a line.
+    arch is shown as documented, and says so. Metadata (operand e of mma.sp) has a table for each selector. --json: one
+    object a line.
     """
     from tcprobe.ask.compare import verdicts
     from tcprobe.ask.describe import notes
@@ -244,7 +250,7 @@ def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: b
     from tcprobe.cli import printing
     from tcprobe.fit import fit as fit_table
     from tcprobe.store import lookup, names
-    from tcprobe.store.cell import everywhere
+    from tcprobe.store.cell import everywhere, selections
 
     if name and "," in name:
         _side_by_side(patterns, several(name), layers, as_json)
@@ -253,13 +259,14 @@ def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: b
     told(*spoken)
     for fragment in chosen:
         try:
-            found = everywhere(fragment, name, layers)
+            cells = everywhere(fragment, name, layers)
         except UsageError:
             if len(chosen) == 1:
                 raise
-            found = []
-        without += not found
-        for cell in found:
+            cells = []
+        without += not cells
+        wanted = selector if fragment.selectors or len(chosen) == 1 else None
+        for cell in (one for each in cells for one in selections(each, wanted)):
             if as_json:
                 click.echo(json.dumps(described(cell)))
             else:
@@ -337,19 +344,22 @@ def _printed(formulas: dict[str, Any], style: str | None) -> dict[str, str]:
     return {name: "no closed form" if f is None else str(form(f)) for name, f in formulas.items()}
 
 
-def _compare_file(names: Sequence[str], arch_name: str | None, complete: bool, layers: Layers, as_json: bool) -> bool:
+def _compare_file(
+    names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool, asked: dict[str, Any]
+) -> bool:
     """Compare a CSV file with what is measured of a fragment; whether all that it states is so."""
     from tcprobe.ask.compare import against
     from tcprobe.cli import answers
     from tcprobe.layout.csv import read_csv
     from tcprobe.store import lookup
+    from tcprobe.store.cell import selection
     from tcprobe.store.names import meant
 
     if len(names) < 2:
         raise UsageError(f"`tcprobe compare {names[0]} FRAGMENT` needs a fragment.")
     stated = read_csv(Path(names[0]))
     measured, note = meant(" ".join(names[1:]), arch_name, layers)
-    fragment = measured.fragment
+    measured, fragment = selection(measured, asked["selector"]), measured.fragment
     told(note)
     if not measured.measured:
         raise lookup.no_table(fragment, arch_name, layers)
@@ -359,4 +369,4 @@ def _compare_file(names: Sequence[str], arch_name: str | None, complete: bool, l
         click.echo(json.dumps({**head, "evidence": measured.evidence, **found._asdict()}))
     else:
         answers.against(names[0], measured, found)
-    return not found.first and not (complete and found.holes)
+    return not found.first and not (asked["complete"] and found.holes)

@@ -13,7 +13,7 @@ from tcprobe.text import escaped
 if TYPE_CHECKING:
     from tcprobe.ask.compare import Against
     from tcprobe.ask.convert import Conversion
-    from tcprobe.ask.trace import Holder, Trace
+    from tcprobe.ask.trace import Holder, Meeting, Trace
     from tcprobe.run.backend import Device
     from tcprobe.run.verify import Verified
     from tcprobe.store.cell import Cell
@@ -36,7 +36,8 @@ def holders(cell: Cell, found: Sequence[Holder], by_lane: bool) -> None:
             lines.setdefault(holder.element, []).append(str(holder))
         for element, texts in lines.items():
             click.echo(f"{name}{element}: {'; '.join(texts)}")
-    click.echo(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.evidence}")
+    chosen = "" if cell.selector is None else f" under selector {cell.selector}"
+    click.echo(f"{bold(cell.fragment.id)}{chosen} on {cell.arch}, {cell.evidence}")
 
 
 def side_by_side(cells: Sequence[Cell]) -> None:
@@ -60,12 +61,14 @@ def trace(answer: Trace) -> None:
     click.echo(f"{bold(answer.about)} in {answer.instruction.id} on {answer.arch}")
     if answer.d:
         click.echo(f"  held by {_slots(answer, 'd', answer.d)}; gains C: {_slots(answer, 'c', answer.c)}")
-    lines = [(f"A{m.a[0].element}", _slots(answer, "a", m.a), f"B{m.b[0].element}", _slots(answer, "b", m.b),
+    lines = [(f"A{m.a[0].element}", _slots(answer, "a", m.a) + _by(answer, m), _rows(m), _slots(answer, "b", m.b),
               f"D{m.d[0].element}", _slots(answer, "d", m.d)) for m in answer.meetings]  # fmt: skip
     wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for a, a_slots, b, b_slots, d, d_slots in lines:
         left = f"{a:<{wide[0]}} {a_slots:<{wide[1]}}  x  {b:<{wide[2]}} {b_slots:<{wide[3]}}"
         click.echo(f"  {left}  ->  {d:<{wide[4]}} {d_slots}".rstrip())
+    if "e" in answer.operands:
+        click.echo(f"selector {answer.operands['e'].selector}; B by index, one of which the field of E picks")
     for evidence in dict.fromkeys(cell.evidence for cell in answer.operands.values()):
         click.echo(evidence)
 
@@ -98,7 +101,8 @@ def conversion(found: Conversion, aside: bool) -> None:
 def against(path: str, cell: Cell, found: Against) -> None:
     """`compare FILE.csv`: how many slots agree, the first that do not, and what it is compared with."""
     missing = f"; {found.not_stated} slots are not stated: {'; '.join(found.holes[:4])}" if found.not_stated else ""
-    head = f"{escaped(path)} against {cell.fragment.id} on {cell.arch}"
+    chosen = "" if cell.selector is None else f", selector {cell.selector},"
+    head = f"{escaped(path)} against {cell.fragment.id}{chosen} on {cell.arch}"
     click.echo(f"{head}: {found.agreed} of {found.given} slots agree{missing}")
     for line in found.first:
         click.echo(f"  {line}")
@@ -121,17 +125,32 @@ def verified(verdict: Verified) -> None:
     if verdict.expected not in (None, verdict.unread):
         words.append(f"the results say never read: {verdict.expected}")
     words += ["a wrong layout is not noticed"] if not verdict.noticed else []
-    click.echo(f"{mark} {verdict.instruction.id}" + (f": {'; '.join(words)}" if words else ""))
+    chosen = "" if verdict.selector is None else f" selector {verdict.selector}"
+    click.echo(f"{mark} {verdict.instruction.id}{chosen}" + (f": {'; '.join(words)}" if words else ""))
 
 
-def verified_all(device: Device, found: Sequence[Verified], others: int) -> None:
-    """The counts at the end of `verify`."""
+def verified_all(device: Device, found: Sequence[Verified], others: int, untold: int) -> None:
+    """The counts at the end of `verify`; `untold` forms have tables that nobody says."""
     exact, noticed = (sum(getattr(v, name) for v in found) for name in ("exact", "noticed"))
     click.echo(f"{bold(escaped(device.name))} ({device.arch}): D exact in {exact} of {len(found)} multiplies; "
                f"a wrong layout of A noticed in {noticed}; tables: "
                f"{escaped(', '.join(dict.fromkeys(v.source for v in found)))}")  # fmt: skip
     if others:
         click.echo(f"{others} forms are not of {device.arch}", err=True)
+    if untold:
+        click.echo(f"of {untold} forms nobody says all tables on {device.arch}: `tcprobe run` measures them", err=True)
+
+
+def _by(answer: Trace, meeting: Meeting) -> str:
+    """Which field of the metadata picks what A meets."""
+    return f" by E {_slots(answer, 'e', meeting.e)}" if meeting.e else ""
+
+
+def _rows(meeting: Meeting) -> str:
+    """The element of B, or of a sparse multiply those that may be met."""
+    if not meeting.k:
+        return f"B{meeting.b[0].element}"
+    return f"B[{'|'.join(map(str, meeting.k))}][{meeting.b[0].col}]"
 
 
 def _slots(answer: Trace, operand: str, found: Sequence[Holder]) -> str:

@@ -84,6 +84,12 @@ ARCHS = click.option(
     "--arch", "name", type=Given(), metavar="sm_XX[,...]", help="Compute capability: sm_90; or several: sm_70,h100."
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
+SELECTOR = click.option(
+    "--selector",
+    type=Number(),
+    metavar="N",
+    help="Of metadata: the table of this sparsity selector. Default: all, or the only one.",
+)
 CUDA = click.option(
     "--cuda", type=Named(path_type=Path, exists=True, file_okay=False),
     help="Folder of a CUDA toolkit whose ptxas to use, and its nvdisasm if it has one. "

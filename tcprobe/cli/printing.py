@@ -207,7 +207,10 @@ def shown(cell: Cell, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[
 
 
 def _drawings(table: Table, fragment: Fragment) -> Iterator[tuple[str, Iterator[str]]]:
-    yield "element (row, col) -> lane:i", draw.matrix(table, width())
+    yield "element (row, col) -> lane:i", draw.matrix(table, width(), fragment.span)
+    if fragment.role is Role.METADATA:
+        yield "lane that is read -> row,col whose index is in bits of its register", draw.bits(table, fragment, width())
+        return
     yield "lane -> row,col of each register's elements, low bits first", draw.lanes(table, fragment, width())
 
 

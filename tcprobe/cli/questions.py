@@ -15,6 +15,7 @@ from tcprobe.cli.options import (
     ARCH,
     ARCHS,
     JSON,
+    SELECTOR,
     Given,
     Number,
     Numbers,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 @click.option("--product", "products", type=Numbers(), default=[], help="Which product, where a warp holds several.")
 @click.option("--lane", "lanes", type=Numbers(), help="What this lane holds instead, or a range.")
 @click.option("--i", "elements", type=Numbers(), help="With --lane: which of its elements. Default: all.")
+@SELECTOR
 @ARCHS
 @read_results
 @JSON
@@ -52,10 +54,12 @@ def where(fragment: tuple[str, ...], name: str | None, layers: Layers, as_json: 
     """
     from tcprobe.cli import answers
     from tcprobe.store import names
+    from tcprobe.store.cell import selection
 
     for at in several(name):
         found, note = names.meant(" ".join(fragment), at, layers)
         told(note)
+        found = selection(found, asked["selector"])
         by_lane, holders = _holders(found, asked)
         if as_json:
             head = {"id": found.fragment.id, "arch": found.arch, "source": found.source, "evidence": found.evidence}
@@ -86,20 +90,23 @@ def _holders(found: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
 @click.option("--row", type=Numbers(), help="Row of the D element, or a range: 3, 0-7.")
 @click.option("--col", type=Numbers(), help="Column of the D element, or a range.")
 @click.option("--product", type=Number(), help="Which product, where a warp holds several (m8n8k4 of f16).")
-@click.option("--operand", type=click.Choice(["a", "b", "c"]), help="What a slot of this operand feeds instead.")
+@click.option("--operand", type=click.Choice(["a", "b", "c", "e"]), help="What a slot of this operand feeds instead.")
 @click.option("--lane", type=Numbers(), help="With --operand: the slot's lane, or a range.")
 @click.option("--i", "element", type=Numbers(), help="With --operand: the slot's i, or a range.")
+@SELECTOR
 @ARCH
 @read_results
 @JSON
 def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 
+    Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet.
     With ranges one answer after the other; --json: one object a line.
     """
     from tcprobe.ask import trace
     from tcprobe.cli import answers
     from tcprobe.store import names
+    from tcprobe.store.cell import selected
 
     row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
     forward = None not in (operand, lane, element) and row is col is None
@@ -109,6 +116,7 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
         raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
     multiply, tables, note = names.multiply(" ".join(instruction), name, layers)
     told(note)
+    tables = dict(zip(tables, selected(tables.values(), asked["selector"]), strict=True))
     pairs = product(lane, element) if forward else product(row, col)
     for first, second in pairs:
         if forward:
@@ -132,17 +140,18 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
     help="cuda, ptx, python, ...; `--to help` lists.",
 )
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File. Default: standard output.")
+@SELECTOR
 @ARCH
 @read_results
 def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Any) -> None:
     """Write fragments as code or data for other programs.
 
-    Patterns may mean several fragments; an instruction means its four operands. Without --arch: the arch whose
+    Patterns may mean several fragments; an instruction means its operands. Without --arch: the arch whose
     measurement counts most, as `show` has it; formats that tell archs apart (cuda) get every arch.
     """
     from tcprobe import emit as formats
     from tcprobe.store import names
-    from tcprobe.store.cell import emittable, sources
+    from tcprobe.store.cell import emittable, selected, sources
     from tcprobe.store.lookup import some
     from tcprobe.system import files
 
@@ -160,6 +169,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     tables, without = emittable(chosen, name, asked["layers"])
     if without:
         told(f"left out, {name or tables[0].arch} has no table of them: {some([f.id for f in without])}")
+    tables = selected(tables, asked["selector"], every=formats.for_all_selectors(format_name))
     text = formats.emit(format_name, tables)
     if output is None:
         click.echo(text, nl=False)
@@ -241,8 +251,9 @@ def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str,
 def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:
     """Check the tables on a live GPU: operands go in and out by the emitted CUDA header, D is compared with NumPy.
 
-    INSTRUCTION is shortened or a pattern; without one every wmma and dense mma form that the GPU has. Shows as well
-    which slots are never read, and that a wrong layout fails. Exit code 1 when something is wrong.
+    INSTRUCTION is shortened or a pattern; without one every wmma, mma and mma.sp form that the GPU has, sparse ones
+    under each selector with metadata at random. Shows as well which slots are never read, and that a wrong layout
+    fails. Exit code 1 when something is wrong.
     """
     from tcprobe.cli import answers
     from tcprobe.isa import arch, inventory
@@ -258,7 +269,14 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     allowed = [i for i in rows if i.target.on(row)]
     if not allowed:
         raise UsageError(f"{device.name} ({device.arch}) has none of these: `tcprobe why-not` says why.")
-    todo = [(i, operands(i, row.name, layers)) for i in allowed]
+    todo, untold = [], []
+    for instruction in allowed:
+        try:
+            todo.append((instruction, operands(instruction, row.name, layers)))
+        except UsageError:  # neither measured nor documented there
+            untold.append(instruction.id)
+    if not todo:
+        raise UsageError(f"nothing is known of {untold[0]} on {row.name}: `tcprobe run` measures it.")
     found = []
     for verdict in verified(gpu, todo, seed):
         found.append(verdict)
@@ -267,7 +285,7 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
         else:
             answers.verified(verdict)
     if not as_json:
-        answers.verified_all(device, found, len(rows) - len(allowed))
+        answers.verified_all(device, found, len(rows) - len(allowed), len(untold))
     if not all(verdict.good for verdict in found):
         raise SystemExit(1)
 

@@ -10,14 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe.ask.describe import ranges
 from tcprobe.emit.common import formulas, heading, instructions
+from tcprobe.emit.metadata import lanes_read
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.isa.rows.moves import ROW_BYTES
+from tcprobe.isa.sparsity import sparsity
+from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 
 WHAT = "PTX of an instruction, its operands laid out in comments"
-ROLES = (Role.ADDRESS,)
+ROLES = (Role.ADDRESS, Role.METADATA)
 KINDS = {"f32": "f32", "f64": "f64"}  # register types; everything else is packed into .b32
 
 
@@ -36,7 +39,7 @@ def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iter
         yield "// %pa, ...: 64-bit addresses of the matrices; %lda, ...: elements from one line to the next, .u32"
     for operand, cell in sorted(operands.items()):
         yield from _address(cell) if cell.fragment.role is Role.ADDRESS else _registers(operand, cell)
-    names = {operand: _written(instruction, cell.fragment) for operand, cell in operands.items()}
+    names = {operand: _written(instruction, cell) for operand, cell in operands.items()}
     if instruction.family == "wmma":
         yield from (f"{operands[o].fragment.instruction} {names[o]}, [%p{o}], %ld{o};" for o in "abc")
     yield f"{instruction.name}"
@@ -45,11 +48,17 @@ def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iter
         yield f"{operands['d'].fragment.instruction} [%pd], {names['d']}, %ldd;"
 
 
-def _written(instruction: Instruction, fragment: Fragment) -> str:
-    """An operand as PTX writes it: a vector in braces, an address in brackets, movmatrix' one register bare."""
+def _written(instruction: Instruction, cell: Cell) -> str:
+    """An operand as PTX writes it: a vector in braces, an address in brackets, metadata before its selector.
+
+    movmatrix' one register stands bare.
+    """
+    fragment = cell.fragment
     names = ", ".join(_names(fragment.operand, fragment))
     if fragment.role is Role.ADDRESS:
         return f"[{names}]"
+    if fragment.role is Role.METADATA:
+        return f"{names}, {cell.selector}"
     return names if instruction.family == "movmatrix" else f"{{{names}}}"
 
 
@@ -62,7 +71,7 @@ def _address(cell: Cell) -> Iterator[str]:
 
 def _registers(operand: str, cell: Cell) -> Iterator[str]:
     fragment = cell.fragment
-    yield f"// {operand.upper()}: " + ", ".join(f"{name} = {f}" for name, f in formulas(cell).items())
+    yield f"// {operand.upper()}: " + (_metadata(cell) if cell.selector is not None else _formulas(cell))
     kind = KINDS.get(fragment.type, "b32") if fragment.slot_bits >= 32 else "b32"
     size = fragment.register_bits // fragment.slot_bits
     for number, name in enumerate(_names(operand, fragment)):
@@ -71,6 +80,22 @@ def _registers(operand: str, cell: Cell) -> Iterator[str]:
         cells = cell.table.cells[first : first + size]
         shown = ", ".join("unused" if c is None else f"{operand.upper()}[{c[0]}][{c[1]}]" for c in cells[:4])
         yield f".reg .{kind} {name};  // {which}; in lane 0: {shown}{', ...' if size > 4 else ''}"
+
+
+def _formulas(cell: Cell) -> str:
+    return ", ".join(f"{name} = {f}" for name, f in formulas(cell).items())
+
+
+def _metadata(cell: Cell) -> str:
+    """Which lanes are read under the selector, and what a field says."""
+    require_fit(cell.fragment, cell.table)
+    read = lanes_read(cell)
+    rule = sparsity(cell.fragment)
+    unit = "element" if cell.fragment.span == 1 else f"{cell.fragment.span} elements"
+    return (
+        f"selector {cell.selector} reads lanes {', '.join(map(str, read))}; field i of {rule.bits} bits says which "
+        f"{unit} of a chunk of {rule.positions * rule.span} columns of A is stored as A[row][stored column]"
+    )
 
 
 def _names(operand: str, fragment: Fragment) -> list[str]:

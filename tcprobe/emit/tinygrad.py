@@ -37,6 +37,8 @@ def emit(tables: Sequence[Cell]) -> str:
 
 def rows(instruction: Instruction, operands: Mapping[str, Cell]) -> tuple[tuple[str, ...], tuple[Swizzle, Swizzle]]:
     """(opts, swizzle of A and B). UsageError where some bit of lane or i is not one bit of a matrix."""
+    if instruction.metadata:
+        raise UsageError(f"{instruction.id} is sparse; tinygrad has no words for metadata.")
     bits = {operand: _bits(instruction, operands[operand]) for operand in "abd"}
     lane, i = bits["d"]
     names = {bit: f"l{j}" for j, bit in enumerate(lane)} | {bit: f"u{j}" for j, bit in enumerate(i)}

@@ -88,6 +88,7 @@ DTYPES = (
     DType("b4", 4, 1, is_float=False),
     DType("b1", 1, 1, is_float=False),
     DType("b2", 2, 1, is_float=False),  # an index field of metadata: no PTX type of its own
+    DType("b4", 4, 1, is_float=False),  # the same for tf32
 )
 _BY_NAME = {d.name: d for d in DTYPES}
 

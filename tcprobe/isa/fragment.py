@@ -105,6 +105,16 @@ class Fragment:
         return self.threads * self.elements
 
     @property
+    def selectors(self) -> tuple[int, ...]:
+        """The documented values of the selector, if a selector says which lanes are read."""
+        return self.held.selectors
+
+    @property
+    def span(self) -> int:
+        """Columns next to each other that a slot speaks for."""
+        return self.held.span
+
+    @property
     def copies(self) -> int:
         """How often each element is held if every slot is used; 1 where slots may stay unused by design."""
         return self.slots // (self.rows * self.cols * self.products) if self.held.role in WHOLE else 1

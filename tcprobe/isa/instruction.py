@@ -104,6 +104,21 @@ class Instruction:
         """The fragments in the order in which PTX writes them."""
         return tuple(self._by_name[operand.name] for operand in self.operands if operand.name in self._by_name)
 
+    @property
+    def metadata(self) -> Fragment | None:
+        """The operand that says which columns of A are stored; None where all are."""
+        return next(iter(self.of_role(Role.METADATA)), None)
+
+    @property
+    def stored(self) -> int:
+        """Columns of A that are stored: k, or half of it where there is metadata."""
+        return self.shape.k // 2 if self.metadata else self.shape.k
+
+    @property
+    def triples(self) -> int:
+        """Products of two elements that it forms."""
+        return self.shape.m * self.shape.n * self.stored * self.products
+
     def type(self, operand: str) -> str:
         """Element type of an operand."""
         return next(o.type for o in self.operands if o.name == operand)

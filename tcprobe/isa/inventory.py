@@ -26,6 +26,7 @@ from tcprobe.text import quoted
 
 ROWS = "tcprobe.isa.rows"
 T = TypeVar("T", Fragment, Instruction)
+SPARSE = ("sp", "sp::ordered_metadata")
 
 
 @cache
@@ -239,8 +240,9 @@ def select_instructions(*patterns: str) -> list[Instruction]:
 def matches(name: str) -> list[Fragment]:
     """Fragments that `name` means: an id, an instruction (its operands), a glob pattern, or a shortened id.
 
-    A shortened id has some of the dot-separated parts, in order: `wmma.m16n16k16.d.f32`, `m8n32k16.a.row.u8`. Where
-    no id is of that kind: words in any order, as `words` reads them: `accumulator wmma 16x16x16 float`.
+    A shortened id has some of the dot-separated parts, in order: `wmma.m16n16k16.d.f32`, `m8n32k16.a.row.u8`; those of
+    sparse forms keep `sp`. Where no id is of that kind: words in any order, as `words` reads them: `accumulator wmma
+    16x16x16 float`.
     """
     wanted = short(name)
     with suppress(KeyError, ValueError):
@@ -286,6 +288,10 @@ def _globbed(wanted: str, ids: Iterable[str]) -> list[str]:
 
 
 def _shortens(wanted: str, full: str) -> bool:
+    """Whether `wanted` has parts of `full`, in order; that a form is sparse must be said."""
+    sparse = {part for part in full.split(".")[:2] if part in SPARSE}
+    if sparse and not sparse & set(wanted.split(".")):
+        return False
     parts = iter(full.split("."))
     return bool(wanted) and all(part in parts for part in wanted.split("."))
 

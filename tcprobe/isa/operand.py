@@ -1,7 +1,7 @@
 """Operand: one argument of an instruction, with what it is for (role) and where it lives (place).
 
 >>> from tcprobe.isa.operand import Operand, Role
->>> e = Operand("e", Role.METADATA, "b2", 16, 8, slot_bits=2, registers=1)
+>>> e = Operand("e", Role.METADATA, "b2", 16, 8, slot_bits=2, registers=1, selectors=(0, 1, 2, 3))
 >>> e.place.value, e.elements, e.where(5)
 ('registers', 16, (0, 10))
 """
@@ -40,6 +40,7 @@ class Place(Enum):
 
 # operands of which every slot holds an element of a matrix, each element equally often
 WHOLE = (Role.FACTOR, Role.ACCUMULATOR, Role.RESULT, Role.SOURCE)
+SELECTED = (Role.METADATA, Role.SELECTOR)  # what documented values of a selector belong to
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,9 @@ class Operand:
 
     For metadata a slot is an index field, for scales a byte, for an address a lane's pointer to one of `rows` rows.
     `registers` is 0 where the operand is in no register. `layout` is the row/col qualifier of a factor, None where PTX
-    has none. RowError where that contradicts itself.
+    has none. `selectors` are the documented values of a selector, and of the operand that it selects from: that has a
+    table for each of them. `span` is how many columns next to each other a slot speaks for, the first of them standing
+    for all. RowError where that contradicts itself.
     """
 
     name: str
@@ -60,6 +63,8 @@ class Operand:
     registers: int
     layout: str | None = None
     place: Place = Place.REGISTERS
+    selectors: tuple[int, ...] = ()
+    span: int = 1
 
     def __post_init__(self) -> None:
         if self.layout not in (("row", "col") if self.role is Role.FACTOR else (None,)):
@@ -68,6 +73,10 @@ class Operand:
             raise RowError(f"operand {self.name}: {self.type} does not fit a slot of {self.slot_bits} bits.")
         if (self.registers > 0) != (self.place is Place.REGISTERS):
             raise RowError(f"operand {self.name}: {self.registers} registers, in {self.place.value}.")
+        if bool(self.selectors) != (self.role in SELECTED) or self.selectors != tuple(range(len(self.selectors))):
+            raise RowError(f"operand {self.name}: {self.role.value} cannot have selectors {self.selectors}.")
+        if self.span < 1 or self.cols % self.span:
+            raise RowError(f"operand {self.name}: {self.cols} columns are not spoken for {self.span} at a time.")
 
     @property
     def register_bits(self) -> int:

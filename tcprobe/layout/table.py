@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -119,6 +119,12 @@ class Table:
         """Name of the layout: the same for every fragment and arch with the same map (12 hex digits)."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
 
+    def selection(self, selector: int) -> Table:
+        """The table of one value of a selector, by lane and i; UsageError where there is no such value."""
+        first, *rest = self.space.axes
+        start = first.check(selector) * (size := self.points // first.size)
+        return Table(Space(tuple(rest)), {name: v[start : start + size] for name, v in self.values.items()})
+
     def with_values(self, values: Mapping[str, tuple[int | None, ...]]) -> Table:
         """Other values on the same inputs."""
         return Table(self.space, values)
@@ -161,6 +167,12 @@ def slot_table(threads: int, elements: int, values: Mapping[str, tuple[int | Non
     if threads * elements > MOST_SLOTS:
         raise DataError(f"a table of {threads} threads x {elements} elements; at most {MOST_SLOTS} slots.")
     return Table(slots(threads, elements), values)
+
+
+def selected(tables: Sequence[Table]) -> Table:
+    """The tables of a selector's values 0, 1, ... as one, in which the selector is the first input."""
+    space = Space((Axis("selector", len(tables)), *tables[0].space.axes))
+    return Table(space, {n: tuple(v for table in tables for v in table.values[n]) for n in tables[0].outputs})
 
 
 def _space(inputs: object) -> Space:

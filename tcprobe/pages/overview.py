@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
-from tcprobe.ask.describe import holders, unread
+from tcprobe.ask.describe import holders, provenance, unread
 from tcprobe.errors import DataError
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.pages import archs
+from tcprobe.layout.table import Table
+from tcprobe.pages import archs, undocumented
 from tcprobe.pages.archs import MADE, grid, row_and_col
 from tcprobe.references import references, said
 from tcprobe.store.choose import Layers, alone
@@ -40,6 +41,8 @@ def render(results: Results) -> dict[Path, str]:
         found[results.root / "lowering.md"] = _text(archs.lowering(results))
     if any(results.opcodes(name) for name in results.archs()):
         found[results.root / "opcodes.md"] = _text(archs.opcodes(results))
+    if any(results.undocumented(name) for name in results.archs()):
+        found[results.root / "undocumented.md"] = _text(undocumented.page(results))
     for name in results.archs():
         for method in results.methods(name):
             found[results.root / name / f"{method}.md"] = _text(_arch_page(results, name, method))
@@ -82,6 +85,8 @@ def _overview(results: Results) -> Iterator[str]:
         yield "- [lowering.md](lowering.md): what each multiply becomes in machine code"
     if any(results.opcodes(name) for name in results.archs()):
         yield "- [opcodes.md](opcodes.md): the layouts of tensor-core machine instructions"
+    if any(results.undocumented(name) for name in results.archs()):
+        yield "- [undocumented.md](undocumented.md): illegal metadata and undocumented selectors of sparse multiplies"
     yield "- [documented.md](documented.md): what is documented but not measured"
     yield from ("", "## Layouts", "")
     yield "Fragments with the same layout id have the very same map. The table of a layout is in its file."
@@ -137,13 +142,13 @@ def _errata(results: Results) -> Iterator[str]:
 def _arch_page(results: Results, name: str, method: str) -> Iterator[str]:
     row = arch.arch(name)
     saved = {m.experiment: m for m in results.measurements(name, method)}
-    provenance = sorted({_provenance(m) for m in saved.values()})
+    made = sorted({_provenance(m) for m in saved.values()})
     yield from (
         MADE,
         f"# {name} ({row.generation}, compute capability {row.compute_capability}), method {method}",
         "",
     )
-    for line in provenance:
+    for line in made:
         yield f"- {line}"
     if method == WEAKER:
         yield ""
@@ -158,10 +163,12 @@ def _arch_page(results: Results, name: str, method: str) -> Iterator[str]:
     heads = ["fragment", "rows x cols", "layout", "row", "col", "numbers from", *names]
     measured = [(f, saved[f.experiment]) for f in inventory.fragments().values() if _has(saved, f)]
     yield from grid(heads, (_fragment_line(f, m) for f, m in measured))
+    yield from _metadata([(f, m.tables[f.operand]) for f, m in measured if f.selectors])
+    yield from _emulations(saved.values())
     yield from ("", "## Copies", "")
     yield "Some wmma fragments hold an element several times. The multiplies read one copy; the others are ignored."
     yield ""
-    copies = [(f, m) for f, m in measured if max(map(len, m.tables[f.operand].inverse.values())) > 1]
+    copies = [(f, m) for f, m in measured if f.copies > 1]
     layers = alone(results)
     yield from grid(["fragment", "holders", "never read", "multiplies"], (_copy_line(layers, f, m) for f, m in copies))
     yield from ("", "## Multiplies", "")
@@ -172,6 +179,44 @@ def _arch_page(results: Results, name: str, method: str) -> Iterator[str]:
     yield "Each measurement's file has the count and the hash of its triples."
     yield from ("", "## Refused or failed", "")
     yield from _refusals([m for m in saved.values() if m.status != "measured"])
+
+
+def _metadata(found: Sequence[tuple[Fragment, Table]]) -> Iterator[str]:
+    """Which lanes are read under each selector, layouts once."""
+    if not found:
+        return
+    yield from ("", "## Metadata", "")
+    yield "An index field of a lane's register governs the element of A, as stored, at its row and col, in the"
+    yield "lanes that the selector reads: 0: under selector 0."
+    yield ""
+    by_layout: dict[str, tuple[Table, list[str]]] = {}
+    for fragment, table in found:
+        by_layout.setdefault(table.id, (table, []))[1].append(f"`{fragment.id}`")
+    lines = ([f"[{id_}](../layouts/{id_}.json)", some(names, 2), *row_and_col(table), "<br>".join(_read(table))]
+             for id_, (table, names) in by_layout.items())  # fmt: skip
+    yield from grid(["layout", "fragments", "row", "col", "lanes read"], lines)
+
+
+def _read(table: Table) -> Iterator[str]:
+    for selector in range(table.space.axes[0].size):
+        one = table.selection(selector)
+        lanes = sorted({slot // one.elements for slots in one.inverse.values() for slot in slots})
+        every = len(lanes) == one.threads
+        yield f"{selector}: {'all' if every else ', '.join(map(str, lanes))}"
+
+
+def _emulations(found: Iterable[Measurement]) -> Iterator[str]:
+    """Which measurements show the compiler's work too, by compiler."""
+    by_compiler: dict[str, list[str]] = {}
+    for m in found:
+        if "emulated_by" in provenance(m):
+            by_compiler.setdefault(m.provenance["compiler"], []).append(f"`{m.experiment}`")
+    if by_compiler:
+        yield from ("", "## Emulated", "")
+        yield "The arch has no instruction for these sparse multiplies: what the compiler emulates them by is measured."
+        yield ""
+    for compiler, names in sorted(by_compiler.items()):
+        yield f"- {markdown(compiler)}: {', '.join(sorted(names))}"
 
 
 def _has(saved: dict[str, Measurement], fragment: Fragment) -> bool:

@@ -16,7 +16,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.table import Table, slot_table
+from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.references import cute_copy
 from tcprobe.references.claim import Claim, Finding
 from tcprobe.references.shape_stride import L, apply, flat, modes, size
@@ -41,6 +41,7 @@ class Atom(NamedTuple):
     b: L
     c: L
     threads: L = WHOLE_WARP
+    e: L | None = None
 
 
 def claim(fragment: Fragment, device: Arch) -> Claim | str:
@@ -53,9 +54,12 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     atom = _atom(_key(instruction))
     if atom is None:
         return f"CuTe has no atom for {instruction.name}"
-    layout = {"a": atom.a, "b": atom.b}.get(fragment.operand, atom.c)
+    layout = {"a": atom.a, "b": atom.b, "e": atom.e}.get(fragment.operand, atom.c)
+    if layout is None:
+        return f"the atom for {instruction.name} says nothing of {fragment.operand.upper()}"
     lines = fragment.shape.n if fragment.operand == "b" else fragment.shape.m
     table = _table(layout, atom.threads, lines, fragment.operand == "b", fragment.elements)
+    table = selected([table]) if fragment.selectors else table
     return Claim(table, atom.header, None, table)
 
 
@@ -68,20 +72,20 @@ def _atom(key: tuple[object, ...]) -> Atom | None:
 
 def _parse(name: str) -> tuple[object, ...]:
     """The key of an instruction from an atom's name: SM80_16x8x256_S32U1U1S32_TN_XORPOPC."""
-    match = re.fullmatch(r"SM\d+_(\d+)x(\d+)x(\d+)_(\w*?)(?:_)?([TN]{2})(?:_(XOR|AND)POPC)?", name)
+    match = re.fullmatch(r"SM\d+_(?:SPARSE_)?(\d+)x(\d+)x(\d+)_(\w*?)(?:_)?([TN]{2})(?:_(XOR|AND)POPC)?", name)
     if match is None:
         raise ValueError(f"not the name of a CuTe atom: {name}")
     shape = tuple(int(n) for n in match.groups()[:3])
     types = tuple(t.lower().replace("u1", "b1") for t in re.findall(_TYPES, match[4]))
     layouts = ("row" if match[5][0] == "T" else "col", "col" if match[5][1] == "N" else "row")
-    return shape, types, layouts, match[6].lower() if match[6] else None
+    return shape, types, layouts, match[6].lower() if match[6] else None, "SPARSE" in name
 
 
 def _key(instruction: Instruction) -> tuple[object, ...]:
     """As `_parse`; CuTe names no types in the atom that stands for all of kind::f8f6f4."""
     types = () if instruction.kind else tuple(instruction.type(operand) for operand in "dabc")
     layouts = tuple(factor.layout for factor in instruction.factors)
-    return tuple(instruction.shape), types, layouts, instruction.bit_op
+    return tuple(instruction.shape), types, layouts, instruction.bit_op, instruction.metadata is not None
 
 
 @cache
@@ -217,4 +221,10 @@ ATOMS = (
     ),
     # one atom for all pairs of kind::f8f6f4 types; the types are template parameters
     Atom("mma_traits_sm120.hpp", "SM120_16x8x32_TN", _A_16x32, _B_8x32, _C_16x8),
+    # the same, sparse. The traits count the columns of all of A, of which half are stored:
+    # A ((4,8),(8,2,2)):((128,1),(16,8,512)) and E ((2,2,8),32):((8,512,1),16), here by stored column
+    Atom(
+        "mma_traits_sm120_sparse.hpp", "SM120_SPARSE_16x8x64_TN",
+        _A_16x32, L(((4, 8), (4, 4)), ((32, 1), (8, 128))), _C_16x8, e=L(((2, 2, 8), 16), ((8, 256, 1), 16)),
+    ),
 )  # fmt: skip

@@ -1,66 +1,24 @@
 """PTX ISA 9.1, section 9.7.14.5: the formulas of the dense mma fragments, as the document writes them.
 
 groupID = %laneid >> 2, threadID_in_group = %laneid % 4 (here `group` and `member`); i counts a thread's
-elements. C stands for C and D. wmma layouts are unspecified by design (9.7.14.4.1), so nothing is claimed; matrix moves
-are in `ptx_moves`.
+elements. C stands for C and D. wmma layouts are unspecified by design (9.7.14.4.1), so nothing is claimed; mma.sp is in
+`ptx_isa_sparse`, matrix moves are in `ptx_moves`.
 Errata of the document are stated in their rows: `printed_col` keeps what is printed, the row what is meant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
 
-from tcprobe.isa import inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
-from tcprobe.references import ptx_moves
+from tcprobe.references import ptx_isa_sparse, ptx_moves
 from tcprobe.references.claim import Claim, Finding, Formula, tabulate
+from tcprobe.references.formulas import FormulaRow, Map, group, member
 
 NAME = "PTX ISA"
 PER_ARCH = False
 SOURCE = "NVIDIA, Parallel Thread Execution ISA Version 9.1, section 9.7.14"
-
-Map = Callable[[int, int], int]
-
-
-class FormulaRow(NamedTuple):
-    """One fragment of section 9.7.14.5. `with_a` restricts it to instructions whose A has one of these types."""
-
-    shape: str
-    operands: str
-    types: str
-    section: str
-    row: Map
-    col: Map
-    layout: str | None = None
-    product: Map | None = None
-    with_a: str | None = None
-    printed_col: Map | None = None
-    erratum: str | None = None
-
-    def covers(self, fragment: Fragment) -> bool:
-        """Whether the section speaks of this fragment."""
-        a_type = inventory.instructions()[fragment.experiment].type("a")
-        return (
-            str(fragment.shape) == self.shape
-            and fragment.operand in self.operands
-            and fragment.type in self.types.split()
-            and self.layout in (None, fragment.layout)
-            and (self.product is None) == (fragment.products == 1)
-            and (self.with_a is None or a_type in self.with_a.split())
-        )
-
-
-def group(lane: int) -> int:
-    """groupID."""
-    return lane >> 2
-
-
-def member(lane: int) -> int:
-    """threadID_in_group."""
-    return lane % 4
 
 
 def quadpair(lane: int, i: int) -> int:
@@ -74,9 +32,11 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
         return "unspecified by design (9.7.14.4.1)"
     if fragment.family in ptx_moves.SECTIONS:
         return ptx_moves.claim(fragment)
-    row = next((row for row in ROWS if row.covers(fragment)), None)
+    sparse = fragment.family == "mma.sp"
+    rows: tuple[FormulaRow, ...] = ptx_isa_sparse.ROWS if sparse else ROWS
+    row = next((row for row in rows if row.covers(fragment)), None)
     if row is None:
-        return "no such fragment in 9.7.14.5"
+        return ptx_isa_sparse.silence(fragment) if sparse else "no such fragment in 9.7.14.5"
     return _claim(row, fragment.threads, fragment.elements)
 
 
@@ -102,6 +62,7 @@ FINDINGS = (
         "the table of data types allows only equal 4-bit types of A and B; the syntax mixes u4 and s4, "
         "and so does the hardware",
     ),
+    *ptx_isa_sparse.FINDINGS,
     *ptx_moves.FINDINGS,
 )  # fmt: skip
 

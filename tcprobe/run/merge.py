@@ -17,6 +17,7 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
+from tcprobe.probes.sparse_numbering import predict as sparse_structure
 from tcprobe.probes.structure import predict
 from tcprobe.store import documents
 from tcprobe.store.choose import alone
@@ -107,7 +108,7 @@ def _check_structure(path: Path, measurement: Measurement) -> None:
     if row is None or measurement.structure is None:
         return
     tables = {o: _read(table, measurement.unread.get(o)) for o, table in measurement.tables.items()}
-    if predict(row, tables).digest() != measurement.structure:
+    if (sparse_structure if row.metadata else predict)(row, tables).digest() != measurement.structure:
         raise DataError(f"{path}: {row.id} on {measurement.arch}: its tables do not give its structure tensor.")
 
 

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.probes import experiments
+from tcprobe.probes import experiments, sparse
 from tcprobe.probes.experiment import kernels
+from tcprobe.probes.ptx import Kernel
 from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.text import one_line
@@ -71,9 +72,14 @@ class Lowering:
 
 def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> dict[str, Lowering]:
     """The lowering of each instruction on an arch, by id; the same whatever else is asked for beside it."""
-    probes = {i.id: kernels(experiments()[i.id])[0] for i in instructions}
+    probes = {i.id: _kernel(i) for i in instructions}
     codes, refused = assemble(tools, list(probes.values()), row, apart=True) if probes else ({}, {})
     return {i.id: _lowering(codes, refused, probes[i.id].name, i) for i in instructions}
+
+
+def _kernel(instruction: Instruction) -> Kernel:
+    """The probe; of a sparse multiply that with the first selector and D as it is."""
+    return sparse.product_kernel(instruction, 0) if instruction.metadata else kernels(experiments()[instruction.id])[0]
 
 
 def _lowering(codes: Mapping[str, Code], refused: Mapping[str, str], name: str, instruction: Instruction) -> Lowering:

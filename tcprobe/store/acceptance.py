@@ -16,6 +16,8 @@ from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
+from tcprobe.layout.space import Axis, Space
+from tcprobe.layout.space import slots as lanes_and_slots
 from tcprobe.layout.table import Table
 from tcprobe.store.measurement import METHODS, PROVENANCE, STATUSES, Measurement
 
@@ -75,7 +77,12 @@ def belongs(found: Measurement) -> None:
 
 
 def misfit(fragment: Fragment, table: Table) -> str | None:
-    """Why `table` cannot be that of `fragment`, None if it can: every element held `fragment.copies` times."""
+    """Why `table` cannot be that of `fragment`, None if it can: every element held `fragment.copies` times.
+
+    Of metadata, whose table has the selector as an input, every unit of A is governed once under each selector.
+    """
+    if fragment.selectors:
+        return _misfit_selected(fragment, table)
     sizes = _sizes(fragment)
     if (table.threads, table.elements) != (fragment.threads, fragment.elements):
         return (
@@ -93,6 +100,27 @@ def misfit(fragment: Fragment, table: Table) -> str | None:
     return None
 
 
+def _misfit_selected(fragment: Fragment, table: Table) -> str | None:
+    """`misfit` of an operand from which a selector selects."""
+    lanes = lanes_and_slots(fragment.threads, fragment.elements)
+    if table.space != Space((Axis("selector", len(fragment.selectors)), *lanes.axes)):
+        sizes = " x ".join(f"{axis.size} {axis.name}s" for axis in table.space.axes)
+        return f"{sizes}, not {len(fragment.selectors)} selectors x {fragment.threads} x {fragment.elements}"
+    if table.outputs != ("row", "col"):
+        return f"it says {', '.join(table.outputs)} of a slot, not row, col"
+    words = ((selector, _misfit_selection(fragment, table.selection(selector))) for selector in fragment.selectors)
+    return next((f"under selector {selector} {why}" for selector, why in words if why), None)
+
+
+def _misfit_selection(fragment: Fragment, table: Table) -> str | None:
+    """`misfit` of the table of one selector: some lanes are not read, but every unit of A is governed once."""
+    units = {(row, col) for row in range(fragment.rows) for col in range(0, fragment.cols, fragment.span)}
+    if set(table.inverse) == units and table.copies == {1}:
+        return None
+    governed = sum(len(table.inverse.get(unit, ())) == 1 for unit in units)
+    return f"{governed} of {len(units)} units are governed once, as all must be"
+
+
 def _sizes(fragment: Fragment) -> dict[str, int]:
     """How many of each output there are: only rows of an address, products only where a warp holds several."""
     sizes = {"row": fragment.rows}
@@ -105,7 +133,8 @@ def _sizes(fragment: Fragment) -> dict[str, int]:
 
 def require_fit(fragment: Fragment, table: Table) -> None:
     """UsageError where `table` cannot be that of `fragment`: a formula or a drawing would say more than is known."""
-    words = misfit(fragment, table)
+    chosen = bool(fragment.selectors) and table.space.names[0] != "selector"
+    words = _misfit_selection(fragment, table) if chosen else misfit(fragment, table)
     if words:
         raise UsageError(f"this cannot be a table of {fragment.id}: {words}.")
 
@@ -170,10 +199,8 @@ def _check_structure(found: Measurement, row: Instruction | None) -> None:
             raise DataError("a multiply's structure is missing.")
     elif row is None:
         raise DataError("it has the structure of a multiply, and is none.")
-    else:
-        needed = row.shape.m * row.shape.n * row.shape.k * row.products
-        if found.structure.triples != needed:
-            raise DataError(f"structure has {found.structure.triples} triples; {row.id} forms {needed}.")
+    elif found.structure.triples != row.triples:
+        raise DataError(f"structure has {found.structure.triples} triples; {row.id} forms {row.triples}.")
 
 
 def _check_unread(found: Measurement, row: Instruction | None, operand: str, lanes: Sequence[tuple[int, ...]]) -> None:

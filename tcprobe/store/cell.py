@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.operand import Role
+from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
 from tcprobe.store import lookup
 from tcprobe.store.choose import PUBLISHED, Found, Layers, layers_of, whence
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class Cell:
     """`measured` is the measurement that `table` comes from; where it is None, `stated` names the reference and place.
 
-    `source` is "published" or the folder that holds it. A documented table is what the reference means: without its
-    known errata.
+    `selector` is the one whose table this is, where there is one for each (`selections`). `source` is "published" or
+    the folder that holds it. A documented table is what the reference means: without its known errata.
     """
 
     fragment: Fragment
@@ -43,6 +43,7 @@ class Cell:
     layers: Layers
     source: str = PUBLISHED
     stated: tuple[str, Claim] | None = None
+    selector: int | None = None
 
     def __repr__(self) -> str:
         f = self.fragment
@@ -110,6 +111,51 @@ def of(fragment: Fragment, found: Found, layers: Layers) -> Cell:
     return Cell(fragment, found.measured.arch, found.table(fragment), found.measured, layers, found.source)
 
 
+def selections(cell: Cell, selector: int | None = None) -> list[Cell]:
+    """The table of each documented selector, or of the one asked for; of what no selector changes just the cell.
+
+    UsageError where the fragment does not have that selector.
+    """
+    known = cell.fragment.selectors
+    if selector is not None and selector not in known:
+        given = f"it has {', '.join(map(str, known))}" if known else "no selector changes it"
+        raise UsageError(f"{cell.fragment.id} has no selector {selector}: {given}.")
+    if cell.selector is not None or not known:
+        return [cell]
+    chosen = known if selector is None else (selector,)
+    return [replace(cell, table=cell.table.selection(number), selector=number) for number in chosen]
+
+
+def selection(cell: Cell, selector: int | None = None) -> Cell:
+    """The one table that is meant; UsageError as `selections`, and where there are several and none is asked for."""
+    found = selections(cell, selector)
+    if len(found) > 1:
+        raise UsageError(f"{cell.fragment.id} has {len(found)} selectors: say which with --selector.")
+    return found[0]
+
+
+def selected(cells: Iterable[Cell], selector: int | None, every: bool = False) -> list[Cell]:
+    """`selection` of those cells that a selector changes, the others as they are; UsageError if it changes none.
+
+    With `every` the tables of all selectors, unless one is asked for.
+    """
+    found = list(cells)
+    if selector is not None and not any(cell.fragment.selectors for cell in found):
+        raise UsageError(f"no selector changes {found[0].fragment.id}: leave --selector out.")
+    take = selections if every else _one
+    return [one for cell in found for one in take(cell, selector if cell.fragment.selectors else None)]
+
+
+def _one(cell: Cell, selector: int | None) -> list[Cell]:
+    return [selection(cell, selector)]
+
+
+def require_selection(cell: Cell) -> None:
+    """UsageError for the tables of all selectors together, where one is needed."""
+    if cell.fragment.selectors and cell.selector is None:
+        raise UsageError(f"{cell.fragment.id} has a table for each selector: take one by `selection`.")
+
+
 def sources(tables: Iterable[Cell]) -> str:
     """Where tables come from, each place once."""
     return ", ".join(dict.fromkeys(cell.source for cell in tables))
@@ -127,10 +173,10 @@ def load(name: str, arch: str | None = None, results: Path | None = None, only: 
 
 
 def operands(instruction: Instruction, name: str | None, results: Results | Layers) -> dict[str, Cell]:
-    """The tables of a, b, c and d on one arch: `name`, or the one whose measurement of D counts most."""
+    """The tables of all operands on one arch: `name`, or the one whose measurement of the last matrix counts most."""
     layers = layers_of(results)
     fragments = [inventory.fragment(f.id) for f in instruction.fragments]
-    at = cell(fragments[-1], name, layers).arch
+    at = cell([f for f in fragments if f.role in WHOLE][-1], name, layers).arch
     return {f.operand: cell(f, at, layers) for f in fragments}
 
 
@@ -172,11 +218,20 @@ def emittable(
 
 def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:
     if layers.with_published:
-        return [cell(fragment, row.name, layers) for row in arch.ARCHS if fragment.target.on(row)]
+        rows = [row for row in arch.ARCHS if fragment.target.on(row)]
+        return [one for row in rows if (one := _said(fragment, row.name, layers))]
     found = everywhere(fragment, "all", layers)
     if not found:
         raise lookup.no_table(fragment, "all", layers)
     return found
+
+
+def _said(fragment: Fragment, name: str, layers: Layers) -> Cell | None:
+    """`cell`, None where nobody says anything of the fragment on that arch."""
+    try:
+        return cell(fragment, name, layers)
+    except UsageError:
+        return None
 
 
 def everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Cell]:

@@ -26,6 +26,7 @@ from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
+from tcprobe.isa.fragment import Fragment
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, sources
 
@@ -90,9 +91,7 @@ def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = Fa
     warp holds several products in one of them, or a table is not a whole fragment's.
     """
     for cell in (from_, to):
-        row = inventory.instructions().get(cell.fragment.experiment)
-        if row and not row.multiplies:
-            raise inventory.no_multiply(row)
+        _require_matrix(cell.fragment)
         require_fit(cell.fragment, cell.table)
     if from_.arch != to.arch:
         raise UsageError(f"tables of two archs, {from_.arch} and {to.arch}: a warp runs on one.")
@@ -108,6 +107,16 @@ def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = Fa
     costs = _costs(plan, kind)
     reason = "shared memory may well be cheaper" if costs.get("select", 0) > MANY else None
     return Conversion(tiles, _summary(plan, kind), plan, source(tiles, plan, kind, name), costs, plan.fewest, reason)
+
+
+def _require_matrix(fragment: Fragment) -> None:
+    """UsageError for what holds no whole matrix of a multiply: moves, metadata, and A of a sparse multiply."""
+    row = inventory.instructions().get(fragment.experiment)
+    if row and not row.multiplies:
+        raise inventory.no_multiply(row)
+    if fragment.selectors or (row and row.metadata and fragment.operand == "a"):
+        what = "index fields" if fragment.selectors else "what is stored of a sparse matrix"
+        raise UsageError(f"{fragment.id} holds {what}: no other fragment holds the same matrix.")
 
 
 def _summary(plan: Plan, kind: Cast) -> str:

@@ -1,0 +1,101 @@
+"""The sparse mma.sp forms of PTX ISA 9.1, section 9.7.14.6, as rows, with and without ::ordered_metadata.
+
+A row stands for its shape x pairs of A and B types x accumulator types. A is m x k/2: what is stored of it. `selectors`
+is how many values the sparsity selector has (section 9.7.14.6.1): four where one lane of a quad holds the metadata,
+two where a pair does, one where all four do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import NamedTuple
+
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.fragment import Shape
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.multiply import MultiplyRow
+from tcprobe.isa.operand import Operand, Place, Role, registers_for
+from tcprobe.isa.target import Target
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+def _pairs(*types: str) -> Pairs:
+    """Every type of A with every type of B."""
+    return tuple((a, b) for a in types for b in types)
+
+
+SAME = (("f16", "f16"), ("f32", "f32"))
+TO_F32 = (("f32", "f32"),)
+TO_S32 = (("s32", "s32"),)
+F16, BF16, TF32 = (("f16", "f16"),), (("bf16", "bf16"),), (("tf32", "tf32"),)
+INT8, INT4, FP8 = _pairs("u8", "s8"), _pairs("u4", "s4"), _pairs("e4m3", "e5m2")
+NARROW = _pairs("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+ORDERED = "8.5"  # PTX ISA version that brought ::ordered_metadata
+
+
+class SparseRow(NamedTuple):
+    """One line of the manual's table of shapes and types: `ab` pairs of types, `dc` pairs of accumulators."""
+
+    shape: tuple[int, int, int]
+    ab: Pairs
+    dc: Pairs
+    selectors: int
+    target: Target
+    kind: str | None = None
+
+
+SM_80, SM_89 = Target("sm_80", "7.1"), Target("sm_89", "8.4")
+ROWS = (
+    SparseRow((16, 8, 16), F16, SAME, 4, SM_80),
+    SparseRow((16, 8, 16), BF16, TO_F32, 4, SM_80),
+    SparseRow((16, 8, 32), F16, SAME, 2, SM_80),
+    SparseRow((16, 8, 32), BF16, TO_F32, 2, SM_80),
+    SparseRow((16, 8, 8), TF32, TO_F32, 4, SM_80),
+    SparseRow((16, 8, 16), TF32, TO_F32, 2, SM_80),
+    SparseRow((16, 8, 64), FP8, TO_F32, 1, SM_89),
+    SparseRow((16, 8, 32), INT8, TO_S32, 2, SM_80),
+    SparseRow((16, 8, 64), INT8, TO_S32, 1, SM_80),
+    SparseRow((16, 8, 64), INT4, TO_S32, 2, SM_80),
+    SparseRow((16, 8, 128), INT4, TO_S32, 1, SM_80),
+    SparseRow((16, 8, 64), NARROW, SAME, 1, Target("sm_120a", "8.7", (("sm_120f", "8.8"),)), "f8f6f4"),
+)
+
+
+def _instructions(row: SparseRow, ordered: bool) -> list[Instruction]:
+    target = row.target.at_least(ORDERED) if ordered else row.target
+    return [
+        _instruction(MultiplyRow(Shape(*row.shape), (d, a, b, c), ("row", "col"), target, kind=row.kind),
+                     row.selectors, ordered)
+        for (a, b), (d, c) in product(row.ab, row.dc)
+    ]  # fmt: skip
+
+
+def _instruction(row: MultiplyRow, selectors: int, ordered: bool) -> Instruction:
+    variant, kind = "::ordered_metadata" if ordered else "", f".kind::{row.kind}" if row.kind else ""
+    name = f"mma.sp{variant}.sync.aligned.{row.shape}.row.col{kind}.{'.'.join(row.types)}"
+    return Instruction("mma.sp", name, row.shape, _operands(row, selectors), row.target, kind=row.kind)
+
+
+def _operands(row: MultiplyRow, count: int) -> tuple[Operand, ...]:
+    """d, a, b, c as of the dense multiply, but A stored; e and the selector."""
+    d, a, b, c = row.operands()
+    m, stored = row.shape.m, row.shape.k // 2
+    a = replace(a, cols=stored, registers=registers_for(m * stored, a.slot_bits, WARP))
+    bits, span = 4 if a.type == "tf32" else 2, 2 if dtype(a.type).bits == a.slot_bits == 4 else 1
+    selectors = tuple(range(count))
+    e = Operand("e", Role.METADATA, f"b{bits}", m, stored, bits, 1, selectors=selectors, span=span)
+    selector = Operand("selector", Role.SELECTOR, "s32", 1, 1, 32, 0, place=Place.IMMEDIATE, selectors=selectors)
+    return d, a, b, c, e, selector
+
+
+# kind::f8f6f4 is there with ordered metadata only
+INSTRUCTIONS = tuple(
+    instruction
+    for ordered in (False, True)
+    for row in ROWS
+    if ordered or not row.kind
+    for instruction in _instructions(row, ordered)
+)

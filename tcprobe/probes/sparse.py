@@ -1,0 +1,165 @@
+"""The structure tensor of a sparse multiply under changing metadata: what an A slot meets, and which bits say so.
+
+Nothing about a layout is assumed. Each A slot alone is one; meanwhile the metadata of all lanes runs through images,
+and for each of them B runs through codes: all one, each bit of a slot's number, all zero. The kernel loops over B and
+packs what D answers: a bit for each code, and the sign bit where an answer is neither zero nor one. Metadata images,
+of legal values only:
+
+- uniform: every four bits hold the same legal value. They show which half of the four bits an A slot obeys, and which
+  B slot it meets under each index.
+- positions: two legal values that differ in the low or the high bit of one index, told apart by one bit of
+  lane * 8 + number of the four bits, and the same the other way round. They spell which four bits of which lane an A
+  slot obeys; all the others hold other values meanwhile, so an A slot that obeyed them too would be noticed.
+
+C slots are set one at a time, with A = 0. Sparse tf32 knows 0x4 and 0xE only (PTX ISA 9.1, section 9.7.14.6.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.sparsity import sparsity
+from tcprobe.probes import ptx
+from tcprobe.probes.experiment import Conclusion, Context, Reading
+from tcprobe.probes.ptx import Bytes, Kernel, Launch
+from tcprobe.probes.slots import codes, one_hot, pack
+from tcprobe.probes.sparse_decode import decode
+from tcprobe.probes.sparse_images import b_images, metadata_images
+from tcprobe.probes.sparse_numbering import Sparse, numbered
+from tcprobe.probes.sparse_op import Packed, Product
+
+
+@dataclass(frozen=True)
+class SparseExperiment:
+    """An mma.sp with all documented values of its selector."""
+
+    row: Instruction
+    methods: tuple[str, ...] = ("live",)
+    early: bool = False
+
+    @property
+    def id(self) -> str:
+        """The instruction's."""
+        return self.row.id
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """Operands a, b, c, d, e."""
+        return self.row.fragments
+
+    @property
+    def kind(self) -> str:
+        """mma.sp."""
+        return self.row.family
+
+    def launches(self) -> list[Launch]:
+        """One launch for each selector, and the C launch."""
+        return launches(self.row)
+
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+        """What A slots meet by index, "d" and "b"; "field" by selector; "c": the D slot of each C slot."""
+        found = decode(self.row, outputs)
+        return {"d": found.d, "b": found.b, "field": found.field, "c": found.c}
+
+    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+        """Tables that predict the structure tensor under any legal metadata."""
+        return numbered(self.row, Sparse(**{name: reading[name].astype(np.int64) for name in reading}), context)
+
+
+def experiments() -> list[SparseExperiment]:
+    """One for each mma.sp."""
+    return [SparseExperiment(row) for row in inventory.instructions().values() if row.family == "mma.sp"]
+
+
+def kernel(instruction: Instruction, selector: int) -> Kernel:
+    """Block (x, y, z): A image x, metadata image y, C image z; two words of answers a lane."""
+    fragments = {f.operand: f for f in instruction.fragments}
+    b, d = fragments["b"], fragments["d"]
+    images = b_images(instruction)
+    body = [
+        *(line for p, axis in (("a", "x"), ("e", "y"), ("c", "z"))
+          for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.move("ld", p, p, fragments[p]))),
+        f"mad.wide.u32 %b, %lane, {ptx.thread_bytes(b)}, %b;",
+        "mov.u32 %n, 0; mov.u32 %w0, 0; mov.u32 %w1, 0;",
+        "NEXT:",
+        *ptx.move("ld", "b", "b", b),
+        multiply(instruction, selector),
+        *(line for i in range(d.elements) for line in _answer(d, i, images)),
+        f"add.u64 %b, %b, {WARP * ptx.thread_bytes(b)};",
+        "add.u32 %n, %n, 1;",
+        f"setp.lt.u32 %p, %n, {images};",
+        "@%p bra.uni NEXT;",
+        "mad.lo.u32 %image, %z, %ny, %y;",
+        "mad.lo.u32 %image, %image, %nx, %x;",
+        f"mad.lo.u32 %image, %image, {WARP}, %lane;",
+        "mad.wide.u32 %out, %image, 8, %out;",
+        "st.global.v2.b32 [%out], {%w0, %w1};",
+    ]  # fmt: skip
+    registers = [ptx.declare(p, f) for p, f in fragments.items()]
+    registers += [".reg .b32 %v, %bit, %w<2>;", ".reg .u32 %n;", ".reg .pred %p, %q;"]
+    name = ptx.identifier(f"{instruction.id}.selector{selector}")
+    text = ptx.entry(name, ("a", "b", "c", "e", "out"), registers, body)
+    return Kernel(name, Packed(instruction, selector), text, instruction.target.at_least(ptx.ALIGNED))
+
+
+def product_kernel(instruction: Instruction, selector: int) -> Kernel:
+    """Block x: D of image x of A, B, C and metadata, raw."""
+    fragments = {f.operand: f for f in instruction.fragments}
+    body = [
+        *(line for f in instruction.given
+          for line in (*ptx.point(f.operand, "%x", f), *ptx.move("ld", f.operand, f.operand, f))),
+        multiply(instruction, selector),
+        *ptx.point("d", "%x", fragments["d"]),
+        *ptx.move("st", "d", "d", fragments["d"]),
+    ]  # fmt: skip
+    name = ptx.identifier(f"product.{instruction.id}.selector{selector}")
+    pointers = [*(f.operand for f in instruction.given), "d"]
+    text = ptx.entry(name, pointers, [ptx.declare(p, f) for p, f in fragments.items()], body)
+    return Kernel(name, Product(instruction, selector), text, instruction.target.at_least(ptx.ALIGNED))
+
+
+def multiply(instruction: Instruction, selector: int) -> str:
+    """The instruction itself; metadata is a single register without braces."""
+    operands = [ptx.braces(f.operand, f) for f in instruction.spelled if f.operand != "e"]
+    return f"{instruction.name} {', '.join(operands)}, %e0, {selector};"
+
+
+def launches(instruction: Instruction) -> list[Launch]:
+    """A slots x metadata images for each selector; then C slot by slot, by the first kernel."""
+    a, b, c, e = (instruction.fragment(operand) for operand in "abce")
+    a_images, c_images = (one_hot(f.slots, f.slot_bits, f.one) for f in (a, c))
+    coded, metadata = codes(b.slots, b.slot_bits, b.one), pack(metadata_images(sparsity(e)), 4)
+    kernels = [kernel(instruction, selector) for selector in e.selectors]
+    lane_bytes = WARP * 8
+    return [
+        *(Launch(k, (len(a_images), len(metadata), 1), (a_images, coded, c_images[:1], metadata), 0,
+                 len(a_images) * len(metadata) * lane_bytes) for k in kernels),
+        Launch(kernels[0], (1, 1, len(c_images)), (a_images[:1], coded, c_images, metadata[:1]), 0,
+               len(c_images) * lane_bytes),
+    ]  # fmt: skip
+
+
+def _answer(d: Fragment, i: int, images: int) -> list[str]:
+    """Add what element i of D says to the packed words: a bit where it is one, the sign where it is not zero either."""
+    register, low = d.place(i)
+    word, shift = f"%w{i % 2}", images * (i // 2)
+    value = f"shr.u32 %v, %d{register}, {low};" if low else f"mov.b32 %v, %d{register};"
+    half = ["and.b32 %v, %v, 0xffff;"] if d.slot_bits == 16 else []
+    return [
+        value, *half,
+        f"setp.eq.u32 %p, %v, {d.one:#x};",
+        f"selp.b32 %bit, {1 << shift:#x}, 0, %p;",
+        "shl.b32 %bit, %bit, %n;",
+        f"or.b32 {word}, {word}, %bit;",
+        "setp.ne.u32 %q, %v, 0;",
+        "selp.b32 %bit, 0, 0x80000000, %p;",
+        "selp.b32 %bit, %bit, 0, %q;",
+        f"or.b32 {word}, {word}, %bit;",
+    ]  # fmt: skip

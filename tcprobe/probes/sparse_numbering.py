@@ -1,0 +1,202 @@
+"""From what meets under which metadata to tables of a, b, c, d and e: with the numbers of a reference, or by rule.
+
+The rows and stored columns of A and the columns of D are a convention, as for dense multiplies. Given them, the indices
+of the metadata say which k each B slot is, and which element each field governs: both follow from what was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.sparsity import Sparsity, sparsity
+from tcprobe.layout.table import Table, selected, slot_table
+from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
+from tcprobe.probes.structure import Triples, elements
+from tcprobe.references import Claim, references, said
+from tcprobe.store.measurement import StructureHash
+
+Ints = NDArray[np.int64]
+Tables = dict[str, Table]
+SEEN = 1  # an index that legal values have in either half of four bits
+
+
+class Sparse(NamedTuple):
+    """By A slot: `d` the D slots that it reaches, ascending; `b` the B slot met there under each index, -1 where no
+    legal value has it; `field` by selector the field (lane * fields + i) that it obeys. `c`: the D slot of each C slot.
+    """
+
+    d: Ints
+    b: Ints
+    field: Ints
+    c: Ints
+
+
+def numbered(instruction: Instruction, found: Sparse, context: Context) -> Conclusion:
+    """The tables, which predict every answer that was measured; ProbeError where there are none."""
+    tables, numbering = _referenced(instruction, found, context.device) or _by_rule(instruction, found)
+    return Conclusion(tables, numbering, structure(instruction, found))
+
+
+def structure(instruction: Instruction, found: Sparse) -> StructureHash:
+    """The structure tensor under metadata of which every four bits are 0x4."""
+    rule = sparsity(_metadata(instruction))
+    half = found.field[0] % rule.fields
+    index = np.array([rule.read(0x4, h) for h in range(rule.fields)])[half]
+    slots = np.arange(len(half))
+    a = np.repeat(slots, found.d.shape[1])
+    return Triples(a, found.b[slots, index].reshape(-1), found.d.reshape(-1)).digest()
+
+
+def predict(instruction: Instruction, tables: Mapping[str, Table]) -> Triples:
+    """The structure tensor of tables under metadata of which every four bits are 0x4."""
+    e, n = _metadata(instruction), instruction.shape.n
+    rule = sparsity(e)
+    m, stored, _ = elements(tables["a"])
+    fields = {cell: slot for slot, cell in enumerate(tables["e"].selection(0).cells) if cell}
+    half = [fields[row, s - s % e.span] % rule.fields for row, s in zip(m.tolist(), stored.tolist(), strict=True)]
+    k = columns(rule, stored, np.array([rule.read(0x4, h) for h in half]))
+    met = [
+        [tables[o].inverse[row, col][0] for row in rows.tolist() for col in range(n)]
+        for o, rows in (("b", k), ("d", m))
+    ]
+    a, b, d = np.repeat(np.arange(len(m)), n), *(np.array(slots) for slots in met)
+    order = np.lexsort((d, a))
+    return Triples(a[order], b[order], d[order])
+
+
+def completed(instruction: Instruction, found: Sparse, a: Table, d: Table) -> Tables | None:
+    """All tables, from those of A and D; None where no tables with these numbers predict what was measured."""
+    (m, stored, _), (row, col, _) = elements(a), elements(d)
+    if (row[found.d] != m[:, None]).any():
+        return None
+    b = _b_table(instruction, found, stored, col[found.d])
+    e = _metadata_table(instruction, found, m, stored)
+    c = {name: tuple(column[t] for t in found.c.tolist()) for name, column in d.values.items()}
+    if b is None or e is None:
+        return None
+    return {"a": a, "b": b, "c": d.with_values(c), "d": d, "e": e}
+
+
+def _referenced(instruction: Instruction, found: Sparse, device: Arch) -> tuple[Tables, str] | None:
+    """The tables with the numbers of the first reference whose A, C and D fit."""
+    for reference in references():
+        claims = {operand: said(reference, instruction.fragment(operand), device) for operand in "acd"}
+        meant = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
+        tables = completed(instruction, found, meant["a"], meant["d"]) if len(meant) == len(claims) else None
+        if tables and tables["c"] == meant["c"]:
+            return tables, reference.NAME
+    return None
+
+
+def _by_rule(instruction: Instruction, found: Sparse) -> tuple[Tables, str]:
+    """Rows, columns and chunks in the order of their lowest slot; in a chunk the low field first, then the lowest slot.
+
+    ProbeError where the slots that meet are not those of a sparse product.
+    """
+    row, stored = _classes(found.d.min(axis=1)), _stored_by_rule(sparsity(_metadata(instruction)), found)
+    b_of_d = np.full(found.d.max() + 1, found.b.max() + 1)
+    np.minimum.at(b_of_d, found.d, found.b[:, SEEN])
+    col = _classes(b_of_d)
+    row_of_d = np.zeros(len(b_of_d), np.int64)
+    row_of_d[found.d] = row[:, None]
+    a, d = instruction.fragment("a"), instruction.fragment("d")
+    tables = None
+    if len(b_of_d) == d.slots and row.max() < a.rows and stored.max() < a.cols and col.max() < d.cols:
+        tables = completed(instruction, found, _table(a, row, stored), _table(d, row_of_d, col))
+    if tables is None:
+        raise ProbeError(f"{instruction.name}: not a sparse product: no rows, columns and k fit which slots meet.")
+    return tables, OWN_RULE
+
+
+def _stored_by_rule(rule: Sparsity, found: Sparse) -> Ints:
+    """The stored column of each A slot."""
+    field, slots = found.field[0], np.arange(len(found.d))
+    line = _classes(found.b[:, SEEN].min(axis=1))  # meeting the same B slots: a chunk, or one place of its pairs
+    lowest = _lowest(line, _lowest(field, line))  # lines that share a field are of one chunk
+    chunk, second = _classes(lowest), (line != lowest).astype(np.int64)
+    row, unit = _classes(found.d.min(axis=1)), field % rule.fields * len(slots) + _lowest(field, slots)
+    stored: Ints = (chunk * rule.fields + _rank((row, chunk, second), unit)) * rule.span + second
+    return stored
+
+
+def _b_table(instruction: Instruction, found: Sparse, stored: Ints, n: Ints) -> Table | None:
+    """B by the k that each index picks; None where a slot would hold two elements, or an element has no slot."""
+    b, rule = instruction.fragment("b"), sparsity(_metadata(instruction))
+    row, col = np.full(b.slots, -1), np.full(b.slots, -1)
+    for index in range(rule.positions):
+        met, seen = found.b[:, index], found.b[:, index, 0] >= 0
+        k = np.broadcast_to(columns(rule, stored, index)[:, None], met.shape)
+        known = row[met[seen]] >= 0
+        if ((row[met[seen]] != k[seen]) | (col[met[seen]] != n[seen]))[known].any():
+            return None
+        row[met[seen]], col[met[seen]] = k[seen], n[seen]
+        if (row[met[seen]] != k[seen]).any() or (col[met[seen]] != n[seen]).any():
+            return None
+    whole = row.min() >= 0 and row.max() < b.rows and len(set((row * b.cols + col).tolist())) == b.rows * b.cols
+    return _table(b, row, col) if whole else None
+
+
+def _metadata_table(instruction: Instruction, found: Sparse, m: Ints, stored: Ints) -> Table | None:
+    """By selector which element, the first of its unit, each field governs; None where it governs two."""
+    e = _metadata(instruction)
+    first, tables = stored - stored % e.span, []
+    for field in found.field:
+        row, col = np.full(e.slots, -1), np.full(e.slots, -1)
+        row[field], col[field] = m, first
+        units = len(set(field.tolist()))
+        if (row[field] != m).any() or (col[field] != first).any() or units * e.span != e.rows * e.cols:
+            return None
+        tables.append(_table(e, row, col))
+    return selected(tables)
+
+
+def columns(rule: Sparsity, stored: Ints, index: int | Ints) -> Ints:
+    """`Sparsity.k` for many stored columns."""
+    found: Ints = (stored // (rule.fields * rule.span) * rule.positions + index) * rule.span + stored % rule.span
+    return found
+
+
+def _metadata(instruction: Instruction) -> Fragment:
+    return instruction.fragment("e")
+
+
+def _table(fragment: Fragment, row: Ints, col: Ints) -> Table:
+    """Rows and columns by slot, -1 where unused."""
+    values = {name: tuple(None if v < 0 else v for v in column.tolist()) for name, column in
+              (("row", row), ("col", col))}  # fmt: skip
+    return slot_table(fragment.threads, fragment.elements, values)
+
+
+def _classes(keys: Ints) -> Ints:
+    """Equal keys as numbers from 0, in the order in which they first come."""
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]
+
+
+def _lowest(keys: Ints, values: Ints) -> Ints:
+    """At each place the lowest value among those of equal keys."""
+    lowest = np.full(keys.max() + 1, values.max())
+    np.minimum.at(lowest, keys, values)
+    found: Ints = lowest[keys]
+    return found
+
+
+def _rank(groups: tuple[Ints, ...], order: Ints) -> Ints:
+    """The number of each place among those of its group, in `order`."""
+    sort = np.lexsort((order, *groups))
+    keys = np.stack(groups)[:, sort]
+    new = np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)])
+    place = np.arange(len(order)) - np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
+    found = np.empty(len(order), np.int64)
+    found[sort] = place
+    return found

@@ -1,0 +1,103 @@
+"""What the kernels of sparse multiplies do on a tensor core with any layouts and any metadata map, for the emulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.sparsity import sparsity
+from tcprobe.probes.emulation import NUMBERS, RAW, elements
+from tcprobe.probes.ptx import Bytes, Launch, Tables
+from tcprobe.probes.slots import pack, unpack
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The probe: D for every image of A, B, C and metadata, packed to a bit an answer."""
+
+    instruction: Instruction
+    selector: int
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """Zeros and ones are multiplied."""
+        row = self.instruction
+        a, b, c = (_matrices(row.fragment(o), raw, tables) for o, raw in zip("abc", launch.inputs, strict=False))
+        k = _columns(self, launch.inputs[3], tables)
+        index, used = elements(tables.table(row.fragment("d")), row.fragment("d"))
+        words = np.zeros((len(c), len(k), len(a), WARP, 2), np.uint32)
+        for number, image in enumerate(b):
+            counts = _counts(a, image, k)[None] + c[:, None, None]
+            slots = np.zeros((*counts.shape[:3], row.fragment("d").slots), np.int64)
+            slots[..., used] = counts.reshape(*counts.shape[:3], -1)[..., index]
+            _add(words, slots.reshape(*slots.shape[:3], WARP, -1), number, len(b))
+        return words.view(np.uint8).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Product:
+    """D of one image of A, B, C and metadata after the other, raw."""
+
+    instruction: Instruction
+    selector: int
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """Zeros and ones are multiplied."""
+        row = self.instruction
+        d = row.fragment("d")
+        a, b, c = (_matrices(row.fragment(o), raw, tables) for o, raw in zip("abc", launch.inputs, strict=False))
+        k = _columns(self, launch.inputs[3], tables)
+        index, used = elements(tables.table(d), d)
+        slots = np.zeros((len(a), d.slots), NUMBERS[d.type])
+        for image in range(len(a)):
+            counts = _counts(a[image : image + 1], b[image], k[image : image + 1])[0, 0] + c[image]
+            slots[image, used] = counts.reshape(-1)[index]
+        return pack(slots.view(RAW[d.type]), d.slot_bits).reshape(-1)
+
+
+def _matrices(fragment: Fragment, raw: Bytes, tables: Tables) -> Ints:
+    """Slots as matrices (images, rows, cols) of zeros and ones."""
+    ones = unpack(raw, fragment.slot_bits) == fragment.one
+    index, used = elements(tables.table(fragment), fragment)
+    matrices = np.zeros((len(raw), fragment.rows * fragment.cols), np.int64)
+    matrices[:, index] = ones[:, used]
+    return matrices.reshape(len(raw), fragment.rows, fragment.cols)
+
+
+def _columns(op: Packed | Product, raw: Bytes, tables: Tables) -> Ints:
+    """The column of A that each stored element is: (images, rows, stored columns)."""
+    e = op.instruction.fragment("e")
+    rule = sparsity(e)
+    index, used = elements(tables.table(e).selection(op.selector), e)
+    values = unpack(raw, e.slot_bits).astype(np.int64) >> (3 if rule.fields == 1 else 0)  # of 0x4 and 0xE the top bit
+    chosen = np.zeros((len(raw), e.rows * e.cols), np.int64)
+    chosen[:, index] = values[:, used]
+    stored = np.arange(e.cols)
+    chosen = chosen.reshape(len(raw), e.rows, e.cols)[:, :, stored - stored % e.span]
+    unit = stored // (rule.fields * rule.span) * rule.positions
+    found: Ints = (unit + chosen) * rule.span + stored % rule.span
+    return found
+
+
+def _counts(a: Ints, b: Ints, k: Ints) -> Ints:
+    """A x B for every image of A and metadata: (metadata images, A images, m, n); A holds few ones."""
+    images, rows, stored = np.nonzero(a)
+    counts = np.zeros((len(a) * a.shape[1], len(k), b.shape[1]), np.int64)
+    np.add.at(counts, images * a.shape[1] + rows, b[k[:, rows, stored]].swapaxes(0, 1))
+    return counts.reshape(len(a), a.shape[1], len(k), -1).transpose(2, 0, 1, 3)
+
+
+def _add(words: NDArray[np.uint32], slots: Ints, number: int, images: int) -> None:
+    """Pack what the D slots answered to B image `number`."""
+    for i in range(slots.shape[-1]):
+        ones = (slots[..., i] == 1).astype(np.uint32) << np.uint32(images * (i // 2) + number)
+        wrong = (slots[..., i] > 1).astype(np.uint32) << np.uint32(31)
+        words[..., i % 2] |= ones | wrong
