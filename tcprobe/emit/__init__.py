@@ -36,7 +36,7 @@ class Format(Protocol):
 @cache
 def names() -> tuple[str, ...]:
     """Names of all formats: those of their files, with - for _."""
-    return tuple(name.replace("_", "-") for name in plugins.found(__name__, apart=("common",)))
+    return tuple(name.replace("_", "-") for name in plugins.found(__name__, apart=("common", "svg_drawing")))
 
 
 @cache

@@ -1,0 +1,108 @@
+"""The page of a fragment: archs, formula, the map both ways, code, references, provenance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tcprobe.fit import fitted
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import ARCHS
+from tcprobe.isa.operand import Role
+from tcprobe.layout.grid import Block
+from tcprobe.layout.table import Table
+from tcprobe.pages.site import addresses, code, markup, words
+from tcprobe.pages.site.facts import Fact
+from tcprobe.pages.site.payload import payload
+from tcprobe.pages.site.render import View
+from tcprobe.store.cell import Cell
+
+WHAT = {Role.FACTOR: "Factor", Role.ACCUMULATOR: "Accumulator", Role.RESULT: "Result", Role.SOURCE: "Source",
+        Role.METADATA: "Metadata", Role.SCALE: "Scales", Role.ADDRESS: "Row addresses"}  # fmt: skip
+
+
+def view(fact: Fact) -> View:
+    """The page."""
+    fragment, main = fact.fragment, fact.main
+    what = f"{WHAT.get(fragment.role, fragment.role.value)} {words.name(fragment)}"
+    shown = {
+        "fragment": fragment, "what": what + (f".{fragment.layout}" if fragment.layout else ""),
+        "size": words.size(fragment), "name": words.name(fragment), "axis": words.axis(fragment),
+        "archs": [_arch(fact, row.name) for row in ARCHS], "main": main.arch, "evidence": main.evidence,
+        "formula": words.formula(main.table), "slots": _slots(fact), "notes": _notes(fact),
+        "layouts": [_layout(fact, table) for table in fact.tables.values()],
+        "blocks": [drawn(block, fact) for block in fact.blocks], "verdicts": fact.verdicts,
+        "provenance": _provenance(main), "command": command(main),
+        "absent": [{"name": row.name, "words": fact.why(row.name)} for row in ARCHS if row.name not in fact.cells],
+        "instruction_page": instruction_page(fact), "data_page": addresses.data(fact.id), "picture": picture(fact),
+        "arch_page": addresses.arch(main.arch), "data": markup.data({"kind": "fact"} | payload(fact)),
+    }  # fmt: skip
+    about = f"Which {words.axis(fragment)} and register holds which element of {fact.id}"
+    return View(addresses.fact(fact.id), "fact", fact.id, about, shown)
+
+
+def drawn(block: Block, fact: Fact) -> dict[str, Any]:
+    """A block as tables."""
+    count = len(markup.drawn(block))
+    return {"title": block.title, "matrix": markup.matrix(block), "lanes": markup.registers(block, fact.fragment),
+            "rest": count if count < len(block.pieces) else 0}  # fmt: skip
+
+
+def instruction_page(fact: Fact) -> str:
+    """The page of an instruction that takes the fragment."""
+    return addresses.instruction(inventory.short(inventory.users(fact.id)[0]))
+
+
+def picture(fact: Fact) -> str:
+    """The picture of the main table."""
+    fragment = fact.fragment
+    return addresses.picture(fact.main.table.id, fragment.operand, fragment.slot_bits)
+
+
+def command(cell: Cell) -> str:
+    """What obtains the table again: measures it, or shows what is documented."""
+    experiment, measured = cell.fragment.experiment, cell.measured
+    if not measured:
+        return f"tcprobe run {experiment} --arch {cell.arch} --method live   # on such a GPU; nobody did yet"
+    if measured.method == "derived":
+        return f"tcprobe run --arch {cell.arch} --method sass   # {experiment} follows from machine code"
+    return f"tcprobe run {cell.fragment.id} --arch {cell.arch} --method {measured.method}"
+
+
+def _arch(fact: Fact, name: str) -> dict[str, Any]:
+    there = name in fact.cells
+    cell = fact.cells.get(name)
+    return {"name": name, "there": there, "kind": fact.kind(name), "short": words.badge(fact, name),
+            "words": cell.evidence if cell else fact.why(name), "main": name == fact.main.arch,
+            "other": cell is not None and cell.table != fact.main.table}  # fmt: skip
+
+
+def _layout(fact: Fact, table: Table) -> dict[str, Any]:
+    archs = [name for name, cell in fact.cells.items() if cell.table == table]
+    several = len(fact.tables) > 1
+    at = next(cell for cell in fact.cells.values() if cell.table == table)
+    shown = fact.main if table == fact.main.table else at
+    return {"id": table.id, "page": addresses.layout(table.id), "archs": words.archs_in_words(archs) if several else "",
+            "code": code.tabs(shown)}  # fmt: skip
+
+
+def _slots(fact: Fact) -> str:
+    verdict = fitted(fact.main.table).verdict
+    return f"{verdict[:1].upper()}{verdict[1:]}, proven over all {fact.main.table.points} slots."
+
+
+def _notes(fact: Fact) -> list[str]:
+    counts = sorted(fact.main.table.copies)
+    found = [] if counts == [1] else [f"Each element has {' or '.join(map(str, counts))} holders"]
+    if fact.main.numbering:
+        found.append(f"Row and column numbers from {fact.main.numbering}")
+    return found
+
+
+def _provenance(cell: Cell) -> list[tuple[str, str]]:
+    if not cell.measured:
+        return [("documented", cell.evidence)]
+    measured = cell.measured
+    rows = [("method", measured.method), ("arch", measured.arch), ("experiment", measured.experiment),
+            *((key, measured.provenance[key]) for key in sorted(measured.provenance)), ("source", cell.source)]  # fmt: skip
+    structure = measured.structure
+    return rows + ([("structure tensor", f"{structure.triples} triples, SHA-256 {structure.sha256}")] if structure else [])

@@ -1,0 +1,68 @@
+"""Short words that several pages use for a fragment, its archs and its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tcprobe.fit import fitted
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.operand import WHOLE
+from tcprobe.layout.table import Table
+from tcprobe.pages.site.facts import BADGES, Fact
+from tcprobe.store.measurement import made_by
+
+SHORT = {"live": "live", "sass": "machine code", "derived": "derived", "emulated": "emulated",
+         "documented": "documented", "absent": "absent", "unknown": "unknown"}  # fmt: skip
+
+
+def name(fragment: Fragment) -> str:
+    """What a matrix is called: A, B, C, D, or the operand's name."""
+    return fragment.operand.upper() if len(fragment.operand) == 1 else fragment.operand
+
+
+def axis(fragment: Fragment) -> str:
+    """What holds elements: a lane of a warp, or a thread of more than one."""
+    return "lane" if fragment.threads <= 32 else "thread"
+
+
+def size(fragment: Fragment) -> str:
+    """Rows, columns, type, and what a lane holds."""
+    held = f"{fragment.elements} in {fragment.registers} registers of {fragment.register_bits} bits"
+    products = f", {fragment.products} products a warp" if fragment.products > 1 else ""
+    unit = "elements" if fragment.role in WHOLE else "fields"
+    return f"{fragment.rows} × {fragment.cols} of {fragment.type}{products}; a {axis(fragment)} holds {held} ({unit} of {fragment.slot_bits} bits)"
+
+
+def formula(table: Table) -> str:
+    """A line an output."""
+    return "\n".join(f"{n} = {f or 'no closed form'}" for n, f in fitted(table).formulas.items())
+
+
+def agreed(fact: Fact, arch: str) -> str:
+    """How many devices and compilers found an arch's table: "2 devices, 3 compilers"."""
+    found = fact.evidence(arch)
+    devices = {made_by(f.measured)[:2] for f in found if f.measured.method == "live"}
+    compilers = {f.measured.provenance["compiler"] for f in found if f.measured.method != "live"}
+    counts = ((len(devices), "device"), (len(compilers), "compiler"))
+    return ", ".join(f"{count} {what}{'s' if count > 1 else ''}" for count, what in counts if count)
+
+
+def badge(fact: Fact, arch: str) -> str:
+    """What stands under an arch's name in the strip."""
+    kind = fact.kind(arch)
+    return ", ".join(filter(None, (SHORT[kind], agreed(fact, arch) if arch in fact.cells else "")))
+
+
+def legend() -> list[tuple[str, str]]:
+    """(letter, words) of every badge."""
+    return list(BADGES.values())
+
+
+def archs_in_words(names: Iterable[str]) -> str:
+    """Archs side by side."""
+    return ", ".join(names)
+
+
+def some(ids: Sequence[str], most: int) -> tuple[list[str], int]:
+    """The first ids, and how many more there are."""
+    return list(ids[:most]), max(0, len(ids) - most)
