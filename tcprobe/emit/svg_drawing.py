@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
+from math import ceil
 from typing import NamedTuple
 
 from tcprobe.isa.arch import WARP
@@ -16,7 +17,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.grid import Block, Piece, lanes
 from tcprobe.text import escaped
 
-HIGH, LINE, MARGIN, LETTER = 20, 18, 34, 6.3  # height of a cell and a line, left margin, width of a letter, in px
+HIGH, LINE, MARGIN, LETTER = 20, 18, 34, 6.25  # height of a cell and a line, left margin, width of a letter, in px
 LIGHT = ("#ccd9fd", "#fee6b6", "#defeea", "#fdbbd7", "#8ea2d6", "#f3ba47", "#a8dbbb", "#da9ab5")
 DARK = ("#234975", "#624b22", "#24594c", "#822942", "#0b2038", "#2f2107", "#083127", "#511224")
 INK, DARK_INK = "#111111", "#f4f4f4"
@@ -36,8 +37,8 @@ def style() -> str:
     light = "".join(f".c{n}{{fill:{colour}}}" for n, colour in enumerate(LIGHT))
     dark = "".join(f".c{n}{{fill:{colour}}}" for n, colour in enumerate(DARK))
     text = "text{font:10px monospace;text-anchor:middle}.h{font-weight:bold;font-size:12px}.h,.s{text-anchor:start}"
-    lines = "rect,.c0,.c1,.c2,.c3,.c4,.c5,.c6,.c7{stroke:none}.r{fill:none;stroke:#555;stroke-width:1.4}"
-    lines += ".e{fill:none;stroke:#8a8a8a;stroke-width:.5}.u{fill:#555}"
+    lines = ".r{fill:none;stroke:#555;stroke-width:1.4}"
+    lines += ".e{fill:none}.u{fill:#555}"
     return (f"{text}text{{fill:{INK}}}{lines}{light}"
             f"@media (prefers-color-scheme:dark){{text{{fill:{DARK_INK}}}.r{{stroke:#bbb}}.u{{fill:#bbb}}{dark}}}")  # fmt: skip
 
@@ -85,7 +86,6 @@ def text(x: float, y: float, words: str, kind: str = "") -> str:
 
 def matrix(block: Block, fragment: Fragment, label: Label, wide: float | None = None) -> Drawing:
     """A matrix with row and column numbers; `wide` is the width of an element, else what its texts need."""
-    name = fragment.operand if len(fragment.operand) > 1 else fragment.operand.upper()
     wide = wide or element_width(block, fragment, label)
     columns = sum(piece.span for piece in block.pieces[0])
     every = max(1, round(24 / wide)) if wide < 24 else 1
@@ -96,46 +96,44 @@ def matrix(block: Block, fragment: Fragment, label: Label, wide: float | None = 
         parts.append(text(MARGIN / 2, y + 14, str(row)))
         for piece in pieces:
             x, width = MARGIN + piece.col * wide, piece.span * wide
-            parts.append(_cell(x, y, width, piece, f"{name}[{row}]" + ("" if block.flat else f"[{piece.col}]"), label(piece, fragment.operand)))
+            parts.append(_cell(x, y, width, piece, f"[{row}]" + ("" if block.flat else f"[{piece.col}]"), label(piece, fragment.operand)))
             marks.add(x, y, width, piece)
     return Drawing([*parts, *marks.paths()], MARGIN + columns * wide + 8, LINE + len(block.pieces) * HIGH + 2)
 
 
 def element_width(block: Block, fragment: Fragment, label: Label) -> float:
     """What the longest label needs, for an element."""
-    return max(6.0, *((len(label(p, fragment.operand)) * LETTER + 8) / p.span for row in block.pieces for p in row))
+    longest = max((len(label(p, fragment.operand)) * LETTER + 8) / p.span for row in block.pieces for p in row)
+    return max(6, ceil(longest * 2) / 2)
 
 
 def _cell(x: float, y: float, width: float, piece: Piece, name: str, words: str) -> str:
-    where = "; ".join(f"{thread}, i {i}" for thread, i in piece.holders) or "nobody"
-    title = f"<title>{name}: lane {where}</title>" if piece.span == 1 else f"<title>{name}: {piece.text}</title>"
     threads = piece.threads
     fill = f' class="c{colour(threads[0])}"' if threads else ' class="e"'
-    box = f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{HIGH}"{fill}/>'
-    if len(threads) > 1:
-        box += f'<path d="M{x:g} {y + HIGH:g}h{width:g}v-{HIGH}z" class="c{colour(threads[1])}"/>'
-    return f"<g>{title}{box}{text(x + width / 2, y + 14, words)}</g>"
+    split = f'<path d="M{x:g} {y + HIGH - 1:g}h{width - 1:g}v{1 - HIGH}z" class="c{colour(threads[1])}"/>' if threads[1:] else ""
+    title = f"{name}: {piece.text or 'nobody'}"
+    box = f'<path d="M{x:g} {y:g}h{width - 1:g}v{HIGH - 1}h{1 - width:g}z"/>'
+    return f"<g{fill}><title>{title}</title>{box}{split}{text(x + width / 2, y + 14, words)}</g>"
 
 
 class _Marks:
-    """Edges where registers begin, corners of their upper halves, and a thin line round every cell."""
+    """Edges where registers begin, and corners of their upper halves."""
 
     def __init__(self, fragment: Fragment) -> None:
-        self._fragment, self._edges, self._halves, self._boxes = fragment, "", "", ""
+        self._fragment, self._edges, self._halves = fragment, "", ""
 
     def add(self, x: float, y: float, width: float, piece: Piece) -> None:
         """Of a piece."""
-        self._boxes += f"M{x:g} {y:g}h{width:g}v{HIGH}h-{width:g}z"
         if piece.holders:
             _, bit = self._fragment.place(piece.holders[0][1])
             if not bit:
-                self._edges += f"M{x + 0.7:g} {y:g}v{HIGH}"
+                self._edges += f"M{x + 0.5:g} {y:g}v{HIGH - 1}"
             elif bit >= self._fragment.register_bits // 2:
-                self._halves += f"M{x + width:g} {y:g}h-5l5 5z"
+                self._halves += f"M{x + width - 1:g} {y:g}h-5l5 5z"
 
     def paths(self) -> Iterator[str]:
         """One path for each kind."""
-        kinds = (("e", self._boxes), ("r", self._edges), ("u", self._halves))
+        kinds = (("r", self._edges), ("u", self._halves))
         yield from (f'<path class="{kind}" d="{path}"/>' for kind, path in kinds if path)
 
 

@@ -55,9 +55,9 @@ def data(id_: str) -> str:
     return f"json/{plain(id_)}.json"
 
 
-def picture(layout_id: str, operand: str, bits: int) -> str:
+def picture(layout_id: str, bits: int) -> str:
     """The picture of a layout, held in elements of `bits` bits."""
-    return f"svg/{layout_id}-{operand}-{bits}.svg"
+    return f"svg/{layout_id}-{bits}.svg"
 
 
 def plain(id_: str) -> str:

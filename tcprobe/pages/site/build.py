@@ -13,7 +13,10 @@ from tcprobe.pages.site import (
 )  # fmt: skip
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.render import View, render
+from tcprobe.store.cell import Cell
 
+# strings stay as they are; blanks around other marks go
+_TOKEN = re.compile(r"""(?P<kept>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')| *(?P<mark>[=,;:{}()\[\]?<>|&*+]) *""")
 STATIC = ("site.css", "site.js")
 
 
@@ -28,7 +31,7 @@ def views(facts: Facts) -> Iterator[View]:
     made, links = list_views.makers(facts)
     yield index_view.view(facts, links)
     yield from made
-    yield from index_view.families(facts)
+    yield from index_view.shapes(facts)
     yield from (fact_view.view(fact) for fact in facts.facts.values())
     yield from (instruction_view.view(facts, row) for row in facts.instructions.values())
     yield from (layout_view.view(facts, id_) for id_ in facts.tables)
@@ -46,11 +49,18 @@ def _others(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "json/schema.json", data_files.schema()
     for fact in facts.facts.values():
         yield addresses.data(fact.id), data_files.fragment(fact)
-        for cell in {c.table.id: c for c in fact.cells.values()}.values():
-            yield addresses.picture(cell.table.id, fact.fragment.operand, fact.fragment.slot_bits), svg.picture(cell)
+    for address, cell in pictures(facts).items():
+        yield address, svg.picture(cell)
+
+
+def pictures(facts: Facts) -> dict[str, Cell]:
+    """A cell for each picture: a layout in elements of some width is drawn once."""
+    cells = (cell for fact in facts.facts.values() for cell in fact.cells.values())
+    return {addresses.picture(cell.table.id, cell.fragment.slot_bits): cell for cell in cells}
 
 
 def asset(name: str) -> str:
-    """A file that is the same for every site, without indentation and lines of comments."""
+    """A file that is the same for every site, as it is published: without comments, indentation and spare blanks."""
     text = (files("tcprobe.pages.site") / "static" / name).read_text("utf-8")
-    return re.sub(r"^(?: +|\s*//.*\n|\n)", "", text, flags=re.MULTILINE)
+    lines = re.sub(r"^(?: +|\s*//.*\n|\n)", "", text, flags=re.MULTILINE)
+    return _TOKEN.sub(lambda found: found["kept"] or found["mark"], lines) if name.endswith(".js") else lines

@@ -8,17 +8,22 @@ from tcprobe import emit
 from tcprobe.emit import cute, triton
 from tcprobe.emit.common import identifier
 from tcprobe.errors import UsageError
-from tcprobe.fit import fitted
+from tcprobe.fit import Formula, fitted
 from tcprobe.fit.inverse import inverse
+from tcprobe.isa.operand import WHOLE
+from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell
 
 Tab = tuple[str, str]
+_INVERSE: dict[str, dict[str, Formula]] = {}  # by layout id
+ANY = ("Formula", "CUDA")  # what can be said of operands that are no matrix
 AS_EMITTED = {"CuTe DSL": "cute-dsl", "tilelang": "tilelang"}  # by the name of their format, where there is one
 
 
 def tabs(cell: Cell) -> list[Tab]:
     """(language, code) of a table."""
-    return [(name, text) for name, write in WRITERS.items() for text in _tried(write, cell)]
+    anything = cell.fragment.role in WHOLE
+    return [(name, text) for name, write in WRITERS.items() if anything or name in ANY for text in _tried(write, cell)]
 
 
 def _tried(write: Callable[[Cell], str], cell: Cell) -> Iterator[str]:
@@ -35,7 +40,7 @@ def _formula(cell: Cell) -> str:
 def _cuda(cell: Cell) -> str:
     """Constexpr functions of the formulas, and of their inverse where it is linear."""
     forward = {name: found for name, found in fitted(cell.table).formulas.items() if found}
-    back = inverse(cell.table) or {}
+    back = _inverse(cell.table)
     lines = [f"// {cell.fragment.id} on {cell.arch}, layout {cell.table.id}", f"namespace {identifier(cell.fragment.id)} {{"]
     for found in (forward, back):
         for name, formula in found.items():
@@ -43,6 +48,13 @@ def _cuda(cell: Cell) -> str:
             lines.append(f"__host__ __device__ constexpr int {name if found is forward else name + '_of'}({given}) {{")
             lines.append(f"  return {formula};\n}}")
     return "\n".join([*lines, "}"])
+
+
+def _inverse(table: Table) -> dict[str, Formula]:
+    """Each once: many fragments share few layouts."""
+    if table.id not in _INVERSE:
+        _INVERSE[table.id] = inverse(table) or {}
+    return _INVERSE[table.id]
 
 
 def _arguments(cell: Cell, back: bool) -> list[str]:

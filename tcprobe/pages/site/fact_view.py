@@ -27,12 +27,12 @@ def view(fact: Fact) -> View:
     shown = {
         "fragment": fragment, "what": what + (f".{fragment.layout}" if fragment.layout else ""),
         "size": words.size(fragment), "name": words.name(fragment), "axis": words.axis(fragment),
-        "archs": [_arch(fact, row.name) for row in ARCHS], "main": main.arch, "evidence": main.evidence,
+        "archs": [_arch(fact, row.name) for row in ARCHS], "main": main.arch, "evidence": words.evidence(main),
         "formula": words.formula(main.table), "slots": _slots(fact), "notes": _notes(fact),
         "layouts": [_layout(fact, table) for table in fact.tables.values()],
         "blocks": [drawn(block, fact) for block in fact.blocks], "verdicts": fact.verdicts,
         "provenance": _provenance(main), "command": command(main),
-        "absent": [{"name": row.name, "words": fact.why(row.name)} for row in ARCHS if row.name not in fact.cells],
+        "absent": _absent(fact),
         "instruction_page": instruction_page(fact), "data_page": addresses.data(fact.id), "picture": picture(fact),
         "arch_page": addresses.arch(main.arch), "data": markup.data({"kind": "fact"} | payload(fact)),
     }  # fmt: skip
@@ -55,7 +55,7 @@ def instruction_page(fact: Fact) -> str:
 def picture(fact: Fact) -> str:
     """The picture of the main table."""
     fragment = fact.fragment
-    return addresses.picture(fact.main.table.id, fragment.operand, fragment.slot_bits)
+    return addresses.picture(fact.main.table.id, fragment.slot_bits)
 
 
 def command(cell: Cell) -> str:
@@ -72,8 +72,16 @@ def _arch(fact: Fact, name: str) -> dict[str, Any]:
     there = name in fact.cells
     cell = fact.cells.get(name)
     return {"name": name, "there": there, "kind": fact.kind(name), "short": words.badge(fact, name),
-            "words": cell.evidence if cell else fact.why(name), "main": name == fact.main.arch,
-            "other": cell is not None and cell.table != fact.main.table}  # fmt: skip
+            "main": name == fact.main.arch, "other": cell is not None and cell.table != fact.main.table}  # fmt: skip
+
+
+def _absent(fact: Fact) -> list[tuple[str, str]]:
+    """(archs, why they have no table)."""
+    found: dict[str, list[str]] = {}
+    for row in ARCHS:
+        if row.name not in fact.cells:
+            found.setdefault(words.why(fact, row.name), []).append(row.name)
+    return [(words.archs_in_words(archs), why) for why, archs in found.items()]
 
 
 def _layout(fact: Fact, table: Table) -> dict[str, Any]:

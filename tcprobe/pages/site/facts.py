@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from tcprobe.ask.absent import reason
 from tcprobe.ask.compare import Verdict, verdicts
@@ -111,6 +112,11 @@ class Facts:
             for id_, archs in by_table.items():
                 found.setdefault(id_, []).append((fact, archs))
         return found
+
+    @cached_property
+    def lowerings(self) -> dict[str, list[dict[str, Any]]]:
+        """What the multiplies of each arch become, nearest folder first."""
+        return {row.name: [body for body, _ in self.layers.lowerings(row.name)] for row in ARCHS}
 
     @cached_property
     def archs(self) -> list[str]:

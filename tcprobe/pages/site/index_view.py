@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch as arch_row
+from tcprobe.isa.fragment import Shape
+from tcprobe.isa.instruction import Instruction
 from tcprobe.pages.site import addresses, words
 from tcprobe.pages.site.facts import BADGES, Fact, Facts
 from tcprobe.pages.site.render import Part, View
 
-SHOWN = 2  # fragments of a row that are named
 Links = list[tuple[str, str]]
 
 
@@ -23,50 +24,50 @@ def view(facts: Facts, makers: Links) -> View:
         "count": len(facts.facts), "families": " and ".join([", ".join(families[:-1]), families[-1]][not families[:-1] :]),
         "archs": facts.archs, "legend": words.legend(), "rows": _rows(facts), "makers": makers,
         "filters": [("family", "Family", families), ("type", "Type", types), ("arch", "Arch", facts.archs)],
-        "families_of": [(f, [(f"all of {f}", family(f))]) for f in families],
-        "arch_links": [(f"{name}, {arch_row(name).generation}", addresses.arch(name)) for name in facts.archs],
+                "arch_links": [(f"{name}, {arch_row(name).generation}", addresses.arch(name)) for name in facts.archs],
         "layouts": [(id_, addresses.layout(id_)) for id_ in sorted(facts.tables)],
     }  # fmt: skip
     about = "Measured register layouts of NVIDIA tensor-core instructions: a page for every fragment"
     return View("index.html", "index", "Register layouts of tensor-core fragments", about, shown)
 
 
-def family(name: str) -> str:
-    """The page that lists a family's instructions."""
-    return f"m/family-{addresses.slug(name)}.html"
+def shape_page(family: str, shape: object) -> str:
+    """The page that lists the fragments of a family and shape."""
+    return f"m/family-{addresses.slug(f'{family} {shape}')}.html"
 
 
-def families(facts: Facts) -> list[View]:
-    """A page a family: all its instructions."""
-    found: dict[str, Links] = {}
+def shapes(facts: Facts) -> Iterator[View]:
+    """A page for each family and shape: its instructions, with their operands."""
+    found: dict[tuple[str, Shape], list[Instruction]] = {}
     for row in facts.instructions.values():
-        found.setdefault(row.family, []).append((row.id, addresses.instruction(row.id)))
-    return [
-        View(family(name), "list", f"Instructions of {name}", f"All instructions of {name} with measured layouts",
-             {"paragraphs": [f"{len(links)} forms."], "parts": [Part(links=links)]})
-        for name, links in found.items()
-    ]  # fmt: skip
+        found.setdefault((row.family, row.shape), []).append(row)
+    for (family, shape), rows in found.items():
+        title = f"{family} {shape}"
+        lines = [[[(row.id, addresses.instruction(row.id))],
+                  [(words.name(f), addresses.fact(f.id)) for f in row.fragments]] for row in rows]  # fmt: skip
+        part = Part(heads=["Instruction", "Operands"], rows=lines)
+        about = f"All forms of {title}, and their fragments"
+        yield View(shape_page(family, shape), "list", title, about, {"paragraphs": [f"{len(rows)} forms."], "parts": [part]})
 
 
 def _rows(facts: Facts) -> list[dict[str, Any]]:
     merged: dict[tuple[object, ...], list[Fact]] = {}
     for fact in facts.facts.values():
-        merged.setdefault((fact.fragment.family, *_key(fact, facts.archs)), []).append(fact)
+        key = (fact.fragment.family, fact.fragment.shape, *_cells(fact, facts.archs))
+        merged.setdefault(key, []).append(fact)
     return [_row(members, facts.archs) for members in merged.values()]
-
-
-def _key(fact: Fact, archs: list[str]) -> tuple[object, ...]:
-    return tuple((fact.kind(name), fact.cells[name].table.id if name in fact.cells else "") for name in archs)
 
 
 def _row(members: list[Fact], archs: list[str]) -> dict[str, Any]:
     first = members[0]
-    shown, more = words.some([fact.id for fact in members], SHOWN)
+    family, shape = first.fragment.family, first.fragment.shape
+    operands = dict.fromkeys(words.name(fact.fragment) for fact in members)
+    types = dict.fromkeys(fact.fragment.type for fact in members)
+    one = len(members) == 1
     return {
-        "family": first.fragment.family, "types": " ".join(dict.fromkeys(fact.fragment.type for fact in members)),
-        "archs": " ".join(name for name in archs if name in first.cells), "more": more,
-        "links": [(id_, addresses.fact(id_)) for id_ in shown], "layout": addresses.layout(first.main.table.id),
-        "cells": _cells(first, archs),
+        "family": family, "types": " ".join(types), "archs": " ".join(name for name in archs if name in first.cells),
+        "name": first.id if one else f"{family} {shape}", "page": addresses.fact(first.id) if one else shape_page(family, shape),
+        "of": "" if one else f"{', '.join(operands)} of {', '.join(types)}", "count": len(members), "cells": _cells(first, archs),
     }  # fmt: skip
 
 

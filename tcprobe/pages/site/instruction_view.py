@@ -6,7 +6,6 @@ from typing import Any
 
 from tcprobe import emit
 from tcprobe.errors import UsageError
-from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Place, Role
 from tcprobe.pages.site import addresses, markup, words
@@ -55,7 +54,7 @@ def _operand(fact: Fact, arch: str) -> dict[str, str]:
 
 def _picture(fact: Fact, arch: str) -> str:
     fragment = fact.fragment
-    return addresses.picture(fact.cells[arch].table.id, fragment.operand, fragment.slot_bits) if arch else picture(fact)
+    return addresses.picture(fact.cells[arch].table.id, fragment.slot_bits) if arch else picture(fact)
 
 
 def _data(at: dict[str, Fact], arch: str, composed: list[str], composes: bool) -> dict[str, Any]:
@@ -68,8 +67,8 @@ def _data(at: dict[str, Fact], arch: str, composed: list[str], composes: bool) -
 def _lowered(facts: Facts, row: Instruction) -> list[tuple[str, str]]:
     """(archs, words), archs with the same together."""
     found: dict[str, list[str]] = {}
-    for arch in (a.name for a in ARCHS):
-        saved = next((body for body, _ in facts.layers.lowerings(arch) if row.id in body["instructions"]), None)
+    for arch, bodies in facts.lowerings.items():
+        saved = next((body for body in bodies if row.id in body["instructions"]), None)
         if saved:
             low = Lowering(**saved["instructions"][row.id])
             text = lowering.words(low, row) + (f" ({low.refused})" if low.refused else "")

@@ -7,16 +7,21 @@ from typing import Any
 from tcprobe.fit import fitted
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
+from tcprobe.pages.site import words
 from tcprobe.pages.site.facts import Fact
 from tcprobe.pages.site.markup import ranges
+
+
+_MADE: dict[str, dict[str, Any]] = {}  # by layout id
 
 
 def payload(fact: Fact) -> dict[str, Any]:
     """Of a fact: its fragment, the layouts, and by arch which of them and on what evidence."""
     numbers = {id_: number for number, id_ in enumerate(fact.tables)}
-    archs = {arch: [numbers[cell.table.id], fact.kind(arch)] for arch, cell in fact.cells.items()}
+    evidence = list(dict.fromkeys(words.evidence(cell) for cell in fact.cells.values()))
+    archs = {arch: [numbers[cell.table.id], evidence.index(words.evidence(cell))] for arch, cell in fact.cells.items()}
     layouts = [layout(table) for table in fact.tables.values()]
-    return {**sizes(fact.fragment), "main": fact.main.arch, "archs": archs, "layouts": layouts}
+    return {**sizes(fact.fragment), "main": fact.main.arch, "archs": archs, "evidence": evidence, "layouts": layouts}
 
 
 def sizes(fragment: Fragment) -> dict[str, Any]:
@@ -27,6 +32,13 @@ def sizes(fragment: Fragment) -> dict[str, Any]:
 
 
 def layout(table: Table) -> dict[str, Any]:
+    """As `_layout`, each once."""
+    if table.id not in _MADE:
+        _MADE[table.id] = _layout(table)
+    return _MADE[table.id]
+
+
+def _layout(table: Table) -> dict[str, Any]:
     """A table: inputs, outputs, the image of each bit of each input, and what is unused; values where not linear."""
     found = fitted(table)
     data: dict[str, Any] = {"id": table.id, "in": [[axis.name, axis.size] for axis in table.space.axes],

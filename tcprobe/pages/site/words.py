@@ -9,7 +9,9 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.table import Table
 from tcprobe.pages.site.facts import BADGES, Fact
-from tcprobe.store.measurement import made_by
+from tcprobe.store.cell import Cell
+from tcprobe.store.choose import whence
+from tcprobe.store.measurement import how, made_by
 
 SHORT = {"live": "live", "sass": "machine code", "derived": "derived", "emulated": "emulated",
          "documented": "documented", "absent": "absent", "unknown": "unknown"}  # fmt: skip
@@ -51,6 +53,20 @@ def badge(fact: Fact, arch: str) -> str:
     """What stands under an arch's name in the strip."""
     kind = fact.kind(arch)
     return ", ".join(filter(None, (SHORT[kind], agreed(fact, arch) if arch in fact.cells else "")))
+
+
+def evidence(cell: Cell) -> str:
+    """What a table rests on, in words that do not name the arch."""
+    if cell.measured:
+        return f"measured: {how(cell.measured)}, tcprobe {cell.measured.provenance['tcprobe']}, {whence(cell.source)}"
+    assert cell.stated is not None
+    reference, claim = cell.stated
+    return f"documented only, by {reference}, {claim.where}; nobody measured it"
+
+
+def why(fact: Fact, arch: str) -> str:
+    """Why there is no table, in words that do not name the arch."""
+    return fact.why(arch).removeprefix(f"{arch} ").replace(f" on {arch}", "")
 
 
 def legend() -> list[tuple[str, str]]:

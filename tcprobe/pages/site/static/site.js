@@ -156,10 +156,12 @@
   const source = one("#data"), data = source ? JSON.parse(source.textContent) : {};
   const home = document.body.dataset.root;
 
+  const clear = (table, of) => all("." + of, table).forEach((td) => td.classList.remove(of));
+
   // A matrix on the page: cells by element and the other way round.
   class Grid {
     constructor(table, block, size) {
-      Object.assign(this, { table, block, size });
+      Object.assign(this, { table, block, size, axis: size.threads > 32 ? "thread " : "lane " });
     }
     cell(row, col) {
       const number = this.block.pieces[row].findIndex((piece) => col >= piece.col && col < piece.col + piece.span);
@@ -170,15 +172,14 @@
       return { row, col: this.block.pieces[row][td.cellIndex - 1].col };
     }
     mark(of, elements) {
-      all("." + of, this.table).forEach((td) => td.classList.remove(of));
+      clear(this.table, of);
       elements.forEach(([row, col]) => this.cell(row, col).classList.add(of));
     }
     holders(row, col) {
       return this.block.holders.get(row + "," + col) || [];
     }
     where(row, col) {
-      const axis = this.size.threads > 32 ? "thread" : "lane";
-      return this.holders(row, col).map((slot) => axis + " " + slot[0] + ", i " + slot[1]).join("; ") || "nowhere";
+      return this.holders(row, col).map((slot) => this.axis + slot[0] + ", i " + slot[1]).join("; ") || "nowhere";
     }
     named(row, col) {
       return this.size.name + "[" + row + "]" + (this.block.flat ? "" : "[" + col + "]");
@@ -195,15 +196,15 @@
   };
 
   function onCells(table, choose, over, out) {
-    table.addEventListener("click", (event) => { const td = cellOf(event); if (td) choose(td); });
-    table.addEventListener("mouseover", (event) => { const td = cellOf(event); if (td) over(td); });
-    table.addEventListener("mouseleave", out);
+    const on = (kind, act) => table.addEventListener(kind, (event) => { const td = cellOf(event); if (td) act(td); });
+    on("click", choose);
+    if (over) on("mouseover", over), table.addEventListener("mouseleave", out);
   }
 
   const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
   function focusable(table, td) {
-    all("[tabindex]", table).forEach((other) => other.removeAttribute("tabindex"));
+    all("[tabindex]", table).forEach((other) => { other.tabIndex = -1; });
     td.tabIndex = 0;
   }
 
@@ -228,10 +229,8 @@
       const formula = layoutOf(state.arch).formula;
       one("#formula").textContent = Object.keys(formula).map((name) => name + " = " + (formula[name] || "no closed form")).join("\n");
       all("[data-layout]").forEach((part) => { part.hidden = part.dataset.layout !== layoutOf(state.arch).id; });
-      all("[data-arch]").forEach((link) => {
-        if (link.dataset.arch === state.arch) link.setAttribute("aria-current", "true"); else link.removeAttribute("aria-current");
-        if (link.dataset.arch === state.arch) one("#evidence").textContent = state.arch + ": " + link.title;
-      });
+      all("[data-arch]").forEach((arch) => arch.toggleAttribute("aria-current", arch.dataset.arch === state.arch));
+      one("#evidence").textContent = state.arch + ": " + data.evidence[data.archs[state.arch][1]];
       choose(state.chosen);
     }
 
@@ -257,16 +256,16 @@
     function show(chosen) {
       grids.forEach((grid) => {
         grid.mark("on", []);
-        all(".on", grid.lanes).forEach((td) => td.classList.remove("on"));
+        clear(grid.lanes, "on");
       });
       if (!chosen) return void (readout.textContent = readout.dataset.hint);
       const grid = grids[chosen.block], element = chosen.lane === undefined ? [chosen.row, chosen.col] : grid.block.slots.get(chosen.lane + "," + chosen.i);
-      if (!element) return void (readout.textContent = "lane " + chosen.lane + ", i " + chosen.i + " holds nothing");
+      if (!element) return void (readout.textContent = grid.axis + chosen.lane + ", i " + chosen.i + " holds nothing");
       grid.mark("on", [element]);
       const slots = chosen.lane === undefined ? grid.holders(...element) : [[chosen.lane, chosen.i]];
       slots.forEach(([thread, i]) => laneCell(grid, thread, i).classList.add("on"));
-      const axis = data.threads > 32 ? "thread " : "lane ";
-      readout.textContent = grid.named(...element) + ": " + (slots.map(([thread, i]) => axis + thread + ", i " + i + grid.place(i)).join("; ") || "nowhere") + (grid.block.title ? " (" + grid.block.title + ")" : "");
+      const axis = grid.axis;
+      readout.textContent = grid.named(...element) + ": " + (slots.map(([thread, i]) => axis + thread + ", i " + i + grid.place(i)).join("; ") || "nowhere") + (grid.block.title && " (" + grid.block.title + ")");
     }
 
     function laneCell(grid, thread, i) {
@@ -292,11 +291,12 @@
     }
 
     function address(hash) {
-      const query = state.arch === data.main ? "" : "?arch=" + state.arch;
+      const to = location.pathname + (state.arch === data.main ? "" : "?arch=" + state.arch) + hash;
       try {
-        history.replaceState(null, "", location.pathname + query + hash);
-      } catch (error) { // a file's address takes no other query
-        location.replace(location.pathname + query + hash);
+        history.replaceState(null, "", to);
+      } catch (error) {
+        // an address of a file takes no other query
+        location.replace(to);
       }
     }
 
@@ -329,7 +329,7 @@
       const fresh = !now || now.block !== number || (now.lane !== undefined) !== inLanes;
       const from = fresh ? (inLanes ? slotOf(grid, number, td) : { block: number, ...grid.element(td) }) : now;
       const next = fresh ? from : inLanes ? { block: number, lane: from.lane + down, i: from.i + right } : { block: number, row: from.row + down, col: from.col + right };
-      if (pick(next)) one("[tabindex]", inLanes ? grid.lanes : grid.table).focus();
+      if (pick(next)) one("[tabindex='0']", inLanes ? grid.lanes : grid.table).focus();
     }
 
     function read() {
@@ -347,102 +347,92 @@
 
   // The page of a multiply: A left, B above, D lower right; what meets what.
   function instructionPage() {
-    const readout = one("#readout"), list = one("#meets");
     all(".composite").forEach((section, number) => {
-      const grids = {};
-      for (const name of Object.keys(data.operands)) {
-        const operand = data.operands[name], found = blocks(operand.layout, operand), table = make("table", "", "matrix");
-        const box = one("[data-operand=" + name + "]", section);
-        if (!box) continue;
-        grids[name] = new Grid(table, found[number] || found[0], operand);
-        table.innerHTML = matrixRows(grids[name].block);
+      const grids = {}, span = (length, pair) => Array.from({ length }, (_, at) => pair(at));
+      for (const [name, operand] of Object.entries(data.operands)) {
+        const found = blocks(operand.layout, operand), table = make("table", "", "matrix");
+        const grid = grids[name] = new Grid(table, found[number] || found[0], operand);
+        table.innerHTML = matrixRows(grid.block);
         table.createCaption().textContent = operand.name + " " + operand.rows + " × " + operand.cols;
-        box.replaceChildren(table);
-      }
-      const { a, b, d } = grids, paired = a && b && a.size.cols === b.size.rows;
-      const span = (length, pair) => Array.from({ length }, (_, at) => pair(at));
-      function trace(name, { row, col }) {
-        const inA = name === "d" ? span(a.size.cols, (k) => [row, k]) : name === "a" ? [[row, col]] : paired ? span(a.size.rows, (m) => [m, row]) : [];
-        const inB = name === "d" ? span(b.size.rows, (k) => [k, col]) : name === "b" ? [[row, col]] : paired ? span(b.size.cols, (n) => [col, n]) : [];
-        const inD = name === "d" ? [[row, col]] : name === "a" ? span(d.size.cols, (n) => [row, n]) : span(d.size.rows, (m) => [m, col]);
-        a.mark("on", inA);
-        b.mark("on", inB);
-        d.mark("on", inD);
-        const chosen = grids[name];
-        readout.textContent = chosen.named(row, col) + ": " + chosen.where(row, col);
-        const count = paired ? Math.max(inA.length, inB.length) : 0, at = (cells, n) => cells[cells.length > 1 ? n : 0];
-        list.replaceChildren(...span(count, (n) => {
-          const [x, y, z] = [at(inA, n), at(inB, n), at(inD, n)];
-          return make("li", [[a, x], [b, y], [d, z]].map(([grid, place]) => grid.named(...place) + " (" + grid.where(...place) + ")").join(" · "));
-        }));
-      }
-      if (a && b && d) for (const name of ["a", "b", "d"]) {
-        const table = grids[name].table;
-        onCells(table, (td) => { focusable(table, td); trace(name, grids[name].element(td)); }, () => {}, () => {});
-        focusable(table, grids[name].cell(0, 0));
+        one(".in-" + name, section).replaceChildren(table);
+        focusable(table, grid.cell(0, 0));
+        onCells(table, (td) => { focusable(table, td); trace(name, grid.element(td)); });
         table.addEventListener("keydown", (event) => {
-          const step = ARROWS[event.key], td = cellOf(event);
-          if (!td || (!step && event.key !== "Enter")) return;
+          const [down, right] = ARROWS[event.key] || [0, 0], td = cellOf(event);
+          const next = td && (table.tBodies[0].rows[td.parentNode.rowIndex - 1 + down] || td.parentNode).cells[td.cellIndex + right];
+          if (!next || next.tagName !== "TD" || !(down || right || event.key === "Enter")) return;
           event.preventDefault();
-          const row = table.tBodies[0].rows[td.parentNode.rowIndex - 1 + (step || [0, 0])[0]], next = row && row.cells[td.cellIndex + (step || [0, 0])[1]];
-          if (!next || next.tagName !== "TD") return;
           focusable(table, next);
           next.focus();
-          trace(name, grids[name].element(next));
+          trace(name, grid.element(next));
         });
+      }
+      const { a, b, d } = grids, paired = a && b && a.size.cols === b.size.rows;
+      const along = (grid, row, col) => !grid ? [] : row === null ? span(grid.size.rows, (n) => [n, col]) : col === null ? span(grid.size.cols, (n) => [row, n]) : [[row, col]];
+      function trace(name, { row, col }) {
+        const inA = along(a, ...(name === "d" ? [row, null] : name === "a" ? [row, col] : [null, row])), inB = along(b, ...(name === "d" ? [null, col] : name === "b" ? [row, col] : [col, null]));
+        const inD = along(d, ...(name === "d" ? [row, col] : name === "a" ? [row, null] : [null, col]));
+        const marks = [[a, name === "b" && !paired ? [] : inA], [b, name === "a" && !paired ? [] : inB], [d, inD]].filter(([grid]) => grid);
+        marks.forEach(([grid, cells]) => grid.mark("on", cells));
+        one("#readout").textContent = grids[name].named(row, col) + ": " + grids[name].where(row, col);
+        one("#meets").replaceChildren(...span(paired ? Math.max(inA.length, inB.length) : 0, (n) => make("li", marks.map(([grid, cells]) => {
+          const place = cells[cells.length > 1 ? n : 0];
+          return grid.named(...place) + " (" + grid.where(...place) + ")";
+        }).join(" · "))));
       }
     });
   }
 
   // What differs between two archs.
   function diffPage() {
-    const query = new URLSearchParams(location.search), ids = fragments(), form = one("#diff"), found = one("#found");
-    const link = (id) => { const a = make("a", id); a.href = page(id); return a; };
-    function show(x, y) {
-      const [a, b] = [x, y].map((name) => data.archs.indexOf(name)), groups = { changed: [], same: [], only: [[], []] };
+    const query = new URLSearchParams(location.search), ids = fragments(), boxes = all("#diff select");
+    const list = (members) => {
+      const found = make("ul");
+      for (const id of members) found.append(make("li")), found.lastChild.append(link(id));
+      return found;
+    };
+    function show() {
+      const names = boxes.map((box) => box.value), at = names.map((name) => data.archs.indexOf(name)), parts = [];
+      const folded = { "have the same table on both": [], ["have a table on " + names[0] + " only"]: [], ["have a table on " + names[1] + " only"]: [] };
+      const kinds = Object.keys(folded);
       for (const [runs, cells] of data.groups) {
-        const members = runs.flatMap(([first, count]) => ids.slice(first, first + count)), [one_, two] = [cells[a], cells[b]];
-        if (one_ < 0 && two < 0) continue;
-        if (one_ < 0 || two < 0) groups.only[one_ < 0 ? 1 : 0].push(...members);
-        else if (one_ === two) groups.same.push(...members);
-        else groups.changed.push([members, one_, two]);
+        const members = runs.flatMap(([first, count]) => ids.slice(first, first + count)), [x, y] = at.map((n) => cells[n]);
+        if (x === y || x < 0 || y < 0) {
+          if (x >= 0 || y >= 0) folded[kinds[x === y ? 0 : y < 0 ? 1 : 2]].push(...members);
+          continue;
+        }
+        parts.push(make("h2", members.length + (members.length > 1 ? " fragments have" : " fragment has") + " another table"),
+          make("pre", names[0] + "  " + data.formulas[x] + "\n" + names[1] + "  " + data.formulas[y]), list(members));
       }
-      const parts = [], section = (head, members) => {
-        const details = make("details"), list = make("ul");
-        details.append(make("summary", members.length + " " + head), list);
-        list.append(...members.map((id) => { const item = make("li"); item.append(link(id)); return item; }));
-        if (members.length) parts.push(details);
-      };
-      for (const [members, one_, two] of groups.changed) {
-        const part = make("section"), list = make("ul");
-        part.append(make("h2", members.length + (members.length > 1 ? " fragments hold" : " fragment holds") + " its elements elsewhere"), make("pre", x + "  " + data.formulas[one_] + "\n" + y + "  " + data.formulas[two]), list);
-        list.append(...members.map((id) => { const item = make("li"); item.append(link(id)); return item; }));
-        parts.push(part);
+      if (!parts.length) parts.push(make("p", "No table differs."));
+      for (const kind of kinds.filter((kind) => folded[kind].length)) {
+        const details = make("details");
+        details.append(make("summary", folded[kind].length + " " + kind), list(folded[kind]));
+        parts.push(details);
       }
-      section("have the same table on both", groups.same);
-      section("have a table on " + x + " only", groups.only[0]);
-      section("have a table on " + y + " only", groups.only[1]);
-      if (!groups.changed.length) parts.unshift(make("p", "No table differs."));
-      found.replaceChildren(...parts);
+      one("#found").replaceChildren(...parts);
     }
-    for (const name of ["a", "b"]) {
-      const box = one("[name=" + name + "]", form);
-      if (data.archs.includes(query.get(name))) box.value = query.get(name);
-      box.addEventListener("change", () => show(form.elements.a.value, form.elements.b.value));
+    for (const box of boxes) {
+      if (data.archs.includes(query.get(box.name))) box.value = query.get(box.name);
+      box.addEventListener("change", show);
     }
-    show(form.elements.a.value, form.elements.b.value);
+    show();
   }
 
   // Names, addresses and the search box.
-  const page = (id) => home + "f/" + id.replaceAll("::", "--") + ".html";
-  const fragments = () => root.tcprobeNames.flatMap(([prefix, lasts]) => lasts.split(" ").map((last) => prefix + "." + last));
-  const ALIASES = { accumulator: /\.[cd](\.|$)/, metadata: /\.e$/, address: /\.address$/, layout: /./, register: /./, fragment: /./, matrix: /./, sync: /./, aligned: /./ };
+  const fragments = () => (root.tcprobeNames || []).flatMap(([prefix, lasts]) => lasts.split(" ").map((last) => prefix + "." + last));
+  const OTHER_WORDS = { accumulator: /\.[cd](\.|$)/, metadata: /\.e$/ }, FILLERS = /^(layout|registers?|fragment|matrix|sync|aligned|cuda|ptx)$/;
+
+  function link(id, query) {
+    const found = make("a", id);
+    found.href = home + "f/" + id.replaceAll("::", "--") + ".html" + (query || "");
+    return found;
+  }
 
   function search() {
     const box = one("#search"), found = one("#results");
-    if (!box) return;
     function load() {
-      if (root.tcprobeNames || one("#names")) return;
+      if (one("#names")) return;
       const script = make("script");
       script.id = "names";
       script.src = home + "search.js";
@@ -450,34 +440,30 @@
       document.head.append(script);
     }
     function show() {
-      const terms = box.value.toLowerCase().split(/[\s,]+/).filter(Boolean), arch = terms.find((term) => /^sm_\d+$/.test(term));
-      const wanted = terms.filter((term) => term !== arch).flatMap((term) => (ALIASES[term] ? [term] : term.split(".")));
-      const fits = (id) => wanted.every((term) => (ALIASES[term] ? ALIASES[term].test(id) : id.includes(term)));
-      const hits = root.tcprobeNames && (wanted.length || arch) ? fragments().filter(fits) : [];
+      const terms = box.value.toLowerCase().split(/[\s,.]+/).filter((term) => term && !FILLERS.test(term));
+      const arch = terms.find((term) => /^sm_\d+$/.test(term)), wanted = terms.filter((term) => term !== arch);
+      const fits = (id) => wanted.every((term) => (OTHER_WORDS[term] ? OTHER_WORDS[term].test(id) : id.includes(term)));
+      const hits = terms.length ? fragments().filter(fits) : [];
       found.replaceChildren(...hits.slice(0, 20).map((id) => {
-        const item = make("li"), link = make("a", id);
-        link.href = page(id) + (arch ? "?arch=" + arch : "");
-        item.append(link);
+        const item = make("li");
+        item.append(link(id, arch && "?arch=" + arch));
         return item;
       }));
-      one("#count").textContent = !terms.length ? "" : hits.length > 20 ? hits.length + " found, 20 shown" : hits.length + " found";
+      one("#count").textContent = terms.length ? " " + hits.length + " found" + (hits.length > 20 ? ", 20 shown" : "") : "";
       found.hidden = !hits.length;
     }
     box.addEventListener("focus", load);
     box.addEventListener("input", () => { load(); show(); });
     addEventListener("keydown", (event) => {
-      if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) {
+      const links = all("a", found), at = links.indexOf(document.activeElement), step = (ARROWS[event.key] || [0])[0];
+      if (event.key === "/" && !/^(INPUT|SELECT)$/.test(event.target.tagName)) {
         event.preventDefault();
         box.focus();
-      }
-      const links = all("a", found), at = links.indexOf(document.activeElement);
-      if ((at >= 0 || event.target === box) && (event.key === "ArrowDown" || event.key === "ArrowUp") && links.length) {
+      } else if (step && links.length && (at >= 0 || event.target === box)) {
         event.preventDefault();
-        const next = at + (event.key === "ArrowDown" ? 1 : -1);
-        (next < 0 ? box : links[Math.min(next, links.length - 1)]).focus();
-      }
-      if (event.key === "Escape") found.hidden = true;
-      if (event.key === "Enter" && event.target === box && links[0]) location.href = links[0].href;
+        (links[at + step] || (step < 0 ? box : links[at])).focus();
+      } else if (event.key === "Escape") found.hidden = true;
+      else if (event.key === "Enter" && event.target === box && links[0]) location.href = links[0].href;
     });
   }
 
@@ -520,7 +506,7 @@
     });
     all(".copy").forEach((part) => {
       const button = make("button", "Copy", "small");
-      button.addEventListener("click", () => navigator.clipboard.writeText(one("pre", part).textContent).then(() => { button.textContent = "Copied"; }, () => { button.textContent = "Not allowed here"; }));
+      button.addEventListener("click", () => navigator.clipboard.writeText(one("pre", part).textContent).then(() => { button.textContent = "Copied"; }));
       part.prepend(button);
     });
   }
@@ -545,4 +531,4 @@
   if (data.kind === "fact") csv();
   tabs();
   if (pages[data.kind]) pages[data.kind]();
-})(typeof globalThis === "undefined" ? window : globalThis);
+})(globalThis);
