@@ -16,7 +16,7 @@ from tcprobe.pages.site.render import View, render
 from tcprobe.store.cell import Cell
 
 # strings stay as they are; blanks around other marks go
-_TOKEN = re.compile(r"""(?P<kept>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')| *(?P<mark>[=,;:{}()\[\]?<>|&*+]) *""")
+_TOKEN = re.compile(r"""(?P<kept>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')| *(?P<mark>[=:}()\[\]?<>|&*+]|[,;{]\n?) *""")
 STATIC = ("site.css", "site.js")
 
 
@@ -63,4 +63,4 @@ def asset(name: str) -> str:
     """A file that is the same for every site, as it is published: without comments, indentation and spare blanks."""
     text = (files("tcprobe.pages.site") / "static" / name).read_text("utf-8")
     lines = re.sub(r"^(?: +|\s*//.*\n|\n)", "", text, flags=re.MULTILINE)
-    return _TOKEN.sub(lambda found: found["kept"] or found["mark"], lines) if name.endswith(".js") else lines
+    return _TOKEN.sub(lambda found: found["kept"] or found["mark"].rstrip(), lines) if name.endswith(".js") else lines

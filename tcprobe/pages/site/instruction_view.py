@@ -46,8 +46,7 @@ def _what(row: Instruction) -> str:
 
 def _operand(fact: Fact, arch: str) -> dict[str, str]:
     fragment, cell = fact.fragment, fact.cells[arch]
-    held = f"{fragment.elements} in {fragment.registers} registers"
-    return {"key": fragment.operand, "name": words.name(fragment), "page": addresses.fact(fact.id), "held": held,
+    return {"key": fragment.operand, "name": words.name(fragment), "page": addresses.fact(fact.id), "held": words.held(fragment),
             "size": f"{fragment.rows} × {fragment.cols} of {fragment.type}", "formula": words.formula(cell.table),
             "evidence": words.SHORT[fact.kind(arch)], "picture": _picture(fact, arch)}  # fmt: skip
 

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from tcprobe.fit import fitted
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.operand import WHOLE
+from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
 from tcprobe.pages.site.facts import BADGES, Fact
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import whence
 from tcprobe.store.measurement import how, made_by
 
+UNITS = {Role.METADATA: "index field", Role.SCALE: "scale", Role.ADDRESS: "address"}
 SHORT = {"live": "live", "sass": "machine code", "derived": "derived", "emulated": "emulated",
          "documented": "documented", "absent": "absent", "unknown": "unknown"}  # fmt: skip
 
@@ -29,10 +30,18 @@ def axis(fragment: Fragment) -> str:
 
 def size(fragment: Fragment) -> str:
     """Rows, columns, type, and what a lane holds."""
-    held = f"{fragment.elements} in {fragment.registers} registers of {fragment.register_bits} bits"
     products = f", {fragment.products} products a warp" if fragment.products > 1 else ""
-    unit = "elements" if fragment.role in WHOLE else "fields"
-    return f"{fragment.rows} × {fragment.cols} of {fragment.type}{products}; a {axis(fragment)} holds {held} ({unit} of {fragment.slot_bits} bits)"
+    unit = f"{fragment.slot_bits} bits each"
+    return f"{fragment.rows} × {fragment.cols} of {fragment.type}{products}; a {axis(fragment)} holds {held(fragment)}, {unit}"
+
+
+def held(fragment: Fragment) -> str:
+    """What a lane holds: 8 elements in 4 registers."""
+    return f"{_count(fragment.elements, UNITS.get(fragment.role, 'element'))} in {_count(fragment.registers, 'register')}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 'e' * what.endswith('ss') + 's'}"
 
 
 def formula(table: Table) -> str:
@@ -46,7 +55,7 @@ def agreed(fact: Fact, arch: str) -> str:
     devices = {made_by(f.measured)[:2] for f in found if f.measured.method == "live"}
     compilers = {f.measured.provenance["compiler"] for f in found if f.measured.method != "live"}
     counts = ((len(devices), "device"), (len(compilers), "compiler"))
-    return ", ".join(f"{count} {what}{'s' if count > 1 else ''}" for count, what in counts if count)
+    return ", ".join(_count(*pair) for pair in counts if pair[0])
 
 
 def badge(fact: Fact, arch: str) -> str:

@@ -156,6 +156,11 @@
   const source = one("#data"), data = source ? JSON.parse(source.textContent) : {};
   const home = document.body.dataset.root;
 
+  const fill = (table, rows) => {
+    const caption = table.caption;
+    table.innerHTML = rows;
+    if (caption) table.prepend(caption);
+  };
   const clear = (table, of) => all("." + of, table).forEach((td) => td.classList.remove(of));
 
   // A matrix on the page: cells by element and the other way round.
@@ -219,9 +224,9 @@
       const before = state.arch === data.main ? null : blocks(layoutOf(data.main), data);
       grids = found.map((block, number) => {
         const section = all(".block")[number], grid = new Grid(one(".matrix", section), block, data);
-        grid.table.innerHTML = matrixRows(block);
+        fill(grid.table, matrixRows(block));
         grid.lanes = one(".lanes", section);
-        grid.lanes.innerHTML = laneRows(block, data);
+        fill(grid.lanes, laneRows(block, data));
         focusable(grid.table, grid.cell(0, 0));
         return grid;
       });
@@ -230,7 +235,7 @@
       one("#formula").textContent = Object.keys(formula).map((name) => name + " = " + (formula[name] || "no closed form")).join("\n");
       all("[data-layout]").forEach((part) => { part.hidden = part.dataset.layout !== layoutOf(state.arch).id; });
       all("[data-arch]").forEach((arch) => arch.toggleAttribute("aria-current", arch.dataset.arch === state.arch));
-      one("#evidence").textContent = state.arch + ": " + data.evidence[data.archs[state.arch][1]];
+      one("#evidence").textContent = state.arch + ": " + data.evidence[data.archs[state.arch][1]] + ".";
       choose(state.chosen);
     }
 
@@ -352,7 +357,7 @@
       for (const [name, operand] of Object.entries(data.operands)) {
         const found = blocks(operand.layout, operand), table = make("table", "", "matrix");
         const grid = grids[name] = new Grid(table, found[number] || found[0], operand);
-        table.innerHTML = matrixRows(grid.block);
+        fill(table, matrixRows(grid.block));
         table.createCaption().textContent = operand.name + " " + operand.rows + " × " + operand.cols;
         one(".in-" + name, section).replaceChildren(table);
         focusable(table, grid.cell(0, 0));
