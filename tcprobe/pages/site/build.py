@@ -17,7 +17,7 @@ from tcprobe.store.cell import Cell
 
 # strings stay as they are; blanks around other marks go
 _TOKEN = re.compile(r"""(?P<kept>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')| *(?P<mark>[=:}()\[\]?<>|&*+]|[,;{]\n?) *""")
-STATIC = ("site.css", "site.js")
+STATIC = ("site.css", "site.js", "icon.svg")
 
 
 def build(facts: Facts) -> dict[str, str]:

@@ -202,7 +202,7 @@
 
   function onCells(table, choose, over, out) {
     const on = (kind, act) => table.addEventListener(kind, (event) => { const td = cellOf(event); if (td) act(td); });
-    on("click", choose);
+    on("click", (td) => { choose(td); td.focus(); });
     if (over) on("mouseover", over), table.addEventListener("mouseleave", out);
   }
 
@@ -484,7 +484,7 @@
   // Sections shown one at a time: code by language, phases of an access.
   function tabs() {
     all(".tabs").forEach((group) => {
-      const parts = all(":scope > section", group), bar = make("div", "", "bar");
+      const parts = all(":scope > div", group), bar = make("div", "", "bar");
       bar.setAttribute("role", "tablist");
       const pick = (chosen, focus) => parts.forEach((part, number) => {
         const button = bar.children[number];
