@@ -11,12 +11,12 @@ from click.testing import CliRunner
 
 pytest.importorskip("jinja2", reason="the site needs Jinja2: pip install 'tcprobe[site]'")
 
-from site_pages import Page, data_of, distinct, facts, made, pages  # noqa: E402
+from site_pages import Page, data_of, distinct, facts, made, pages
 
-from tcprobe.ask.describe import shown  # noqa: E402
-from tcprobe.cli import main  # noqa: E402
-from tcprobe.layout.grid import blocks  # noqa: E402
-from tcprobe.pages.site import addresses  # noqa: E402
+from tcprobe.ask.describe import shown
+from tcprobe.cli import main
+from tcprobe.layout.grid import blocks
+from tcprobe.pages.site import addresses
 
 ADDRESSES = Path(__file__).parent / "golden" / "addresses.txt"
 KB = 1024

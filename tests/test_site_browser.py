@@ -201,7 +201,16 @@ def test_a_trace(watched, base):
     assert watched.locator(".in-a td.on").count() == 16
     watched.locator(".in-a tbody tr").nth(3).locator("td").nth(9).click()
     assert watched.locator(".in-b td.on").count() == 8
-    assert watched.locator(".in-d td.on").all_inner_texts() == ["12:0", "12:1", "13:0", "13:1", "14:0", "14:1", "15:0", "15:1"]
+    assert watched.locator(".in-d td.on").all_inner_texts() == [
+        "12:0",
+        "12:1",
+        "13:0",
+        "13:1",
+        "14:0",
+        "14:1",
+        "15:0",
+        "15:1",
+    ]
 
 
 def test_differences(watched, base):
@@ -220,7 +229,12 @@ def test_phases_step_by_step(watched, base):
     assert tabs.all_inner_texts() == ["Phase 0", "Phase 1", "Phase 2", "Phase 3"]
     tabs.first.focus()
     watched.keyboard.press("ArrowRight")
-    assert watched.locator(".tabs").first.locator("[role=tabpanel]:visible p").first.inner_text().startswith("Lanes 8 to 15: 8 passes")
+    assert (
+        watched.locator(".tabs")
+        .first.locator("[role=tabpanel]:visible p")
+        .first.inner_text()
+        .startswith("Lanes 8 to 15: 8 passes")
+    )
 
 
 def test_csv_and_code(watched, base):

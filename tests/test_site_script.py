@@ -8,14 +8,14 @@ import pytest
 
 pytest.importorskip("jinja2", reason="the site needs Jinja2: pip install 'tcprobe[site]'")
 
-from site_pages import data_of, facts, pages  # noqa: E402
+from site_pages import data_of, facts, pages
 
-from tcprobe.isa import inventory  # noqa: E402
-from tcprobe.layout.grid import blocks  # noqa: E402
-from tcprobe.layout.space import Axis, Space  # noqa: E402
-from tcprobe.layout.table import Table, slot_table  # noqa: E402
-from tcprobe.pages.site import addresses, markup  # noqa: E402
-from tcprobe.pages.site.payload import layout, sizes  # noqa: E402
+from tcprobe.isa import inventory
+from tcprobe.layout.grid import blocks
+from tcprobe.layout.space import Axis, Space
+from tcprobe.layout.table import Table, slot_table
+from tcprobe.pages.site import addresses, markup
+from tcprobe.pages.site.payload import layout, sizes
 
 NODE = shutil.which("node") or shutil.which("nodejs")
 pytestmark = pytest.mark.skipif(not NODE, reason="no Node.js to run the script in; the browser tests run it too")
@@ -24,8 +24,9 @@ RUN = """
 const { readFileSync } = require("fs");
 require("vm").runInThisContext(readFileSync(process.argv[1], "utf8"));
 const wanted = JSON.parse(readFileSync(0, "utf8"));
-console.log(JSON.stringify(wanted.map(([size, layout]) => [tcprobe.expand(layout),
-  tcprobe.blocks(layout, size).map((block) => [block.title, tcprobe.matrixRows(block), tcprobe.laneRows(block, size)])])));
+const drawn = (block, size) => [block.title, tcprobe.matrixRows(block), tcprobe.laneRows(block, size)];
+console.log(JSON.stringify(wanted.map(([size, layout]) =>
+  [tcprobe.expand(layout), tcprobe.blocks(layout, size).map((block) => drawn(block, size))])));
 """
 
 
@@ -82,7 +83,9 @@ def test_what_is_not_linear_and_what_a_selector_chooses(tmp_path):
     order = [*range(64)]
     order[3], order[40], order[17] = order[40], order[17], order[3]
     odd = slot_table(32, 2, {"row": tuple(n // 8 for n in order), "col": tuple(n % 8 for n in order)})
-    holes = slot_table(32, 2, {"row": (None, 0, *(n // 8 for n in order[2:])), "col": (None, 1, *(n % 8 for n in order[2:]))})
+    holes = slot_table(
+        32, 2, {"row": (None, 0, *(n // 8 for n in order[2:])), "col": (None, 1, *(n % 8 for n in order[2:]))}
+    )
     space = Space((Axis("selector", 2), *odd.space.axes))
     chosen = Table(space, {name: odd.values[name] + tuple(reversed(odd.values[name])) for name in ("row", "col")})
     tables = [odd, holes, chosen]

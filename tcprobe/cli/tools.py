@@ -132,11 +132,14 @@ def merge(paths: tuple[Path, ...], contributor: str, folder: Path, as_json: bool
 
 
 @click.command(short_help="Write a static site: a page for every fact.")
-@click.option("-o", "--output", "folder", type=Named(path_type=Path), default=Path("site"), show_default=True, metavar="DIR",
-              help="Folder to write: missing, empty, or with a site written before.")  # fmt: skip
-@click.option("--results", "sources", multiple=True, type=Named(path_type=Path, file_okay=False), metavar="DIR",
-              help="Folder of measurements, these alone, the first over the others. Default: ./results over the "
-              "published ones.")  # fmt: skip
+@click.option(
+    "-o", "--output", "folder", type=Named(path_type=Path), default=Path("site"), show_default=True, metavar="DIR",
+    help="Folder to write: missing, empty, or with a site written before.",
+)  # fmt: skip
+@click.option(
+    "--results", "sources", multiple=True, type=Named(path_type=Path, file_okay=False), metavar="DIR",
+    help="Folder of measurements: these alone, the first over the others. Default: ./results over the published ones.",
+)  # fmt: skip
 def site(folder: Path, sources: tuple[Path, ...]) -> None:
     """Write a static site from the tables: a page for every fragment, instruction, layout, arch and device.
 

@@ -1,7 +1,7 @@
 """Drawings of fragments as SVG elements: a matrix with its holders, and what each thread holds.
 
-Colour follows structure: the hue is thread & 3, the tone (thread >> 2) & 1; an element that two threads hold is split. A
-thick edge begins a register, a corner is cut where an element lies in its upper half. Every cell has a title.
+Colour follows structure: the hue is thread & 3, the tone (thread >> 2) & 1; an element that two threads hold is split.
+A thick edge begins a register, a corner is cut where an element lies in its upper half. Every cell has a title.
 Colours are classes, so that a page or a dark ground can change them; the ground is transparent.
 """
 
@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.grid import Block, Piece, lanes
+from tcprobe.layout.grid import Block, Stretch, lanes
 from tcprobe.text import escaped
 
 HIGH, LINE, MARGIN, LETTER = 20, 18, 34, 6.25  # height of a cell and a line, left margin, width of a letter, in px
 LIGHT = ("#ccd9fd", "#fee6b6", "#defeea", "#fdbbd7", "#8ea2d6", "#f3ba47", "#a8dbbb", "#da9ab5")
 DARK = ("#234975", "#624b22", "#24594c", "#822942", "#0b2038", "#2f2107", "#083127", "#511224")
 INK, DARK_INK = "#111111", "#f4f4f4"
-Label = Callable[[Piece, str], str]
+Label = Callable[[Stretch, str], str]
 
 
 class Drawing(NamedTuple):
@@ -39,8 +39,8 @@ def style() -> str:
     text = "text{font:10px monospace;text-anchor:middle}.h{font-weight:bold;font-size:12px}.h,.s{text-anchor:start}"
     lines = ".r{fill:none;stroke:#555;stroke-width:1.4}"
     lines += ".e{fill:none}.u{fill:#555}"
-    return (f"{text}text{{fill:{INK}}}{lines}{light}"
-            f"@media (prefers-color-scheme:dark){{text{{fill:{DARK_INK}}}.r{{stroke:#bbb}}.u{{fill:#bbb}}{dark}}}")  # fmt: skip
+    darker = f"text{{fill:{DARK_INK}}}.r{{stroke:#bbb}}.u{{fill:#bbb}}{dark}"
+    return f"{text}text{{fill:{INK}}}{lines}{light}@media (prefers-color-scheme:dark){{{darker}}}"
 
 
 def colour(thread: int) -> int:
@@ -95,9 +95,10 @@ def matrix(block: Block, fragment: Fragment, label: Label, wide: float | None = 
         y = LINE + row * HIGH
         parts.append(text(MARGIN / 2, y + 14, str(row)))
         for piece in pieces:
-            x, width = MARGIN + piece.col * wide, piece.span * wide
-            parts.append(_cell(x, y, width, piece, f"[{row}]" + ("" if block.flat else f"[{piece.col}]"), label(piece, fragment.operand)))
-            marks.add(x, y, width, piece)
+            box = _Box(MARGIN + piece.col * wide, y, piece.span * wide)
+            name = f"[{row}]" + ("" if block.flat else f"[{piece.col}]")
+            parts.append(_cell(box, piece, name, label(piece, fragment.operand)))
+            marks.add(box, piece)
     return Drawing([*parts, *marks.paths()], MARGIN + columns * wide + 8, LINE + len(block.pieces) * HIGH + 2)
 
 
@@ -107,13 +108,29 @@ def element_width(block: Block, fragment: Fragment, label: Label) -> float:
     return max(6, ceil(longest * 2) / 2)
 
 
-def _cell(x: float, y: float, width: float, piece: Piece, name: str, words: str) -> str:
+class _Box(NamedTuple):
+    """Where a piece is drawn."""
+
+    x: float
+    y: float
+    width: float
+
+
+def _cell(box: _Box, piece: Stretch, name: str, words: str) -> str:
+    x, y, width = box
     threads = piece.threads
     fill = f' class="c{colour(threads[0])}"' if threads else ' class="e"'
-    split = f'<path d="M{x:g} {y + HIGH - 1:g}h{width - 1:g}v{1 - HIGH}z" class="c{colour(threads[1])}"/>' if threads[1:] else ""
-    title = f"{name}: {piece.text or 'nobody'}"
-    box = f'<path d="M{x:g} {y:g}h{width - 1:g}v{HIGH - 1}h{1 - width:g}z"/>'
-    return f"<g{fill}><title>{title}</title>{box}{split}{text(x + width / 2, y + 14, words)}</g>"
+    title = f"<title>{name}: {piece.text or 'nobody'}</title>"
+    whole = f'<path d="M{x:g} {y:g}h{width - 1:g}v{HIGH - 1}h{1 - width:g}z"/>'
+    return f"<g{fill}>{title}{whole}{_other(box, threads)}{text(x + width / 2, y + 14, words)}</g>"
+
+
+def _other(box: _Box, threads: Sequence[int]) -> str:
+    """The half of a second thread."""
+    if len(threads) < 2:
+        return ""
+    edge = f"M{box.x:g} {box.y + HIGH - 1:g}h{box.width - 1:g}v{1 - HIGH}z"
+    return f'<path d="{edge}" class="c{colour(threads[1])}"/>'
 
 
 class _Marks:
@@ -122,8 +139,9 @@ class _Marks:
     def __init__(self, fragment: Fragment) -> None:
         self._fragment, self._edges, self._halves = fragment, "", ""
 
-    def add(self, x: float, y: float, width: float, piece: Piece) -> None:
+    def add(self, box: _Box, piece: Stretch) -> None:
         """Of a piece."""
+        x, y, width = box
         if piece.holders:
             _, bit = self._fragment.place(piece.holders[0][1])
             if not bit:
@@ -151,7 +169,8 @@ def registers(block: Block, fragment: Fragment) -> Drawing:
         for n, words in enumerate(lane.registers):
             x = MARGIN + n * wide
             box = f'<rect x="{x:g}" y="{y:g}" width="{wide - 1:g}" height="{HIGH - 1}" class="c{colour(lane.number)}"/>'
-            parts.append(f"<g><title>lane {lane.number}, register {n}: {words}</title>{box}{text(x + wide / 2, y + 14, words)}</g>")
+            title = f"<title>lane {lane.number}, register {n}: {words}</title>"
+            parts.append(f"<g>{title}{box}{text(x + wide / 2, y + 14, words)}</g>")
         y += HIGH
     return Drawing(parts, MARGIN + fragment.registers * wide + 8, y + 2)
 
@@ -170,17 +189,17 @@ def composite(drawn: Mapping[str, Block], fragments: Mapping[str, Fragment], lab
 # how a cell names its holders
 
 
-def lane_i(piece: Piece, operand: str) -> str:
+def lane_i(piece: Stretch, operand: str) -> str:
     """lane:i, as the tables of tcprobe have it."""
     return piece.text
 
 
-def thread_value(piece: Piece, operand: str) -> str:
+def thread_value(piece: Stretch, operand: str) -> str:
     """T0 V1, as CuTe prints layouts."""
     return " ".join(f"T{t} V{i}" + (f"..{i + piece.span - 1}" if piece.span > 1 else "") for t, i in piece.holders)
 
 
-def ptx_figure(piece: Piece, operand: str) -> str:
+def ptx_figure(piece: Stretch, operand: str) -> str:
     """T0:{a0,a1}, as PTX's figures have it."""
     by_thread: dict[int, list[str]] = {}
     for thread, i in piece.holders:

@@ -29,7 +29,7 @@ Slot = tuple[int, int]  # (thread, i)
 Element = tuple[int, int]  # (row, col)
 
 
-class Piece(NamedTuple):
+class Stretch(NamedTuple):
     """`span` elements of a row from column `col` on; `holders` of the first, whose i grow with the column."""
 
     col: int
@@ -61,7 +61,7 @@ class Block(NamedTuple):
     """One matrix: `at` names what chooses it, `pieces` are row by row, `slots` lead to elements, `flat` has no col."""
 
     at: Mapping[str, int]
-    pieces: list[list[Piece]]
+    pieces: list[list[Stretch]]
     slots: Mapping[Slot, Element]
     flat: bool
 
@@ -106,11 +106,11 @@ def _block(at: Mapping[str, int], slots: Mapping[Slot, Element], fragment: Fragm
     return Block(at, rows, slots, flat)
 
 
-def _row(cells: Sequence[tuple[int, list[Slot]]], fragment: Fragment) -> list[Piece]:
-    found: list[Piece] = []
+def _row(cells: Sequence[tuple[int, list[Slot]]], fragment: Fragment) -> list[Stretch]:
+    found: list[Stretch] = []
     size = fragment.register_bits // fragment.slot_bits if len(cells) >= WIDE else 1
     for col, holders in cells:
-        piece = Piece(col, 1, tuple(holders))
+        piece = Stretch(col, 1, tuple(holders))
         if found and _continues(found[-1], piece, size):
             found[-1] = found[-1]._replace(span=found[-1].span + 1)
         else:
@@ -118,7 +118,7 @@ def _row(cells: Sequence[tuple[int, list[Slot]]], fragment: Fragment) -> list[Pi
     return found
 
 
-def _continues(before: Piece, piece: Piece, size: int) -> bool:
+def _continues(before: Stretch, piece: Stretch, size: int) -> bool:
     """Whether all holders go on in the same register."""
     expected = tuple((thread, i + before.span) for thread, i in before.holders)
     return piece.holders == expected and all(i % size for _, i in piece.holders)

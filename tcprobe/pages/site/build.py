@@ -8,7 +8,15 @@ from importlib.resources import files
 
 from tcprobe.emit import svg
 from tcprobe.pages.site import (
-    addresses, data_files, diff_view, fact_view, guide_views, index_view, instruction_view, layout_view, list_views,
+    addresses,
+    data_files,
+    diff_view,
+    fact_view,
+    guide_views,
+    index_view,
+    instruction_view,
+    layout_view,
+    list_views,
     shared_views,
 )  # fmt: skip
 from tcprobe.pages.site.facts import Facts

@@ -41,7 +41,10 @@ def _cuda(cell: Cell) -> str:
     """Constexpr functions of the formulas, and of their inverse where it is linear."""
     forward = {name: found for name, found in fitted(cell.table).formulas.items() if found}
     back = _inverse(cell.table)
-    lines = [f"// {cell.fragment.id} on {cell.arch}, layout {cell.table.id}", f"namespace {identifier(cell.fragment.id)} {{"]
+    lines = [
+        f"// {cell.fragment.id} on {cell.arch}, layout {cell.table.id}",
+        f"namespace {identifier(cell.fragment.id)} {{",
+    ]
     for found in (forward, back):
         for name, formula in found.items():
             given = ", ".join(f"int {n}" for n in _arguments(cell, found is back))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from tcprobe import __version__
@@ -65,4 +64,4 @@ def schema() -> str:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":")) + "\n"
+    return markup.plain(value) + "\n"

@@ -110,7 +110,10 @@ def _provenance(cell: Cell) -> list[tuple[str, str]]:
     if not cell.measured:
         return [("documented", cell.evidence)]
     measured = cell.measured
-    rows = [("method", measured.method), ("arch", measured.arch), ("experiment", measured.experiment),
-            *((key, measured.provenance[key]) for key in sorted(measured.provenance)), ("source", cell.source)]  # fmt: skip
+    made = ((key, measured.provenance[key]) for key in sorted(measured.provenance))
+    rows = [("method", measured.method), ("arch", measured.arch), ("experiment", measured.experiment), *made,
+            ("source", cell.source)]  # fmt: skip
     structure = measured.structure
-    return rows + ([("structure tensor", f"{structure.triples} triples, SHA-256 {structure.sha256}")] if structure else [])
+    return rows + (
+        [("structure tensor", f"{structure.triples} triples, SHA-256 {structure.sha256}")] if structure else []
+    )

@@ -27,7 +27,7 @@ BADGES = {
     "derived": ("D", "derived from machine code"),
     "emulated": ("E", "emulated, not measured"),
     "documented": ("d", "documented only"),
-    "absent": ("–", "the arch does not have it"),
+    "absent": ("-", "the arch does not have it"),
     "unknown": ("?", "neither measured nor documented"),
 }
 

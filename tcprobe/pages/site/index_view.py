@@ -11,7 +11,7 @@ from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.pages.site import addresses, words
 from tcprobe.pages.site.facts import BADGES, Fact, Facts
-from tcprobe.pages.site.render import Part, View
+from tcprobe.pages.site.render import ListPart, View
 
 Links = list[tuple[str, str]]
 
@@ -21,10 +21,10 @@ def view(facts: Facts, makers: Links) -> View:
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
     shown = {
-        "count": len(facts.facts), "families": " and ".join([", ".join(families[:-1]), families[-1]][not families[:-1] :]),
-        "archs": facts.archs, "legend": words.legend(), "rows": _rows(facts), "makers": makers,
+        "count": len(facts.facts), "families": ", ".join(families), "archs": facts.archs, "legend": words.legend(),
+        "rows": _rows(facts), "makers": makers,
         "filters": [("family", "Family", families), ("type", "Type", types), ("arch", "Arch", facts.archs)],
-                "arch_links": [(f"{name}, {arch_row(name).generation}", addresses.arch(name)) for name in facts.archs],
+        "arch_links": [(f"{name}, {arch_row(name).generation}", addresses.arch(name)) for name in facts.archs],
         "layouts": [(id_, addresses.layout(id_)) for id_ in sorted(facts.tables)],
     }  # fmt: skip
     about = "Measured register layouts of NVIDIA tensor-core instructions: a page for every fragment"
@@ -45,9 +45,11 @@ def shapes(facts: Facts) -> Iterator[View]:
         title = f"{family} {shape}"
         lines = [[[(row.id, addresses.instruction(row.id))],
                   [(words.name(f), addresses.fact(f.id)) for f in row.fragments]] for row in rows]  # fmt: skip
-        part = Part(heads=["Instruction", "Operands"], rows=lines)
+        part = ListPart(heads=["Instruction", "Operands"], rows=lines)
         about = f"All forms of {title}, and their fragments"
-        yield View(shape_page(family, shape), "list", title, about, {"paragraphs": [f"{len(rows)} forms."], "parts": [part]})
+        yield View(
+            shape_page(family, shape), "list", title, about, {"paragraphs": [f"{len(rows)} forms."], "parts": [part]}
+        )
 
 
 def _rows(facts: Facts) -> list[dict[str, Any]]:
@@ -66,8 +68,9 @@ def _row(members: list[Fact], archs: list[str]) -> dict[str, Any]:
     one = len(members) == 1
     return {
         "family": family, "types": " ".join(types), "archs": " ".join(name for name in archs if name in first.cells),
-        "name": first.id if one else f"{family} {shape}", "page": addresses.fact(first.id) if one else shape_page(family, shape),
-        "of": "" if one else f"{', '.join(operands)} of {', '.join(types)}", "count": len(members), "cells": _cells(first, archs),
+        "name": first.id if one else f"{family} {shape}", "count": len(members), "cells": _cells(first, archs),
+        "page": addresses.fact(first.id) if one else shape_page(family, shape),
+        "of": "" if one else f"{', '.join(operands)} of {', '.join(types)}",
     }  # fmt: skip
 
 

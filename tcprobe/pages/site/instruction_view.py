@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tcprobe import emit
@@ -9,12 +10,12 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Place, Role
 from tcprobe.pages.site import addresses, markup, words
-from tcprobe.pages.site.fact_view import picture
 from tcprobe.pages.site.facts import Fact, Facts
 from tcprobe.pages.site.payload import layout, sizes
 from tcprobe.pages.site.render import View
 from tcprobe.sass import lowering
 from tcprobe.sass.lowering import Lowering
+from tcprobe.store.cell import Cell
 
 
 def view(facts: Facts, row: Instruction) -> View:
@@ -29,7 +30,8 @@ def view(facts: Facts, row: Instruction) -> View:
         "targets": " or ".join(f"{target}, PTX {ptx}" for target, ptx in row.target.options),
         "operands": [_operand(fact, arch) for fact in at.values()],
         "drawn": [_operand(at[name], arch) for name in composed], "products": range(row.products) if composes else [],
-        "lowered": _lowered(facts, row), "ptx": _ptx(at, arch), "data": markup.data(_data(at, arch, composed, composes)),
+        "lowered": _lowered(facts, row), "ptx": _ptx(at, arch),
+        "data": markup.data(_data(at, arch, composed) if composes else {"kind": "moves"}),
     }  # fmt: skip
     return View(addresses.instruction(row.id), "instruction", row.id, f"Operands of {row.name}, slot by slot", shown)
 
@@ -41,24 +43,22 @@ def _what(row: Instruction) -> str:
         return f"Moves matrices between shared memory and registers, or between lanes.{beyond}"
     products = f"{row.products} products of " if row.products > 1 else ""
     shape = row.shape
-    return f"D = A B + C: {products}{shape.m} × {shape.k} times {shape.k} × {shape.n}.{beyond}"
+    return f"D = A B + C: {products}{shape.m} x {shape.k} times {shape.k} x {shape.n}.{beyond}"
 
 
 def _operand(fact: Fact, arch: str) -> dict[str, str]:
     fragment, cell = fact.fragment, fact.cells[arch]
-    return {"key": fragment.operand, "name": words.name(fragment), "page": addresses.fact(fact.id), "held": words.held(fragment),
-            "size": f"{fragment.rows} × {fragment.cols} of {fragment.type}", "formula": words.formula(cell.table),
-            "evidence": words.SHORT[fact.kind(arch)], "picture": _picture(fact, arch)}  # fmt: skip
+    return {"key": fragment.operand, "name": words.name(fragment), "page": addresses.fact(fact.id),
+            "size": f"{fragment.rows} x {fragment.cols} of {fragment.type}", "formula": words.formula(cell.table),
+            "evidence": words.SHORT[fact.kind(arch)], "picture": _picture(cell),
+            "held": words.held(fragment)}  # fmt: skip
 
 
-def _picture(fact: Fact, arch: str) -> str:
-    fragment = fact.fragment
-    return addresses.picture(fact.cells[arch].table.id, fragment.slot_bits) if arch else picture(fact)
+def _picture(cell: Cell) -> str:
+    return addresses.picture(cell.table.id, cell.fragment.slot_bits)
 
 
-def _data(at: dict[str, Fact], arch: str, composed: list[str], composes: bool) -> dict[str, Any]:
-    if not composes:
-        return {"kind": "moves"}
+def _data(at: dict[str, Fact], arch: str, composed: Sequence[str]) -> dict[str, Any]:
     operands = {name: sizes(at[name].fragment) | {"layout": layout(at[name].cells[arch].table)} for name in composed}
     return {"kind": "instruction", "operands": operands}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tcprobe.layout.grid import blocks
 from tcprobe.pages.site import addresses, words
 from tcprobe.pages.site.fact_view import drawn
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.render import View
-from tcprobe.layout.grid import blocks
 
 
 def view(facts: Facts, id_: str) -> View:
@@ -19,7 +19,7 @@ def view(facts: Facts, id_: str) -> View:
     first = sharing[0][0]
     shown = {
         "id": id_, "formula": words.formula(table), "held": list(by_archs.items()),
-        "size": " × ".join(f"{axis.size} {axis.name}" for axis in table.space.axes) + f" → {', '.join(table.outputs)}",
+        "size": " x ".join(f"{axis.size} {axis.name}" for axis in table.space.axes) + f" → {', '.join(table.outputs)}",
         "blocks": [drawn(block, first) for block in blocks(table, first.fragment)],
     }  # fmt: skip
     return View(addresses.layout(id_), "layout", f"Layout {id_}", f"Layout {id_}, and which fragments have it", shown)

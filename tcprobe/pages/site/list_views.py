@@ -9,7 +9,7 @@ from tcprobe.isa.arch import arch as arch_row
 from tcprobe.pages.site import addresses, words
 from tcprobe.pages.site.facts import Fact, Facts
 from tcprobe.pages.site.index_view import Links
-from tcprobe.pages.site.render import Part, View
+from tcprobe.pages.site.render import ListPart, View
 from tcprobe.references import references, said
 from tcprobe.references.shared_memory.claims import CLAIMS
 from tcprobe.store.choose import Found
@@ -24,9 +24,9 @@ def arch(facts: Facts, name: str) -> View:
     kinds = Counter(words.SHORT[fact.kind(name)] for fact in found)
     absent = [fact for fact in facts.facts.values() if name not in fact.cells]
     parts = [
-        Part("Layouts", "layouts", heads=["Evidence", "Fragments", "Layout", "Formula"],
+        ListPart("Layouts", "layouts", heads=["Evidence", "Fragments", "Layout", "Formula"],
          rows=list(_by_layout(found, name))),
-        Part("Absent", "absent", heads=["Why", "Fragments"], rows=list(_absent(absent, name))),
+        ListPart("Absent", "absent", heads=["Why", "Fragments"], rows=list(_absent(absent, name))),
     ]  # fmt: skip
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     about = f"{row.generation}, compute capability {row.compute_capability}. {len(found)} fragments: {counts}."
@@ -39,7 +39,12 @@ def _by_layout(found: list[Fact], name: str) -> Iterable[Row]:
         key = (words.SHORT[fact.kind(name)], fact.cells[name].table.id, words.formula(fact.cells[name].table))
         lines.setdefault(key, []).append(fact)
     for (kind, layout, formula), facts in sorted(lines.items()):
-        yield [[(kind, "")], links(facts, layout), [(layout, addresses.layout(layout))], [(formula.replace("\n", "; "), "")]]
+        yield [
+            [(kind, "")],
+            links(facts, layout),
+            [(layout, addresses.layout(layout))],
+            [(formula.replace("\n", "; "), "")],
+        ]
 
 
 def links(facts: Iterable[Fact], layout: str = "") -> Links:
@@ -83,10 +88,13 @@ def _run(maker: tuple[str, str], measured: list[tuple[Fact, Found]]) -> View:
         lines.setdefault((found.measured.arch, found.measured.method), []).append(fact)
     rows = [[[(arch, addresses.arch(arch))], [(words.SHORT.get(method, method), "")], [(str(len(of)), "")], links(of)]
             for (arch, method), of in lines.items()]  # fmt: skip
-    provenance = {key: sorted({found.measured.provenance[key] for _, found in measured}) for key in ("cuda", "compiler", "tcprobe")}
+    provenance = {
+        key: sorted({found.measured.provenance[key] for _, found in measured})
+        for key in ("cuda", "compiler", "tcprobe")
+    }
     parts = [
-        Part("Tables", "tables", heads=["Arch", "Method", "Tables", "Fragments"], rows=rows),
-        Part("Made with", "made", heads=["What", "Which"],
+        ListPart("Tables", "tables", heads=["Arch", "Method", "Tables", "Fragments"], rows=rows),
+        ListPart("Made with", "made", heads=["What", "Which"],
          rows=[[[(key, "")], [(text, "") for text in texts]] for key, texts in provenance.items()]),
     ]  # fmt: skip
     return View(page, "list", title, f"What was measured by {title}", {"paragraphs": [], "parts": parts})
@@ -94,18 +102,25 @@ def _run(maker: tuple[str, str], measured: list[tuple[Fact, Found]]) -> View:
 
 def errata(facts: Facts) -> View:
     """Known errors of the sources that tables are compared with."""
-    heads = ["Source", "Place", "What is wrong", "Fragments"]
+    heads = ["Source", "Place", "What is wrong"]
+    said_ = [_plain(r.NAME, f.where, f.words, f.pattern) for r in references() for f in r.FINDINGS]
+    claims = [_plain(c.source, c.words, c.verdict) for c in CLAIMS]
+    sources = [_plain(r.NAME, r.SOURCE) for r in references()]
     parts = [
-        Part("Layouts", "layouts", heads=heads, rows=list(_stated(facts))),
-        Part("Statements", "statements", heads=heads[:3] + ["Pattern"], rows=[
-            [[(r.NAME, "")], [(f.where, "")], [(f.words, "")], [(f.pattern, "")]] for r in references() for f in r.FINDINGS]),
-        Part("Shared memory", "shared", heads=["Source", "Statement", "Verdict"], rows=[
-            [[(c.source, "")], [(c.words, "")], [(c.verdict, "")]] for c in CLAIMS]),
-        Part("Sources", "sources", heads=["Name", "What"],
-         rows=[[[(r.NAME, "")], [(r.SOURCE, "")]] for r in references()]),
-    ]  # fmt: skip
-    text = "Each layout that a source states is compared slot by slot, or by its structure tensor; where it differs, it says so here."
-    return View("errata.html", "list", "Errata", "Known errors of manuals and libraries", {"paragraphs": [text], "parts": parts})
+        ListPart("Layouts", "layouts", heads=[*heads, "Fragments"], rows=list(_stated(facts))),
+        ListPart("Statements", "statements", heads=[*heads, "Pattern"], rows=said_),
+        ListPart("Shared memory", "shared", heads=["Source", "Statement", "Verdict"], rows=claims),
+        ListPart("Sources", "sources", heads=["Name", "What"], rows=sources),
+    ]
+    text = "Each layout that a source states is compared slot by slot, or by its structure tensor. Where one errs:"
+    return View(
+        "errata.html", "list", "Errata", "Known errors of manuals and libraries", {"paragraphs": [text], "parts": parts}
+    )
+
+
+def _plain(*texts: str) -> Row:
+    """Cells without links."""
+    return [[(text, "")] for text in texts]
 
 
 def _stated(facts: Facts) -> Iterable[Row]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.grid import Block, Piece, lanes
+from tcprobe.layout.grid import Block, Stretch, lanes
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -21,7 +21,7 @@ def colour(thread: int) -> int:
     return (thread & 3) + 4 * (thread >> 2 & 1)
 
 
-def classes(piece: Piece) -> str:
+def classes(piece: Stretch) -> str:
     """Colours of the first two threads that hold a piece."""
     threads = piece.threads
     if not threads:
@@ -36,17 +36,17 @@ def matrix(block: Block) -> Markup:
     columns = sum(piece.span for piece in block.pieces[0])
     step = max((piece.span for piece in block.pieces[0]), default=1)
     heads = "".join(f"<th{_span(step)}>{col}</th>" for col in range(0, columns, step))
-    head = f'<thead><tr><td></td>{heads}</tr></thead>'
+    head = f"<thead><tr><td></td>{heads}</tr></thead>"
     body = "".join(f"<tr><th>{row}</th>{''.join(map(_cell, pieces))}</tr>" for row, pieces in enumerate(drawn(block)))
     return Markup(f"{head}<tbody>{body}</tbody>")  # numbers only
 
 
-def drawn(block: Block) -> list[list[Piece]]:
+def drawn(block: Block) -> list[list[Stretch]]:
     """The rows that a page draws: as many as have MOST_PIECES pieces."""
     return block.pieces[: max(1, MOST_PIECES // max(1, len(block.pieces[0])))]
 
 
-def _cell(piece: Piece) -> str:
+def _cell(piece: Stretch) -> str:
     of = classes(piece)
     quoted = f' class="{of}"' if " " in of else f" class={of}" if of else ""
     return f"<td{quoted}{_span(piece.span)}>{piece.text}</td>"

@@ -11,7 +11,6 @@ from tcprobe.pages.site import words
 from tcprobe.pages.site.facts import Fact
 from tcprobe.pages.site.markup import ranges
 
-
 _MADE: dict[str, dict[str, Any]] = {}  # by layout id
 
 

@@ -28,7 +28,7 @@ class View(NamedTuple):
     shows: dict[str, Any]
 
 
-class Part(NamedTuple):
+class ListPart(NamedTuple):
     """A part of a page that is a list: head, words, a table of linked texts, links, code; what is empty is left out."""
 
     head: str = ""

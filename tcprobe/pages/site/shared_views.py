@@ -14,7 +14,7 @@ from tcprobe.pages.site import addresses
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.index_view import Links
 from tcprobe.pages.site.markup import colour
-from tcprobe.pages.site.render import Part, View
+from tcprobe.pages.site.render import ListPart, View
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -36,11 +36,11 @@ class Access(NamedTuple):
 A = "mma.m16n8k16.row.col.f32.f16.f16.f32.a"
 D = "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
 ACCESSES = (
-    Access("ldmatrix of A", "ldmatrix.x4 brings A of m16n8k16 from a tile of 64 × 64 halves, its rows contiguous.",
+    Access("ldmatrix of A", "ldmatrix.x4 brings A of m16n8k16 from a tile of 64 x 64 halves, its rows contiguous.",
            ("64x64", "f16", "row"), "ldmatrix.x4", ("plain", "pad:16", "SWIZZLE_128B"), A),
-    Access("columns of floats", "A warp reads columns of a 32 × 32 tile of floats: transposition through shared memory.",
+    Access("columns of floats", "A warp reads columns of a 32 x 32 tile of floats: transposed through shared memory.",
            ("32x32", "f32", "row"), "ld.shared.b32@cols", ("plain", "pad:4", "sw:5,2,5")),
-    Access("accumulator in pairs", "The accumulator of m16n8k16 is written in pairs of floats into a tile of 64 × 32.",
+    Access("accumulator in pairs", "The accumulator of m16n8k16 is written in pairs of floats into a tile of 64 x 32.",
            ("64x32", "f32", "row"), "st.shared.v2", ("plain", "pad:32", "sw:2,5,2"), D),
     Access("rows in vectors", "A warp reads rows in pieces of 16 bytes: every octet of lanes covers all banks once.",
            ("64x32", "f32", "row"), "ld.shared.v4@rows", ("plain", "pad:32")),
@@ -50,12 +50,16 @@ ACCESSES = (
 def views(facts: Facts) -> list[View]:
     """All pages, their list first."""
     rules = rules_for(None, facts.layers)
-    swizzles, found = [_swizzle(mode) for mode in TMA], [_access(facts, access, rules) for access in ACCESSES if _there(facts, access)]
+    swizzles, found = (
+        [_swizzle(mode) for mode in TMA],
+        [_access(facts, access, rules) for access in ACCESSES if _there(facts, access)],
+    )
     parts = [
-        Part("Swizzles", "swizzles", links=_links(swizzles)),
-        Part("Accesses, phase by phase", "accesses", links=_links(found)),
+        ListPart("Swizzles", "swizzles", links=_links(swizzles)),
+        ListPart("Accesses, phase by phase", "accesses", links=_links(found)),
     ]  # fmt: skip
-    words = f"Shared memory has 32 banks of 4 bytes. The lanes of an access form phases; a phase takes as many passes as its fullest bank has distinct words. The rule is {rules.evidence}."
+    rule = "The lanes of an access form phases; a phase takes as many passes as its fullest bank has distinct words."
+    words = f"Shared memory has 32 banks of 4 bytes. {rule} The rule is {rules.evidence}."
     index = View("s/index.html", "list", "Shared memory", "Swizzles by bank, and bank conflicts phase by phase",
                  {"paragraphs": [words], "parts": parts})  # fmt: skip
     return [index, *swizzles, *found]
@@ -87,7 +91,8 @@ def _banks(offsets: list[list[int]]) -> Markup:
 
     heads = "".join(f"<th>{piece * PIECE}</th>" for piece in range(len(offsets[0])))
     rows = "".join(
-        f"<tr><th>{number}</th>" + "".join(_bank(offset) for offset in row) + "</tr>" for number, row in enumerate(offsets)
+        f"<tr><th>{number}</th>" + "".join(_bank(offset) for offset in row) + "</tr>"
+        for number, row in enumerate(offsets)
     )
     return Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{rows}</tbody>")  # numbers only
 
@@ -105,7 +110,9 @@ def _access(facts: Facts, access: Access, rules: BankRules) -> View:
     size, type_, lines = access.tile
     of = f"{access.fragment} " if access.fragment else ""
     given = f"--type {type_} " if not access.fragment else ""
-    command = f"tcprobe banks {of}--tile {size} {given}--global {lines} --shared {access.shared[0]} --with {access.access}"
+    command = (
+        f"tcprobe banks {of}--tile {size} {given}--global {lines} --shared {access.shared[0]} --with {access.access}"
+    )
     shown = {"words": access.words, "evidence": rules.evidence, "cases": cases, "command": command}
     title = f"{access.access}: {access.name}"
     return View(addresses.shared(access.name), "access", title, access.words, shown)
@@ -121,7 +128,9 @@ def _phase(phase: Phase) -> dict[str, Any]:
     lanes = f"lanes {phase.lanes[0]} to {phase.lanes[-1]}"
     passes = f"{phase.passes} pass{'es' if phase.passes != 1 else ''}"
     met = [str(collision) for collision in phase.collisions]
-    words = f"{lanes[:1].upper()}{lanes[1:]}: {passes}" + (f"; {met[0]}" if met else "; no two lanes meet in a bank") + "."
+    words = (
+        f"{lanes[:1].upper()}{lanes[1:]}: {passes}" + (f"; {met[0]}" if met else "; no two lanes meet in a bank") + "."
+    )
     return {"words": words, "grid": _meetings(phase)}
 
 
@@ -135,7 +144,9 @@ def _meetings(phase: Phase) -> Markup:
     shown = sorted(phase.collisions, key=lambda c: c.banks)[:16]
     heads = "".join(f"<th>{c.banks[0]}{f'-{c.banks[-1]}' if len(c.banks) > 1 else ''}</th>" for c in shown)
     rows = "".join(
-        f"<tr><th>pass {number}</th>" + "".join(_party(c.parties[number] if number < len(c.parties) else ()) for c in shown) + "</tr>"
+        f"<tr><th>pass {number}</th>"
+        + "".join(_party(c.parties[number] if number < len(c.parties) else ()) for c in shown)
+        + "</tr>"
         for number in range(phase.passes)
     )
     return Markup(f"<thead><tr><th>banks</th>{heads}</tr></thead><tbody>{rows}</tbody>")  # numbers only

@@ -32,12 +32,15 @@ def size(fragment: Fragment) -> str:
     """Rows, columns, type, and what a lane holds."""
     products = f", {fragment.products} products a warp" if fragment.products > 1 else ""
     unit = f"{fragment.slot_bits} bits each"
-    return f"{fragment.rows} × {fragment.cols} of {fragment.type}{products}; a {axis(fragment)} holds {held(fragment)}, {unit}"
+    matrix = f"{fragment.rows} x {fragment.cols} of {fragment.type}{products}"
+    return f"{matrix}; a {axis(fragment)} holds {held(fragment)}, {unit}"
 
 
 def held(fragment: Fragment) -> str:
     """What a lane holds: 8 elements in 4 registers."""
-    return f"{_count(fragment.elements, UNITS.get(fragment.role, 'element'))} in {_count(fragment.registers, 'register')}"
+    return (
+        f"{_count(fragment.elements, UNITS.get(fragment.role, 'element'))} in {_count(fragment.registers, 'register')}"
+    )
 
 
 def _count(number: int, what: str) -> str:

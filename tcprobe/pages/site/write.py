@@ -25,7 +25,9 @@ def require_ours(folder: Path) -> None:
     listed = _listed(folder)
     foreign = next((name for name in _names(folder) if name not in listed), None)
     if foreign is not None:
-        raise UsageError(f"{folder} has files that are not of a site, such as {quoted(foreign)}: they stay. Choose another folder.")
+        raise UsageError(
+            f"{folder} has files that are not of a site, such as {quoted(foreign)}: they stay. Choose another folder."
+        )
 
 
 def _listed(folder: Path) -> set[str]:
@@ -55,7 +57,9 @@ def write(folder: Path, pages: Mapping[str, str]) -> None:
         _fill(part, {**pages, MARK: "".join(f"{name}\n" for name in sorted(pages))})
         _exchange(part, target)
     except OSError as error:
-        raise EnvironmentUnfitError(f"cannot write {folder}: {error.strerror}. Free space, or choose another place.") from None
+        raise EnvironmentUnfitError(
+            f"cannot write {folder}: {error.strerror}. Free space, or choose another place."
+        ) from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
 

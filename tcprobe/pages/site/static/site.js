@@ -358,7 +358,7 @@
         const found = blocks(operand.layout, operand), table = make("table", "", "matrix");
         const grid = grids[name] = new Grid(table, found[number] || found[0], operand);
         fill(table, matrixRows(grid.block));
-        table.createCaption().textContent = operand.name + " " + operand.rows + " × " + operand.cols;
+        table.createCaption().textContent = operand.name + " " + operand.rows + " x " + operand.cols;
         one(".in-" + name, section).replaceChildren(table);
         focusable(table, grid.cell(0, 0));
         onCells(table, (td) => { focusable(table, td); trace(name, grid.element(td)); });
