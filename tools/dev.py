@@ -76,7 +76,7 @@ def test() -> None:
     run("ruff", "check", ".")
     run("ruff", "format", "--check", ".")
     run("mypy")
-    run("python", "-m", "pytest", *sys.argv[2:])
+    run("python", "-m", "pytest", "--numprocesses", "auto", *sys.argv[2:])
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe import __version__
-from tcprobe.cli import banks, questions, swizzle, tools
+from tcprobe.cli import banks, path, questions, swizzle, tools
 from tcprobe.cli.options import ARCH, CUDA, JSON, WRITTEN, Named, read_results
 from tcprobe.cli.shell import Group
 from tcprobe.errors import UsageError
@@ -33,7 +33,7 @@ def main() -> None:
     """
 
 
-for command in (*questions.COMMANDS, *swizzle.COMMANDS, *banks.COMMANDS, *tools.COMMANDS):
+for command in (*questions.COMMANDS, *swizzle.COMMANDS, *banks.COMMANDS, *path.COMMANDS, *tools.COMMANDS):
     main.add_command(command)
 
 

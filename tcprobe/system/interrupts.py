@@ -70,7 +70,9 @@ def _open_closed() -> None:
     if sys.stdout is None:
         sys.stdout = os.fdopen(_null(os.O_RDONLY), "w", encoding="utf-8")  # what is written there fails
     if sys.stderr is None:
-        sys.stderr = os.fdopen(_null(os.O_WRONLY), "w", encoding="utf-8")
+        sys.stderr = os.fdopen(
+            _null(os.O_WRONLY), "w", encoding="utf-8", closefd=False
+        )  # `prepare` puts another over it
 
 
 def _null(mode: int) -> int:
