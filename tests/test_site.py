@@ -131,6 +131,12 @@ def test_no_published_address_disappears(request):
     assert set(html()) <= listed
 
 
+def test_a_renamed_page_leaves_a_stub():
+    text = render(moved("f/old.html", "f/new.html"))
+    assert '<a href="../f/new.html">' in text
+    assert 'http-equiv="refresh" content="0; url=../f/new.html"' in text
+
+
 def data_names():
     return {name for name in pages() if name.startswith("json/")}
 

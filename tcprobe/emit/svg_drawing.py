@@ -36,7 +36,7 @@ def style() -> str:
     """The style sheet: light colours, and dark ones where the reader wants them."""
     light = "".join(f".c{n}{{fill:{colour}}}" for n, colour in enumerate(LIGHT))
     dark = "".join(f".c{n}{{fill:{colour}}}" for n, colour in enumerate(DARK))
-    text = "text{font:10px monospace;text-anchor:middle}.h{font-weight:bold;font-size:12px}.h,.s{text-anchor:start}"
+    text = "text{font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace;font-size:10px;text-anchor:middle}.h{font-weight:bold;font-size:12px}.h,.s{text-anchor:start}"
     lines = ".r{fill:none;stroke:#555;stroke-width:1.4}"
     lines += ".e{fill:none}.u{fill:#555}"
     darker = f"text{{fill:{DARK_INK}}}.r{{stroke:#bbb}}.u{{fill:#bbb}}{dark}"

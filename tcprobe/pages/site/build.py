@@ -25,6 +25,7 @@ from tcprobe.store.cell import Cell
 
 # strings stay as they are; blanks around other marks go
 _TOKEN = re.compile(r"""(?P<kept>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')| *(?P<mark>[=:}()\[\]?<>|&*+]|[,;{]\n?) *""")
+RENAMED: dict[str, str] = {}  # address of a page that was renamed: where it is now
 STATIC = ("site.css", "site.js", "icon.svg")
 
 
@@ -48,6 +49,12 @@ def views(facts: Facts) -> Iterator[View]:
     yield from guide_views.views(facts)
     yield diff_view.view(facts)
     yield list_views.errata(facts)
+    yield from (moved(old, new) for old, new in RENAMED.items())
+
+
+def moved(old: str, new: str) -> View:
+    """The stub that a renamed page leaves."""
+    return View(old, "moved", "Moved", f"This page is now {new}", {"to": new})
 
 
 def _others(facts: Facts) -> Iterator[tuple[str, str]]:

@@ -16,13 +16,13 @@ from tcprobe.store.cell import Cell
 
 Tab = tuple[str, str]
 _INVERSE: dict[str, dict[str, Formula]] = {}  # by layout id
-ANY = ("Formula", "CUDA")  # what can be said of operands that are no matrix
+ANY = ("Formula",)  # what can be said of operands of which some slots are unused
 AS_EMITTED = {"CuTe DSL": "cute-dsl", "tilelang": "tilelang"}  # by the name of their format, where there is one
 
 
 def tabs(cell: Cell) -> list[Tab]:
     """(language, code) of a table."""
-    anything = cell.fragment.role in WHOLE
+    anything = cell.fragment.role in WHOLE and None not in cell.table.cells
     return [(name, text) for name, write in WRITERS.items() if anything or name in ANY for text in _tried(write, cell)]
 
 

@@ -95,11 +95,12 @@ def _layout(fact: Fact, table: Table) -> dict[str, Any]:
 
 def _slots(fact: Fact) -> str:
     verdict = fitted(fact.main.table).verdict
-    return f"{verdict[:1].upper()}{verdict[1:]}, proven over all {fact.main.table.points} slots."
+    used = sum(cell is not None for cell in fact.main.table.cells)
+    return f"{verdict[:1].upper()}{verdict[1:]}, proven over all {used} slots that hold anything."
 
 
 def _notes(fact: Fact) -> list[str]:
-    counts = sorted(fact.main.table.copies)
+    counts = sorted({len(piece.holders) for block in fact.blocks for row in block.pieces for piece in row} - {0})
     found = [] if counts == [1] else [f"Each element has {' or '.join(map(str, counts))} holders"]
     if fact.main.numbering:
         found.append(f"Row and column numbers from {fact.main.numbering}")
