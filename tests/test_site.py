@@ -17,6 +17,8 @@ from tcprobe.ask.describe import shown
 from tcprobe.cli import main
 from tcprobe.layout.grid import blocks
 from tcprobe.pages.site import addresses
+from tcprobe.pages.site.build import moved
+from tcprobe.pages.site.render import render
 
 ADDRESSES = Path(__file__).parent / "golden" / "addresses.txt"
 KB = 1024

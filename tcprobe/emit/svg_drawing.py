@@ -20,6 +20,7 @@ from tcprobe.text import escaped
 HIGH, LINE, MARGIN, LETTER = 20, 18, 34, 6.25  # height of a cell and a line, left margin, width of a letter, in px
 LIGHT = ("#ccd9fd", "#fee6b6", "#defeea", "#fdbbd7", "#8ea2d6", "#f3ba47", "#a8dbbb", "#da9ab5")
 DARK = ("#234975", "#624b22", "#24594c", "#822942", "#0b2038", "#2f2107", "#083127", "#511224")
+FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"  # some programs know no generic family
 INK, DARK_INK = "#111111", "#f4f4f4"
 Label = Callable[[Stretch, str], str]
 
@@ -36,7 +37,8 @@ def style() -> str:
     """The style sheet: light colours, and dark ones where the reader wants them."""
     light = "".join(f".c{n}{{fill:{colour}}}" for n, colour in enumerate(LIGHT))
     dark = "".join(f".c{n}{{fill:{colour}}}" for n, colour in enumerate(DARK))
-    text = "text{font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace;font-size:10px;text-anchor:middle}.h{font-weight:bold;font-size:12px}.h,.s{text-anchor:start}"
+    text = f"text{{font-family:{FONTS};font-size:10px;text-anchor:middle}}.h,.s{{text-anchor:start}}"
+    text += ".h{font-weight:bold;font-size:12px}"
     lines = ".r{fill:none;stroke:#555;stroke-width:1.4}"
     lines += ".e{fill:none}.u{fill:#555}"
     darker = f"text{{fill:{DARK_INK}}}.r{{stroke:#bbb}}.u{{fill:#bbb}}{dark}"
