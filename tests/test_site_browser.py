@@ -60,9 +60,14 @@ def served(folder, tmp_path_factory):
     server.shutdown()
 
 
-@pytest.fixture(params=["file", "http"])
+@pytest.fixture
 def base(request, folder):
-    return f"{folder.as_uri()}/" if request.param == "file" else request.getfixturevalue("served")
+    """Where the site is: a file, unless a test asks for both."""
+    over_http = getattr(request, "param", "file") == "http"
+    return request.getfixturevalue("served") if over_http else f"{folder.as_uri()}/"
+
+
+both = pytest.mark.parametrize("base", ["file", "http"], indirect=True)
 
 
 @pytest.fixture
@@ -90,12 +95,14 @@ def cell(page, row, col, kind="matrix"):
     return page.locator(f".{kind} tbody tr").nth(row).locator("td").nth(col)
 
 
+@both
 def test_every_kind_of_page_opens_quietly(watched, base):
     for address in KINDS:
         open_(watched, base, address)
         assert watched.title().endswith("tcprobe")
 
 
+@both
 def test_a_deep_link_to_an_element(watched, base):
     open_(watched, base, f"{A}#r=3&c=9")
     assert readout(watched) == "A[3][9]: lane 12, i 5, register 2, bits 16 to 31"
@@ -135,6 +142,7 @@ def test_keys(watched, base):
     assert readout(watched).startswith("A[0][1]: lane 0, i 1")
 
 
+@both
 def test_an_arch_keeps_the_element_and_says_how_many_differ(watched, base):
     open_(watched, base, f"{WMMA}#r=3&c=9")
     assert readout(watched).startswith("A[3][9]: lane 12, i 5")
@@ -149,6 +157,7 @@ def test_an_arch_keeps_the_element_and_says_how_many_differ(watched, base):
     assert watched.locator("#evidence").inner_text().startswith("sm_70: measured: sass")
 
 
+@both
 def test_a_deep_link_with_an_arch(watched, base):
     open_(watched, base, f"{WMMA}?arch=sm_70#lane=3&i=9")
     assert readout(watched) == "A[3][9]: lane 3, i 9, register 4, bits 16 to 31"
@@ -168,6 +177,7 @@ def test_what_the_script_draws_is_what_the_page_had(watched, base, browser):
     context.close()
 
 
+@both
 def test_search(watched, base):
     open_(watched, base, A)
     watched.keyboard.press("/")
@@ -213,6 +223,7 @@ def test_a_trace(watched, base):
     ]
 
 
+@both
 def test_differences(watched, base):
     open_(watched, base, "diff.html?a=sm_75&b=sm_70")
     heads = watched.locator("#found h2").all_inner_texts()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tcprobe import emit
-from tcprobe.emit import cute, triton
+from tcprobe.emit import cute, ptx, triton
 from tcprobe.emit.common import identifier
 from tcprobe.errors import UsageError
 from tcprobe.fit import Formula, fitted
@@ -16,6 +16,7 @@ from tcprobe.store.cell import Cell
 
 Tab = tuple[str, str]
 _INVERSE: dict[str, dict[str, Formula]] = {}  # by layout id
+MOST_REGISTERS = 16  # that are written one by one
 ANY = ("Formula",)  # what can be said of operands of which some slots are unused
 AS_EMITTED = {"CuTe DSL": "cute-dsl", "tilelang": "tilelang"}  # by the name of their format, where there is one
 
@@ -78,6 +79,12 @@ def _triton(cell: Cell) -> str:
             f"    block_bases=[],\n    shape={triton.shape(cell)},\n)")  # fmt: skip
 
 
+def _ptx(cell: Cell) -> str:
+    if cell.fragment.registers > MOST_REGISTERS:
+        raise UsageError(f"{cell.fragment.id} has {cell.fragment.registers} registers.")
+    return ptx.declared(cell)
+
+
 def _emitted(name: str) -> Callable[[Cell], str]:
     def write(cell: Cell) -> str:
         if AS_EMITTED[name] not in emit.names():
@@ -89,5 +96,5 @@ def _emitted(name: str) -> Callable[[Cell], str]:
 
 WRITERS: dict[str, Callable[[Cell], str]] = {
     "Formula": _formula, "CUDA": _cuda, "CuTe C++": _cute, "CuTe DSL": _emitted("CuTe DSL"), "Triton": _triton,
-    "tilelang": _emitted("tilelang"),
+    "tilelang": _emitted("tilelang"), "PTX": _ptx,
 }  # fmt: skip
