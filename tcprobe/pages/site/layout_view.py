@@ -6,6 +6,7 @@ from tcprobe.layout.grid import blocks
 from tcprobe.pages.site import addresses, words
 from tcprobe.pages.site.fact_view import drawn
 from tcprobe.pages.site.facts import Facts
+from tcprobe.pages.site.index_view import Links
 from tcprobe.pages.site.render import View
 
 
@@ -13,12 +14,15 @@ def view(facts: Facts, id_: str) -> View:
     """The page."""
     table = facts.tables[id_]
     sharing = facts.sharing[id_]
-    by_archs: dict[str, list[tuple[str, str]]] = {}
+    by_archs: dict[str, dict[str, Links]] = {}
     for fact, archs in sharing:
-        by_archs.setdefault(words.archs_in_words(archs), []).append((fact.id, addresses.fact(fact.id)))
+        prefix, _, last = fact.id.rpartition(".")
+        of = by_archs.setdefault(words.archs_in_words(archs), {})
+        of.setdefault(prefix, []).append((last, addresses.fact(fact.id)))
     first = sharing[0][0]
     shown = {
-        "id": id_, "formula": words.formula(table), "held": list(by_archs.items()),
+        "id": id_, "formula": words.formula(table),
+        "held": [(archs, list(of.items())) for archs, of in by_archs.items()],
         "size": " x ".join(f"{axis.size} {axis.name}" for axis in table.space.axes) + f" → {', '.join(table.outputs)}",
         "blocks": [drawn(block, first) for block in blocks(table, first.fragment)],
     }  # fmt: skip
