@@ -10,12 +10,14 @@ from tcprobe.emit.common import identifier
 from tcprobe.errors import UsageError
 from tcprobe.fit import Formula, fitted
 from tcprobe.fit.inverse import inverse
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell
 
 Tab = tuple[str, str]
 _INVERSE: dict[str, dict[str, Formula]] = {}  # by layout id
+OF_A_WARP = ("CuTe C++", "Triton")  # what is written for the lanes of one warp
 MOST_REGISTERS = 16  # that are written one by one
 ANY = ("Formula",)  # what can be said of operands of which some slots are unused
 AS_EMITTED = {"CuTe DSL": "cute-dsl", "tilelang": "tilelang"}  # by the name of their format, where there is one
@@ -23,8 +25,13 @@ AS_EMITTED = {"CuTe DSL": "cute-dsl", "tilelang": "tilelang"}  # by the name of 
 
 def tabs(cell: Cell) -> list[Tab]:
     """(language, code) of a table."""
-    anything = cell.fragment.role in WHOLE and None not in cell.table.cells
-    return [(name, text) for name, write in WRITERS.items() if anything or name in ANY for text in _tried(write, cell)]
+    return [(name, text) for name, write in WRITERS.items() if _speaks(name, cell) for text in _tried(write, cell)]
+
+
+def _speaks(name: str, cell: Cell) -> bool:
+    """Whether a language has words for what is held: a whole matrix, and for some by one warp."""
+    whole = cell.fragment.role in WHOLE and None not in cell.table.cells
+    return name in ANY or (whole and (cell.fragment.threads <= WARP or name not in OF_A_WARP))
 
 
 def _tried(write: Callable[[Cell], str], cell: Cell) -> Iterator[str]:

@@ -16,6 +16,7 @@ from tcprobe.pages.site.payload import payload
 from tcprobe.pages.site.render import View
 from tcprobe.store.cell import Cell
 
+MOST_PICTURE = 4096  # slots; `tcprobe emit --to svg` draws larger ones
 WHAT = {Role.FACTOR: "Factor", Role.ACCUMULATOR: "Accumulator", Role.RESULT: "Result", Role.SOURCE: "Source",
         Role.METADATA: "Metadata", Role.SCALE: "Scales", Role.ADDRESS: "Row addresses"}  # fmt: skip
 
@@ -33,7 +34,7 @@ def view(fact: Fact) -> View:
         "blocks": [drawn(block, fact) for block in fact.blocks], "verdicts": fact.verdicts,
         "provenance": _provenance(main), "command": command(main),
         "absent": _absent(fact),
-        "instruction_page": instruction_page(fact), "data_page": addresses.data(fact.id), "picture": picture(fact),
+        "instruction_page": instruction_page(fact), "data_page": addresses.data(fact.id), "picture": picture(main),
         "arch_page": addresses.arch(main.arch), "data": markup.data({"kind": "fact"} | payload(fact)),
     }  # fmt: skip
     about = f"Which {words.axis(fragment)} and register holds which element of {fact.id}"
@@ -42,9 +43,10 @@ def view(fact: Fact) -> View:
 
 def drawn(block: Block, fact: Fact) -> dict[str, Any]:
     """A block as tables."""
-    count = len(markup.drawn(block))
-    return {"title": block.title, "matrix": markup.matrix(block), "lanes": markup.registers(block, fact.fragment),
-            "rest": count if count < len(block.pieces) else 0}  # fmt: skip
+    matrix, registers = markup.matrix(block), markup.registers(block, fact.fragment)
+    holding = len({thread for thread, _ in block.slots})
+    return {"title": block.title, "matrix": matrix.markup, "lanes": registers.markup,
+            "whole": matrix.rows == len(block.pieces) and registers.rows == holding}  # fmt: skip
 
 
 def instruction_page(fact: Fact) -> str:
@@ -52,10 +54,10 @@ def instruction_page(fact: Fact) -> str:
     return addresses.instruction(inventory.short(inventory.users(fact.id)[0]))
 
 
-def picture(fact: Fact) -> str:
-    """The picture of the main table."""
-    fragment = fact.fragment
-    return addresses.picture(fact.main.table.id, fragment.slot_bits)
+def picture(cell: Cell) -> str:
+    """The picture of a table; empty where it is too large for a page."""
+    drawn_ = cell.table.points <= MOST_PICTURE
+    return addresses.picture(cell.table.id, cell.fragment.slot_bits) if drawn_ else ""
 
 
 def command(cell: Cell) -> str:

@@ -10,12 +10,12 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Place, Role
 from tcprobe.pages.site import addresses, markup, words
+from tcprobe.pages.site.fact_view import picture
 from tcprobe.pages.site.facts import Fact, Facts
 from tcprobe.pages.site.payload import layout, sizes
 from tcprobe.pages.site.render import View
 from tcprobe.sass import lowering
 from tcprobe.sass.lowering import Lowering
-from tcprobe.store.cell import Cell
 
 
 def view(facts: Facts, row: Instruction) -> View:
@@ -50,12 +50,8 @@ def _operand(fact: Fact, arch: str) -> dict[str, str]:
     fragment, cell = fact.fragment, fact.cells[arch]
     return {"key": fragment.operand, "name": words.name(fragment), "page": addresses.fact(fact.id),
             "size": f"{fragment.rows} x {fragment.cols} of {fragment.type}", "formula": words.formula(cell.table),
-            "evidence": words.SHORT[fact.kind(arch)], "picture": _picture(cell),
+            "evidence": words.SHORT[fact.kind(arch)], "picture": picture(cell),
             "held": words.held(fragment)}  # fmt: skip
-
-
-def _picture(cell: Cell) -> str:
-    return addresses.picture(cell.table.id, cell.fragment.slot_bits)
 
 
 def _data(at: dict[str, Fact], arch: str, composed: Sequence[str]) -> dict[str, Any]:

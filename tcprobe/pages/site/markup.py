@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.grid import Block, Stretch, lanes
@@ -12,8 +12,15 @@ from tcprobe.layout.grid import Block, Stretch, lanes
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-MOST_PIECES = 2048  # that a page draws of one matrix; the script draws the rest
+MOST_MATRIX, MOST_REGISTERS = 46_000, 14_000  # characters that a page has of a table; the script draws the rest
 _DATA = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+class Drawn(NamedTuple):
+    """The markup of a table, and how many of its rows that has."""
+
+    markup: Markup
+    rows: int
 
 
 def colour(thread: int) -> int:
@@ -29,21 +36,26 @@ def classes(piece: Stretch) -> str:
     return f"c{colour(threads[0])}" + (f" d{colour(threads[1])}" if len(threads) > 1 else "")
 
 
-def matrix(block: Block) -> Markup:
+def matrix(block: Block) -> Drawn:
     """Rows of a matrix: its numbers in heads, in each cell the holders."""
-    from markupsafe import Markup
-
     columns = sum(piece.span for piece in block.pieces[0])
     step = max((piece.span for piece in block.pieces[0]), default=1)
     heads = "".join(f"<th{_span(step)}>{col}</th>" for col in range(0, columns, step))
-    head = f"<thead><tr><td></td>{heads}</tr></thead>"
-    body = "".join(f"<tr><th>{row}</th>{''.join(map(_cell, pieces))}</tr>" for row, pieces in enumerate(drawn(block)))
-    return Markup(f"{head}<tbody>{body}</tbody>")  # numbers only
+    rows = (f"<tr><th>{row}</th>{''.join(map(_cell, pieces))}</tr>" for row, pieces in enumerate(block.pieces))
+    return _table(heads, rows, MOST_MATRIX)
 
 
-def drawn(block: Block) -> list[list[Stretch]]:
-    """The rows that a page draws: as many as have MOST_PIECES pieces."""
-    return block.pieces[: max(1, MOST_PIECES // max(1, len(block.pieces[0])))]
+def _table(heads: str, rows: Iterable[str], most: int) -> Drawn:
+    """Heads, and as many rows as have `most` characters together; numbers only, so that nothing is to be escaped."""
+    from markupsafe import Markup
+
+    sizes, found = 0, list[str]()
+    for row in rows:
+        sizes += len(row)
+        if found and sizes > most:
+            break
+        found.append(row)
+    return Drawn(Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(found)}</tbody>"), len(found))
 
 
 def _cell(piece: Stretch) -> str:
@@ -56,16 +68,14 @@ def _span(count: int) -> str:
     return f" colspan={count}" if count > 1 else ""
 
 
-def registers(block: Block, fragment: Fragment) -> Markup:
+def registers(block: Block, fragment: Fragment) -> Drawn:
     """A row for each thread that holds anything: its registers with their elements."""
-    from markupsafe import Markup
-
     heads = "".join(f"<th>r{number}</th>" for number in range(fragment.registers))
-    rows = "".join(
+    rows = (
         f"<tr class=c{colour(lane.number)}><th>{lane.number}</th>{_texts(lane.registers)}</tr>"
         for lane in lanes(block, fragment)
     )
-    return Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{rows}</tbody>")
+    return _table(heads, rows, MOST_REGISTERS)
 
 
 def _texts(texts: Sequence[str]) -> str:
