@@ -12,7 +12,7 @@ from tcprobe.layout.grid import Block, Stretch, lanes
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-MOST_MATRIX, MOST_REGISTERS = 46_000, 14_000  # characters that a page has of a table; the script draws the rest
+MOST_MATRIX, MOST_REGISTERS = 43_000, 12_500  # characters that a page has of a table; the script draws the rest
 _DATA = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
