@@ -34,7 +34,7 @@ def view(fact: Fact) -> View:
         "blocks": [drawn(block, fact) for block in fact.blocks], "verdicts": fact.verdicts,
         "provenance": _provenance(main), "command": command(main),
         "absent": _absent(fact),
-        "instruction_page": instruction_page(fact), "data_page": addresses.data(fact.id), "picture": picture(main),
+        "users": users(fact), "data_page": addresses.data(fact.id), "picture": picture(main),
         "arch_page": addresses.arch(main.arch), "data": markup.data({"kind": "fact"} | payload(fact)),
     }  # fmt: skip
     about = f"Which {words.axis(fragment)} and register holds which element of {fact.id}"
@@ -49,9 +49,10 @@ def drawn(block: Block, fact: Fact) -> dict[str, Any]:
             "whole": matrix.rows == len(block.pieces) and registers.rows == holding}  # fmt: skip
 
 
-def instruction_page(fact: Fact) -> str:
-    """The page of an instruction that takes the fragment."""
-    return addresses.instruction(inventory.short(inventory.users(fact.id)[0]))
+def users(fact: Fact) -> list[tuple[str, str]]:
+    """(id, page) of the instructions that take the fragment."""
+    ids = map(inventory.short, inventory.users(fact.id))
+    return [(id_, addresses.instruction(id_)) for id_ in ids]
 
 
 def picture(cell: Cell) -> str:
