@@ -42,6 +42,12 @@ def test_a_full_or_closed_stderr_leaves_the_exit_code():
                 assert shell(f"{LIST} {wrong} {how}", PYTHONUNBUFFERED=unbuffered) == (2, "", "")
     code, out, _ = shell(f"{LIST} 2>&-")
     assert (code, len(out.splitlines())) == (0, 625)
+    script = "import os; from tcprobe.system import interrupts; interrupts.prepare(); print(os.fstat(2).st_rdev)"
+    assert shell(f'{sys.executable} -c "{script}" 2>&-') == (
+        0,
+        f"{os.stat(os.devnull).st_rdev}\n",
+        "",
+    )  # as children want it
 
 
 def test_a_reader_that_goes_is_no_error_but_not_success():

@@ -11,6 +11,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layers, whence
+from tcprobe.store.lookup import some
 from tcprobe.store.measurement import Measurement, how
 from tcprobe.store.results import Results
 
@@ -166,11 +167,6 @@ def _other_measurements(cell: Cell) -> list[str]:
         words = "the same table" if other.table(cell.fragment) == cell.table else "ANOTHER TABLE"
         lines.append(f"method {other.measured.method}: {words} ({how(other.measured)}, {whence(other.source)})")
     return lines
-
-
-def some(names: list[str], most: int = 4) -> str:
-    """The first names, and how many more."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def ranges(numbers: list[int]) -> str:

@@ -63,9 +63,7 @@ def where(cell: Cell, rows: Iterable[int], cols: Iterable[int], products: Iterab
     """
     fragment = cell.fragment
     rows, cols = _inside("row", rows, fragment.rows), _inside("col", cols, fragment.cols)
-    parts = [0]
-    if "product" in cell.table.outputs:
-        parts = _inside("product", products, fragment.products) or list(range(fragment.products))
+    parts = _inside("product", products, fragment.products) or range(fragment.products)
     elements = ({"row": r, "col": c, "product": p} for p in parts for r in rows for c in cols)
     keys = [tuple(element[name] for name in cell.table.outputs) for element in elements]
     return [_holder(cell, slot) for key in keys for slot in cell.table.inverse.get(key, [])]
@@ -134,7 +132,7 @@ def trace(instruction: Instruction, operands: Mapping[str, Cell], row: int, col:
     """
     if instruction.products > 1 and product is None:
         raise UsageError(f"{instruction.id} holds {instruction.products} products: say which with --product.")
-    find = _Finder(operands, product)
+    find = _Finder(operands, product)  # which refuses a product that there is not
     c, d = find("c", row, col), find("d", row, col)
     meetings = [Meeting(find("a", row, k), find("b", k, col), d) for k in range(instruction.shape.k)]
     return Trace(instruction, operands, f"D{d[0].element}", c, d, meetings, unread(instruction, operands))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import ARCH, JSON, Output, read_results
+from tcprobe.cli.options import ARCH, JSON, Given, Number, Output, read_results
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -28,15 +28,17 @@ OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=Fal
 
 @click.command(short_help="From global memory into a fragment and back: every step.")
 @click.argument("fragment", metavar="FRAGMENT")
-@click.option("--tile", "size", required=True, metavar="ROWSxCOLS", help="The tile, in FRAGMENT's rows and columns.")
+@click.option(
+    "--tile", "size", type=Given(), required=True, metavar="ROWSxCOLS", help="The tile, in FRAGMENT's rows and columns."
+)
 @MAJOR
-@click.option("--ld", type=int, metavar="ELEMENTS", help="From line to line in global memory. Default: no gaps.")
-@click.option("--shared", "placed", metavar="PLACE", default="plain", show_default=True,
+@click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line in global memory. Default: no gaps.")
+@click.option("--shared", "placed", type=Given(), metavar="PLACE", default="plain", show_default=True,
               help="plain, pad:BYTES, sw:B,M,S in bytes, or SWIZZLE_32B|64B|128B.")  # fmt: skip
-@click.option("--fill", metavar="cp.async|tma|plain", help="Between global and shared memory; cp.async.8: 8 bytes a "
-              "lane. Default: cp.async in, plain back.")  # fmt: skip
-@click.option("--with", "access", metavar="OP", help="ldmatrix.x4.trans, ld.shared.b32, stmatrix.x2, ...; the path has "
-              "its direction. Default: the most matrices that there can be.")  # fmt: skip
+@click.option("--fill", type=Given(), metavar="cp.async|tma|plain", help="Between global and shared memory; "
+              "cp.async.8: 8 bytes a lane. Default: cp.async in, plain back.")  # fmt: skip
+@click.option("--with", "access", type=Given(), metavar="OP", help="ldmatrix.x4.trans, ld.shared.b32, stmatrix.x2, "
+              "...; the path has its direction. Default: the most matrices that there can be.")  # fmt: skip
 @CODE
 @OUTPUT
 @ARCH
@@ -67,7 +69,7 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
 @click.argument("fragment", metavar="FRAGMENT")
 @click.option("--from", "source", type=click.Choice(["global"]), default="global", show_default=True,
               help="Where the matrix is.")  # fmt: skip
-@click.option("--ld", type=int, metavar="ELEMENTS", help="From line to line. Default: the fragment's own lines.")
+@click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line. Default: the fragment's own lines.")
 @MAJOR
 @click.option("--code", "code", is_flag=True, help="Print a CUDA header instead.")
 @OUTPUT

@@ -25,7 +25,7 @@ def _section(cell: Cell) -> Iterator[str]:
     first, *rest = about(cell)
     yield f"## {cell.fragment.id}, {cell.arch}"
     yield ""
-    yield markdown(f"{first}. {' '.join(rest)}.")
+    yield markdown(f"{first}. {' '.join(rest)}.").replace("|", r"\|")
     yield ""
     for name, formula in fitted(table).formulas.items():
         yield f"- {name} = `{formula}`" if formula else f"- {name}: no closed form"

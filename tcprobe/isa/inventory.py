@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from types import MappingProxyType
+from typing import TypeVar
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch
@@ -21,8 +22,10 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import IMPLIED, Instruction
 from tcprobe.isa.target import version
 from tcprobe.plugins import discover
+from tcprobe.text import quoted
 
 ROWS = "tcprobe.isa.rows"
+T = TypeVar("T", Fragment, Instruction)
 
 
 @cache
@@ -103,7 +106,7 @@ def select(*patterns: str, family: str | None = None, device: Arch | None = None
     UsageError where there is no such family.
     """
     if family not in (None, *families()):
-        raise UsageError(f"no family is called {family!r}; known: {', '.join(families())}.")
+        raise _no_family(family or "")
     chosen = dict.fromkeys(f for p in patterns for f in matches(p)) if patterns else fragments().values()
     return [
         fragment
@@ -114,25 +117,82 @@ def select(*patterns: str, family: str | None = None, device: Arch | None = None
 
 def resolve(name: str) -> Fragment:
     """The one fragment that `name` means; UsageError with suggestions if none or several."""
-    found = matches(name)
+    found = candidates(name)
     if len(found) == 1:
         return found[0]
-    if found:
-        raise UsageError(f"{name!r} means {len(found)} fragments: {_some(f.id for f in found)}. Say more of the name.")
-    raise _unknown(name, fragments())
+    raise UsageError(f"{name!r} means {len(found)} fragments: {_some(f.id for f in found)}. Say more of the name.")
+
+
+def candidates(name: str) -> list[Fragment]:
+    """The fragments that `name` may mean; UsageError with suggestions if none."""
+    found = matches(name)
+    if not found:
+        raise _unknown(name, fragments())
+    return found
 
 
 def instruction(name: str) -> Instruction:
     """The one instruction that `name` means; UsageError with suggestions if none or several."""
-    wanted, known = short(name), instructions()
-    found = [known[wanted]] if wanted in known else [i for i in known.values() if _shortens(wanted, i.id)]
+    found = instruction_candidates(name)
     if len(found) == 1:
         return found[0]
+    raise UsageError(f"{name!r} means {len(found)} instructions: {_some(i.id for i in found)}. Say more of the name.")
+
+
+def instruction_candidates(name: str) -> list[Instruction]:
+    """The instructions that `name` may mean: an id, a shortened one, or words in any order; UsageError if none."""
+    wanted, known = short(name), instructions()
+    if wanted in known:
+        return [known[wanted]]
+    found = [i for i in known.values() if _shortens(wanted, i.id)] or spoken_instructions(name)
+    if not found:
+        raise _unknown(name, known)
+    return found
+
+
+def spoken_instructions(name: str) -> list[Instruction]:
+    """The instructions that all words of `name` fit, whatever their order; see `words`."""
+    from tcprobe.isa import words
+
+    wanted = words.words(name)
+    return _closest(wanted, [i for i in instructions().values() if words.fits(wanted, _parts(i.id, *_types(i)))])
+
+
+def _spoken(name: str) -> list[Fragment]:
+    """The fragments that all words of `name` fit; without an operand in them, those of the instructions."""
+    from tcprobe.isa import words
+
+    wanted = words.words(name)
+    found = [f for f in fragments().values() if words.fits(wanted, _parts(f.id, *((f.type,) if f.shared else ())))]
     if found:
-        raise UsageError(
-            f"{name!r} means {len(found)} instructions: {_some(i.id for i in found)}. Say more of the name."
-        )
-    raise _unknown(name, known)
+        return _closest(wanted, found)
+    return list(dict.fromkeys(fragment(f.id) for i in spoken_instructions(name) for f in i.fragments))
+
+
+def _closest(wanted: list[str], found: list[T]) -> list[T]:
+    """Of what fits those that fit best, by one reason after the other: named whole, of a family that is named, of a
+    type of its own that is named, with one type of C and D, in the order of the words.
+    """
+    from tcprobe.isa import words
+
+    best = [one for one in found if len(_parts(one.id)) == len(wanted)] or found
+    best = [one for one in best if one.family in wanted] or best
+    best = [one for one in best if isinstance(one, Instruction) and _one_accumulator(one)] or best
+    best = [one for one in best if isinstance(one, Fragment) and words.named(one.type, wanted)] or best
+    return [one for one in best if words.ordered(wanted, _parts(one.id))] or best
+
+
+def _one_accumulator(row: Instruction) -> bool:
+    return row.multiplies and row.type("c") == row.type("d")
+
+
+def _parts(id_: str, *more: str) -> list[str]:
+    parts = id_.split(".")
+    return [*parts, *(part for part in more if part not in parts)]
+
+
+def _types(row: Instruction) -> tuple[str, ...]:
+    return tuple(operand.type for operand in row.operands)
 
 
 def multiply(name: str) -> Instruction:
@@ -168,7 +228,8 @@ def select_instructions(*patterns: str) -> list[Instruction]:
     for pattern in patterns:
         wanted = short(pattern)
         glob = any(c in wanted for c in "*?[")
-        meant = [i for i in known if (fnmatch.fnmatchcase(i, wanted) if glob else _shortens(wanted, i))]
+        meant = _globbed(wanted, known) if glob else [i for i in known if _shortens(wanted, i)]
+        meant = meant or [row.id for row in ([] if glob else spoken_instructions(pattern))]
         if not meant:
             raise _unknown(pattern, known)
         found |= {i: known[i] for i in ([wanted] if wanted in known else meant)}
@@ -178,7 +239,8 @@ def select_instructions(*patterns: str) -> list[Instruction]:
 def matches(name: str) -> list[Fragment]:
     """Fragments that `name` means: an id, an instruction (its operands), a glob pattern, or a shortened id.
 
-    A shortened id has some of the dot-separated parts, in order: `wmma.m16n16k16.d.f32`, `m8n32k16.a.row.u8`.
+    A shortened id has some of the dot-separated parts, in order: `wmma.m16n16k16.d.f32`, `m8n32k16.a.row.u8`. Where
+    no id is of that kind: words in any order, as `words` reads them: `accumulator wmma 16x16x16 float`.
     """
     wanted = short(name)
     with suppress(KeyError, ValueError):
@@ -187,9 +249,9 @@ def matches(name: str) -> list[Fragment]:
         return [fragment(f.id) for f in instructions()[wanted].fragments]
     known = fragments()
     if any(c in wanted for c in "*?["):
-        return [f for f in known.values() if fnmatch.fnmatchcase(f.id, wanted)]
+        return [known[id_] for id_ in _globbed(wanted, known)]
     whole = [f for f in known.values() if wanted in (f.experiment, short(f.instruction))]
-    return whole or [f for f in known.values() if _shortens(wanted, f.id)]
+    return whole or [f for f in known.values() if _shortens(wanted, f.id)] or _spoken(name)
 
 
 def select_or_fail(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:
@@ -210,7 +272,17 @@ def why_not(fragment: Fragment, device: Arch) -> str | None:
 
 def short(name: str) -> str:
     """`name` without the qualifiers that every form has: the form in which ids are."""
-    return ".".join(part for part in name.strip().split(".") if part not in IMPLIED)
+    return ".".join(part for part in name.strip().lower().split(".") if part not in IMPLIED)
+
+
+def _globbed(wanted: str, ids: Iterable[str]) -> list[str]:
+    """The ids that a pattern means; where it means none as it is, those of which it means some parts."""
+    listed = list(ids)
+    for pattern in (wanted, f"*.{wanted}", f"{wanted}.*", f"*.{wanted}.*"):
+        found = [id_ for id_ in listed if fnmatch.fnmatchcase(id_, pattern)]
+        if found:
+            return found
+    return []
 
 
 def _shortens(wanted: str, full: str) -> bool:
@@ -224,8 +296,40 @@ def _some(names: Iterable[str], most: int = 6) -> str:
 
 
 def _unknown(name: str, known: Iterable[str]) -> UsageError:
+    """What is wrong with a name that means nothing: PTX's own that is not covered, words that are strange, a typo."""
     import difflib
 
-    near = difflib.get_close_matches(short(name), list(known), n=3, cutoff=0.6)
-    hint = f" Did you mean {' or '.join(near)}?" if near else " See `tcprobe list`."
-    return UsageError(f"no fragment or instruction is called {name!r}.{hint}")
+    from tcprobe.isa.beyond import not_covered
+
+    if ptx := not_covered(name, families()):
+        return UsageError(f"{quoted(name)}: {ptx}. It has: {', '.join(families())}.")
+    near = difflib.get_close_matches(short(name), list(known), n=3, cutoff=0.6) if " " not in name else []
+    hint = f"Did you mean {' or '.join(near)}?" if near else _nearest(name)
+    return UsageError(f"no fragment or instruction is called {name!r}. {hint}")
+
+
+def _nearest(name: str) -> str:
+    """What of a name's words is not known, and what the others mean; or which one word is too many."""
+    from tcprobe.isa import words
+
+    wanted = words.words(name)
+    strange = words.strange(wanted, {part for row in instructions().values() for part in _parts(row.id, *"abcdep")})
+    tries = [[*wanted[:at], *wanted[at + 1 :]] for at in reversed(range(len(wanted)))]
+    if strange:
+        tries = [[word for word in wanted if word not in strange]]
+    without = next((kept for kept in tries if spoken_instructions(" ".join(kept))), None)
+    unknown = f"Not known: {', '.join(map(quoted, strange))}. " if strange else ""
+    if any(word.isdigit() for word in strange):
+        unknown += "Numbers go with --row and --col, or --lane and --i. "
+    if not without:
+        return f"{unknown}See `tcprobe list`."
+    left_out = [word for word in wanted if word not in without] or ["one of the types"]
+    found = [row.id for row in spoken_instructions(" ".join(without))]
+    return f"{unknown}Without {', '.join(left_out)} it would mean {_some(found, 3)}."
+
+
+def _no_family(name: str) -> UsageError:
+    from tcprobe.isa.beyond import not_covered
+
+    ptx = not_covered(name, families())
+    return UsageError(f"{ptx or f'no family is called {name!r}'}; known: {', '.join(families())}.")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
-from tcprobe.ask.describe import holders, some, unread
+from tcprobe.ask.describe import holders, unread
 from tcprobe.errors import DataError
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
@@ -19,7 +19,8 @@ from tcprobe.pages import archs
 from tcprobe.pages.archs import MADE, grid, row_and_col
 from tcprobe.references import references, said
 from tcprobe.store.choose import Layers, alone
-from tcprobe.store.measurement import Measurement, how
+from tcprobe.store.lookup import some
+from tcprobe.store.measurement import WEAKER, Measurement, how
 from tcprobe.store.results import Results
 from tcprobe.system import files
 from tcprobe.text import markdown
@@ -144,6 +145,10 @@ def _arch_page(results: Results, name: str, method: str) -> Iterator[str]:
     )
     for line in provenance:
         yield f"- {line}"
+    if method == WEAKER:
+        yield ""
+        yield "Weaker evidence: these layouts are those that another arch has for the same tensor-core opcode, encoded"
+        yield 'alike. Which arch that is stands under "numbers from".'
     yield from ("", "## Fragments", "")
     yield "wmma is compared slot by slot, mma by its structure tensor: which A slot meets which B slot in which D slot."
     yield "Row, column and k numbers of mma are a convention; the tables use the numbers of the source named under"

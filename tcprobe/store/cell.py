@@ -17,6 +17,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
 from tcprobe.store import lookup
 from tcprobe.store.choose import PUBLISHED, Found, Layers, layers_of, whence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tcprobe.references import Claim
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Cell:
     """`measured` is the measurement that `table` comes from; where it is None, `stated` names the reference and place.
 
@@ -42,6 +43,26 @@ class Cell:
     layers: Layers
     source: str = PUBLISHED
     stated: tuple[str, Claim] | None = None
+
+    def __repr__(self) -> str:
+        f = self.fragment
+        return f"<{f.id} on {self.arch}, {f.rows} x {f.cols} of {f.type}, {self.known}>"
+
+    def _repr_html_(self) -> str:
+        """For a notebook: whose table, on what evidence, and the matrix with its holders."""
+        from html import escape
+
+        from tcprobe.layout.draw import addresses, matrix
+
+        title = f"<b>{escape(self.fragment.id)}</b> on {self.arch}, {escape(self.evidence)}"
+        drawn = addresses(self.table, 120) if self.fragment.role is Role.ADDRESS else matrix(self.table, 120)
+        return f"{title}<pre>{escape(chr(10).join(drawn))}</pre>"
+
+    @property
+    def known(self) -> str:
+        """How the table is known, in few words."""
+        words = {"live": "measured live", "sass": "from machine code", "derived": "derived from machine code"}
+        return words.get(self.measured.method, self.measured.method) if self.measured else "documented only"
 
     @property
     def evidence(self) -> str:
@@ -123,6 +144,30 @@ def for_emit(fragments: Sequence[Fragment], name: str | None, results: Results |
         return [table for fragment in fragments for table in _on_every_arch(fragment, layers)]
     at = name or cell(fragments[-1], None, layers).arch
     return [cell(fragment, at, layers) for fragment in fragments]
+
+
+def emittable(
+    fragments: Sequence[Fragment], name: str | None, results: Results | Layers
+) -> tuple[list[Cell], list[Fragment]]:
+    """As `for_emit`, and the fragments of which there is no table there; UsageError where there is none at all."""
+    if len(fragments) == 1 or name == "all":
+        return for_emit(fragments, name, results), []
+    layers = layers_of(results)
+    at, cells, without = name, [], []
+    error: UsageError | None = None
+    for fragment in reversed(fragments):  # the last one chooses the arch
+        try:
+            found = cell(fragment, at, layers)
+        except UsageError as reason:
+            error = error or reason
+            without.append(fragment)
+            continue
+        at = at or found.arch
+        cells.append(found)
+    if not cells:
+        assert error is not None
+        raise error
+    return cells[::-1], without[::-1]
 
 
 def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:

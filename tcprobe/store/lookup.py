@@ -58,3 +58,8 @@ def no_table(fragment: Fragment, name: str | None, layers: Layers) -> UsageError
         f"no table of {fragment.id}{where} in {layers.words}.{words} "
         f"`tcprobe why-not {fragment.id} --arch {archs[0] if archs else 'sm_90'}` says more."
     )
+
+
+def some(names: Sequence[str], most: int = 4) -> str:
+    """The first names, and how many more."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -15,6 +15,7 @@ from tcprobe.pages.site.facts import Fact
 from tcprobe.pages.site.payload import payload
 from tcprobe.pages.site.render import View
 from tcprobe.store.cell import Cell
+from tcprobe.store.measurement import FROM_CODE
 
 MOST_PICTURE = 4096  # slots; `tcprobe emit --to svg` draws larger ones
 WHAT = {Role.FACTOR: "Factor", Role.ACCUMULATOR: "Accumulator", Role.RESULT: "Result", Role.SOURCE: "Source",
@@ -66,7 +67,7 @@ def command(cell: Cell) -> str:
     experiment, measured = cell.fragment.experiment, cell.measured
     if not measured:
         return f"tcprobe run {experiment} --arch {cell.arch} --method live   # on such a GPU; nobody did yet"
-    if measured.method == "derived":
+    if measured.method in FROM_CODE[1:]:
         return f"tcprobe run --arch {cell.arch} --method sass   # {experiment} follows from machine code"
     return f"tcprobe run {cell.fragment.id} --arch {cell.arch} --method {measured.method}"
 

@@ -14,8 +14,10 @@ from tcprobe.store.choose import whence
 from tcprobe.store.measurement import how, made_by
 
 UNITS = {Role.METADATA: "index field", Role.SCALE: "scale", Role.ADDRESS: "address"}
-SHORT = {"live": "live", "sass": "machine code", "derived": "derived", "emulated": "emulated",
-         "documented": "documented", "absent": "absent", "unknown": "unknown"}  # fmt: skip
+SHORT = {
+    "live": "live", "sass": "machine code", "derived": "derived", "same-opcode": "same opcode", "emulated": "emulated",
+    "documented": "documented", "absent": "absent", "unknown": "unknown",
+}  # fmt: skip
 
 
 def name(fragment: Fragment) -> str:
