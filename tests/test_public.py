@@ -8,6 +8,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import click
 import pytest
 
 import tcprobe
@@ -66,7 +67,7 @@ def test_the_citation_names_this_version():
 
 
 def test_commands_of_the_public_files_exist():
-    known = set(main.commands)
+    known = set(main.list_commands(click.Context(main)))
     for name in ("CONTRIBUTING.md", ".github/workflows/test.yml", ".github/workflows/publish.yml"):
         said = set(re.findall(r"tcprobe ([a-z-]+) (?:-|wmma|mine|FRAGMENT)", (ROOT / name).read_text()))
         assert said <= known, name
