@@ -32,8 +32,8 @@ from tcprobe.store.cell import cell, for_emit, load, operands
 from tcprobe.store.results import published
 
 RESULTS = published()
-NAMES = ("cuda", "cute", "csv", "json", "latex", "markdown", "numpy", "ptx", "python", "svg", "sympy",
-         "tensor-layouts", "tinygrad", "triton")  # fmt: skip
+NAMES = ("cuda", "cute", "csv", "json", "latex", "markdown", "numpy", "ptx", "python", "svg", "svg-cute", "svg-ptx",
+         "sympy", "tensor-layouts", "tinygrad", "triton")  # fmt: skip
 consumers = pytest.mark.consumer
 
 

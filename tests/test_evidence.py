@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 from machine_code import TOOLS, needs_tools
+from wrapped_tools import beside, tool
 from wrapped_tools import run as run_tools
-from wrapped_tools import tool
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
@@ -197,6 +197,7 @@ def test_a_contradiction_is_reported_withheld_and_takes_the_place_of_what_was_sa
     form = "mma.m8n8k4.row.col.f32.f16.f16.f32"
     theirs = published().measurement("sm_80", "derived", form)
     Results(tmp_path / "r").write(theirs)
+    beside(tmp_path / "tools" / "nvdisasm")
     lies = tool(tmp_path / "tools" / "nvdisasm", f"{TOOLS.nvdisasm} \"$@\" | sed 's/, 0xfffffffc,/, 0xfffffff8,/'")
     done = run_tools(tmp_path / "r", lies)
     assert done.exit_code == 1, done.output

@@ -61,7 +61,7 @@ def test_emit_leaves_out_what_an_arch_lacks_and_says_so():
 @pytest.mark.parametrize(("name", "at", "known"), [
     (D, "sm_90", "measured live"), (D, "sm_70", "from machine code"),
     (f"{MULTIPLY}.a", "sm_80", "derived from machine code"),
-    ("mma.m16n8k32.row.col.s32.s8.s8.s32.b", "sm_87", "documented only"),
+    ("mma.m16n8k32.row.col.s32.u4.s4.s32.b", "sm_87", "documented only"),
 ])  # fmt: skip
 def test_the_first_line_says_how_a_table_is_known(name, at, known):
     assert tcprobe("show", name, "--arch", at).stdout.splitlines()[0] == f"{name} on {at}, {known}"
@@ -102,5 +102,5 @@ def test_a_second_run_keeps_what_follows_too(tmp_path):
 
 
 def test_why_not_sends_nobody_to_a_run_that_cannot():
-    text = tcprobe("why-not", "mma.m16n8k32.row.col.s32.s8.s8.s32.b", "--arch", "sm_87").stdout
+    text = tcprobe("why-not", "mma.m16n8k32.row.col.s32.u4.s4.s32.b", "--arch", "sm_87").stdout
     assert "`tcprobe run` on a GPU of sm_87 measures it" in text

@@ -54,7 +54,7 @@ def main() -> None:
 # what other modules have; they are imported when they are asked for
 for module, commands in {
     "questions": ("where", "trace", "convert", "emit", "verify"), "reduce": ("reduce",), "swizzle": ("swizzle",),
-    "banks": ("banks",), "path": ("path", "load"), "tools": ("diff", "merge", "lower", "doctor", "pages"),
+    "banks": ("banks",), "path": ("path", "load"), "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
 }.items():  # fmt: skip
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")
 

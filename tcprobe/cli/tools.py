@@ -145,4 +145,32 @@ def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, as_jso
     sys.exit(1 if conflicts else 0)
 
 
-COMMANDS = (diff, merge, lower, doctor, pages)
+@click.command(short_help="Write a static site: a page for every fact.")
+@click.option(
+    "-o", "--output", "folder", type=Named(path_type=Path), default=Path("site"), show_default=True, metavar="DIR",
+    help="Folder to write: missing, empty, or with a site written before.",
+)  # fmt: skip
+@click.option(
+    "--results", "sources", multiple=True, type=Named(path_type=Path, file_okay=False), metavar="DIR",
+    help="Folder of measurements: these alone, the first over the others. Default: ./results over the published ones.",
+)  # fmt: skip
+def site(folder: Path, sources: tuple[Path, ...]) -> None:
+    """Write a static site from the tables: a page for every fragment, instruction, layout, arch and device.
+
+    It needs no server: links are relative, and nothing is loaded from elsewhere. The folder is written whole or not at
+    all; one with files of others stays as it is (exit code 2).
+    """
+    from tcprobe.pages.site import render, write
+    from tcprobe.pages.site.build import build
+    from tcprobe.pages.site.facts import gather
+    from tcprobe.store.lookup import side_by_side
+
+    render.require()
+    write.require_ours(folder)
+    pages = build(gather(side_by_side(sources)))
+    write.write(folder, pages)
+    size = sum(len(text.encode()) for text in pages.values())
+    click.echo(escaped(f"written: {folder / 'index.html'}, {len(pages)} files, {size / 1e6:.1f} MB"))
+
+
+COMMANDS = (diff, merge, lower, doctor, pages, site)

@@ -37,7 +37,8 @@ class Format(Protocol):
 @cache
 def names() -> tuple[str, ...]:
     """Names of all formats: those of their files, with - for _."""
-    return tuple(name.replace("_", "-") for name in plugins.found(__name__, apart=("common", "metadata")))
+    apart = ("common", "metadata", "svg_drawing")
+    return tuple(name.replace("_", "-") for name in plugins.found(__name__, apart=apart))
 
 
 @cache

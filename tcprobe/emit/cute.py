@@ -31,10 +31,14 @@ def emit(tables: Sequence[Cell]) -> str:
     lines += ["#include <cute/layout.hpp>", "", "namespace tcprobe {", ""]
     for cell in tables:
         shape, stride = thread_value(cell)
-        lines += [f"// {nested(shape)}:{nested(stride)}"]
-        lines += [f"using {named(cell)} = cute::Layout<{_type('Shape', shape)}, "
-                  f"{_type('Stride', stride)}>;", ""]  # fmt: skip
+        lines += [f"// {nested(shape)}:{nested(stride)}", written(cell), ""]
     return "\n".join([*lines, "}  // namespace tcprobe"])
+
+
+def written(cell: Cell) -> str:
+    """The type, under the fragment's name."""
+    shape, stride = thread_value(cell)
+    return f"using {named(cell)} = cute::Layout<{_type('Shape', shape)}, {_type('Stride', stride)}>;"
 
 
 def thread_value(cell: Cell) -> tuple[Modes, Modes]:

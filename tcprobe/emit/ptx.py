@@ -100,3 +100,9 @@ def _metadata(cell: Cell) -> str:
 
 def _names(operand: str, fragment: Fragment) -> list[str]:
     return [f"%{operand}{number}" for number in range(fragment.registers)]
+
+
+def declared(cell: Cell) -> str:
+    """The registers of one fragment, each with what it holds; UsageError where it cannot be written."""
+    lines = _address(cell) if cell.fragment.role is Role.ADDRESS else _registers(cell.fragment.operand, cell)
+    return "\n".join(lines)
