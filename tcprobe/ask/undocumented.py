@@ -2,8 +2,8 @@
 
 A finding of an arch is `results/<arch>/undocumented.json`. By form `nibbles` has, for each of the 16 values of four
 bits and each index field in them, the positions in its chunk at which the stored unit was multiplied ([]: nowhere;
-None: D was no product of one element, or units differ). `selectors` says what an undocumented one led to: "refused" by the compiler, "fault", "hangs",
-"unsound" answers, or "runs" `as` a documented one.
+None: D was no product of one element, or units differ). `selectors` says what an undocumented one led to: "refused" by
+the compiler, "fault", "hangs", "unsound" answers, or "runs" `as` a documented one.
 """
 
 from __future__ import annotations
@@ -147,10 +147,12 @@ def _hex(values: list[int]) -> str:
 
 
 def _read(fields: list[list[int] | None]) -> str:
-    said = [
-        "no single product" if one is None else f"index {one[0]}" if one else "multiplies nothing" for one in fields
-    ]
+    said = ["no single product" if one is None else _index(one) for one in fields]
     return ", ".join(said) if len(set(said)) > 1 else said[0]
+
+
+def _index(positions: list[int]) -> str:
+    return f"index {positions[0]}" if positions else "multiplies nothing"
 
 
 def _outcome(found: Mapping[str, Any]) -> str:
