@@ -20,7 +20,7 @@ from tcprobe.run.backend import BackendFaultError
 from tcprobe.run.emulator import Emulator
 from tcprobe.store.choose import alone
 from tcprobe.store.measurement import PROVENANCE
-from tcprobe.store.results import Results
+from tcprobe.store.results import Results, published
 
 SAID = dict.fromkeys(PROVENANCE, "x")
 
@@ -99,12 +99,12 @@ def test_a_finding_is_saved_read_and_told(tmp_path):
     found = asked.beyond(wide, "sm_90", alone(results))
     text = "\n".join(found.lines)
     assert "0x0 0x1 0x2 0x3 0x5 0x6 0x7 0xa 0xb 0xf) act as two free indices of 2 bits" in text
-    assert "undocumented selector 2: the compiler takes it, the GPU faults (illegal)" in text
-    assert "undocumented selector 3: taken, reads the lanes of selector 1" in text
+    assert "selector 2, undocumented: taken by the compiler, the GPU faults (illegal)" in text
+    assert "selector 3, undocumented: taken, reads the lanes of selector 1" in text
     assert found.to_json()["selectors"]["3"]["as"] == 1
     text = "\n".join(asked.beyond(narrow, "sm_90", alone(results)).lines)
     assert "multiplies nothing" in text
-    assert "0x9: differs by unit" in text
+    assert "0x9: no single product" in text
     assert asked.beyond(SPARSE[KINDS["f16"]].metadata, "sm_90", alone(results)) is None
     assert asked.beyond(wide, "sm_80", alone(results)) is None
 
@@ -186,3 +186,15 @@ def test_show_tells_it(tmp_path):
     assert "act as two free indices" in done.output, done.output
     done = CliRunner().invoke(main, ["show", e.id, "--selector", "1", "--json", "--results", str(tmp_path)])
     assert json.loads(done.stdout)["undocumented"]["nibbles"][5] == [[1], [1]]
+
+
+def test_the_published_finding_is_that_of_the_measured_forms():
+    results = published()
+    found = asked.forms("sm_90", results.undocumented("sm_90"))
+    assert set(found) == set(run.measured("sm_90"))
+    for name, form in found.items():
+        row = SPARSE[name]
+        rule = sparsity(row.metadata)
+        for value in rule.legal:  # the tables say the same
+            assert form["nibbles"][value] == [[rule.read(value, field)] for field in range(rule.fields)]
+        assert set(map(int, form["selectors"])) == set(probe.undocumented(row))

@@ -2,8 +2,8 @@
 
 A finding of an arch is `results/<arch>/undocumented.json`. By form `nibbles` has, for each of the 16 values of four
 bits and each index field in them, the positions in its chunk at which the stored unit was multiplied ([]: nowhere;
-None: units differ). `selectors` says what an undocumented one led to: "refused" by the compiler, "fault", "hangs",
-"unsound" answers, or "runs" `as` a documented one.
+None: D was no product of one element, or units differ). `selectors` says what an undocumented one led to: "refused" by
+the compiler, "fault", "hangs", "unsound" answers, or "runs" `as` a documented one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Beyond:
     @property
     def _how(self) -> str:
         device, driver = self.provenance["device"], self.provenance["driver"]
-        return f"(that is undocumented: found live on {device}, driver {driver}, {whence(self.source)})"
+        return f"(beyond what is documented: found live on {device}, driver {driver}, {whence(self.source)})"
 
     @property
     def values_said(self) -> list[str]:
@@ -72,7 +72,7 @@ class Beyond:
         for number, found in self.selectors.items():
             by_outcome.setdefault(_outcome(found), []).append(number)
         listed = ((", ".join(map(str, numbers)), words) for words, numbers in by_outcome.items())
-        return [f"undocumented selector {numbers}: {words}" for numbers, words in listed]
+        return [f"selector {numbers}, undocumented: {words}" for numbers, words in listed]
 
 
 def beyond(metadata: Fragment, name: str, results: Results | Layers) -> Beyond | None:
@@ -147,14 +147,18 @@ def _hex(values: list[int]) -> str:
 
 
 def _read(fields: list[list[int] | None]) -> str:
-    said = ["differs by unit" if one is None else f"index {one[0]}" if one else "multiplies nothing" for one in fields]
+    said = ["no single product" if one is None else _index(one) for one in fields]
     return ", ".join(said) if len(set(said)) > 1 else said[0]
+
+
+def _index(positions: list[int]) -> str:
+    return f"index {positions[0]}" if positions else "multiplies nothing"
 
 
 def _outcome(found: Mapping[str, Any]) -> str:
     if found["outcome"] == "runs":
         return "taken, a map of its own" if found["as"] is None else f"taken, reads the lanes of selector {found['as']}"
-    words = {"refused": "the compiler refuses it", "fault": "the compiler takes it, the GPU faults",
-             "hangs": "the compiler takes it, the GPU hangs", "unsound": "taken, no product of A and B"}  # fmt: skip
+    words = {"refused": "refused by the compiler", "fault": "taken by the compiler, the GPU faults",
+             "hangs": "taken by the compiler, the GPU hangs", "unsound": "taken, no product of A and B"}  # fmt: skip
     said = f" ({found['words']})" if found["words"] and found["outcome"] != "refused" else ""
     return words[found["outcome"]] + said
