@@ -26,7 +26,7 @@ _KEYS = {"arch", "method", "provenance", "forms"}
 
 
 @dataclass(frozen=True)
-class Beyond:
+class Undocumented:
     """The finding of one form on one arch: `nibbles` and `selectors` as saved."""
 
     metadata: Fragment
@@ -75,14 +75,14 @@ class Beyond:
         return [f"selector {numbers}, undocumented: {words}" for numbers, words in listed]
 
 
-def beyond(metadata: Fragment, name: str, results: Results | Layers) -> Beyond | None:
+def beyond(metadata: Fragment, name: str, results: Results | Layers) -> Undocumented | None:
     """What was found of the metadata of a multiply on an arch, None if nothing; DataError for a damaged file."""
     for layer in layers_of(results).layers:
         saved = layer.results.undocumented(name)
         found = forms(name, saved).get(metadata.experiment) if saved else None
         if saved and found:
             selectors = {int(number): outcome for number, outcome in found["selectors"].items()}
-            return Beyond(metadata, name, found["nibbles"], selectors, saved["provenance"], layer.name)
+            return Undocumented(metadata, name, found["nibbles"], selectors, saved["provenance"], layer.name)
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tcprobe.ask.undocumented import Beyond, beyond
+from tcprobe.ask.undocumented import Undocumented, beyond
 from tcprobe.isa import inventory
 from tcprobe.pages.archs import MADE, grid
 from tcprobe.store.choose import alone
@@ -25,17 +25,17 @@ def page(results: Results) -> Iterator[str]:
             yield from grid(["forms", "illegal values", "selectors"], _rows(found))
 
 
-def _found(results: Results, name: str) -> list[Beyond]:
+def _found(results: Results, name: str) -> list[Undocumented]:
     rows = (row.metadata for row in inventory.instructions().values() if row.metadata)
     return [one for e in rows if (one := beyond(e, name, alone(results)))]
 
 
-def _how(one: Beyond) -> str:
+def _how(one: Undocumented) -> str:
     said = one.provenance
     return f"Live on {said['device']}, driver {said['driver']}, CUDA {said['cuda']}, tcprobe {said['tcprobe']}."
 
 
-def _rows(found: list[Beyond]) -> Iterator[tuple[str, str, str]]:
+def _rows(found: list[Undocumented]) -> Iterator[tuple[str, str, str]]:
     lines: dict[tuple[str, str], list[str]] = {}
     for one in found:
         said = tuple("<br>".join(map(markdown, words)) or "-" for words in (one.values_said, one.selectors_said))
