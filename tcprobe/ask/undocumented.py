@@ -8,7 +8,7 @@ the compiler, "fault", "hangs", "unsound" answers, or "runs" `as` a documented o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,13 +77,19 @@ class Undocumented:
 
 def beyond(metadata: Fragment, name: str, results: Results | Layers) -> Undocumented | None:
     """What was found of the metadata of a multiply on an arch, None if nothing; DataError for a damaged file."""
+    return next((one for one in everything(name, results) if one.metadata == metadata), None)
+
+
+def everything(name: str, results: Results | Layers) -> Iterator[Undocumented]:
+    """What was found of each multiply on an arch, in the nearest folder that has any; DataError for a damaged file."""
     for layer in layers_of(results).layers:
         saved = layer.results.undocumented(name)
-        found = forms(name, saved).get(metadata.experiment) if saved else None
-        if saved and found:
+        if saved is None:
+            continue
+        for id_, found in forms(name, saved).items():
+            metadata = inventory.instructions()[id_].fragment("e")
             selectors = {int(number): outcome for number, outcome in found["selectors"].items()}
-            return Undocumented(metadata, name, found["nibbles"], selectors, saved["provenance"], layer.name)
-    return None
+            yield Undocumented(metadata, name, found["nibbles"], selectors, saved["provenance"], layer.name)
 
 
 def document(name: str, provenance: Mapping[str, str], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

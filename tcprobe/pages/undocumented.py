@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tcprobe.ask.undocumented import Undocumented, beyond
+from tcprobe.ask.undocumented import Undocumented, everything
 from tcprobe.isa import inventory
 from tcprobe.pages.archs import MADE, grid
 from tcprobe.store.choose import alone
@@ -26,8 +26,9 @@ def page(results: Results) -> Iterator[str]:
 
 
 def _found(results: Results, name: str) -> list[Undocumented]:
-    rows = (row.metadata for row in inventory.instructions().values() if row.metadata)
-    return [one for e in rows if (one := beyond(e, name, alone(results)))]
+    """The nearest folder's word on each multiply, in the order of the inventory."""
+    found = {one.metadata.experiment: one for one in reversed(list(everything(name, alone(results))))}
+    return [found[id_] for id_ in inventory.instructions() if id_ in found]
 
 
 def _how(one: Undocumented) -> str:

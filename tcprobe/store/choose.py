@@ -72,6 +72,7 @@ class Layers:
         self._say = say or (lambda text: print(text, file=sys.stderr))
         self._distrusted: dict[Key, DataError] = {}
         self._methods: dict[tuple[str, str], list[str]] = {}
+        self._of_one: dict[tuple[str, ...], list[Found]] = {}  # what is saved of an experiment on one arch
         self._groups = tuple(dict.fromkeys(layer.group for layer in self.layers))
 
     @property
@@ -131,6 +132,14 @@ class Layers:
 
     def saved(self, experiment: str, archs: Sequence[str], methods: Sequence[str] = METHODS) -> Iterator[Found]:
         """The measurements of an experiment, refused and failed ones too, in the order in which they count."""
+        if len(archs) > 1 or methods is not METHODS:
+            return self._saved(experiment, archs, methods)
+        key = (experiment, *archs)
+        if key not in self._of_one:
+            self._of_one[key] = list(self._saved(experiment, archs, methods))
+        return iter(self._of_one[key])
+
+    def _saved(self, experiment: str, archs: Sequence[str], methods: Sequence[str]) -> Iterator[Found]:
         for layer, name, method in self._places(archs, methods):
             found = self._read(layer, name, method, experiment)
             if found:
