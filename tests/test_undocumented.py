@@ -179,6 +179,30 @@ def test_a_selector_costs_its_own_process_only(monkeypatch):
     assert ended["outcome"] in ("fault", "refused")
 
 
+def test_a_whole_run_is_saved(monkeypatch, tmp_path):
+    """The published tables on the emulator, for three forms; selector 3 is refused, 2 runs apart."""
+    names = [KINDS[kind] for kind in ("f16", "wide f16", "tf32")]
+    forms = {name: run.measured("sm_90")[name] for name in names}
+
+    class Emulated(FaultyGpu):
+        def run(self, launches):
+            row, tables = forms[launches[0].kernel.op.instruction.id]
+            return [emulated(row, {f.id: tables[f.operand] for f in row.fragments}, launch) for launch in launches]
+
+    monkeypatch.setattr("tcprobe.run.gpu.Gpu", Emulated)
+    monkeypatch.setattr(run, "measured", lambda _: forms)
+    monkeypatch.setattr(run, "apart", lambda *case: {"outcome": "runs", "words": "", "as": 1})
+    done = CliRunner().invoke(run.main, ["--results", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    saved = asked.forms("sm_90", Results(tmp_path).undocumented("sm_90"))
+    assert saved == json.loads(done.output)["forms"]
+    assert {name: {n: o["outcome"] for n, o in form["selectors"].items()} for name, form in saved.items()} == {
+        names[0]: {}, names[1]: {"2": "runs", "3": "refused"}, names[2]: {}
+    }  # fmt: skip
+    assert saved[names[1]]["selectors"]["3"]["words"] == "Error:\\nno such selector"
+    assert saved[names[0]]["nibbles"][7] == [[3], [1]]
+
+
 def test_show_tells_it(tmp_path):
     e = SPARSE[KINDS["wide f16"]].metadata
     Results(tmp_path).write_undocumented("sm_90", asked.document("sm_90", SAID, finding()))

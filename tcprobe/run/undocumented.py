@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
@@ -27,6 +27,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.probes import sparse_undocumented as probe
 from tcprobe.probes.experiment import ptx_hash
+from tcprobe.probes.ptx import Bytes, Kernel, Launch
 from tcprobe.probes.sparse import kernel
 from tcprobe.run.backend import BackendFaultError, Device
 from tcprobe.store.cell import operands
@@ -36,7 +37,18 @@ from tcprobe.text import one_line
 LIMIT = 60.0  # seconds for one selector
 PROCESSES = 4
 MOST_WORDS = 200
-Forms = Mapping[str, Mapping[str, Any]]
+Forms = Mapping[str, tuple[Instruction, dict[str, Table]]]
+Case = tuple[str, int]  # an instruction's id and a selector
+
+
+class Loaded(Protocol):
+    """What is asked of a backend, which a GPU gives."""
+
+    def load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
+        """Compile; the refused kernels by name, with the compiler's words."""
+
+    def run(self, launches: Sequence[Launch]) -> list[Bytes]:
+        """The outputs of all launches."""
 
 
 def measured(name: str) -> dict[str, tuple[Instruction, dict[str, Table]]]:
@@ -59,25 +71,30 @@ def on_gpu(index: int) -> tuple[Device, dict[str, str], dict[str, dict[str, Any]
     forms = measured(device.arch)
     if not forms:
         raise ProbeError(f"no sparse multiply of {device.arch} is published: `tcprobe run` measures them first.")
-    first = [probe.nibbles(row) for row, _ in forms.values()]
-    cases = [(row, number) for row, _ in forms.values() for number in probe.undocumented(row)]
-    beyond = {(row.id, number): kernel(row, number) for row, number in cases}
-    refused = gpu.load([launch.kernel for launch in first])
-    found: dict[str, dict[str, Any]] = {}
-    for launch, (row, tables) in zip(first, forms.values(), strict=True):
-        if launch.kernel.name in refused:
-            raise ProbeError(f"{row.id}: {one_line(refused[launch.kernel.name])}")
-        found[row.id] = {"nibbles": probe.decode_nibbles(row, tables, gpu.run([launch])[0]), "selectors": {}}
-    refused = gpu.load(list(beyond.values()))
-    taken = [key for key, made in beyond.items() if made.name not in refused]
-    with ThreadPoolExecutor(PROCESSES) as pool:
-        outcomes = dict(zip(taken, pool.map(lambda key: apart(index, *key), taken), strict=True))
-    for (id_, number), made in beyond.items():
-        words = one_line(refused.get(made.name, ""))[:MOST_WORDS]
-        found[id_]["selectors"][str(number)] = outcomes.get((id_, number)) or _outcome("refused", words)
-    hashed = ptx_hash([*(launch.kernel for launch in first), *beyond.values()])
+    first = {id_: probe.nibbles(row) for id_, (row, _) in forms.items()}
+    beyond = {(id_, n): kernel(row, n) for id_, (row, _) in forms.items() for n in probe.undocumented(row)}
+    values, outcomes = _values(gpu, forms, first), _outcomes(gpu, index, beyond)
+    found = {id_: {"nibbles": values[id_], "selectors": {str(n): o for (of, n), o in outcomes.items() if of == id_}}
+             for id_ in forms}  # fmt: skip
+    hashed = ptx_hash([*(launch.kernel for launch in first.values()), *beyond.values()])
     return device, {"device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler,
                     "ptx": hashed, "tcprobe": __version__}, found  # fmt: skip
+
+
+def _values(gpu: Loaded, forms: Forms, launches: Mapping[str, Launch]) -> dict[str, list[probe.Read]]:
+    """By form what every value of four bits does; ProbeError where the compiler refuses a form that was measured."""
+    for words in gpu.load([launch.kernel for launch in launches.values()]).values():
+        raise ProbeError(one_line(words))
+    return {id_: probe.decode_nibbles(*forms[id_], gpu.run([launch])[0]) for id_, launch in launches.items()}
+
+
+def _outcomes(gpu: Loaded, index: int, kernels: Mapping[Case, Kernel]) -> dict[Case, dict[str, Any]]:
+    """By form and undocumented selector what it leads to."""
+    refused = gpu.load(list(kernels.values()))
+    taken = [case for case, made in kernels.items() if made.name not in refused]
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        ran = dict(zip(taken, pool.map(lambda case: apart(index, *case), taken), strict=True))
+    return {case: ran.get(case) or _outcome("refused", refused[made.name]) for case, made in kernels.items()}
 
 
 def apart(index: int, id_: str, selector: int) -> dict[str, Any]:
@@ -90,7 +107,7 @@ def apart(index: int, id_: str, selector: int) -> dict[str, Any]:
     try:
         return dict(json.loads(done.stdout))
     except ValueError:
-        last = one_line(done.stderr.strip().rpartition("\n")[2])[:MOST_WORDS]
+        last = done.stderr.strip().rpartition("\n")[2]
         return _outcome("fault", f"the process ended with code {done.returncode}: {last}")
 
 
@@ -104,19 +121,19 @@ def one(index: int, id_: str, selector: int) -> dict[str, Any]:
     launch = probe.selected(row, selector)
     refused = gpu.load([launch.kernel])
     if refused:
-        return _outcome("refused", one_line(refused[launch.kernel.name])[:MOST_WORDS])
+        return _outcome("refused", refused[launch.kernel.name])
     try:
         raw = gpu.run([launch])[0]
         same = probe.decode_selected(row, tables, raw, selector)
     except BackendFaultError as error:
-        return _outcome("fault", one_line(str(error))[:MOST_WORDS])
+        return _outcome("fault", str(error))
     except ProbeError as error:
-        return _outcome("unsound", one_line(str(error))[:MOST_WORDS])
+        return _outcome("unsound", str(error))
     return _outcome("runs", "a map of its own" if same is None else "", same)
 
 
 def _outcome(name: str, words: str, same: int | None = None) -> dict[str, Any]:
-    return {"outcome": name, "words": words, "as": same}
+    return {"outcome": name, "words": one_line(words)[:MOST_WORDS], "as": same}
 
 
 @click.command()
