@@ -8,7 +8,8 @@ from tcprobe.ask.compare import verdicts
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.operand import WHOLE
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.isa.sparsity import emulated
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layers, whence
@@ -49,9 +50,29 @@ def fragment_entry(fragment: Fragment) -> dict[str, Any]:
     }
 
 
+def form_entry(row: Instruction) -> dict[str, Any]:
+    """An entry of `list --json` for an instruction that holds nothing in registers: keys of operands are None.
+
+    Besides them `stated` has what PTX documents of a form that stands for several, `operands` where its matrices are.
+    """
+    nothing = dict.fromkeys(fragment_entry(next(iter(inventory.fragments().values()))))
+    known = {
+        "id": row.id, "family": row.family, "instruction": row.name,
+        "shape": {"m": None, "n": None, "k": row.shape.k or None},
+        "min_arch": row.target.name, "min_ptx": row.target.ptx,
+    }  # fmt: skip
+    places = [{"operand": o.name, "role": o.role.value, "place": o.place.value} for o in row.operands]
+    return {**nothing, **known, "operands": places, "stated": {name: list(v) for name, v in row.stated.items()}}
+
+
 def _selected(fragment: Fragment) -> dict[str, Any]:
-    """What an entry of metadata says besides: its documented selectors, and bits of an index field."""
-    return {"role": fragment.role.value, "selectors": list(fragment.selectors), "index_bits": fragment.slot_bits}
+    """What an entry of metadata or scales says besides: its documented selectors, and bits of an index field, or what
+    each selector picks.
+    """
+    bits: dict[str, Any] = {"picks": [fragment.held.picked(s) for s in fragment.selectors]}
+    if fragment.role is Role.METADATA:
+        bits = {"index_bits": fragment.slot_bits}
+    return {"role": fragment.role.value, "selectors": list(fragment.selectors), **bits}
 
 
 def shown(cell: Cell) -> dict[str, Any]:
@@ -71,7 +92,7 @@ def shown(cell: Cell) -> dict[str, Any]:
     stated = {"method": None, "arch": cell.arch, "source": cell.evidence}
     return {
         **fragment_entry(fragment),
-        **({} if cell.selector is None else {"selector": cell.selector}),
+        **({} if cell.selector is None else {"selector": cell.selector, **fragment.held.picked(cell.selector)}),
         "arch": cell.arch,
         "source": cell.source,
         "layout_id": table.id,
@@ -144,7 +165,7 @@ def notes(cell: Cell) -> list[str]:
     table, fragment, measured = cell.table, cell.fragment, cell.measured
     same = same_layout(fragment, measured, cell.layers) if measured else []
     if cell.selector is not None:
-        lines = [f"selector {cell.selector}: index fields of {fragment.slot_bits} bits; {_read(table)}"]
+        lines = [f"selector {cell.selector}: {_kept(fragment, cell.selector)}; {_read(table)}"]
         return lines + (_emulated(cell) if measured else [])
     lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
     counts = sorted({len(holders) for holders in table.inverse.values()})
@@ -163,8 +184,15 @@ def notes(cell: Cell) -> list[str]:
     return lines
 
 
+def _kept(fragment: Fragment, selector: int) -> str:
+    """What the slots of an operand are from which a selector selects."""
+    if fragment.role is Role.METADATA:
+        return f"index fields of {fragment.slot_bits} bits"
+    return ", ".join(f"{name.replace('_', '-')} {value}" for name, value in fragment.held.picked(selector).items())
+
+
 def _read(table: Table) -> str:
-    """Which lanes a table of metadata reads."""
+    """Which lanes a table of metadata or scales reads."""
     read = [lane for lane in range(table.threads) if any(table.cells[lane * table.elements :][: table.elements])]
     return "read from " + ("every lane" if len(read) == table.threads else f"lanes {', '.join(map(str, read))}")
 

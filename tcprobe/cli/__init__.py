@@ -179,17 +179,24 @@ def _compare_arch(name: str, patterns: Sequence[str], layers: Layers, as_json: b
 @FAMILY
 @JSON
 def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_json: bool) -> None:
-    """List fragments: all, or those that PATTERN means, that an arch has, or of a family."""
-    from tcprobe.ask.describe import fragment_entry
+    """List fragments: all, or those that PATTERN means, that an arch has, or of a family.
+
+    Instructions that hold nothing in registers are listed after them.
+    """
+    from tcprobe.ask.describe import form_entry, fragment_entry
     from tcprobe.isa import arch, inventory
 
-    found = inventory.select_or_fail(*patterns, family=family, device=arch.arch(name) if name else None)
+    device = arch.arch(name) if name else None
+    registers = [p for p in patterns if not inventory.bare(p) or inventory.matches(p)]
+    only_forms = bool(patterns) and not registers
+    found = [] if only_forms else inventory.select_or_fail(*registers, family=family, device=device)
+    forms = inventory.bare(*patterns, family=family, device=device)
     if as_json:
-        click.echo(json.dumps([fragment_entry(f) for f in found], indent=1))
+        click.echo(json.dumps([*map(fragment_entry, found), *map(form_entry, forms)], indent=1))
         return
     from tcprobe.cli import printing
 
-    printing.fragments(found)
+    printing.fragments(found, forms)
 
 
 @main.command(short_help="Formula, map both ways, evidence and verdicts.")

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from functools import cache
 from types import MappingProxyType
@@ -24,6 +24,7 @@ from tcprobe.plugins import discover
 
 ROWS = "tcprobe.isa.rows"
 SPARSE = ("sp", "sp::ordered_metadata")
+APART = {"block_scale"}  # qualifiers that a shortened name must have
 
 
 @cache
@@ -113,6 +114,27 @@ def select(*patterns: str, family: str | None = None, device: Arch | None = None
     ]
 
 
+def bare(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Instruction]:
+    """Instructions that hold no matrix in registers, which the patterns mean (all without one); as `select`."""
+    rows = [row for row in instructions().values() if not row.fragments]
+    ids = [row.id for row in rows]
+    meant = {i for p in patterns for i in _meant(short(p), ids)} if patterns else set(ids)
+    return [
+        row
+        for row in rows
+        if row.id in meant and family in (None, row.family) and (device is None or row.target.on(device))
+    ]
+
+
+def no_registers(row: Instruction) -> UsageError:
+    """What is wrong with asking for the table of something that holds nothing in registers."""
+    places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in row.elsewhere)
+    return UsageError(
+        f"{row.id} has no table of registers: {places}. `tcprobe lower {row.id}` says what it becomes, "
+        f"`tcprobe list {row.id} --json` what is documented."
+    )
+
+
 def resolve(name: str) -> Fragment:
     """The one fragment that `name` means; UsageError with suggestions if none or several."""
     found = matches(name)
@@ -137,24 +159,26 @@ def instruction(name: str) -> Instruction:
 
 
 def multiply(name: str) -> Instruction:
-    """The one multiply that `name` means; UsageError where it means none, several, or something else."""
+    """The one multiply of registers that `name` means; UsageError where it means none, several, or something else."""
     found = instruction(name)
-    if not found.multiplies:
+    if not found.multiplies_registers:
         raise no_multiply(found)
     return found
 
 
 def multiplies(*patterns: str) -> list[Instruction]:
-    """The multiplies among the instructions that the patterns mean; UsageError if there is none."""
+    """The multiplies of registers among the instructions that the patterns mean; UsageError if there is none."""
     found = select_instructions(*patterns)
-    chosen = [row for row in found if row.multiplies]
+    chosen = [row for row in found if row.multiplies_registers]
     if not chosen:
         raise no_multiply(found[0])
     return chosen
 
 
 def no_multiply(row: Instruction) -> UsageError:
-    """What is wrong with asking for the product of something that has none."""
+    """What is wrong with asking for the product of something that has none, or none in registers."""
+    if row.multiplies:
+        return no_registers(row)
     return UsageError(
         f"{row.id} is no multiply: it moves a matrix. `tcprobe where` and `show` say which lane holds what."
     )
@@ -167,12 +191,10 @@ def select_instructions(*patterns: str) -> list[Instruction]:
         return list(known.values())
     found: dict[str, Instruction] = {}
     for pattern in patterns:
-        wanted = short(pattern)
-        glob = any(c in wanted for c in "*?[")
-        meant = [i for i in known if (fnmatch.fnmatchcase(i, wanted) if glob else _shortens(wanted, i))]
+        meant = _meant(short(pattern), known)
         if not meant:
             raise _unknown(pattern, known)
-        found |= {i: known[i] for i in ([wanted] if wanted in known else meant)}
+        found |= {i: known[i] for i in meant}
     return list(found.values())
 
 
@@ -194,8 +216,17 @@ def matches(name: str) -> list[Fragment]:
     return whole or [f for f in known.values() if _shortens(wanted, f.id)]
 
 
+def _meant(wanted: str, known: Collection[str]) -> list[str]:
+    """The ids that a shortened id or a pattern means: where it is one itself, that alone."""
+    if wanted in known:
+        return [wanted]
+    if any(c in wanted for c in "*?["):
+        return [i for i in known if fnmatch.fnmatchcase(i, wanted)]
+    return [i for i in known if _shortens(wanted, i)]
+
+
 def select_or_fail(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:
-    """As `select`, but every pattern must match something known."""
+    """As `select`, but every pattern must match something known that is held in registers."""
     for pattern in patterns:
         if not matches(pattern):
             raise _unknown(pattern, fragments())
@@ -216,11 +247,12 @@ def short(name: str) -> str:
 
 
 def _shortens(wanted: str, full: str) -> bool:
-    """Whether `wanted` has parts of `full`, in order; that a form is sparse must be said."""
-    sparse = {part for part in full.split(".")[:2] if part in SPARSE}
-    if sparse and not sparse & set(wanted.split(".")):
+    """Whether `wanted` has parts of `full`, in order; what sets a form apart (that it is sparse) must be said."""
+    whole = full.split(".")
+    apart = {part for part in whole[:2] if part in SPARSE} | (APART & set(whole))
+    if not apart <= set(wanted.split(".")):
         return False
-    parts = iter(full.split("."))
+    parts = iter(whole)
     return bool(wanted) and all(part in parts for part in wanted.split("."))
 
 
@@ -230,6 +262,10 @@ def _some(names: Iterable[str], most: int = 6) -> str:
 
 
 def _unknown(name: str, known: Iterable[str]) -> UsageError:
+    """That nothing has this name; or, if something without registers has it, that."""
+    found = bare(name)
+    if found:
+        return no_registers(found[0])
     import difflib
 
     near = difflib.get_close_matches(short(name), list(known), n=3, cutoff=0.6)

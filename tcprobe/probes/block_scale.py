@@ -1,0 +1,198 @@
+"""The structure tensor of a block-scaled multiply, and which byte of which lane scales what in it.
+
+With all scales one it is measured as that of any other multiply. Then each A slot alone is one and B all ones, while
+the bytes of scales are powers of two that spell their numbers, three bits at a time, and the same with each digit
+turned into 7 minus it: the exponent of D is the digit of the byte that scaled it, and both answers must add up to 7, so
+that none or two bytes would be noticed. First A's bytes are spelled, B's being one, then the other way round. All values of
+byte-id and thread-id take part: as many kernels as the operand with more of them has.
+
+In a sparse multiply all metadata is 0x4 meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.sparsity import sparsity
+from tcprobe.probes import ptx
+from tcprobe.probes.block_scale_numbering import Scales, scaled
+from tcprobe.probes.block_scale_op import EXPONENT_OF_ONE, NO_POWER, Scaled
+from tcprobe.probes.experiment import Conclusion, Context, Experiment, Reading
+from tcprobe.probes.multiply import MultiplyExperiment
+from tcprobe.probes.ptx import Bytes, Kernel, Launch
+from tcprobe.probes.slots import codes, one_hot, pack
+from tcprobe.probes.sparse import SparseExperiment, metadata_images
+
+Ints = NDArray[np.int64]
+DIGIT = 3  # bits of a byte's number in one image: ue4m3 has exponents up to 8
+BYTES = WARP * 4
+DIGITS = -(-(BYTES - 1).bit_length() // DIGIT)
+MOST = (1 << DIGIT) - 1
+IMAGES = 1 + 2 * 2 * DIGITS  # all one; by operand, by digit, as it is and turned
+
+
+@dataclass(frozen=True)
+class ScaledExperiment:
+    """A block-scaled mma or mma.sp with all values of byte-id and thread-id."""
+
+    row: Instruction
+    methods: tuple[str, ...] = ("live",)
+    early: bool = False
+
+    @property
+    def id(self) -> str:
+        """The instruction's."""
+        return self.row.id
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """Operands a, b, c, d, scale_a, scale_b, and e of a sparse one."""
+        return self.row.fragments
+
+    @property
+    def kind(self) -> str:
+        """mma.block_scale, mma.sp.block_scale."""
+        return self.row.family
+
+    @cached_property
+    def unscaled(self) -> Experiment:
+        """What is measured with all scales one."""
+        return SparseExperiment(self.row) if self.row.metadata else MultiplyExperiment(self.row)
+
+    def launches(self) -> list[Launch]:
+        """Those of the structure tensor, then one for each kernel of scales."""
+        return [*self.unscaled.launches(), *launches(self.row)]
+
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+        """What the structure tensor's experiment reads; "scale_a" and "scale_b", the bytes by kernel, A slot and met D
+        slot; "met", the D slots that each A slot reaches.
+        """
+        first = len(outputs) - kernels(self.row)
+        found = self.unscaled.decode(launches[:first], outputs[:first])
+        read = [decode(self.row, raw) for raw in outputs[first:]]
+        met = read[0][0]
+        if any(not np.array_equal(met, other) for other, _, _ in read):
+            raise ProbeError(f"{self.row.name}: byte-id or thread-id changes which slots of A and D meet.")
+        return {**found, "met": met, "scale_a": np.stack([a for _, a, _ in read]),
+                "scale_b": np.stack([b for _, _, b in read])}  # fmt: skip
+
+    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+        """Tables that predict the structure tensor and every scale."""
+        own = ("met", "scale_a", "scale_b")
+        inner = self.unscaled.conclude({n: v for n, v in reading.items() if n not in own}, context)
+        return scaled(self.row, inner, Scales(**{name: reading[name].astype(np.int64) for name in own}))
+
+
+def experiments() -> list[ScaledExperiment]:
+    """One for each multiply with scales in registers."""
+    return [ScaledExperiment(row) for row in inventory.instructions().values() if row.scales]
+
+
+def kernels(instruction: Instruction) -> int:
+    """How many kernels of scales there are: the more selectors of the two operands."""
+    return max(len(f.selectors) for f in instruction.scales)
+
+
+def kernel(instruction: Instruction, number: int) -> Kernel:
+    """Block (x, y): A image x, image y of all scales; a byte for each D slot, its exponent."""
+    fragments = {f.operand: f for f in instruction.fragments}
+    selectors = {f.operand: number % len(f.selectors) for f in instruction.scales}
+    images = {"a": "%x", "b": "0", "e": "0", "scale_a": "%y", "scale_b": "%y"}
+    loaded = [f.operand for f in instruction.given if f.operand != "c"]
+    body = [
+        *(line for o in loaded
+          for line in (*ptx.point(o, images[o], fragments[o]), *ptx.move("ld", o, o, fragments[o]))),
+        *(f"mov.f32 %c{j}, 0f00000000;" for j in range(fragments["c"].registers)),
+        ptx.written(instruction, selectors),
+        "mov.b32 %word, 0;",
+        *(line for i in range(fragments["d"].elements) for line in _exponent(i)),
+        "mad.lo.u32 %image, %y, %nx, %x;",
+        f"mad.lo.u32 %image, %image, {WARP}, %lane;",
+        "mad.wide.u32 %out, %image, 4, %out;",
+        "st.global.b32 [%out], %word;",
+    ]  # fmt: skip
+    registers = [ptx.declare(p, f) for p, f in fragments.items()]
+    registers += [".reg .b32 %word, %bits, %rest;", ".reg .pred %p;"]
+    name = ptx.identifier(f"scale{number}.{instruction.id}")
+    text = ptx.entry(name, [*loaded, "out"], registers, body)
+    return Kernel(name, Scaled(instruction, selectors), text, instruction.target.at_least(ptx.ALIGNED))
+
+
+def _exponent(i: int) -> list[str]:
+    """Add the exponent of element i of D to the word; NO_POWER where there are bits besides."""
+    return [
+        f"mov.b32 %bits, %d{i};",
+        "and.b32 %rest, %bits, 0x807fffff;",
+        "setp.ne.u32 %p, %rest, 0;",
+        "shr.u32 %bits, %bits, 23;",
+        f"selp.b32 %bits, {NO_POWER}, %bits, %p;",
+        f"shl.b32 %bits, %bits, {8 * i};",
+        "or.b32 %word, %word, %bits;",
+    ]
+
+
+def launches(instruction: Instruction) -> list[Launch]:
+    """A slots x images of scales, for each kernel."""
+    a, b = instruction.factors
+    inputs = [one_hot(a.slots, a.slot_bits, a.one), codes(b.slots, b.slot_bits, b.one)[:1]]
+    if instruction.metadata:
+        inputs.append(pack(metadata_images(sparsity(instruction.metadata))[:1], 4))
+    inputs += [scale_images(f, turn) for turn, f in enumerate(instruction.scales)]
+    grid = (1 + a.slots, IMAGES, 1)
+    return [
+        Launch(kernel(instruction, number), grid, tuple(inputs), 0, grid[0] * IMAGES * BYTES)
+        for number in range(kernels(instruction))
+    ]
+
+
+def scale_images(fragment: Fragment, turn: int) -> NDArray[np.uint8]:
+    """The bytes of all lanes by image: one, but in the operand's own `turn` the powers that spell their numbers."""
+    exponents = np.zeros((IMAGES, BYTES), np.int64)
+    numbers = np.arange(BYTES)
+    for digit in range(DIGITS):
+        spelled, at = numbers >> DIGIT * digit & MOST, 1 + 2 * (turn * DIGITS + digit)
+        exponents[at], exponents[at + 1] = spelled, MOST - spelled
+    step = fragment.one & -fragment.one
+    return (fragment.one + exponents * step).astype(np.uint8)
+
+
+def decode(instruction: Instruction, raw: Bytes) -> tuple[Ints, Ints, Ints]:
+    """(D slots by A slot, bytes of scale_a and of scale_b by A slot and D slot met there).
+
+    ProbeError where an answer is none that one product with one scale of each operand can give.
+    """
+    a, n = instruction.fragment("a"), instruction.shape.n
+    answers = raw.reshape(IMAGES, 1 + a.slots, -1).astype(np.int64)
+    reached = answers[:, 1:] > 0
+    if answers[:, 0].any() or (reached != reached[0]).any() or (reached[0].sum(axis=1) != n).any():
+        raise ProbeError(f"{instruction.name}: scales change which slots of A and D meet, or A is zero and D is not.")
+    met = np.nonzero(reached[0])[1].reshape(a.slots, n)
+    exponents = np.take_along_axis(answers[:, 1:], met[None], axis=2) - EXPONENT_OF_ONE
+    if exponents[0].any():
+        raise ProbeError(f"{instruction.name}: with all scales one a product of ones is not one.")
+    scale_a, scale_b = (_spelled(instruction, exponents, turn) for turn in range(2))
+    return met, scale_a, scale_b
+
+
+def _spelled(instruction: Instruction, exponents: Ints, turn: int) -> Ints:
+    """The number of the byte that scaled each answer."""
+    own: Any = exponents[1 + 2 * turn * DIGITS :][: 2 * DIGITS]
+    plain, turned = own[::2], own[1::2]
+    if (plain + turned != MOST).any() or plain.min() < 0 or turned.min() < 0:
+        name = instruction.scales[turn].operand
+        raise ProbeError(f"{instruction.name}: some product is not scaled by one byte of {name} alone.")
+    found: Ints = (plain << DIGIT * np.arange(DIGITS)[:, None, None]).sum(axis=0)
+    if found.max() >= BYTES:
+        raise ProbeError(f"{instruction.name}: the answers spell byte {found.max()}, which there is not.")
+    return found
