@@ -15,7 +15,7 @@ from tcprobe.isa import arch, inventory
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table, selected
 from tcprobe.probes import experiments
-from tcprobe.probes.block_scale import launches as scale_launches
+from tcprobe.probes.block_scale import choices, launch
 from tcprobe.probes.experiment import OWN_RULE, Context, kernels
 from tcprobe.references import Claim, cute, ptx_isa
 from tcprobe.run.conclude import conclude
@@ -132,11 +132,9 @@ def small():
 def test_an_answer_that_is_another_is_refused(small, data):
     """Every bit that the kernels of scales write is looked at: none can be changed unnoticed."""
     experiment, launches, raw = small
-    first = len(raw) - len(scale_launches(experiment.row))
-    number = data.draw(st.integers(first, len(raw) - 1))
-    byte, bit = data.draw(st.integers(0, len(raw[number]) - 1)), data.draw(st.integers(0, 7))
-    changed = [x.copy() if i == number else x for i, x in enumerate(raw)]
-    changed[number][byte] ^= 1 << bit
+    byte, bit = data.draw(st.integers(0, len(raw[-1]) - 1)), data.draw(st.integers(0, 7))
+    changed = [*raw[:-1], raw[-1].copy()]
+    changed[-1][byte] ^= 1 << bit
     with pytest.raises(ProbeError):
         experiment.conclude(experiment.decode(launches, changed), CONTEXT)
 
@@ -154,9 +152,11 @@ def test_a_byte_that_scales_too_much_is_refused(small):
     found = experiment.conclude(experiment.decode(*outputs(experiment, swapped)), CONTEXT)
     assert found.tables["scale_a"] == swapped[row.fragment("scale_a").id]
     assert found.tables["scale_a"] != a
-    other = Emulator(swapped, name="sm_120").run([launches[-2]])[0]  # the first kernel has A's selector 0 too
+    other = Emulator(swapped, name="sm_120").run([launches[-1]])[0].reshape(len(choices(row)), -1)
+    mixed = raw[-1].copy().reshape(len(choices(row)), -1)
+    mixed[2] = other[2]  # the first choice has A's selector 0 too
     with pytest.raises(ProbeError, match="changes scale_a"):
-        experiment.conclude(experiment.decode(launches, [*raw[:-2], other, raw[-1]]), CONTEXT)
+        experiment.conclude(experiment.decode(launches, [*raw[:-1], mixed.reshape(-1)]), CONTEXT)
 
 
 def test_blocks_that_are_no_runs_of_columns_are_numbered_anew():
@@ -190,7 +190,7 @@ def test_a_measurement_is_stored_and_read_again(kind, tmp_path):
 
 def test_images_of_scales_spell_every_byte():
     for row in (SCALED[KINDS["mxf4nvf4", False]], SCALED[KINDS["mxf8f6f4", False]]):
-        images = scale_launches(row)[0].inputs[-2:]
+        images = launch(row).inputs[-2:]
         assert all((x[0] == f.one).all() for x, f in zip(images, row.scales, strict=True))
         assert all(x.max() - f.one <= 7 * (f.one & -f.one) for x, f in zip(images, row.scales, strict=True))
         columns = np.concatenate(images).T

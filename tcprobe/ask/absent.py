@@ -11,6 +11,7 @@ from typing import Any
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.references import documented
 from tcprobe.store.cell import of
@@ -69,6 +70,21 @@ def why_not(fragment: Fragment, row: Arch, layers: Layers) -> WhyNot:
     else:
         allowed = f"nothing is in the way: {fragment.instruction} is allowed on {row.name}"
         words = f"{allowed}; {of(fragment, found, layers).evidence if found else reason(fragment, row.name, layers)}"
-        words += "" if saved else "; `tcprobe run` measures it"
+        words += "" if saved else f"; {_hindrance(fragment)}"
     source = saved.source if saved else layers.names
     return WhyNot(fragment.id, row.name, not forbidden, found is not None, words, source)
+
+
+def _hindrance(fragment: Fragment) -> str:
+    """What to do about a fragment that is not measured, or why nothing can be done."""
+    form = inventory.instructions().get(fragment.experiment)
+    return (form and form.unprobed) or "`tcprobe run` measures it on a GPU of that arch"
+
+
+def why_not_form(form: Instruction, row: Arch, layers: Layers) -> WhyNot:
+    """The same of an instruction that holds nothing in registers."""
+    forbidden = inventory.why_not(form, row)
+    places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in form.elsewhere)
+    allowed = f"nothing is in the way: {form.name} is allowed on {row.name}; but {places}"
+    words = forbidden or f"{allowed}, so there is no table of registers, and {form.unprobed}."
+    return WhyNot(form.id, row.name, not forbidden, False, words, layers.names)

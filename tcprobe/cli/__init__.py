@@ -250,11 +250,14 @@ def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: b
 def why_not(fragment: str, name: str, layers: Layers, as_json: bool) -> None:
     """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json: one object a line."""
     from tcprobe.ask.absent import why_not as explained
-    from tcprobe.isa import arch
+    from tcprobe.ask.absent import why_not_form
+    from tcprobe.isa import arch, inventory
     from tcprobe.store import lookup
 
-    for found in lookup.chosen((fragment,)):
-        answer = explained(found, arch.arch(name), layers)
+    row, forms = arch.arch(name), inventory.bare(fragment)
+    chosen = [] if forms and not inventory.matches(fragment) else lookup.chosen((fragment,))
+    answers = [explained(found, row, layers) for found in chosen]
+    for answer in [*answers, *(why_not_form(form, row, layers) for form in forms)]:
         click.echo(json.dumps(answer.to_json()) if as_json else f"{answer.id}: {answer.words}")
 
 

@@ -68,10 +68,12 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 
     Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet.
+    Scales are left out: `where` says of operands scale_a and scale_b which byte scales what.
     """
     from tcprobe.ask import trace
     from tcprobe.cli import answers
     from tcprobe.isa import inventory
+    from tcprobe.isa.operand import Role
     from tcprobe.store.cell import operands, selected
 
     row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
@@ -79,7 +81,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
     if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
     multiply = inventory.multiply(instruction)
-    tables = operands(multiply, name, layers)
+    tables = {o: cell for o, cell in operands(multiply, name, layers).items() if cell.fragment.role is not Role.SCALE}
     tables = dict(zip(tables, selected(tables.values(), asked["selector"]), strict=True))
     if forward:
         answer = trace.feeds(multiply, tables, operand, lane, element)
@@ -175,10 +177,11 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     from tcprobe.store.cell import operands
 
     rows = inventory.multiplies(*patterns)
-    sparse = rows[0]
-    rows = [row for row in rows if not row.metadata]
+    other = rows[0]
+    rows = [row for row in rows if not row.metadata and not row.scales]
     if not rows:
-        raise UsageError(f"{sparse.id} is sparse: `verify` multiplies dense forms only; `tcprobe run` measures it.")
+        what = "is sparse" if other.metadata else "is block-scaled"
+        raise UsageError(f"{other.id} {what}: `verify` multiplies dense forms only; `tcprobe run` measures it.")
     gpu = Gpu()
     gpu.open(index)
     device = gpu.devices()[index]

@@ -98,6 +98,12 @@ class Instruction:
         return tuple(o for o in self.operands if o.place in (Place.SHARED, Place.TENSOR_MEMORY))
 
     @property
+    def unprobed(self) -> str | None:
+        """Why tcprobe cannot measure it, in words; None where it can."""
+        remote = [o.name for o in self.elsewhere if o.place is Place.TENSOR_MEMORY]
+        return f"tcprobe has no probe of tensor memory, where {', '.join(remote)} would be" if remote else None
+
+    @property
     def multiplies_registers(self) -> bool:
         """Whether it is a multiply all of whose matrices are in registers, so that there is a table of each."""
         return self.multiplies and not self.elsewhere

@@ -233,12 +233,13 @@ def select_or_fail(*patterns: str, family: str | None = None, device: Arch | Non
     return select(*patterns, family=family, device=device)
 
 
-def why_not(fragment: Fragment, device: Arch) -> str | None:
-    """Why `device` does not have the fragment, in words; None where the PTX ISA allows it."""
-    if fragment.target.on(device):
+def why_not(asked: Fragment | Instruction, device: Arch) -> str | None:
+    """Why `device` does not have a fragment or an instruction, in words; None where the PTX ISA allows it."""
+    if asked.target.on(device):
         return None
-    needs = " or ".join(f"{target} (PTX ISA {ptx})" for target, ptx in fragment.target.options)
-    return f"{fragment.instruction} needs target {needs}, which {device.name} ({device.generation}) does not run."
+    needs = " or ".join(f"{target} (PTX ISA {ptx})" for target, ptx in asked.target.options)
+    name = asked.name if isinstance(asked, Instruction) else asked.instruction
+    return f"{name} needs target {needs}, which {device.name} ({device.generation}) does not run."
 
 
 def short(name: str) -> str:

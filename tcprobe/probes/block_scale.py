@@ -2,16 +2,16 @@
 
 With all scales one it is measured as that of any other multiply. Then each A slot alone is one and B all ones, while
 the bytes of scales are powers of two that spell their numbers, three bits at a time, and the same with each digit
-turned into 7 minus it: the exponent of D is the digit of the byte that scaled it, and both answers must add up to 7, so
-that none or two bytes would be noticed. First A's bytes are spelled, B's being one, then the other way round. All values of
-byte-id and thread-id take part: as many kernels as the operand with more of them has.
+turned into 7 minus it. The exponent of D is the digit of the byte that scaled it; both answers must add up to 7, so
+that none or two bytes would be noticed. First A's bytes are spelled, B's being one, then the other way round. The
+kernel multiplies as often as the operand with more values of byte-id and thread-id has of them, so that all take part.
 
 In a sparse multiply all metadata is 0x4 meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,7 +27,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.probes import ptx
 from tcprobe.probes.block_scale_numbering import Scales, scaled
-from tcprobe.probes.block_scale_op import EXPONENT_OF_ONE, NO_POWER, Scaled
+from tcprobe.probes.block_scale_op import EXPONENT_OF_ONE, Scaled
 from tcprobe.probes.experiment import Conclusion, Context, Experiment, Reading
 from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
@@ -71,16 +71,15 @@ class ScaledExperiment:
         return SparseExperiment(self.row) if self.row.metadata else MultiplyExperiment(self.row)
 
     def launches(self) -> list[Launch]:
-        """Those of the structure tensor, then one for each kernel of scales."""
-        return [*self.unscaled.launches(), *launches(self.row)]
+        """Those of the structure tensor, then that of scales."""
+        return [*self.unscaled.launches(), launch(self.row)]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
-        """What the structure tensor's experiment reads; "scale_a" and "scale_b", the bytes by kernel, A slot and met D
+        """What the structure tensor's experiment reads; "scale_a" and "scale_b", the bytes by choice, A slot and met D
         slot; "met", the D slots that each A slot reaches.
         """
-        first = len(outputs) - kernels(self.row)
-        found = self.unscaled.decode(launches[:first], outputs[:first])
-        read = [decode(self.row, raw) for raw in outputs[first:]]
+        found = self.unscaled.decode(launches[:-1], outputs[:-1])
+        read = [decode(self.row, raw) for raw in outputs[-1].reshape(len(choices(self.row)), -1)]
         met = read[0][0]
         if any(not np.array_equal(met, other) for other, _, _ in read):
             raise ProbeError(f"{self.row.name}: byte-id or thread-id changes which slots of A and D meet.")
@@ -99,61 +98,58 @@ def experiments() -> list[ScaledExperiment]:
     return [ScaledExperiment(row) for row in inventory.instructions().values() if row.scales]
 
 
-def kernels(instruction: Instruction) -> int:
-    """How many kernels of scales there are: the more selectors of the two operands."""
-    return max(len(f.selectors) for f in instruction.scales)
+def choices(instruction: Instruction) -> list[dict[str, int]]:
+    """Selectors of both operands, each of every one at least once."""
+    count = max(len(f.selectors) for f in instruction.scales)
+    return [{f.operand: number % len(f.selectors) for f in instruction.scales} for number in range(count)]
 
 
-def kernel(instruction: Instruction, number: int) -> Kernel:
-    """Block (x, y): A image x, image y of all scales; a byte for each D slot, its exponent."""
+def kernel(instruction: Instruction) -> Kernel:
+    """Block (x, y): A image x, image y of all scales; by choice of selectors a byte for each D slot, its exponent."""
     fragments = {f.operand: f for f in instruction.fragments}
-    selectors = {f.operand: number % len(f.selectors) for f in instruction.scales}
     images = {"a": "%x", "b": "0", "e": "0", "scale_a": "%y", "scale_b": "%y"}
-    loaded = [f.operand for f in instruction.given if f.operand != "c"]
+    loaded, chosen = [f.operand for f in instruction.given if f.operand != "c"], choices(instruction)
     body = [
         *(line for o in loaded
           for line in (*ptx.point(o, images[o], fragments[o]), *ptx.move("ld", o, o, fragments[o]))),
         *(f"mov.f32 %c{j}, 0f00000000;" for j in range(fragments["c"].registers)),
-        ptx.written(instruction, selectors),
-        "mov.b32 %word, 0;",
-        *(line for i in range(fragments["d"].elements) for line in _exponent(i)),
         "mad.lo.u32 %image, %y, %nx, %x;",
         f"mad.lo.u32 %image, %image, {WARP}, %lane;",
         "mad.wide.u32 %out, %image, 4, %out;",
-        "st.global.b32 [%out], %word;",
+        f"mul.lo.u32 %image, %nx, %ny; mul.wide.u32 %step, %image, {BYTES};",
+        *(line for selectors in chosen for line in _answer(instruction, selectors)),
     ]  # fmt: skip
     registers = [ptx.declare(p, f) for p, f in fragments.items()]
-    registers += [".reg .b32 %word, %bits, %rest;", ".reg .pred %p;"]
-    name = ptx.identifier(f"scale{number}.{instruction.id}")
+    registers += [".reg .b32 %word, %bits, %rest;", ".reg .b64 %step;", ".reg .pred %p;"]
+    name = ptx.identifier(f"scales.{instruction.id}")
     text = ptx.entry(name, [*loaded, "out"], registers, body)
-    return Kernel(name, Scaled(instruction, selectors), text, instruction.target.at_least(ptx.ALIGNED))
+    return Kernel(name, Scaled(instruction, tuple(chosen)), text, instruction.target.at_least(ptx.ALIGNED))
 
 
-def _exponent(i: int) -> list[str]:
-    """Add the exponent of element i of D to the word; NO_POWER where there are bits besides."""
+def _answer(instruction: Instruction, selectors: Mapping[str, int]) -> list[str]:
+    """Multiply and store the exponents of the lane's D slots; NO_POWER in all where one has bits besides."""
     return [
-        f"mov.b32 %bits, %d{i};",
-        "and.b32 %rest, %bits, 0x807fffff;",
-        "setp.ne.u32 %p, %rest, 0;",
-        "shr.u32 %bits, %bits, 23;",
-        f"selp.b32 %bits, {NO_POWER}, %bits, %p;",
-        f"shl.b32 %bits, %bits, {8 * i};",
-        "or.b32 %word, %word, %bits;",
-    ]
+        ptx.written(instruction, selectors),
+        "mov.b32 %word, 0; mov.b32 %rest, 0;",
+        *(line for i in range(instruction.fragment("d").registers) for line in (
+            f"mov.b32 %bits, %d{i}; or.b32 %rest, %rest, %bits;",
+            f"shr.u32 %bits, %bits, 23; bfi.b32 %word, %bits, %word, {8 * i}, 8;",
+        )),
+        "and.b32 %rest, %rest, 0x807fffff; setp.ne.u32 %p, %rest, 0; selp.b32 %word, 0xffffffff, %word, %p;",
+        "st.global.b32 [%out], %word; add.u64 %out, %out, %step;",
+    ]  # fmt: skip
 
 
-def launches(instruction: Instruction) -> list[Launch]:
-    """A slots x images of scales, for each kernel."""
+def launch(instruction: Instruction) -> Launch:
+    """A slots x images of scales."""
     a, b = instruction.factors
     inputs = [one_hot(a.slots, a.slot_bits, a.one), codes(b.slots, b.slot_bits, b.one)[:1]]
     if instruction.metadata:
         inputs.append(pack(metadata_images(sparsity(instruction.metadata))[:1], 4))
     inputs += [scale_images(f, turn) for turn, f in enumerate(instruction.scales)]
     grid = (1 + a.slots, IMAGES, 1)
-    return [
-        Launch(kernel(instruction, number), grid, tuple(inputs), 0, grid[0] * IMAGES * BYTES)
-        for number in range(kernels(instruction))
-    ]
+    size = len(choices(instruction)) * grid[0] * IMAGES * BYTES
+    return Launch(kernel(instruction), grid, tuple(inputs), 0, size)
 
 
 def scale_images(fragment: Fragment, turn: int) -> NDArray[np.uint8]:

@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 
 
 class Scales(NamedTuple):
-    """`met`: the D slots that each A slot reaches, ascending. By kernel, A slot and D slot the byte that scaled it."""
+    """`met`: the D slots that each A slot reaches, ascending. By choice, A slot and D slot the byte that scaled it."""
 
     met: Ints
     scale_a: Ints

@@ -21,13 +21,13 @@ EXPONENT_OF_ONE, NO_POWER = 127, 0xFF
 
 @dataclass(frozen=True)
 class Scaled:
-    """The exponent of every D slot, a byte each, 0 where D is zero and NO_POWER where it is no power of two.
+    """The exponent of every D slot, a byte each, 0 where D is zero; NO_POWER in all of a lane's if one has others.
 
-    `selectors` are the numbers of those of scale_a and scale_b.
+    `choices` are numbers of the selectors of scale_a and scale_b, for one answer after the other.
     """
 
     instruction: Instruction
-    selectors: Mapping[str, int]
+    choices: tuple[Mapping[str, int], ...]
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
@@ -37,20 +37,23 @@ class Scaled:
         raw = dict(zip(names, launch.inputs, strict=True))
         a, b = (matrices(row.fragment(o), raw[o], tables) for o in "ab")
         k = columns(row.fragment("e"), 0, raw["e"], tables) if row.metadata else _all_columns(a)
-        scale_a, scale_b = (self._scales(f, raw[f.operand], tables) for f in row.scales)
-        product = _products(a, b[0], k[0], scale_a, scale_b)
         index, used = elements(tables.table(d), d)
-        slots = np.zeros((*product.shape[:2], d.slots))
-        slots[..., used] = product.reshape(*product.shape[:2], -1)[..., index]
-        return _exponents(slots).reshape(-1)
+        answers = []
+        for selectors in self.choices:
+            scales = (_scales(f, selectors[f.operand], raw[f.operand], tables) for f in row.scales)
+            product = _products(a, b[0], k[0], *scales)
+            slots = np.zeros((*product.shape[:2], d.slots))
+            slots[..., used] = product.reshape(*product.shape[:2], -1)[..., index]
+            answers.append(_exponents(slots, d.elements).reshape(-1))
+        return np.concatenate(answers)
 
-    def _scales(self, fragment: Fragment, raw: Bytes, tables: Tables) -> Ints:
-        """The exponents of the scales of each image: (images, rows, cols)."""
-        table = tables.table(fragment).selection(self.selectors[fragment.operand])
-        index, used = elements(table, fragment)
-        found = np.zeros((len(raw), fragment.rows * fragment.cols), np.int64)
-        found[:, index] = exponents_of(fragment, unpack(raw, fragment.slot_bits))[:, used]
-        return found.reshape(len(raw), fragment.rows, fragment.cols)
+
+def _scales(fragment: Fragment, selector: int, raw: Bytes, tables: Tables) -> Ints:
+    """The exponents of the scales of each image: (images, rows, cols)."""
+    index, used = elements(tables.table(fragment).selection(selector), fragment)
+    found = np.zeros((len(raw), fragment.rows * fragment.cols), np.int64)
+    found[:, index] = exponents_of(fragment, unpack(raw, fragment.slot_bits))[:, used]
+    return found.reshape(len(raw), fragment.rows, fragment.cols)
 
 
 def exponents_of(fragment: Fragment, scales: NDArray[np.uint8]) -> Ints:
@@ -76,7 +79,9 @@ def _products(a: Ints, b: Ints, k: Ints, scale_a: Ints, scale_b: Ints) -> NDArra
     return found
 
 
-def _exponents(values: NDArray[np.float64]) -> NDArray[np.uint8]:
+def _exponents(values: NDArray[np.float64], elements: int) -> NDArray[np.uint8]:
+    """By D slot, of which a lane has `elements`."""
     mantissa, exponent = np.frexp(values)
-    found = np.where(mantissa == 0.5, exponent - 1 + EXPONENT_OF_ONE, NO_POWER)
-    return np.where(values == 0, 0, found).astype(np.uint8)
+    found = np.where(values == 0, 0, exponent - 1 + EXPONENT_OF_ONE)
+    wrong = ((mantissa != 0.5) & (values != 0)).reshape(-1, elements).any(axis=1)
+    return np.where(wrong.repeat(elements), NO_POWER, found.reshape(-1)).astype(np.uint8)

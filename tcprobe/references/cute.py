@@ -8,6 +8,7 @@ the types (D, A, B, C) and the order of A and B (T: k is contiguous, N: m or n i
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from itertools import product
 from typing import NamedTuple
@@ -31,7 +32,10 @@ _TYPES = "TF32|BF16|F16|F32|F64|S32|[USE]\\d(?:M\\d)?"
 
 
 WHOLE_WARP = L(32, 1)
-_COPIES = {family: module for module in (cute_copy, cute_tensor_memory) for family in module.FAMILIES}
+_COPIES: dict[str, Callable[[Fragment], Claim | str]] = {
+    **dict.fromkeys(cute_copy.FAMILIES, cute_copy.claim),
+    **dict.fromkeys(cute_tensor_memory.FAMILIES, cute_tensor_memory.claim),
+}
 
 
 class Atom(NamedTuple):
@@ -58,7 +62,7 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     if fragment.family == "wmma":
         return "CuTe has no wmma atoms"
     if fragment.family in _COPIES:
-        return _COPIES[fragment.family].claim(fragment)
+        return _COPIES[fragment.family](fragment)
     instruction = inventory.instructions()[fragment.experiment]
     atom = _atom(_key(instruction))
     if atom is None:

@@ -119,7 +119,9 @@ def selected(cells: Iterable[Cell], selector: int | None) -> list[Cell]:
     found = list(cells)
     if selector is not None and not any(cell.fragment.selectors for cell in found):
         raise UsageError(f"no selector changes {found[0].fragment.id}: leave --selector out.")
-    return [selection(cell, selector if cell.fragment.selectors else None) for cell in found]
+    choosy = max((len(cell.fragment.selectors) for cell in found), default=0)
+    return [selection(cell, selector if len(cell.fragment.selectors) in range(min(choosy, 2), choosy + 1) else None)
+            for cell in found]  # fmt: skip
 
 
 def require_selection(cell: Cell) -> None:
