@@ -3,7 +3,8 @@
     python benchmarks/least_targets.py [CUDA_FOLDER]
 
 Each form is assembled alone, from its probe: at the least target and PTX version that its row states; for the arch
-before that one; and with the PTX version before. What ptxas is too old for is counted apart.
+before that one; and with the PTX version before. What ptxas is too old for is counted apart. Where K alone sets a form
+of tcgen05 apart (k96), its text is another form's, which the arch before takes: K is in a descriptor.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.instruction import Instruction
@@ -28,8 +30,23 @@ VERSIONS = [f"6.{n}" for n in range(6)] + [f"7.{n}" for n in range(9)] + [f"8.{n
 TOO_OLD = ("Unsupported .version", "is not defined for option 'gpu-name'", "Unrecognized target")
 
 
+class Form(NamedTuple):
+    """A form in a kernel, as its least target and PTX version spell it."""
+
+    name: str
+    family: str
+    kernel: Kernel
+
+
+def forms() -> list[Form]:
+    """Every instruction, and the loads and stores of wmma."""
+    rows = [Form(row.id, row.family, probe(row)) for row in inventory.instructions().values()]
+    moved = [e for e in experiments().values() if e.id not in inventory.instructions()]
+    return rows + [Form(k.name, "wmma load, store", k) for e in moved for k in kernels(e)]
+
+
 def probe(row: Instruction) -> Kernel:
-    """The form in a kernel, as its least target and PTX version spell it."""
+    """The kernel of an instruction."""
     if row.id not in experiments():
         return tensor_memory.kernel(row, least=True)
     return sparse.product_kernel(row, 0) if row.metadata else kernels(experiments()[row.id])[0]
@@ -63,9 +80,9 @@ def before(target: str, ptx: str) -> str | None:
     return earlier if version(earlier) >= version(known) else None
 
 
-def judged(tools: Toolchain, row: Instruction) -> dict[str, str | None]:
+def judged(tools: Toolchain, form: Form) -> dict[str, str | None]:
     """By question (taken, below, before) "yes", "no" or "too old"; None where it does not arise."""
-    kernel = probe(row)
+    kernel = form.kernel
     target, ptx = kernel.target.name, kernel.target.ptx
     lower, earlier = below(target), before(target, ptx)
     least = refused(tools, kernel, target, ptx)
@@ -86,15 +103,15 @@ def _answer(words: str | None) -> str:
 def main() -> None:
     """Print a line by family, and each form with an answer that is no."""
     tools = toolchain.find(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
-    rows = list(inventory.instructions().values())
+    asked = forms()
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(partial(judged, tools), rows))
+        found = list(pool.map(partial(judged, tools), asked))
     counts: dict[str, Counter[tuple[str, str]]] = {}
-    for row, answers in zip(rows, found, strict=True):
-        counts.setdefault(row.family, Counter()).update((q, a) for q, a in answers.items() if a)
+    for form, answers in zip(asked, found, strict=True):
+        counts.setdefault(form.family, Counter()).update((q, a) for q, a in answers.items() if a)
         for question, answer in answers.items():
             if answer == "no":
-                print(f"not {question}: {row.id} ({row.target.name}, PTX {row.target.ptx})")
+                print(f"not {question}: {form.name} ({form.kernel.target.name}, PTX {form.kernel.target.ptx})")
     print(tools.name)
     for family, count in [*counts.items(), ("all", sum(counts.values(), Counter()))]:
         print(f"{family:20}" + "; ".join(f"{q} {a}: {n}" for (q, a), n in sorted(count.items(), reverse=True)))

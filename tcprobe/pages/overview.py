@@ -15,7 +15,7 @@ from tcprobe.errors import DataError
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.pages import archs
+from tcprobe.pages import archs, tensor_memory
 from tcprobe.pages.archs import MADE, grid, row_and_col
 from tcprobe.references import references, said
 from tcprobe.store.choose import Layers, alone
@@ -35,6 +35,7 @@ def render(results: Results) -> dict[Path, str]:
         results.root / "changes.md": _text(archs.changes(results)),
     }
     found[results.root / "documented.md"] = _text(archs.documentation(results))
+    found[results.root / "tensor_memory.md"] = _text(tensor_memory.page())
     if any(results.lowering(name) for name in results.archs()):
         found[results.root / "lowering.md"] = _text(archs.lowering(results))
     if any(results.opcodes(name) for name in results.archs()):
@@ -82,6 +83,7 @@ def _overview(results: Results) -> Iterator[str]:
     if any(results.opcodes(name) for name in results.archs()):
         yield "- [opcodes.md](opcodes.md): the layouts of tensor-core machine instructions"
     yield "- [documented.md](documented.md): what is documented but not measured"
+    yield "- [tensor_memory.md](tensor_memory.md): what is documented of tensor memory and tcgen05"
     yield from ("", "## Layouts", "")
     yield "Fragments with the same layout id have the very same map. The table of a layout is in its file."
     yield ""

@@ -1,9 +1,9 @@
 """CuTe (CUTLASS): the copy atoms of tcgen05.ld and tcgen05.st, as shape:stride.
 
 An atom maps (thread, bit) to a bit of a piece of tensor memory, whose lanes (CuTe's data paths) lie `columns` x 32 bits
-apart. Rows are lanes of tensor memory and columns its columns of 32 bits, both from the address on. Those of .x1 are
-given; register r of a lane in .xNUM is column r * columns of it further on. Of 16x32bx2 the second half is the second
-access, `columns` / 2 from the first as CuTe issues it.
+apart. Rows are lanes of tensor memory and columns its columns of 32 bits, both from the address on. In .xNUM the
+registers of .x1 come NUM times, each time as many columns further on. Of 16x32bx2 half of the lanes does the second of
+two accesses, which CuTe puts right behind the first: NUM columns from it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.references.claim import Claim
-from tcprobe.references.shape_stride import L, apply, modes
+from tcprobe.references.shape_stride import L, apply, modes, size
 
 FAMILIES = ("tcgen05",)
 HEADER = "copy_traits_sm100.hpp"
@@ -28,12 +28,13 @@ class MemoryAtom(NamedTuple):
     name: str
     columns: int
     registers: L
+    accesses: int = 1
 
 
 ATOMS = {
     "32x32b": MemoryAtom("32dp32b1x", 1, L((32, 32), (32, 1))),
     "16x64b": MemoryAtom("16dp64b1x", 2, L(((2, 2, 8), 32), ((512, 32, 64), 1))),
-    "16x32bx2": MemoryAtom("16dp32b1x", 2, L(((16, 2), 32), ((64, 32), 1))),
+    "16x32bx2": MemoryAtom("16dp32b1x", 2, L(((16, 2), 32), ((64, 32), 1)), 2),
     "16x128b": MemoryAtom("16dp128b1x", 4, L(((4, 8), (32, 2)), ((32, 128), (1, 1024)))),
     "16x256b": MemoryAtom("16dp256b1x", 8, L(((4, 8), (64, 2)), ((64, 256), (1, 2048)))),
 }
@@ -45,16 +46,22 @@ def claim(fragment: Fragment) -> Claim | str:
     op, _, shape = fragment.experiment.rpartition(".")
     if op not in NAMES:
         return f"CuTe's traits are taken for tcgen05.ld and tcgen05.st only, not for {op}"
-    atom = ATOMS[shape]
-    table = _table(atom, fragment.elements)
-    return Claim(table, f"{HEADER}, SM100_TMEM_{NAMES[op]}_{atom.name}", None, table)
+    found = table(shape, 1)
+    return Claim(found, f"{HEADER}, SM100_TMEM_{NAMES[op]}_{ATOMS[shape].name}", None, found)
 
 
 @cache
-def _table(atom: MemoryAtom, elements: int) -> Table:
+def table(shape: str, number: int) -> Table:
+    """The cell (row, col) of tensor memory that register i of a lane is, of .x`number` of a shape."""
+    atom = ATOMS[shape]
     threads, bits = modes(atom.registers)
-    offsets = [
-        apply(threads, lane) + apply(bits, i * CELL_BITS) for lane in range(WARP) for i in range(elements)
-    ]  # fmt: skip
-    cells = [divmod(offset // CELL_BITS, atom.columns) for offset in offsets]
-    return slot_table(WARP, elements, {"row": tuple(row for row, _ in cells), "col": tuple(col for _, col in cells)})
+    once = size(bits.shape) // CELL_BITS
+    cells = []
+    for lane in range(WARP):
+        for repetition, i in ((n, i) for n in range(number) for i in range(once)):
+            row, col = divmod((apply(threads, lane) + apply(bits, i * CELL_BITS)) // CELL_BITS, atom.columns)
+            width = atom.columns // atom.accesses
+            access, col = divmod(col, width)
+            cells.append((row, (access * number + repetition) * width + col))
+    values = {"row": tuple(row for row, _ in cells), "col": tuple(col for _, col in cells)}
+    return slot_table(WARP, once * number, values)
