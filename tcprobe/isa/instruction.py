@@ -18,8 +18,8 @@ from functools import cached_property
 from typing import Literal
 
 from tcprobe.errors import RowError
-from tcprobe.isa.fragment import Fragment, Shape
-from tcprobe.isa.operand import Operand, Place, Role
+from tcprobe.isa.fragment import Fragment, Shape, check_copies
+from tcprobe.isa.operand import WHOLE, Operand, Place, Role
 from tcprobe.isa.target import Target
 
 # every form has these qualifiers, so ids leave them out
@@ -62,7 +62,10 @@ class Instruction:
         names = [operand.name for operand in self.operands]
         if len(set(names)) < len(names):
             raise RowError(f"{self.name}: operands {', '.join(names)}; each needs its own name.")
-        _ = self.fragments  # making them checks them
+        for operand in self.operands:
+            if operand.place is Place.REGISTERS and operand.role in WHOLE:
+                count = operand.rows * operand.cols * self.products
+                check_copies(f"{self.name}, {operand.name}", self.threads * operand.elements, count)
 
     @cached_property
     def id(self) -> str:

@@ -13,6 +13,7 @@ A row that contradicts itself raises RowError. Source of the rules: PTX ISA 9.1,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from tcprobe.errors import RowError
@@ -41,6 +42,8 @@ KINDS: dict[str, tuple[int, set[str]]] = {
     "mxf4": (4, {"e2m1"}),
     "mxf4nvf4": (4, {"e2m1"}),
 }
+
+_made = cache(Operand)  # many rows have the same ones
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class MultiplyRow:
         else:
             registers = registers_for(rows * cols * self.products, slot, WARP)
         layout = self.layouts["ab".index(name)] if name in "ab" else None
-        return Operand(name, ROLES[name], kind, rows, cols, slot, registers, layout)
+        return _made(name, ROLES[name], kind, rows, cols, slot, registers, layout)
 
 
 def _check_types(row: MultiplyRow) -> None:

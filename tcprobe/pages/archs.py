@@ -55,7 +55,8 @@ def documentation(results: Results) -> Iterator[str]:
     yield from (MADE, "# Documented only", "")
     yield "These fragments are not measured on these archs: no GPU was at hand, and the machine code of the multiply is"
     yield "no single tensor-core instruction whose layout is known there. The formulas are the reference's, **not a**"
-    yield "**measurement**. Where the layout has a link, the very same one is measured on another arch."
+    yield "**measurement**. Where the layout has a link, the very same one is measured on another arch. Of metadata and"
+    yield "scales a selector chooses which lanes and slots are read: `tcprobe show` has the map of each."
     yield ""
     layers = alone(results)
     lines: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}

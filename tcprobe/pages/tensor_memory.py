@@ -17,7 +17,7 @@ def page() -> Iterator[str]:
     yield from (MADE, "# Tensor memory", "")
     yield "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to 32 w + 31. Rows are lanes"
     yield "and columns are columns, both from the address on. **None of this is measured**: no GPU with tensor memory"
-    yield "was at hand, and its machine instructions show no layout. [lowering.md](lowering.md) says what a form becomes."
+    yield "was at hand, and its machine instructions show no layout. [lowering.md](lowering.md) has its opcodes."
     yield from ("", "## Loads and stores", "")
     yield "Register i of a lane of tcgen05.ld and tcgen05.st, by shape and repetitions. PTX ISA shows figures only."
     yield ""
@@ -62,10 +62,9 @@ def _held(table: Table) -> str:
 
 def _multiply(row: Instruction) -> list[str]:
     stated = row.stated
-    return [
-        f"`{row.id}`", _list(stated["m_values"]), _range(stated["n_values"]), str(row.shape.k), _list(stated["d_types"]),
-        _list(stated["ab_types"]), _list(stated.get("scales", ("-",))),
-    ]  # fmt: skip
+    types = (_list(stated[name]) for name in ("d_types", "ab_types"))
+    shape = (_list(stated["m_values"]), _range(stated["n_values"]), str(row.shape.k))
+    return [f"`{row.id}`", *shape, *types, _list(stated.get("scales", ("-",)))]
 
 
 def _list(values: tuple[int | str, ...]) -> str:
