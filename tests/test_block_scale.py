@@ -1,15 +1,18 @@
 """Block-scaled multiplies: random layouts and maps of scales on the emulator, references, faults, ptxas."""
 
+import json
 import random
 from collections import Counter
 
 import machine_code
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from emulation import SM_90, shuffled, table_of
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
+from tcprobe.cli import main
 from tcprobe.errors import ProbeError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.operand import Role
@@ -186,6 +189,36 @@ def test_a_measurement_is_stored_and_read_again(kind, tmp_path):
     Results(tmp_path).write(found)
     assert Results(tmp_path).measurement("sm_120", "emulated", row.id) == found
     assert set(found.tables) == {f.operand for f in row.fragments}
+
+
+def test_a_measured_form_is_answered_from_its_measurement(tmp_path):
+    """As a GPU would have measured it, by other scales than documented: shown, compared, merged."""
+    row = SCALED[KINDS["mxf4nvf4", False]]
+    tables = documented(row)
+    a = row.fragment("scale_a")
+    rows = tuple(None if v is None else (v + 8) % 16 for v in tables[a.id].values["row"])
+    tables[a.id] = tables[a.id].with_values({**tables[a.id].values, "row": rows})
+    experiment = experiments()[row.id]
+    reading = experiment.decode(*outputs(experiment, tables))
+    origin = dict.fromkeys(("device", "driver", "cuda", "compiler", "ptx", "tcprobe"), "x")
+    Results(tmp_path / "one").write(conclude(experiment, reading, CONTEXT, "live", origin))
+
+    def said(*words, code=0):
+        done = CliRunner().invoke(main, [*words, "--results", str(tmp_path / "one")])
+        assert done.exit_code == code, done.output
+        return done.stdout
+
+    shown = json.loads(said("show", a.id, "--selector", "1", "--json"))
+    assert (shown["provenance"]["method"], shown["arch"], shown["selector"]) == ("live", "sm_120", 1)
+    assert (shown["byte_id"], shown["thread_id"], shown["table"][2][3]) == (0, 1, [8, 3])
+    judged = {(x["id"], x["name"]): x["verdict"] for x in map(json.loads, said(
+        "compare", "--arch", "sm_120", row.id, "--json", "--only", code=1).splitlines())}  # fmt: skip
+    assert judged[a.id, "CuTe"] == "differs"
+    assert judged[row.fragment("scale_b").id, "CuTe"] == "confirmed"
+    assert judged[row.fragment("a").id, "PTX ISA"] == "confirmed"
+    assert judged[a.id, "PTX ISA"] == "not covered"
+    merged = CliRunner().invoke(main, ["merge", str(tmp_path / "one"), "--results", str(tmp_path / "all")])
+    assert merged.exit_code == 0, merged.output
 
 
 def test_images_of_scales_spell_every_byte():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tcprobe.ask.describe import hindrance
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
@@ -70,15 +71,9 @@ def why_not(fragment: Fragment, row: Arch, layers: Layers) -> WhyNot:
     else:
         allowed = f"nothing is in the way: {fragment.instruction} is allowed on {row.name}"
         words = f"{allowed}; {of(fragment, found, layers).evidence if found else reason(fragment, row.name, layers)}"
-        words += "" if saved else f"; {_hindrance(fragment)}"
+        words += "" if saved else f"; {hindrance(fragment)}"
     source = saved.source if saved else layers.names
     return WhyNot(fragment.id, row.name, not forbidden, found is not None, words, source)
-
-
-def _hindrance(fragment: Fragment) -> str:
-    """What to do about a fragment that is not measured, or why nothing can be done."""
-    form = inventory.instructions().get(fragment.experiment)
-    return (form and form.unprobed) or "`tcprobe run` measures it on a GPU of that arch"
 
 
 def why_not_form(form: Instruction, row: Arch, layers: Layers) -> WhyNot:

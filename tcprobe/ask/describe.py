@@ -53,7 +53,8 @@ def fragment_entry(fragment: Fragment) -> dict[str, Any]:
 def form_entry(row: Instruction) -> dict[str, Any]:
     """An entry of `list --json` for an instruction that holds nothing in registers: keys of operands are None.
 
-    Besides them `stated` has what PTX documents of a form that stands for several, `operands` where its matrices are.
+    Besides them `stated` has what PTX documents of a form that stands for several, `operands` where its matrices are,
+    `unprobed` why tcprobe cannot measure it.
     """
     nothing = dict.fromkeys(fragment_entry(next(iter(inventory.fragments().values()))))
     known = {
@@ -62,7 +63,8 @@ def form_entry(row: Instruction) -> dict[str, Any]:
         "min_arch": row.target.name, "min_ptx": row.target.ptx,
     }  # fmt: skip
     places = [{"operand": o.name, "role": o.role.value, "place": o.place.value} for o in row.operands]
-    return {**nothing, **known, "operands": places, "stated": {name: list(v) for name, v in row.stated.items()}}
+    stated = {name: list(values) for name, values in row.stated.items()}
+    return {**nothing, **known, "operands": places, "stated": stated, "unprobed": row.unprobed}
 
 
 def _selected(fragment: Fragment) -> dict[str, Any]:
@@ -84,12 +86,13 @@ def shown(cell: Cell) -> dict[str, Any]:
     where the lane is not read. Where a warp holds several products `product[lane][i]` says which. `formula` is C syntax
     in `lane` and `i`, None where there is no closed form. `unread[lane]` lists the i that no measured multiply reads,
     None where no multiply was measured. `source` is "published" or the folder that holds the measurement. A layout that
-    is not measured has provenance {"method": None, "arch": ..., "source": ...} and no verdicts.
+    is not measured has provenance {"method": None, "arch": ..., "source": ..., "why": ...} and no verdicts; `why` says
+    what it would take to measure it.
     """
     table, fragment, measured = cell.table, cell.fragment, cell.measured
     found = fitted(table)
     products = {"product": by_lane(table, list(table.values["product"]))} if "product" in table.outputs else {}
-    stated = {"method": None, "arch": cell.arch, "source": cell.evidence}
+    stated = {"method": None, "arch": cell.arch, "source": cell.evidence, "why": hindrance(fragment)}
     return {
         **fragment_entry(fragment),
         **({} if cell.selector is None else {"selector": cell.selector, **fragment.held.picked(cell.selector)}),
@@ -106,6 +109,12 @@ def shown(cell: Cell) -> dict[str, Any]:
         "provenance": provenance(measured) if measured else stated,
         "references": [verdict.to_json() for verdict in verdicts(fragment, measured)] if measured else [],
     }
+
+
+def hindrance(fragment: Fragment) -> str:
+    """What it would take to measure a fragment, or why tcprobe cannot."""
+    form = inventory.instructions().get(fragment.experiment)
+    return (form and form.unprobed) or "`tcprobe run` measures it on a GPU of that arch"
 
 
 def _lanes(fragment: Fragment, table: Table) -> list[list[list[int] | None] | None]:
@@ -166,13 +175,13 @@ def notes(cell: Cell) -> list[str]:
     same = same_layout(fragment, measured, cell.layers) if measured else []
     if cell.selector is not None:
         lines = [f"selector {cell.selector}: {_kept(fragment, cell.selector)}; {_read(table)}"]
-        return lines + (_emulated(cell) if measured else [])
+        return lines + (_emulated(cell) if measured else [f"not measured: {hindrance(fragment)}"])
     lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:
         lines.append(f"each element has {' or '.join(map(str, counts))} holders")
     if not measured:
-        return lines
+        return [*lines, f"not measured: {hindrance(fragment)}"]
     lines += _emulated(cell)
     lines += _other_archs(fragment, measured, cell.layers)
     lines += _other_measurements(cell)

@@ -103,8 +103,8 @@ class Instruction:
     @property
     def unprobed(self) -> str | None:
         """Why tcprobe cannot measure it, in words; None where it can."""
-        remote = [o.name for o in self.elsewhere if o.place is Place.TENSOR_MEMORY]
-        return f"tcprobe has no probe of tensor memory, where {', '.join(remote)} would be" if remote else None
+        remote = any(operand.place is Place.TENSOR_MEMORY for operand in self.operands)
+        return "tcprobe has no probe of tensor memory" if remote else None
 
     @property
     def multiplies_registers(self) -> bool:
