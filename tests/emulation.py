@@ -47,11 +47,17 @@ def one_copy(table: Table, rng: random.Random) -> Table:
     return slot_table(table.threads, table.elements, values)
 
 
+def _selected(fragment: Fragment) -> bool:
+    """Whether a selector changes something in the fragment's instruction."""
+    row = inventory.instructions().get(fragment.experiment)
+    return row is not None and any(f.selectors for f in row.fragments)
+
+
 def tables(seed: int, documented_mma: bool = True) -> tuple[dict[str, Table], dict[str, Table]]:
     """(tables, reads) for every fragment; mma as PTX documents it, or shuffled as well."""
     rng = random.Random(seed)
     found: dict[str, Table] = {}
-    for fragment in (f for f in inventory.fragments().values() if f.family != "mma.sp"):
+    for fragment in (f for f in inventory.fragments().values() if not _selected(f)):
         if fragment.family == "wmma" and fragment.operand == "d":
             found[fragment.id] = found[fragment.id.replace(".d.", ".c.")]
         elif fragment.family == "mma" and documented_mma:

@@ -15,7 +15,7 @@ from tcprobe.isa.operand import WHOLE, Place, Role
 from tcprobe.isa.target import Target
 
 ROWS = list(inventory.instructions().values())
-MULTIPLIES = [row for row in ROWS if row.multiplies]
+MULTIPLIES = [row for row in ROWS if row.multiplies_registers]
 MOVES = ("ldmatrix", "stmatrix", "movmatrix")
 
 
@@ -26,7 +26,15 @@ def test_counts_of_ptx_isa_9_1():
     assert {f: families.count(f) for f in MOVES} == {"ldmatrix": 18, "stmatrix": 9, "movmatrix": 1}
     wmma = [f for f in inventory.fragments().values() if f.family == "wmma"]
     assert {op: sum(f.operand == op for f in wmma) for op in "abcd"} == {"a": 31, "b": 31, "c": 13, "d": 13}
-    assert len({row.name for row in ROWS}) == len(ROWS)
+    new = {"mma.sp": 106, "mma.block_scale": 29, "mma.sp.block_scale": 29, "tcgen05": 56}
+    assert {f: families.count(f) for f in new} == new
+    assert len({row.id for row in ROWS}) == len(ROWS)
+    shared = {name: ids for name in {row.name for row in ROWS}
+              if len(ids := [row.id for row in ROWS if row.name == name]) > 1}  # fmt: skip
+    assert shared == {
+        f"tcgen05.mma.cta_group::2.kind::{kind}.block_scale{{.scale_vectorsize}}":
+        [f"tcgen05.mma.cta_group::2.kind::{kind}{k}" for k in ("", ".k96")] for kind in ("mxf4", "mxf4nvf4")
+    }  # fmt: skip
 
 
 def test_every_fragment_holds_its_matrix_a_whole_number_of_times():
@@ -41,6 +49,10 @@ def test_shapes_of_a_multiply_are_those_of_its_fragments():
         for f in row.fragments:
             stored = (f.shape.m, row.stored)
             expected = {"a": stored, "e": stored, "b": (f.shape.k, f.shape.n)}
+            if f.role is Role.SCALE:
+                blocks = {"scale_a": f.cols, "scale_b": f.rows}[f.operand]
+                assert blocks in (1, 2, 4)
+                expected |= {"scale_a": (f.shape.m, blocks), "scale_b": (blocks, f.shape.n)}
             assert (f.rows, f.cols) == expected.get(f.operand, (f.shape.m, f.shape.n))
 
 
@@ -87,7 +99,7 @@ def test_a_whole_id_means_that_form_alone():
 
 
 def test_only_multiplies_are_multiplies():
-    assert {row.family for row in ROWS if not row.multiplies} == set(MOVES)
+    assert {row.family for row in ROWS if not row.multiplies} == {*MOVES, "tcgen05"}
     assert inventory.multiplies("*") == MULTIPLIES
     for ask in (inventory.multiply, inventory.multiplies):
         with pytest.raises(UsageError, match=r"movmatrix\.m8n8\.trans\.b16 is no multiply: it moves a matrix"):
@@ -160,7 +172,7 @@ def test_a_contradictory_target_cannot_be_built(target):
 
 
 @given(
-    st.sampled_from([row for row in MULTIPLIES if not row.metadata]),
+    st.sampled_from([row for row in MULTIPLIES if not row.metadata and not row.scales]),
     st.sampled_from(["d", "a", "b", "c"]),
     st.sampled_from(["f16", "f64", "s32", "b1", "u8"]),
 )

@@ -138,7 +138,7 @@ def test_a_csv_of_ldmatrix_is_compared_by_slots(root, tmp_path):
         (["emit", "movmatrix.m8n8.trans.b16", "--to", "tinygrad", "--arch", "sm_90"], "is no multiply"),
         (["where", "ldmatrix.m8n8.x2.shared.b16.address", "--row", "16"], "row 16 is outside 0 to 15"),
         (["show", "ldmatrix.m16n16.x1.trans.shared.b8.d", "--arch", "sm_90"], "no table of"),
-        (["list", "--family", "ldmatric"], "no family is called 'ldmatric'; known: wmma, mma, mma.sp, ldmatrix"),
+        (["list", "--family", "ldmatric"], "no family is called 'ldmatric'; known: wmma, mma, mma.sp, mma.block_scale"),
     ],
 )  # fmt: skip
 def test_what_moves_do_not_have_is_said(arguments, words):

@@ -103,6 +103,8 @@ def by_target():
 )
 def test_every_kernel_assembles_at_its_least_target_and_version(target, group, tmp_path):
     done = assemble(module(group, arch(target.name.rstrip("af"))), target.name, tmp_path)
+    if "Unsupported .version" in done.stderr:
+        pytest.skip(f"this ptxas does not know PTX {target.ptx}")
     assert done.returncode == 0, done.stderr[:2000]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.references import documented
 from tcprobe.store.cell import of
@@ -43,7 +44,10 @@ def _stated(fragment: Fragment, name: str, elsewhere: Table | None) -> str:
 
 
 def _remedy(fragment: Fragment, row: Arch) -> str:
-    """What makes a table: machine code shows a fragment that has a load or store of its own; all else a GPU."""
+    """What makes a table: machine code shows a fragment that has a load or store of its own; a GPU what has a probe."""
+    form = inventory.instructions().get(fragment.experiment)
+    if form and form.unprobed:
+        return form.unprobed
     if fragment.shared:
         return f"`tcprobe run --arch {row.name}` measures it"
     return f"`tcprobe run` on a GPU of {row.name} measures it; machine code shows only what follows from wmma"
@@ -80,3 +84,12 @@ def why_not(fragment: Fragment, row: Arch, layers: Layers) -> WhyNot:
         words += "" if saved else f"; {_remedy(fragment, row)}"
     source = saved.source if saved else layers.names
     return WhyNot(fragment.id, row.name, not forbidden, found is not None, words, source)
+
+
+def why_not_form(form: Instruction, row: Arch, layers: Layers) -> WhyNot:
+    """The same of an instruction that holds nothing in registers."""
+    forbidden = inventory.why_not(form, row)
+    places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in form.elsewhere)
+    allowed = f"nothing is in the way: {form.name} is allowed on {row.name}; but {places}"
+    words = forbidden or f"{allowed}, so there is no table of registers, and {form.unprobed}."
+    return WhyNot(form.id, row.name, not forbidden, False, words, layers.names)

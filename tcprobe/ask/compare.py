@@ -149,7 +149,7 @@ def _verdict(reference: Reference, fragment: Fragment, measured: Measurement, de
     claim = said(reference, fragment, device)
     if isinstance(claim, str):
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
-    if numbered(fragment):
+    if numbered(fragment) or fragment.role is Role.SCALE:
         return _by_number(reference, claim, measured.tables[fragment.operand])
     if conventional(fragment):
         return _by_structure(reference, fragment, measured, device, claim)

@@ -9,7 +9,8 @@ from tcprobe.ask.undocumented import beyond
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.operand import WHOLE
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.isa.sparsity import emulated, sparsity
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layers, whence
@@ -51,9 +52,31 @@ def fragment_entry(fragment: Fragment) -> dict[str, Any]:
     }
 
 
+def form_entry(row: Instruction) -> dict[str, Any]:
+    """An entry of `list --json` for an instruction that holds nothing in registers: keys of operands are None.
+
+    Besides them `stated` has what PTX documents of a form that stands for several, `operands` where its matrices are,
+    `unprobed` why tcprobe cannot measure it.
+    """
+    nothing = dict.fromkeys(fragment_entry(next(iter(inventory.fragments().values()))))
+    known = {
+        "id": row.id, "family": row.family, "instruction": row.name,
+        "shape": {"m": None, "n": None, "k": row.shape.k or None},
+        "min_arch": row.target.name, "min_ptx": row.target.ptx,
+    }  # fmt: skip
+    places = [{"operand": o.name, "role": o.role.value, "place": o.place.value} for o in row.operands]
+    stated = {name: list(values) for name, values in row.stated.items()}
+    return {**nothing, **known, "operands": places, "stated": stated, "unprobed": row.unprobed}
+
+
 def _selected(fragment: Fragment) -> dict[str, Any]:
-    """What an entry of metadata says besides: its documented selectors, and bits of an index field."""
-    return {"role": fragment.role.value, "selectors": list(fragment.selectors), "index_bits": fragment.slot_bits}
+    """What an entry of metadata or scales says besides: its documented selectors, and bits of an index field, or what
+    each selector picks.
+    """
+    bits: dict[str, Any] = {"picks": [fragment.held.picked(s) for s in fragment.selectors]}
+    if fragment.role is Role.METADATA:
+        bits = {"index_bits": fragment.slot_bits}
+    return {"role": fragment.role.value, "selectors": list(fragment.selectors), **bits}
 
 
 def shown(cell: Cell) -> dict[str, Any]:
@@ -66,12 +89,13 @@ def shown(cell: Cell) -> dict[str, Any]:
     warp holds several products `product[lane][i]` says which. `formula` is C syntax
     in `lane` and `i`, None where there is no closed form. `unread[lane]` lists the i that no measured multiply reads,
     None where no multiply was measured. `source` is "published" or the folder that holds the measurement. A layout that
-    is not measured has provenance {"method": None, "arch": ..., "source": ...} and no verdicts.
+    is not measured has provenance {"method": None, "arch": ..., "source": ..., "why": ...} and no verdicts; `why` says
+    what it would take to measure it.
     """
     table, fragment, measured = cell.table, cell.fragment, cell.measured
     found = fitted(table)
     products = {"product": by_lane(table, list(table.values["product"]))} if "product" in table.outputs else {}
-    stated = {"method": None, "arch": cell.arch, "source": cell.evidence}
+    stated = {"method": None, "arch": cell.arch, "source": cell.evidence, "why": hindrance(fragment)}
     return {
         **fragment_entry(fragment),
         **({} if cell.selector is None else _chosen(cell)),
@@ -92,8 +116,16 @@ def shown(cell: Cell) -> dict[str, Any]:
 
 def _chosen(cell: Cell) -> dict[str, Any]:
     """What the object of a selector's table says besides."""
+    assert cell.selector is not None
     more = beyond(cell.fragment, cell.arch, cell.layers)
-    return {"selector": cell.selector, "undocumented": more.to_json() if more else None}
+    found = {} if cell.fragment.role is Role.SCALE else {"undocumented": more.to_json() if more else None}
+    return {"selector": cell.selector, **cell.fragment.held.picked(cell.selector), **found}
+
+
+def hindrance(fragment: Fragment) -> str:
+    """What it would take to measure a fragment, or why tcprobe cannot."""
+    form = inventory.instructions().get(fragment.experiment)
+    return (form and form.unprobed) or "`tcprobe run` measures it on a GPU of that arch"
 
 
 def _lanes(fragment: Fragment, table: Table) -> list[list[list[int] | None] | None]:
@@ -153,15 +185,17 @@ def notes(cell: Cell) -> list[str]:
     table, fragment, measured = cell.table, cell.fragment, cell.measured
     same = same_layout(fragment, measured, cell.layers) if measured else []
     if cell.selector is not None:
-        head = f"selector {cell.selector}: index fields of {fragment.slot_bits} bits; {_read(table)}"
         more = beyond(fragment, cell.arch, cell.layers)
-        return [head, _indices(fragment), *_emulated(cell), *(more.lines if more else [])]
+        lines = [f"selector {cell.selector}: {_kept(fragment, cell.selector)}; {_read(table)}"]
+        lines += [_indices(fragment)] if fragment.role is Role.METADATA else []
+        lines += _emulated(cell) if measured else [f"not measured: {hindrance(fragment)}"]
+        return lines + (more.lines if more else [])
     lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:
         lines.append(f"each element has {' or '.join(map(str, counts))} holders")
     if not measured:
-        return lines
+        return [*lines, f"not measured: {hindrance(fragment)}"]
     lines += _emulated(cell)
     lines += _other_archs(fragment, measured, cell.layers)
     lines += _other_measurements(cell)
@@ -173,8 +207,15 @@ def notes(cell: Cell) -> list[str]:
     return lines
 
 
+def _kept(fragment: Fragment, selector: int) -> str:
+    """What the slots of an operand are from which a selector selects."""
+    if fragment.role is Role.METADATA:
+        return f"index fields of {fragment.slot_bits} bits"
+    return ", ".join(f"{name.replace('_', '-')} {value}" for name, value in fragment.held.picked(selector).items())
+
+
 def _read(table: Table) -> str:
-    """Which lanes a table of metadata reads."""
+    """Which lanes a table of metadata or scales reads."""
     read = [lane for lane in range(table.threads) if any(table.cells[lane * table.elements :][: table.elements])]
     return "read from " + ("every lane" if len(read) == table.threads else f"lanes {', '.join(map(str, read))}")
 

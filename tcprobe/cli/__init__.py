@@ -216,18 +216,25 @@ def _compare_arch(name: str, patterns: Sequence[str], layers: Layers, as_json: b
 @FAMILY
 @JSON
 def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_json: bool) -> None:
-    """List fragments: all, or those that PATTERN means, that an arch has, or of a family."""
-    from tcprobe.ask.describe import fragment_entry
+    """List fragments: all, or those that PATTERN means, that an arch has, or of a family.
+
+    Instructions that hold nothing in registers are listed after them.
+    """
+    from tcprobe.ask.describe import form_entry, fragment_entry
     from tcprobe.isa import arch, inventory
     from tcprobe.store import names
 
-    found = inventory.select_or_fail(*names.joined(patterns), family=family, device=arch.arch(name) if name else None)
+    patterns, device = names.joined(patterns), arch.arch(name) if name else None
+    registers = [p for p in patterns if not inventory.bare(p) or inventory.matches(p)]
+    only_forms = bool(patterns) and not registers
+    found = [] if only_forms else inventory.select_or_fail(*registers, family=family, device=device)
+    forms = inventory.bare(*patterns, family=family, device=device)
     if as_json:
-        click.echo(json.dumps([fragment_entry(f) for f in found], indent=1))
+        click.echo(json.dumps([*map(fragment_entry, found), *map(form_entry, forms)], indent=1))
         return
     from tcprobe.cli import printing
 
-    printing.fragments(found)
+    printing.fragments(found, forms)
 
 
 @main.command(short_help="Formula, map both ways, evidence and verdicts.")
@@ -318,11 +325,16 @@ def _side_by_side(patterns: Sequence[str], archs: Sequence[str | None], layers: 
 def why_not(fragment: tuple[str, ...], name: str, layers: Layers, as_json: bool) -> None:
     """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json: one object a line."""
     from tcprobe.ask.absent import why_not as explained
-    from tcprobe.isa import arch
+    from tcprobe.ask.absent import why_not_form
+    from tcprobe.isa import arch, inventory
     from tcprobe.store import names
     from tcprobe.store.lookup import some
 
-    answers = [explained(found, arch.arch(name), layers) for found in names.like(" ".join(fragment), layers)]
+    name_given, row = " ".join(fragment), arch.arch(name)
+    forms = inventory.bare(name_given)
+    meant = [] if forms and not inventory.matches(name_given) else names.like(name_given, layers)
+    answers = [explained(found, row, layers) for found in meant]
+    answers += [why_not_form(form, row, layers) for form in forms]
     if as_json:
         click.echo("\n".join(json.dumps(answer.to_json()) for answer in answers))
         return

@@ -88,7 +88,8 @@ SELECTOR = click.option(
     "--selector",
     type=Number(),
     metavar="N",
-    help="Of metadata: the table of this sparsity selector. Default: all, or the only one.",
+    help="Of metadata: the table of this sparsity selector; of scales: of this choice of byte-id and thread-id, as "
+    "`list --json` numbers them. Default: all, or the only one.",
 )
 CUDA = click.option(
     "--cuda", type=Named(path_type=Path, exists=True, file_okay=False),

@@ -73,7 +73,7 @@ def instructions(tables: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str
     found = [
         (row, {f.operand: by_id[f.id] for f in row.fragments})
         for row in inventory.instructions().values()
-        if all(f.id in by_id for f in row.fragments)
+        if row.fragments and all(f.id in by_id for f in row.fragments)
     ]
     if not found:
         raise UsageError("this format describes a whole instruction: give that, not single fragments.")

@@ -20,7 +20,7 @@ from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 
 WHAT = "PTX of an instruction, its operands laid out in comments"
-ROLES = (Role.ADDRESS, Role.METADATA)
+ROLES = (Role.ADDRESS, Role.METADATA, Role.SCALE)
 KINDS = {"f32": "f32", "f64": "f64"}  # register types; everything else is packed into .b32
 
 
@@ -49,7 +49,7 @@ def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iter
 
 
 def _written(instruction: Instruction, cell: Cell) -> str:
-    """An operand as PTX writes it: a vector in braces, an address in brackets, metadata before its selector.
+    """An operand as PTX writes it: a vector in braces, an address in brackets, what is selected before its immediates.
 
     movmatrix' one register stands bare.
     """
@@ -57,8 +57,9 @@ def _written(instruction: Instruction, cell: Cell) -> str:
     names = ", ".join(_names(fragment.operand, fragment))
     if fragment.role is Role.ADDRESS:
         return f"[{names}]"
-    if fragment.role is Role.METADATA:
-        return f"{names}, {cell.selector}"
+    if cell.selector is not None:
+        immediates = ", ".join(map(str, fragment.held.picked(cell.selector).values()))
+        return f"{names}, {f'{{{immediates}}}' if fragment.held.picks else immediates}"
     return names if instruction.family == "movmatrix" else f"{{{names}}}"
 
 
@@ -71,7 +72,9 @@ def _address(cell: Cell) -> Iterator[str]:
 
 def _registers(operand: str, cell: Cell) -> Iterator[str]:
     fragment = cell.fragment
-    yield f"// {operand.upper()}: " + (_metadata(cell) if cell.selector is not None else _formulas(cell))
+    yield f"// {operand.upper()}: " + (
+        SELECTED[cell.fragment.role](cell) if cell.selector is not None else _formulas(cell)
+    )
     kind = KINDS.get(fragment.type, "b32") if fragment.slot_bits >= 32 else "b32"
     size = fragment.register_bits // fragment.slot_bits
     for number, name in enumerate(_names(operand, fragment)):
@@ -86,16 +89,34 @@ def _formulas(cell: Cell) -> str:
     return ", ".join(f"{name} = {f}" for name, f in formulas(cell).items())
 
 
+def _read(cell: Cell) -> str:
+    """Which lanes are read under the selector."""
+    require_fit(cell.fragment, cell.table)
+    return ", ".join(map(str, lanes_read(cell)))
+
+
+def _scales(cell: Cell) -> str:
+    """Which lanes are read, and what a byte scales."""
+    read, formula = _read(cell), formulas(cell)
+    assert cell.selector is not None
+    picked = ", ".join(f"{name.replace('_', '-')} {n}" for name, n in cell.fragment.held.picked(cell.selector).items())
+    rows = cell.fragment.rows > cell.fragment.cols
+    of = f"row {formula['row']} of A, block {formula['col']}" if rows else (
+        f"column {formula['col']} of B, block {formula['row']}")  # fmt: skip
+    return f"{picked} read lanes {read}; byte i there scales {of} along k"
+
+
 def _metadata(cell: Cell) -> str:
     """Which lanes are read under the selector, and what a field says."""
-    require_fit(cell.fragment, cell.table)
-    read = lanes_read(cell)
     rule = sparsity(cell.fragment)
     unit = "element" if cell.fragment.span == 1 else f"{cell.fragment.span} elements"
     return (
-        f"selector {cell.selector} reads lanes {', '.join(map(str, read))}; field i of {rule.bits} bits says which "
+        f"selector {cell.selector} reads lanes {_read(cell)}; field i of {rule.bits} bits says which "
         f"{unit} of a chunk of {rule.positions * rule.span} columns of A is stored as A[row][stored column]"
     )
+
+
+SELECTED = {Role.METADATA: _metadata, Role.SCALE: _scales}
 
 
 def _names(operand: str, fragment: Fragment) -> list[str]:

@@ -20,13 +20,17 @@ from tcprobe.errors import RowError
 
 @dataclass(frozen=True)
 class DType:
-    """An element type: PTX's `name`, width in `bits`, pattern of 1, and its shift in an 8-bit container."""
+    """An element type: PTX's `name`, width in `bits`, pattern of 1, and its shift in an 8-bit container.
+
+    `is_signed` is False for floats without a sign.
+    """
 
     name: str
     bits: int
     one: int
     is_float: bool = True
     container_shift: int = 0
+    is_signed: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.one < 1 << self.bits:
@@ -53,7 +57,7 @@ class DType:
         if not value:
             return 0
         fraction = (abs(value) << mantissa) >> exponent
-        if exponent > bias or fraction << exponent != abs(value) << mantissa:
+        if exponent > bias or (value < 0 and not self.is_signed) or fraction << exponent != abs(value) << mantissa:
             raise RowError(f"type {self.name} does not hold {value} exactly.")
         bits = (exponent + bias << mantissa) + (fraction - (1 << mantissa))
         sign = 1 << self.bits - 1 if value < 0 else 0
@@ -76,13 +80,16 @@ DTYPES = (
     DType("e3m2", 6, 0x0C),
     DType("e2m3", 6, 0x08),
     DType("e2m1", 4, 0x2, container_shift=2),
+    DType("ue8m0", 8, 0x7F, is_signed=False),  # scales: no sign; ue8m0 has no mantissa either
+    DType("ue4m3", 7, 0x38, is_signed=False),
     DType("s32", 32, 1, is_float=False),
     DType("s8", 8, 1, is_float=False),
     DType("u8", 8, 1, is_float=False),
     DType("s4", 4, 1, is_float=False),
     DType("u4", 4, 1, is_float=False),
     DType("u32", 32, 1, is_float=False),  # an address in shared memory
-    DType("b16", 16, 1, is_float=False),  # what matrix moves carry: bits of no type
+    DType("b32", 32, 1, is_float=False),  # what moves carry: bits of no type
+    DType("b16", 16, 1, is_float=False),
     DType("b8", 8, 1, is_float=False),
     DType("b6", 6, 1, is_float=False),
     DType("b4", 4, 1, is_float=False),

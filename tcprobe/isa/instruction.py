@@ -18,8 +18,8 @@ from functools import cached_property
 from typing import Literal
 
 from tcprobe.errors import RowError
-from tcprobe.isa.fragment import Fragment, Shape
-from tcprobe.isa.operand import Operand, Place, Role
+from tcprobe.isa.fragment import Fragment, Shape, check_copies
+from tcprobe.isa.operand import WHOLE, Operand, Place, Role
 from tcprobe.isa.target import Target
 
 # every form has these qualifiers, so ids leave them out
@@ -41,7 +41,8 @@ class Instruction:
 
     `threads` execute it together: 32, or 128 for a warpgroup. `products` counts independent products per warp.
     `bit_op` and `kind` are PTX's qualifiers of those names. `definitions` has, by operand, what defines a fragment that
-    is not the instruction's own.
+    is not the instruction's own. Where one form stands for several spellings, `name` has PTX's braces for what may vary
+    or be left out, and `stated` the values; `called` is its id where the name does not give one.
     """
 
     family: str
@@ -54,17 +55,22 @@ class Instruction:
     bit_op: Literal["xor", "and"] | None = None
     kind: str | None = None
     definitions: Mapping[str, Definition] = field(default_factory=dict, hash=False, compare=False)
+    stated: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict, hash=False, compare=False)
+    called: str = ""
 
     def __post_init__(self) -> None:
         names = [operand.name for operand in self.operands]
         if len(set(names)) < len(names):
             raise RowError(f"{self.name}: operands {', '.join(names)}; each needs its own name.")
-        _ = self.fragments  # making them checks them
+        for operand in self.operands:
+            if operand.place is Place.REGISTERS and operand.role in WHOLE:
+                count = operand.rows * operand.cols * self.products
+                check_copies(f"{self.name}, {operand.name}", self.threads * operand.elements, count)
 
     @cached_property
     def id(self) -> str:
-        """`name` without the qualifiers that every form has."""
-        return ".".join(part for part in self.name.split(".") if part not in IMPLIED)
+        """`name` without the qualifiers that every form has, or what the form is called."""
+        return self.called or ".".join(part for part in self.name.split(".") if part not in IMPLIED)
 
     @cached_property
     def fragments(self) -> tuple[Fragment, ...]:
@@ -88,6 +94,27 @@ class Instruction:
     def multiplies(self) -> bool:
         """Whether it is a multiply, wherever its factors are; else it moves a matrix."""
         return any(operand.role is Role.FACTOR for operand in self.operands)
+
+    @property
+    def elsewhere(self) -> tuple[Operand, ...]:
+        """Matrices that are in no register: in shared or tensor memory."""
+        return tuple(o for o in self.operands if o.place in (Place.SHARED, Place.TENSOR_MEMORY))
+
+    @property
+    def unprobed(self) -> str | None:
+        """Why tcprobe cannot measure it, in words; None where it can."""
+        remote = any(operand.place is Place.TENSOR_MEMORY for operand in self.operands)
+        return "tcprobe has no probe of tensor memory" if remote else None
+
+    @property
+    def multiplies_registers(self) -> bool:
+        """Whether it is a multiply all of whose matrices are in registers, so that there is a table of each."""
+        return self.multiplies and not self.elsewhere
+
+    @property
+    def scales(self) -> tuple[Fragment, ...]:
+        """The operands of scale factors, by name."""
+        return self.of_role(Role.SCALE)
 
     @property
     def factors(self) -> tuple[Fragment, ...]:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from functools import cache
 from types import MappingProxyType
@@ -27,6 +27,7 @@ from tcprobe.text import quoted
 ROWS = "tcprobe.isa.rows"
 T = TypeVar("T", Fragment, Instruction)
 SPARSE = ("sp", "sp::ordered_metadata")
+APART = {"block_scale"}  # qualifiers that a shortened name must have
 
 
 @cache
@@ -116,6 +117,27 @@ def select(*patterns: str, family: str | None = None, device: Arch | None = None
     ]
 
 
+def bare(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Instruction]:
+    """Instructions that hold no matrix in registers, which the patterns mean (all without one); as `select`."""
+    rows = [row for row in instructions().values() if not row.fragments]
+    ids = [row.id for row in rows]
+    meant = {i for p in patterns for i in _meant(short(p), ids)} if patterns else set(ids)
+    return [
+        row
+        for row in rows
+        if row.id in meant and family in (None, row.family) and (device is None or row.target.on(device))
+    ]
+
+
+def no_registers(row: Instruction) -> UsageError:
+    """What is wrong with asking for the table of something that holds nothing in registers."""
+    places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in row.elsewhere)
+    return UsageError(
+        f"{row.id} has no table of registers: {places}. `tcprobe lower {row.id}` says what it becomes, "
+        f"`tcprobe list {row.id} --json` what is documented."
+    )
+
+
 def resolve(name: str) -> Fragment:
     """The one fragment that `name` means; UsageError with suggestions if none or several."""
     found = candidates(name)
@@ -197,24 +219,26 @@ def _types(row: Instruction) -> tuple[str, ...]:
 
 
 def multiply(name: str) -> Instruction:
-    """The one multiply that `name` means; UsageError where it means none, several, or something else."""
+    """The one multiply of registers that `name` means; UsageError where it means none, several, or something else."""
     found = instruction(name)
-    if not found.multiplies:
+    if not found.multiplies_registers:
         raise no_multiply(found)
     return found
 
 
 def multiplies(*patterns: str) -> list[Instruction]:
-    """The multiplies among the instructions that the patterns mean; UsageError if there is none."""
+    """The multiplies of registers among the instructions that the patterns mean; UsageError if there is none."""
     found = select_instructions(*patterns)
-    chosen = [row for row in found if row.multiplies]
+    chosen = [row for row in found if row.multiplies_registers]
     if not chosen:
         raise no_multiply(found[0])
     return chosen
 
 
 def no_multiply(row: Instruction) -> UsageError:
-    """What is wrong with asking for the product of something that has none."""
+    """What is wrong with asking for the product of something that has none, or none in registers."""
+    if row.multiplies:
+        return no_registers(row)
     return UsageError(
         f"{row.id} is no multiply: it moves a matrix. `tcprobe where` and `show` say which lane holds what."
     )
@@ -227,13 +251,11 @@ def select_instructions(*patterns: str) -> list[Instruction]:
         return list(known.values())
     found: dict[str, Instruction] = {}
     for pattern in patterns:
-        wanted = short(pattern)
-        glob = any(c in wanted for c in "*?[")
-        meant = _globbed(wanted, known) if glob else [i for i in known if _shortens(wanted, i)]
-        meant = meant or [row.id for row in ([] if glob else spoken_instructions(pattern))]
+        glob = any(c in pattern for c in "*?[")
+        meant = _meant(short(pattern), known) or [row.id for row in ([] if glob else spoken_instructions(pattern))]
         if not meant:
             raise _unknown(pattern, known)
-        found |= {i: known[i] for i in ([wanted] if wanted in known else meant)}
+        found |= {i: known[i] for i in meant}
     return list(found.values())
 
 
@@ -256,20 +278,30 @@ def matches(name: str) -> list[Fragment]:
     return whole or [f for f in known.values() if _shortens(wanted, f.id)] or _spoken(name)
 
 
+def _meant(wanted: str, known: Collection[str]) -> list[str]:
+    """The ids that a shortened id or a pattern means: where it is one itself, that alone."""
+    if wanted in known:
+        return [wanted]
+    if any(c in wanted for c in "*?["):
+        return _globbed(wanted, known)
+    return [i for i in known if _shortens(wanted, i)]
+
+
 def select_or_fail(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:
-    """As `select`, but every pattern must match something known."""
+    """As `select`, but every pattern must match something known that is held in registers."""
     for pattern in patterns:
         if not matches(pattern):
             raise _unknown(pattern, fragments())
     return select(*patterns, family=family, device=device)
 
 
-def why_not(fragment: Fragment, device: Arch) -> str | None:
-    """Why `device` does not have the fragment, in words; None where the PTX ISA allows it."""
-    if fragment.target.on(device):
+def why_not(asked: Fragment | Instruction, device: Arch) -> str | None:
+    """Why `device` does not have a fragment or an instruction, in words; None where the PTX ISA allows it."""
+    if asked.target.on(device):
         return None
-    needs = " or ".join(f"{target} (PTX ISA {ptx})" for target, ptx in fragment.target.options)
-    return f"{fragment.instruction} needs target {needs}, which {device.name} ({device.generation}) does not run."
+    needs = " or ".join(f"{target} (PTX ISA {ptx})" for target, ptx in asked.target.options)
+    name = asked.name if isinstance(asked, Instruction) else asked.instruction
+    return f"{name} needs target {needs}, which {device.name} ({device.generation}) does not run."
 
 
 def short(name: str) -> str:
@@ -288,11 +320,12 @@ def _globbed(wanted: str, ids: Iterable[str]) -> list[str]:
 
 
 def _shortens(wanted: str, full: str) -> bool:
-    """Whether `wanted` has parts of `full`, in order; that a form is sparse must be said."""
-    sparse = {part for part in full.split(".")[:2] if part in SPARSE}
-    if sparse and not sparse & set(wanted.split(".")):
+    """Whether `wanted` has parts of `full`, in order; what sets a form apart (that it is sparse) must be said."""
+    whole = full.split(".")
+    apart = {part for part in whole[:2] if part in SPARSE} | (APART & set(whole))
+    if not apart <= set(wanted.split(".")):
         return False
-    parts = iter(full.split("."))
+    parts = iter(whole)
     return bool(wanted) and all(part in parts for part in wanted.split("."))
 
 
@@ -302,7 +335,10 @@ def _some(names: Iterable[str], most: int = 6) -> str:
 
 
 def _unknown(name: str, known: Iterable[str]) -> UsageError:
-    """What is wrong with a name that means nothing: PTX's own that is not covered, words that are strange, a typo."""
+    """What is wrong with a name of nothing: no registers, PTX's own that is not covered, strange words, a typo."""
+    found = bare(name)
+    if found:
+        return no_registers(found[0])
     import difflib
 
     from tcprobe.isa.beyond import not_covered

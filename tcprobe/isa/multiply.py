@@ -13,6 +13,7 @@ A row that contradicts itself raises RowError. Source of the rules: PTX ISA 9.1,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from tcprobe.errors import RowError
@@ -34,6 +35,15 @@ ACCUMULATORS = {
 # types of A and B that may be mixed in one mma instruction
 MIXABLE = ({"s8", "u8"}, {"s4", "u4"}, {"e4m3", "e5m2"})
 NARROW_FLOATS = {"e4m3", "e5m2", "e3m2", "e2m3", "e2m1"}
+# by kind the bits of a slot of A and B, and the types that go with it (PTX ISA 9.7.14.5.10 and 9.7.14.3)
+KINDS: dict[str, tuple[int, set[str]]] = {
+    "f8f6f4": (8, NARROW_FLOATS),
+    "mxf8f6f4": (8, NARROW_FLOATS),
+    "mxf4": (4, {"e2m1"}),
+    "mxf4nvf4": (4, {"e2m1"}),
+}
+
+_made = cache(Operand)  # many rows have the same ones
 
 
 @dataclass(frozen=True)
@@ -67,13 +77,13 @@ class MultiplyRow:
     def _operand(self, name: str, kind: str) -> Operand:
         m, n, k = self.shape
         rows, cols = {"a": (m, k), "b": (k, n)}.get(name, (m, n))
-        slot = 8 if self.kind and name in "ab" else dtype(kind).bits  # PTX ISA 9.7.14.5.10: kind::f8f6f4 takes bytes
+        slot = KINDS[self.kind][0] if self.kind and name in "ab" else dtype(kind).bits
         if self.registers_ab and name in "ab":
             registers = self.registers_ab["ab".index(name)]
         else:
             registers = registers_for(rows * cols * self.products, slot, WARP)
         layout = self.layouts["ab".index(name)] if name in "ab" else None
-        return Operand(name, ROLES[name], kind, rows, cols, slot, registers, layout)
+        return _made(name, ROLES[name], kind, rows, cols, slot, registers, layout)
 
 
 def _check_types(row: MultiplyRow) -> None:
@@ -87,10 +97,10 @@ def _check_types(row: MultiplyRow) -> None:
         raise RowError(f"{row.shape}: A of {a} and B of {b} cannot be mixed.")
     if bool(row.bit_op) != (a == "b1"):
         raise RowError(f"{row.shape}: .b1 needs a bit operation and nothing else has one.")
-    if row.kind not in (None, "f8f6f4") or (row.kind and a not in NARROW_FLOATS):
+    if row.kind and not {a, b} <= KINDS.get(row.kind, (8, set()))[1]:
         raise RowError(f"{row.shape}: kind {row.kind!r} does not go with {a}.")
     if not row.kind and {"e3m2", "e2m3", "e2m1"} & {a, b}:
-        raise RowError(f"{row.shape}: {a} and {b} need kind::f8f6f4.")
+        raise RowError(f"{row.shape}: {a} and {b} need a kind.")
 
 
 def _check_products(row: MultiplyRow) -> None:

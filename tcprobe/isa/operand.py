@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import prod
 
 from tcprobe.errors import RowError
 from tcprobe.isa.dtypes import dtype
@@ -40,7 +41,7 @@ class Place(Enum):
 
 # operands of which every slot holds an element of a matrix, each element equally often
 WHOLE = (Role.FACTOR, Role.ACCUMULATOR, Role.RESULT, Role.SOURCE)
-SELECTED = (Role.METADATA, Role.SELECTOR)  # what documented values of a selector belong to
+SELECTED = (Role.METADATA, Role.SCALE, Role.SELECTOR)  # what documented values of a selector belong to
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class Operand:
     `registers` is 0 where the operand is in no register. `layout` is the row/col qualifier of a factor, None where PTX
     has none. `selectors` are the documented values of a selector, and of the operand that it selects from: that has a
     table for each of them. `span` is how many columns next to each other a slot speaks for, the first of them standing
-    for all. RowError where that contradicts itself.
+    for all. `picks` are the immediates of which a selector's number is made, in PTX's order, the last counting fastest;
+    a selector that is an immediate itself has none. RowError where that contradicts itself.
     """
 
     name: str
@@ -65,16 +67,21 @@ class Operand:
     place: Place = Place.REGISTERS
     selectors: tuple[int, ...] = ()
     span: int = 1
+    picks: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.layout not in (("row", "col") if self.role is Role.FACTOR else (None,)):
+        laid_out = self.role is Role.FACTOR and self.place is Place.REGISTERS
+        if self.layout not in (("row", "col") if laid_out else (None,)):
             raise RowError(f"operand {self.name}: {self.role.value} cannot have layout {self.layout!r}.")
         if dtype(self.type).bits > self.slot_bits:
             raise RowError(f"operand {self.name}: {self.type} does not fit a slot of {self.slot_bits} bits.")
         if (self.registers > 0) != (self.place is Place.REGISTERS):
             raise RowError(f"operand {self.name}: {self.registers} registers, in {self.place.value}.")
-        if bool(self.selectors) != (self.role in SELECTED) or self.selectors != tuple(range(len(self.selectors))):
+        selected = self.role in SELECTED and self.place in (Place.REGISTERS, Place.IMMEDIATE)
+        if bool(self.selectors) != selected or self.selectors != tuple(range(len(self.selectors))):
             raise RowError(f"operand {self.name}: {self.role.value} cannot have selectors {self.selectors}.")
+        if self.picks and prod(len(values) for _, values in self.picks) != len(self.selectors):
+            raise RowError(f"operand {self.name}: {self.picks} are not {len(self.selectors)} selectors.")
         if self.span < 1 or self.cols % self.span:
             raise RowError(f"operand {self.name}: {self.cols} columns are not spoken for {self.span} at a time.")
 
@@ -92,6 +99,16 @@ class Operand:
     def one(self) -> int:
         """The bit pattern of the number one in a slot."""
         return dtype(self.type).one_in(self.slot_bits)
+
+    def picked(self, selector: int) -> dict[str, int]:
+        """The immediates that a selector's number stands for; {"selector": it} where it is an immediate itself."""
+        if not self.picks:
+            return {"selector": selector}
+        found: dict[str, int] = {}
+        for name, values in reversed(self.picks):
+            selector, which = divmod(selector, len(values))
+            found[name] = values[which]
+        return dict(reversed(found.items()))
 
     def where(self, i: int) -> tuple[int, int]:
         """(register, lowest bit) of element i of a thread; 0 <= i < elements."""

@@ -58,7 +58,8 @@ def documentation(results: Results) -> Iterator[str]:
     yield "These fragments are not measured on these archs: no GPU was at hand, and the machine code of the multiply"
     yield "takes a tensor-core instruction whose layout is known on no arch, or one that is not modelled (`tcprobe run`"
     yield "says which). The formulas are the reference's, **not a measurement**. Where the layout has a link, the very"
-    yield "same one is measured on another arch."
+    yield "same one is measured on another arch. Of metadata and scales a selector chooses which lanes and slots are"
+    yield "read: `tcprobe show` has the map of each."
     yield ""
     layers = alone(results)
     lines: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}

@@ -16,7 +16,7 @@ from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
-from tcprobe.pages import archs, undocumented
+from tcprobe.pages import archs, tensor_memory, undocumented
 from tcprobe.pages.archs import MADE, grid, row_and_col
 from tcprobe.references import references, said
 from tcprobe.store.choose import Layers, alone
@@ -37,6 +37,7 @@ def render(results: Results) -> dict[Path, str]:
         results.root / "changes.md": _text(archs.changes(results)),
     }
     found[results.root / "documented.md"] = _text(archs.documentation(results))
+    found[results.root / "tensor_memory.md"] = _text(tensor_memory.page())
     if any(results.lowering(name) for name in results.archs()):
         found[results.root / "lowering.md"] = _text(archs.lowering(results))
     if any(results.opcodes(name) for name in results.archs()):
@@ -88,6 +89,7 @@ def _overview(results: Results) -> Iterator[str]:
     if any(results.undocumented(name) for name in results.archs()):
         yield "- [undocumented.md](undocumented.md): illegal metadata and undocumented selectors of sparse multiplies"
     yield "- [documented.md](documented.md): what is documented but not measured"
+    yield "- [tensor_memory.md](tensor_memory.md): what is documented of tensor memory and tcgen05"
     yield from ("", "## Layouts", "")
     yield "Fragments with the same layout id have the very same map. The table of a layout is in its file."
     yield ""

@@ -60,7 +60,8 @@ class Multiply:
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """Zeros and ones are multiplied, which is all that probes send."""
         row = self.instruction
-        a, b, c = (_matrices(f, raw, tables.read(f)) for f, raw in zip(row.given, launch.inputs, strict=True))
+        given = (row.fragment(o) for o in "abc")
+        a, b, c = (_matrices(f, raw, tables.read(f)) for f, raw in zip(given, launch.inputs, strict=True))
         product = np.einsum("xpmk,ypkn->yxpmn", a, b, optimize=True)
         if row.bit_op == "xor":  # popc(a ^ b) = a + b - 2ab
             product = a.sum(3)[None, :, :, :, None] + b.sum(2)[:, None, :, None, :] - 2 * product
@@ -139,18 +140,18 @@ def kernel(instruction: Instruction) -> Kernel:
     """Block (x, y, z): hot image x, coded image y, C image z; all registers of D go out raw."""
     fragments = {f.operand: f for f in instruction.fragments}
     hot, coded = hot_and_coded(instruction)
-    operands = ", ".join(ptx.braces(f.operand, f) for f in instruction.spelled)
     body = [
         *(line for p, axis in ((hot.operand, "x"), (coded.operand, "y"), ("c", "z"))
           for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.move("ld", p, p, fragments[p]))),
-        f"{instruction.name} {operands};",
+        *ptx.set_to_one(instruction.scales),
+        ptx.written(instruction),
         "mad.lo.u32 %image, %z, %ny, %y;",
         "mad.lo.u32 %image, %image, %nx, %x;",
         *ptx.point("d", "%image", fragments["d"]),
         *ptx.move("st", "d", "d", fragments["d"]),
     ]  # fmt: skip
     name = ptx.identifier(instruction.id)
-    text = ptx.entry(name, list(fragments), [ptx.declare(p, f) for p, f in fragments.items()], body)
+    text = ptx.entry(name, list("abcd"), [ptx.declare(p, f) for p, f in fragments.items()], body)
     return Kernel(name, Multiply(instruction), text, instruction.target.at_least(ptx.ALIGNED))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
 from tcprobe.probes.structure import Ints, Triples, agreement, elements, number
@@ -52,7 +53,7 @@ def _anchored(instruction: Instruction, triples: Triples, c_to_d: Ints, context:
 
 def _referenced(instruction: Instruction, triples: Triples, c_to_d: Ints, device: Arch) -> tuple[Tables, str]:
     for reference in references():
-        claims = {f.operand: said(reference, f, device) for f in instruction.fragments}
+        claims = {f.operand: said(reference, f, device) for f in instruction.fragments if f.role in WHOLE}
         tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
         if len(tables) == 4 and agreement(instruction, triples, tables).total and _c_agrees(tables, c_to_d):
             return tables, reference.NAME

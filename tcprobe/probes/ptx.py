@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target, version
 from tcprobe.layout.table import Table
 
@@ -127,6 +128,25 @@ def declare(prefix: str, fragment: Fragment) -> str:
 def braces(prefix: str, fragment: Fragment) -> str:
     """The registers as PTX writes an operand."""
     return "{" + ", ".join(f"%{prefix}{j}" for j in range(fragment.registers)) + "}"
+
+
+def written(instruction: Instruction, selectors: Mapping[str, int] | None = None) -> str:
+    """The instruction with its operands; `selectors` are their numbers by operand, 0 without one."""
+    operands = (_operand(f, (selectors or {}).get(f.operand, 0)) for f in instruction.spelled)
+    return f"{instruction.name} {', '.join(operands)};"
+
+
+def _operand(fragment: Fragment, selector: int) -> str:
+    """A vector in braces; what a selector selects from is one register without, before its immediates."""
+    if not fragment.selectors:
+        return braces(fragment.operand, fragment)
+    immediates = ", ".join(map(str, fragment.held.picked(selector).values()))
+    return f"%{fragment.operand}0, {f'{{{immediates}}}' if fragment.held.picks else immediates}"
+
+
+def set_to_one(scales: Iterable[Fragment]) -> list[str]:
+    """Every scale one, in declared registers."""
+    return [f"mov.b32 %{f.operand}0, {f.one * 0x01010101:#x};" for f in scales]
 
 
 def point(pointer: str, image: str, fragment: Fragment) -> list[str]:

@@ -87,10 +87,11 @@ def kernel(instruction: Instruction, selector: int) -> Kernel:
         *(line for p, axis in (("a", "x"), ("e", "y"), ("c", "z"))
           for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.move("ld", p, p, fragments[p]))),
         f"mad.wide.u32 %b, %lane, {ptx.thread_bytes(b)}, %b;",
+        *ptx.set_to_one(instruction.scales),
         "mov.u32 %n, 0; mov.u32 %w0, 0; mov.u32 %w1, 0;",
         "NEXT:",
         *ptx.move("ld", "b", "b", b),
-        multiply(instruction, selector),
+        ptx.written(instruction, {"e": selector}),
         *(line for i in range(d.elements) for line in _answer(d, i, images)),
         f"add.u64 %b, %b, {WARP * ptx.thread_bytes(b)};",
         "add.u32 %n, %n, 1;",
@@ -110,25 +111,19 @@ def kernel(instruction: Instruction, selector: int) -> Kernel:
 
 
 def product_kernel(instruction: Instruction, selector: int) -> Kernel:
-    """Block x: D of image x of A, B, C and metadata, raw."""
+    """Block x: D of image x of A, B, C and metadata, raw; scales are one."""
     fragments = {f.operand: f for f in instruction.fragments}
     body = [
-        *(line for f in instruction.given
-          for line in (*ptx.point(f.operand, "%x", f), *ptx.move("ld", f.operand, f.operand, f))),
-        multiply(instruction, selector),
+        *(line for o in "abce"
+          for line in (*ptx.point(o, "%x", fragments[o]), *ptx.move("ld", o, o, fragments[o]))),
+        *ptx.set_to_one(instruction.scales),
+        ptx.written(instruction, {"e": selector}),
         *ptx.point("d", "%x", fragments["d"]),
         *ptx.move("st", "d", "d", fragments["d"]),
     ]  # fmt: skip
     name = ptx.identifier(f"product.{instruction.id}.selector{selector}")
-    pointers = [*(f.operand for f in instruction.given), "d"]
-    text = ptx.entry(name, pointers, [ptx.declare(p, f) for p, f in fragments.items()], body)
+    text = ptx.entry(name, list("abced"), [ptx.declare(p, f) for p, f in fragments.items()], body)
     return Kernel(name, Product(instruction, selector), text, instruction.target.at_least(ptx.ALIGNED))
-
-
-def multiply(instruction: Instruction, selector: int) -> str:
-    """The instruction itself; metadata is a single register without braces."""
-    operands = [ptx.braces(f.operand, f) for f in instruction.spelled if f.operand != "e"]
-    return f"{instruction.name} {', '.join(operands)}, %e0, {selector};"
 
 
 def launches(instruction: Instruction) -> list[Launch]:

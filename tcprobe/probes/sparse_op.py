@@ -29,8 +29,8 @@ class Packed:
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """Zeros and ones are multiplied."""
         row = self.instruction
-        a, b, c = (_matrices(row.fragment(o), raw, tables) for o, raw in zip("abc", launch.inputs, strict=False))
-        k = _columns(self, launch.inputs[3], tables)
+        a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip("abc", launch.inputs, strict=False))
+        k = columns(row.fragment("e"), self.selector, launch.inputs[3], tables)
         index, used = elements(tables.table(row.fragment("d")), row.fragment("d"))
         words = np.zeros((len(c), len(k), len(a), WARP, 2), np.uint32)
         for number, image in enumerate(b):
@@ -53,8 +53,8 @@ class Product:
         """Zeros and ones are multiplied."""
         row = self.instruction
         d = row.fragment("d")
-        a, b, c = (_matrices(row.fragment(o), raw, tables) for o, raw in zip("abc", launch.inputs, strict=False))
-        k = _columns(self, launch.inputs[3], tables)
+        a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip("abc", launch.inputs, strict=False))
+        k = columns(row.fragment("e"), self.selector, launch.inputs[3], tables)
         index, used = elements(tables.table(d), d)
         slots = np.zeros((len(a), d.slots), NUMBERS[d.type])
         for image in range(len(a)):
@@ -63,7 +63,7 @@ class Product:
         return pack(slots.view(RAW[d.type]), d.slot_bits).reshape(-1)
 
 
-def _matrices(fragment: Fragment, raw: Bytes, tables: Tables) -> Ints:
+def matrices(fragment: Fragment, raw: Bytes, tables: Tables) -> Ints:
     """Slots as matrices (images, rows, cols) of zeros and ones."""
     ones = unpack(raw, fragment.slot_bits) == fragment.one
     index, used = elements(tables.table(fragment), fragment)
@@ -72,11 +72,10 @@ def _matrices(fragment: Fragment, raw: Bytes, tables: Tables) -> Ints:
     return matrices.reshape(len(raw), fragment.rows, fragment.cols)
 
 
-def _columns(op: Packed | Product, raw: Bytes, tables: Tables) -> Ints:
+def columns(e: Fragment, selector: int, raw: Bytes, tables: Tables) -> Ints:
     """The column of A that each stored element is: (images, rows, stored columns)."""
-    e = op.instruction.fragment("e")
     rule = sparsity(e)
-    index, used = elements(tables.table(e).selection(op.selector), e)
+    index, used = elements(tables.table(e).selection(selector), e)
     values = unpack(raw, e.slot_bits).astype(np.int64) >> (3 if rule.fields == 1 else 0)  # of 0x4 and 0xE the top bit
     chosen = np.zeros((len(raw), e.rows * e.cols), np.int64)
     chosen[:, index] = values[:, used]

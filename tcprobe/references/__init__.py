@@ -30,7 +30,18 @@ class Reference(Protocol):
 
 
 # what references are made of
-APART = ("claim", "cute_copy", "formulas", "ptx_isa_sparse", "ptx_moves", "shape_stride", "shared_memory")
+APART = (
+    "claim",
+    "cute_copy",
+    "cute_scale",
+    "cute_tensor_memory",
+    "formulas",
+    "ptx_isa_sparse",
+    "ptx_moves",
+    "shape_stride",
+    "shared_memory",
+    "tensor_memory",
+)
 _SAID: dict[tuple[str, str, str], Claim | str] = {}
 
 

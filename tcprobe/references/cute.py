@@ -8,6 +8,7 @@ the types (D, A, B, C) and the order of A and B (T: k is contiguous, N: m or n i
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from itertools import product
 from typing import NamedTuple
@@ -16,8 +17,9 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table, selected, slot_table
-from tcprobe.references import cute_copy
+from tcprobe.references import cute_copy, cute_scale, cute_tensor_memory
 from tcprobe.references.claim import Claim, Finding
 from tcprobe.references.shape_stride import L, apply, flat, modes, size
 
@@ -30,6 +32,10 @@ _TYPES = "TF32|BF16|F16|F32|F64|S32|[USE]\\d(?:M\\d)?"
 
 
 WHOLE_WARP = L(32, 1)
+_COPIES: dict[str, Callable[[Fragment], Claim | str]] = {
+    **dict.fromkeys(cute_copy.FAMILIES, cute_copy.claim),
+    **dict.fromkeys(cute_tensor_memory.FAMILIES, cute_tensor_memory.claim),
+}
 
 
 class Atom(NamedTuple):
@@ -42,21 +48,30 @@ class Atom(NamedTuple):
     c: L
     threads: L = WHOLE_WARP
     e: L | None = None
+    scales: tuple[L, L] | None = None
+
+    def layout(self, operand: str) -> L | None:
+        """That of an operand; None where the traits have none."""
+        scale_a, scale_b = self.scales or (None, None)
+        return {"a": self.a, "b": self.b, "c": self.c, "d": self.c, "e": self.e, "scale_a": scale_a,
+                "scale_b": scale_b}[operand]  # fmt: skip
 
 
 def claim(fragment: Fragment, device: Arch) -> Claim | str:
     """What the traits say of `fragment` (the same for every arch that has the atom), or why nothing."""
     if fragment.family == "wmma":
         return "CuTe has no wmma atoms"
-    if fragment.family in cute_copy.FAMILIES:
-        return cute_copy.claim(fragment)
+    if fragment.family in _COPIES:
+        return _COPIES[fragment.family](fragment)
     instruction = inventory.instructions()[fragment.experiment]
     atom = _atom(_key(instruction))
     if atom is None:
         return f"CuTe has no atom for {instruction.name}"
-    layout = {"a": atom.a, "b": atom.b, "e": atom.e}.get(fragment.operand, atom.c)
+    layout = atom.layout(fragment.operand)
     if layout is None:
         return f"the atom for {instruction.name} says nothing of {fragment.operand.upper()}"
+    if fragment.role is Role.SCALE:
+        return cute_scale.claim(fragment, layout, atom.header)
     lines = fragment.shape.n if fragment.operand == "b" else fragment.shape.m
     table = _table(layout, atom.threads, lines, fragment.operand == "b", fragment.elements)
     table = selected([table]) if fragment.selectors else table
@@ -72,20 +87,21 @@ def _atom(key: tuple[object, ...]) -> Atom | None:
 
 def _parse(name: str) -> tuple[object, ...]:
     """The key of an instruction from an atom's name: SM80_16x8x256_S32U1U1S32_TN_XORPOPC."""
-    match = re.fullmatch(r"SM\d+_(?:SPARSE_)?(\d+)x(\d+)x(\d+)_(\w*?)(?:_)?([TN]{2})(?:_(XOR|AND)POPC)?", name)
+    match = re.fullmatch(r"SM\d+_(?:SPARSE_)?(\d+)x(\d+)x(\d+)_(\w*?)_?([TN]{2})(?:_(XOR|AND)POPC)?(?:_VS)?", name)
     if match is None:
         raise ValueError(f"not the name of a CuTe atom: {name}")
     shape = tuple(int(n) for n in match.groups()[:3])
     types = tuple(t.lower().replace("u1", "b1") for t in re.findall(_TYPES, match[4]))
     layouts = ("row" if match[5][0] == "T" else "col", "col" if match[5][1] == "N" else "row")
-    return shape, types, layouts, match[6].lower() if match[6] else None, "SPARSE" in name
+    return shape, types, layouts, match[6].lower() if match[6] else None, "SPARSE" in name, "_VS" in name
 
 
 def _key(instruction: Instruction) -> tuple[object, ...]:
-    """As `_parse`; CuTe names no types in the atom that stands for all of kind::f8f6f4."""
+    """As `_parse`; CuTe names no types in the atom that stands for all of a kind."""
     types = () if instruction.kind else tuple(instruction.type(operand) for operand in "dabc")
     layouts = tuple(factor.layout for factor in instruction.factors)
-    return tuple(instruction.shape), types, layouts, instruction.bit_op, instruction.metadata is not None
+    special = instruction.metadata is not None, bool(instruction.scales)
+    return tuple(instruction.shape), types, layouts, instruction.bit_op, *special
 
 
 @cache
@@ -134,6 +150,8 @@ _A_16x32 = L(((4, 8), (4, 2, 2)), ((64, 1), (16, 8, 256)))
 _B_8x4 = L(((4, 8), 1), ((8, 1), 0))
 _B_8x8 = L(((4, 8), 2), ((8, 1), 32))
 _B_8x32 = L(((4, 8), (4, 2)), ((32, 1), (8, 128)))
+_A_16x64 = L(((4, 8), (8, 2, 2)), ((128, 1), (16, 8, 512)))
+_SF = (L(((2, 2, 8), 64), ((8, 0, 1), 16)), L(((4, 8), 64), ((0, 1), 8)))
 
 ATOMS = (
     Atom("mma_traits_sm70.hpp", "SM70_8x8x4_F16F16F16F16_TN", _ROW_8x4, _ROW_8x4, _C_F16, _QUADPAIR),
@@ -226,5 +244,22 @@ ATOMS = (
     Atom(
         "mma_traits_sm120_sparse.hpp", "SM120_SPARSE_16x8x64_TN",
         _A_16x32, L(((4, 8), (4, 4)), ((32, 1), (8, 128))), _C_16x8, e=L(((2, 2, 8), 16), ((8, 256, 1), 16)),
+    ),
+    # block-scaled: the scales' layouts count elements along k, of which a block shares one scale
+    Atom("mma_traits_sm120.hpp", "SM120_16x8x32_TN_VS", _A_16x32, _B_8x32, _C_16x8, scales=_SF),
+    Atom(
+        "mma_traits_sm120.hpp", "SM120_16x8x64_TN_VS", _A_16x64, L(((4, 8), (8, 2)), ((64, 1), (8, 256))), _C_16x8,
+        scales=_SF,
+    ),
+    Atom(
+        "mma_traits_sm120_sparse.hpp", "SM120_SPARSE_16x8x64_TN_VS",
+        _A_16x32, L(((4, 8), (4, 4)), ((32, 1), (8, 128))), _C_16x8, e=L(((2, 2, 8), 16), ((8, 256, 1), 16)),
+        scales=_SF,
+    ),
+    # A ((4,8),(16,2,2)):((256,1),(16,8,1024)) and E ((2,2,8),64):((8,1024,1),16), by stored column; a field for two
+    Atom(
+        "mma_traits_sm120_sparse.hpp", "SM120_SPARSE_16x8x128_TN_VS",
+        _A_16x64, L(((4, 8), (8, 4)), ((64, 1), (8, 256))), _C_16x8, e=L(((2, 2, 8), 16), ((8, 512, 1), 32)),
+        scales=_SF,
     ),
 )  # fmt: skip

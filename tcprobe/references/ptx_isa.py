@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from functools import cache
 
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.operand import Role
 from tcprobe.references import ptx_isa_sparse, ptx_moves
 from tcprobe.references.claim import Claim, Finding, Formula, tabulate
 from tcprobe.references.formulas import FormulaRow, Map, group, member
@@ -32,7 +34,12 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
         return "unspecified by design (9.7.14.4.1)"
     if fragment.family in ptx_moves.SECTIONS:
         return ptx_moves.claim(fragment)
-    sparse = fragment.family == "mma.sp"
+    instruction = inventory.instructions()[fragment.experiment]
+    if not instruction.multiplies:
+        return "section 9.7.16.8 shows which lane moves what as figures only"
+    if fragment.role is Role.SCALE:
+        return "section 9.7.14.3 says which lanes and bytes are read; which row or column each serves is a figure only"
+    sparse = instruction.metadata is not None
     rows: tuple[FormulaRow, ...] = ptx_isa_sparse.ROWS if sparse else ROWS
     row = next((row for row in rows if row.covers(fragment)), None)
     if row is None:

@@ -106,10 +106,10 @@ ROWS = (
         lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
         lambda lane, i: member(lane) * 2 + (i & 1), with_a="u4 s4"),
     # 9.7.14.6.2.8
-    FormulaRow("m16n8k128", "a", "u4 s4", "9.7.14.6.2.8",
+    FormulaRow("m16n8k128", "a", "u4 s4 e2m1", "9.7.14.6.2.8",
         lambda lane, i: group(lane) if 0 <= i < 8 or 16 <= i < 24 else group(lane) + 8,
         stored(lambda lane, i: member(lane) * 16 if i < 16 else member(lane) * 16 + 64, 16)),
-    FormulaRow("m16n8k128", "cd", "s32", "9.7.14.6.2.8",
+    FormulaRow("m16n8k128", "cd", "s32 f32", "9.7.14.6.2.8",
         lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
         lambda lane, i: member(lane) * 2 + (i & 1)),
 )

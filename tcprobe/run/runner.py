@@ -272,5 +272,9 @@ def select(patterns: Sequence[str]) -> list[Experiment]:
     for pattern in patterns:
         row = inventory.instructions().get(inventory.short(pattern))
         chosen = row.fragments if row else inventory.select_or_fail(pattern)
-        wanted |= {f.experiment for f in chosen} | ({row.id} if row else set())
+        named = {f.experiment for f in chosen} | ({row.id} if row else set())
+        if not named & set(experiments()):
+            form = inventory.instructions()[next(iter(named))]
+            raise UsageError(f"{form.id}: {form.unprobed}.")
+        wanted |= named
     return [e for id_, e in experiments().items() if id_ in wanted]

@@ -3,7 +3,7 @@
     mma.m16n8k16.row.col.f32.f16.f16.f32 on sm_75: HMMA.1688.F32 x 2
 
 Native means that all tensor-core opcodes of a multiply are those of the type of A (`NATIVE`) and of its bit operation;
-a form that becomes others, or none, is emulated. A matrix move is native where it is one opcode of `MOVES`. `others`
+a form that becomes others, or none, is emulated. A matrix move is native where it is one of `MOVES`. `others`
 counts all remaining instructions, loads and stores of the probe included, so it compares archs, not costs. Each form is
 assembled alone: what ptxas makes of an emulated one differs by some instructions with what else is in its module.
 `routines` are those that the compiler links into the kernel for an emulated form, __cuda_sm_8x_mma_... for one.
@@ -18,15 +18,15 @@ from dataclasses import dataclass, field
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.probes import experiments, sparse
+from tcprobe.probes import experiments, sparse, tensor_memory
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import Kernel
 from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.text import one_line
 
-TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA")
-MOVES = ("LDSM", "STSM", "MOVM")
+TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "UTCHMMA", "UTCIMMA", "UTCQMMA", "UTCOMMA")
+MOVES = ("LDSM", "STSM", "MOVM", "LDTM", "STTM", "UTCCP", "UTCSHIFT")
 # what a tensor-core opcode of the type of A looks like
 NATIVE = {
     "f16": r"HMMA\.(?!.*(BF16|TF32))",
@@ -37,6 +37,13 @@ NATIVE = {
     **dict.fromkeys(("s4", "u4"), r"IMMA\..*[SU]4"),
     "b1": r"BMMA",
     **dict.fromkeys(("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"), r"QMMA"),
+}
+# the same where the kind decides
+KIND = {
+    **dict.fromkeys(("f16", "tf32"), r"UTCHMMA"),
+    "i8": r"UTCIMMA",
+    **dict.fromkeys(("f8f6f4", "mxf8f6f4"), r"(UTC)?QMMA"),
+    **dict.fromkeys(("mxf4", "mxf4nvf4"), r"(UTC)?OMMA"),
 }
 FILLING = ("NOP", "EXIT", "BRA")
 NOTHING = {True: "no tensor-core opcode", False: "no opcode that moves a matrix"}
@@ -58,10 +65,11 @@ class Lowering:
         object.__setattr__(self, "refused", self.refused and one_line(self.refused))
 
     def native(self, instruction: Instruction) -> bool:
-        """Whether the tensor cores do a multiply in its own type, or one opcode the whole of a move."""
+        """Whether the tensor cores do a multiply in its own type, or opcodes of one name all of a move."""
         if not instruction.multiplies:
-            return sum(self.opcodes.values()) == 1
-        pattern = NATIVE[instruction.type("a")] + (rf"\..*{instruction.bit_op.upper()}" if instruction.bit_op else "")
+            return len({opcode.split(".")[0] for opcode in self.opcodes}) == 1
+        own = KIND.get(instruction.kind or "") or NATIVE[instruction.type("a")]
+        pattern = own + (rf"\..*{instruction.bit_op.upper()}" if instruction.bit_op else "")
         return bool(self.opcodes) and all(re.match(pattern, opcode) for opcode in self.opcodes)
 
     def to_json(self) -> dict[str, object]:
@@ -78,7 +86,9 @@ def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> d
 
 
 def _kernel(instruction: Instruction) -> Kernel:
-    """The probe; of a sparse multiply that with the first selector and D as it is."""
+    """The probe; of a sparse multiply that with the first selector and D as it is; what has none is just assembled."""
+    if instruction.id not in experiments():
+        return tensor_memory.kernel(instruction)
     return sparse.product_kernel(instruction, 0) if instruction.metadata else kernels(experiments()[instruction.id])[0]
 
 

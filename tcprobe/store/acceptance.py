@@ -28,9 +28,9 @@ _KEYS = {
 _LAYOUT = re.compile(r"[0-9a-f]{12}")
 _OPERAND = re.compile(r"[a-z][a-z_]{0,15}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_OPCODE = re.compile(r"[A-Z0-9_.x]+")
+_OPCODE = re.compile(r"[A-Z][A-Za-z0-9_.]*")
 _ROUTINE = re.compile(r"\w{1,200}", re.ASCII)
-_INSTRUCTION = re.compile(r"[a-z]+\.[a-z0-9_.:]+")
+_INSTRUCTION = re.compile(r"[a-z][a-z0-9]*\.[a-zA-Z0-9_.:]+")
 
 
 def measurement(body: Mapping[str, Any]) -> None:

@@ -27,6 +27,7 @@ from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.operand import Role
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, sources
 
@@ -110,12 +111,13 @@ def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = Fa
 
 
 def _require_matrix(fragment: Fragment) -> None:
-    """UsageError for what holds no whole matrix of a multiply: moves, metadata, and A of a sparse multiply."""
+    """UsageError for what holds no whole matrix of a multiply: moves, metadata, scales, and A of a sparse multiply."""
     row = inventory.instructions().get(fragment.experiment)
     if row and not row.multiplies:
         raise inventory.no_multiply(row)
     if fragment.selectors or (row and row.metadata and fragment.operand == "a"):
-        what = "index fields" if fragment.selectors else "what is stored of a sparse matrix"
+        held = {Role.METADATA: "index fields", Role.SCALE: "scales"}
+        what = held.get(fragment.role, "what is stored of a sparse matrix")
         raise UsageError(f"{fragment.id} holds {what}: no other fragment holds the same matrix.")
 
 

@@ -76,10 +76,10 @@ def _instructions(row: SparseRow, ordered: bool) -> list[Instruction]:
 def _instruction(row: MultiplyRow, selectors: int, ordered: bool) -> Instruction:
     variant, kind = "::ordered_metadata" if ordered else "", f".kind::{row.kind}" if row.kind else ""
     name = f"mma.sp{variant}.sync.aligned.{row.shape}.row.col{kind}.{'.'.join(row.types)}"
-    return Instruction("mma.sp", name, row.shape, _operands(row, selectors), row.target, kind=row.kind)
+    return Instruction("mma.sp", name, row.shape, sparse_operands(row, selectors), row.target, kind=row.kind)
 
 
-def _operands(row: MultiplyRow, count: int) -> tuple[Operand, ...]:
+def sparse_operands(row: MultiplyRow, count: int) -> tuple[Operand, ...]:
     """d, a, b, c as of the dense multiply, but A stored; e and the selector."""
     d, a, b, c = row.operands()
     m, stored = row.shape.m, row.shape.k // 2

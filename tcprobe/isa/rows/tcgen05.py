@@ -1,0 +1,221 @@
+"""tcgen05, PTX ISA 9.1, section 9.7.16, as rows: multiplies whose matrices are in shared and tensor memory, and moves.
+
+M, N and the element types of a multiply are in a descriptor, not in its name: one form stands for all of them. Tensor
+memory has 128 lanes of 512 columns of 32 bits. A load or store of .xNUM moves NUM times the columns of its shape; the
+registers shown are those of the least NUM, to which more of them are added.
+The names are those of PTX's syntax: braces hold what may be left out, or one of several.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.fragment import Shape
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Operand, Place, Role, registers_for
+from tcprobe.isa.target import Target
+
+CELL_BITS = 32  # of tensor memory
+LANES, COLUMNS = 128, 512
+
+
+def _arch(ptx: str) -> Target:
+    """sm_100 and sm_110 by `a` targets, and their families by `f` ones."""
+    return Target("sm_100a", ptx, (("sm_110a", "9.0"), ("sm_100f", "8.8"), ("sm_110f", "9.0")))
+
+
+EACH_ALONE = Target("sm_100a", "8.6", (("sm_103a", "8.8"), ("sm_110a", "9.0")))
+BYTES = Target("sm_100a", "8.6", (("sm_110a", "9.0"),))
+REDUCING = Target("sm_103f", "8.8", (("sm_110a", "9.0"), ("sm_110f", "9.0")))
+EIGHTS, SIXTEENS = tuple(range(8, 257, 8)), tuple(range(16, 257, 16))
+BYTE_N = (8, 16, 24, *range(32, 65, 16), *range(80, 257, 16))
+NARROW = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+
+
+class Kind(NamedTuple):
+    """A .kind: `d` types of the accumulator, `ab` of A and B, k of the dense form; `sp` is for the sparse ones."""
+
+    name: str
+    d: tuple[str, ...]
+    ab: tuple[str, ...]
+    k: int
+    target: Target
+    sp: Target
+    scales: tuple[str, ...] = ()
+
+
+PLAIN = (
+    Kind("f16", ("f16", "f32"), ("f16", "bf16"), 16, _arch("8.6"), _arch("8.6")),
+    Kind("tf32", ("f32",), ("tf32",), 8, _arch("8.6"), _arch("8.6")),
+    Kind("f8f6f4", ("f32", "f16"), NARROW, 32, _arch("8.6"), _arch("8.6")),
+    Kind("i8", ("s32",), ("s8", "u8"), 32, BYTES, BYTES),
+)
+SCALED = (
+    Kind("mxf8f6f4", ("f32",), NARROW, 32, _arch("8.6"), _arch("8.6"), ("ue8m0 1X",)),
+    Kind("mxf4", ("f32",), ("e2m1",), 64, _arch("8.6"), EACH_ALONE, ("ue8m0 2X",)),
+    Kind("mxf4nvf4", ("f32",), ("e2m1",), 64, _arch("8.7"), EACH_ALONE.at_least("8.7"),
+         ("ue8m0 2X", "ue8m0 4X", "ue4m3 4X")),
+)  # fmt: skip
+
+
+class Variant(NamedTuple):
+    """A way to multiply: qualifiers after tcgen05.mma, CTAs of a group, M and N (integers have fewer of them)."""
+
+    qualifiers: str
+    group: int
+    m: tuple[int, ...]
+    n: tuple[int, ...]
+    n_i8: tuple[int, ...] = ()
+
+
+WS = (64, 128, 256)
+VARIANTS = (
+    Variant("", 1, (64, 128), EIGHTS, BYTE_N),
+    Variant("", 2, (128, 256), SIXTEENS, tuple(range(32, 257, 32))),
+    Variant(".ws", 1, (32, 64, 128), WS, WS),
+    Variant(".sp", 1, (64, 128), EIGHTS, BYTE_N),
+    Variant(".sp", 2, (128, 256), SIXTEENS, tuple(range(32, 257, 32))),
+    Variant(".ws.sp", 1, (32, 64, 128), WS[:2], WS[:2]),
+)
+SCALED_VARIANTS = (
+    Variant("", 1, (128,), EIGHTS),
+    Variant("", 2, (128, 256), SIXTEENS),
+    Variant(".sp", 1, (128,), EIGHTS),
+    Variant(".sp", 2, (256,), SIXTEENS),
+)
+K96 = Variant("", 2, (256,), SIXTEENS)
+
+
+def _multiply(kind: Kind, variant: Variant, k: int = 0) -> Instruction:
+    sparse = ".sp" in variant.qualifiers
+    called = f"tcgen05.mma{variant.qualifiers}.cta_group::{variant.group}.kind::{kind.name}"
+    n = variant.n_i8 if kind.name == "i8" else variant.n
+    shape = Shape(variant.m[-1], n[-1], k or kind.k * (2 if sparse else 1))
+    stated: dict[str, tuple[int | str, ...]] = {"m_values": variant.m, "n_values": n, "d_types": kind.d,
+                                                "ab_types": kind.ab}  # fmt: skip
+    target = Target("sm_103a", "8.8") if k else kind.sp if sparse else kind.target
+    return Instruction(
+        "tcgen05", called + (".block_scale{.scale_vectorsize}" if kind.scales else ""), shape,
+        _matrices(kind, shape, sparse), target, kind=kind.name, called=called + (f".k{k}" if k else ""),
+        stated=stated | ({"scales": kind.scales} if kind.scales else {}),
+    )  # fmt: skip
+
+
+def _matrices(kind: Kind, shape: Shape, sparse: bool) -> tuple[Operand, ...]:
+    """The matrices of the largest M and N, of the first types; no thread holds a part of them."""
+    m, n, k = shape
+    stored = k // 2 if sparse else k
+    found = [
+        _placed("d", Role.RESULT, kind.d[0], (m, n), Place.TENSOR_MEMORY),
+        _placed("a", Role.FACTOR, kind.ab[0], (m, stored), Place.SHARED),
+        _placed("b", Role.FACTOR, kind.ab[0], (k, n), Place.SHARED),
+    ]
+    if sparse:
+        found.append(_placed("e", Role.METADATA, "b2", (m, stored), Place.TENSOR_MEMORY))
+    if kind.scales:
+        scale, vector = kind.scales[0].removesuffix("X").split()
+        found.append(_placed("scale_a", Role.SCALE, scale, (m, int(vector)), Place.TENSOR_MEMORY))
+        found.append(_placed("scale_b", Role.SCALE, scale, (int(vector), n), Place.TENSOR_MEMORY))
+    return tuple(found)
+
+
+def _placed(name: str, role: Role, kind: str, size: tuple[int, int], place: Place) -> Operand:
+    return Operand(name, role, kind, *size, 32, 0, place=place)
+
+
+class Move(NamedTuple):
+    """Loads and stores of a shape: TMEM lanes x columns of one repetition, and the repetitions."""
+
+    shape: str
+    lanes: int
+    columns: int
+    numbers: int  # powers of two from 1 on
+
+    def repeated(self, least: int) -> tuple[int, ...]:
+        """The values of NUM from `least` on."""
+        return tuple(1 << j for j in range(self.numbers) if 1 << j >= least)
+
+
+MOVES = (
+    Move("32x32b", 32, 1, 8),
+    Move("16x64b", 16, 2, 8),
+    Move("16x32bx2", 16, 2, 8),  # two accesses of 16 x 32b, the second some columns further on
+    Move("16x128b", 16, 4, 7),
+    Move("16x256b", 16, 8, 6),
+)
+
+
+def _load(move: Move) -> Instruction:
+    return _moved("ld", move, f"tcgen05.ld.sync.aligned.{move.shape}.x{{num}}{{.pack::16b}}.b32", _arch("8.6"))
+
+
+def _store(move: Move) -> Instruction:
+    return _moved("st", move, f"tcgen05.st.sync.aligned.{move.shape}.x{{num}}{{.unpack::16b}}.b32", _arch("8.6"))
+
+
+def _reduce(move: Move) -> Instruction:
+    name = f"tcgen05.ld.red.sync.aligned.{move.shape}.x{{num}}.{{min|max}}{{.abs}}{{.NaN}}.{{f32|u32|s32}}"
+    return _moved("ld.red", move, name, REDUCING, 2)
+
+
+def _moved(op: str, move: Move, name: str, target: Target, least: int = 1) -> Instruction:
+    rows, cols = move.lanes, move.columns * least
+    memory = _placed("memory", Role.SOURCE, "b32", (rows, cols), Place.TENSOR_MEMORY)
+    role, letter = (Role.SOURCE, "a") if op == "st" else (Role.RESULT, "d")
+    count = registers_for(rows * cols, CELL_BITS, WARP)
+    operands = [Operand(letter, role, "b32", rows, cols, CELL_BITS, count), memory]
+    if op == "ld.red":
+        operands.append(Operand("redval", Role.RESULT, "b32", rows, move.columns, CELL_BITS, 1))
+    return Instruction(
+        "tcgen05", name, Shape(rows, cols), tuple(operands), target, called=f"tcgen05.{op}.{move.shape}",
+        stated={"num": move.repeated(least)},
+    )  # fmt: skip
+
+
+class Copy(NamedTuple):
+    """Copies from shared into tensor memory: rows x columns of the source, and what a row may be multicast to."""
+
+    shape: str
+    rows: int
+    columns: int
+    multicast: tuple[str, ...] = ()
+
+
+COPIES = (
+    Copy("128x256b", 128, 8),
+    Copy("4x256b", 4, 8),
+    Copy("128x128b", 128, 4),
+    Copy("64x128b", 64, 4, ("warpx2::02_13", "warpx2::01_23")),
+    Copy("32x128b", 32, 4, ("warpx4",)),
+)
+
+
+def _copy(copy: Copy) -> Instruction:
+    multicast = f".{'|'.join(copy.multicast)}" if copy.multicast else ""
+    name = f"tcgen05.cp.cta_group::{{1|2}}.{copy.shape}{multicast}{{.b8x16.{{b6x16_p32|b4x16_p64}}}}"
+    operands = tuple(
+        _placed(operand, role, "b32", (copy.rows, copy.columns), place)
+        for operand, role, place in (("memory", Role.RESULT, Place.TENSOR_MEMORY), ("a", Role.SOURCE, Place.SHARED))
+    )
+    stated = {"multicast": copy.multicast} if copy.multicast else {}
+    return Instruction("tcgen05", name, Shape(copy.rows, copy.columns), operands, _arch("8.6"),
+                       called=f"tcgen05.cp.{copy.shape}", stated=stated)  # fmt: skip
+
+
+SHIFT = Instruction(
+    "tcgen05", "tcgen05.shift.cta_group::{1|2}.down", Shape(LANES, 8),
+    (_placed("memory", Role.RESULT, "b32", (LANES, 8), Place.TENSOR_MEMORY),), EACH_ALONE, called="tcgen05.shift.down",
+)  # fmt: skip
+
+INSTRUCTIONS = (
+    *(_multiply(kind, variant) for kind, variant in product(PLAIN, VARIANTS)),
+    *(_multiply(kind, variant) for kind, variant in product(SCALED, SCALED_VARIANTS)),
+    *(_multiply(kind, K96, 96) for kind in SCALED[1:]),
+    *map(_load, MOVES),
+    *map(_store, MOVES),
+    *(_reduce(move) for move in MOVES if move.shape in ("32x32b", "16x32bx2")),
+    *map(_copy, COPIES),
+    SHIFT,
+)

@@ -1,0 +1,79 @@
+"""The page of tensor memory: what references state of tcgen05's loads, stores and copies. Nothing of it is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tcprobe.fit import fitted
+from tcprobe.isa import inventory
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.table import Table
+from tcprobe.pages.archs import MADE, grid
+from tcprobe.references import cute_tensor_memory, tensor_memory
+
+
+def page() -> Iterator[str]:
+    """Registers of loads and stores, lanes of copies, and what multiplies keep there."""
+    yield from (MADE, "# Tensor memory", "")
+    yield "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to 32 w + 31. Rows are lanes"
+    yield "and columns are columns, both from the address on. **None of this is measured**: no GPU with tensor memory"
+    yield "was at hand, and its machine instructions show no layout. [lowering.md](lowering.md) has its opcodes."
+    yield from ("", "## Loads and stores", "")
+    yield "Register i of a lane of tcgen05.ld and tcgen05.st, by shape and repetitions. PTX ISA shows figures only."
+    yield ""
+    heads = ["shape", "repetitions", "rows x columns", "registers", "row", "col", "stated by"]
+    yield from grid(heads, (line for shape in cute_tensor_memory.ATOMS for line in _moves(shape)))
+    yield from (
+        "",
+        "Of 16x32bx2 the second access may be anywhere; shown is CuTe's place for it, right behind the first.",
+    )
+    yield from ("", "## Copies", "")
+    yield "tcgen05.cp: the lanes that get row r of the source. Columns are those of the source."
+    yield ""
+    yield from grid(["shape", "multicast", "rows x columns", "lanes", "held"], _copies())
+    yield from ("", "## Multiplies", "")
+    yield "M and N are in a descriptor. A may be in tensor memory too, B is in shared memory."
+    yield ""
+    rows = (row for row in inventory.instructions().values() if row.multiplies and row.unprobed)
+    yield from grid(["form", "M", "N", "K", "D", "A and B", "scales"], map(_multiply, rows))
+
+
+def _moves(shape: str) -> Iterator[list[str]]:
+    numbers = [int(n) for n in inventory.instructions()[f"tcgen05.ld.{shape}"].stated["num"]]
+    name = f"CuTe, SM100_TMEM_LOAD_{cute_tensor_memory.ATOMS[shape].name}"
+    for number in (numbers[0], numbers[-1]):
+        table = cute_tensor_memory.table(shape, number)
+        row, col = (f"`{fitted(table).formulas[output]}`" for output in ("row", "col"))
+        size = f"{table.extent['row']} x {table.extent['col']}"
+        yield [shape, f"x{number}", size, str(table.elements), row, col, name]
+
+
+def _copies() -> Iterator[list[str]]:
+    for shape, multicast in (("4x256b", ""), *tensor_memory.RUNS):
+        table, lanes = tensor_memory.table(shape, multicast), tensor_memory.lanes(shape, multicast)
+        shown = f"row 0: {_list(lanes[0])}; row {len(lanes) - 1}: {_list(lanes[-1])}"
+        yield [shape, multicast or "-", f"{len(lanes)} x {table.extent['col']}", shown, _held(table)]
+
+
+def _held(table: Table) -> str:
+    copies = sorted(table.copies)
+    return "once" if copies == [1] else f"{copies[0]} times"
+
+
+def _multiply(row: Instruction) -> list[str]:
+    stated = row.stated
+    types = (_list(stated[name]) for name in ("d_types", "ab_types"))
+    shape = (_list(stated["m_values"]), _range(stated["n_values"]), str(row.shape.k))
+    return [f"`{row.id}`", *shape, *types, _list(stated.get("scales", ("-",)))]
+
+
+def _list(values: tuple[int | str, ...]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _range(values: tuple[int | str, ...]) -> str:
+    """Values in equal steps by their ends."""
+    numbers = [int(n) for n in values]
+    step = numbers[1] - numbers[0]
+    even = len(numbers) > 3 and numbers == list(range(numbers[0], numbers[-1] + 1, step))
+    return f"{numbers[0]}, {numbers[1]}, ... {numbers[-1]}" if even else _list(values)

@@ -1,0 +1,195 @@
+"""The structure tensor of a block-scaled multiply, and which byte of which lane scales what in it.
+
+With all scales one it is measured as that of any other multiply. Then each A slot alone is one and B all ones, while
+the bytes of scales are powers of two that spell their numbers, three bits at a time, and the same with each digit
+turned into 7 minus it. The exponent of D is the digit of the byte that scaled it; both answers must add up to 7, so
+that none or two bytes would be noticed. First A's bytes are spelled, B's being one, then the other way round. The
+kernel multiplies as often as the operand with more values of byte-id and thread-id has of them, so that all take part.
+
+In a sparse multiply all metadata is 0x4 meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.sparsity import sparsity
+from tcprobe.probes import ptx
+from tcprobe.probes.block_scale_numbering import Scales, scaled
+from tcprobe.probes.block_scale_op import EXPONENT_OF_ONE, Scaled
+from tcprobe.probes.experiment import Conclusion, Context, Experiment, Reading
+from tcprobe.probes.multiply import MultiplyExperiment
+from tcprobe.probes.ptx import Bytes, Kernel, Launch
+from tcprobe.probes.slots import codes, one_hot, pack
+from tcprobe.probes.sparse import SparseExperiment
+from tcprobe.probes.sparse_images import metadata_images
+
+Ints = NDArray[np.int64]
+DIGIT = 3  # bits of a byte's number in one image: ue4m3 has exponents up to 8
+BYTES = WARP * 4
+DIGITS = -(-(BYTES - 1).bit_length() // DIGIT)
+MOST = (1 << DIGIT) - 1
+IMAGES = 1 + 2 * 2 * DIGITS  # all one; by operand, by digit, as it is and turned
+
+
+@dataclass(frozen=True)
+class ScaledExperiment:
+    """A block-scaled mma or mma.sp with all values of byte-id and thread-id."""
+
+    row: Instruction
+    methods: tuple[str, ...] = ("live",)
+    early: bool = False
+
+    @property
+    def id(self) -> str:
+        """The instruction's."""
+        return self.row.id
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """Operands a, b, c, d, scale_a, scale_b, and e of a sparse one."""
+        return self.row.fragments
+
+    @property
+    def kind(self) -> str:
+        """mma.block_scale, mma.sp.block_scale."""
+        return self.row.family
+
+    @cached_property
+    def unscaled(self) -> Experiment:
+        """What is measured with all scales one."""
+        return SparseExperiment(self.row) if self.row.metadata else MultiplyExperiment(self.row)
+
+    def launches(self) -> list[Launch]:
+        """Those of the structure tensor, then that of scales."""
+        return [*self.unscaled.launches(), launch(self.row)]
+
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+        """What the structure tensor's experiment reads; "scale_a" and "scale_b", the bytes by choice, A slot and met D
+        slot; "met", the D slots that each A slot reaches.
+        """
+        found = self.unscaled.decode(launches[:-1], outputs[:-1])
+        read = [decode(self.row, raw) for raw in outputs[-1].reshape(len(choices(self.row)), -1)]
+        met = read[0][0]
+        if any(not np.array_equal(met, other) for other, _, _ in read):
+            raise ProbeError(f"{self.row.name}: byte-id or thread-id changes which slots of A and D meet.")
+        return {**found, "met": met, "scale_a": np.stack([a for _, a, _ in read]),
+                "scale_b": np.stack([b for _, _, b in read])}  # fmt: skip
+
+    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+        """Tables that predict the structure tensor and every scale."""
+        own = ("met", "scale_a", "scale_b")
+        inner = self.unscaled.conclude({n: v for n, v in reading.items() if n not in own}, context)
+        return scaled(self.row, inner, Scales(**{name: reading[name].astype(np.int64) for name in own}))
+
+
+def experiments() -> list[ScaledExperiment]:
+    """One for each multiply with scales in registers."""
+    return [ScaledExperiment(row) for row in inventory.instructions().values() if row.scales]
+
+
+def choices(instruction: Instruction) -> list[dict[str, int]]:
+    """Selectors of both operands, each of every one at least once."""
+    count = max(len(f.selectors) for f in instruction.scales)
+    return [{f.operand: number % len(f.selectors) for f in instruction.scales} for number in range(count)]
+
+
+def kernel(instruction: Instruction) -> Kernel:
+    """Block (x, y): A image x, image y of all scales; by choice of selectors a byte for each D slot, its exponent."""
+    fragments = {f.operand: f for f in instruction.fragments}
+    images = {"a": "%x", "b": "0", "e": "0", "scale_a": "%y", "scale_b": "%y"}
+    loaded, chosen = [f.operand for f in instruction.given if f.operand != "c"], choices(instruction)
+    body = [
+        *(line for o in loaded
+          for line in (*ptx.point(o, images[o], fragments[o]), *ptx.move("ld", o, o, fragments[o]))),
+        *(f"mov.f32 %c{j}, 0f00000000;" for j in range(fragments["c"].registers)),
+        "mad.lo.u32 %image, %y, %nx, %x;",
+        f"mad.lo.u32 %image, %image, {WARP}, %lane;",
+        "mad.wide.u32 %out, %image, 4, %out;",
+        f"mul.lo.u32 %image, %nx, %ny; mul.wide.u32 %step, %image, {BYTES};",
+        *(line for selectors in chosen for line in _answer(instruction, selectors)),
+    ]  # fmt: skip
+    registers = [ptx.declare(p, f) for p, f in fragments.items()]
+    registers += [".reg .b32 %word, %bits, %rest;", ".reg .b64 %step;", ".reg .pred %p;"]
+    name = ptx.identifier(f"scales.{instruction.id}")
+    text = ptx.entry(name, [*loaded, "out"], registers, body)
+    return Kernel(name, Scaled(instruction, tuple(chosen)), text, instruction.target.at_least(ptx.ALIGNED))
+
+
+def _answer(instruction: Instruction, selectors: Mapping[str, int]) -> list[str]:
+    """Multiply and store the exponents of the lane's D slots; NO_POWER in all where one has bits besides."""
+    return [
+        ptx.written(instruction, selectors),
+        "mov.b32 %word, 0; mov.b32 %rest, 0;",
+        *(line for i in range(instruction.fragment("d").registers) for line in (
+            f"mov.b32 %bits, %d{i}; or.b32 %rest, %rest, %bits;",
+            f"shr.u32 %bits, %bits, 23; bfi.b32 %word, %bits, %word, {8 * i}, 8;",
+        )),
+        "and.b32 %rest, %rest, 0x807fffff; setp.ne.u32 %p, %rest, 0; selp.b32 %word, 0xffffffff, %word, %p;",
+        "st.global.b32 [%out], %word; add.u64 %out, %out, %step;",
+    ]  # fmt: skip
+
+
+def launch(instruction: Instruction) -> Launch:
+    """A slots x images of scales."""
+    a, b = instruction.factors
+    inputs = [one_hot(a.slots, a.slot_bits, a.one), codes(b.slots, b.slot_bits, b.one)[:1]]
+    if instruction.metadata:
+        inputs.append(pack(metadata_images(sparsity(instruction.metadata))[:1], 4))
+    inputs += [scale_images(f, turn) for turn, f in enumerate(instruction.scales)]
+    grid = (1 + a.slots, IMAGES, 1)
+    size = len(choices(instruction)) * grid[0] * IMAGES * BYTES
+    return Launch(kernel(instruction), grid, tuple(inputs), 0, size)
+
+
+def scale_images(fragment: Fragment, turn: int) -> NDArray[np.uint8]:
+    """The bytes of all lanes by image: one, but in the operand's own `turn` the powers that spell their numbers."""
+    exponents = np.zeros((IMAGES, BYTES), np.int64)
+    numbers = np.arange(BYTES)
+    for digit in range(DIGITS):
+        spelled, at = numbers >> DIGIT * digit & MOST, 1 + 2 * (turn * DIGITS + digit)
+        exponents[at], exponents[at + 1] = spelled, MOST - spelled
+    step = fragment.one & -fragment.one
+    return (fragment.one + exponents * step).astype(np.uint8)
+
+
+def decode(instruction: Instruction, raw: Bytes) -> tuple[Ints, Ints, Ints]:
+    """(D slots by A slot, bytes of scale_a and of scale_b by A slot and D slot met there).
+
+    ProbeError where an answer is none that one product with one scale of each operand can give.
+    """
+    a, n = instruction.fragment("a"), instruction.shape.n
+    answers = raw.reshape(IMAGES, 1 + a.slots, -1).astype(np.int64)
+    reached = answers[:, 1:] > 0
+    if answers[:, 0].any() or (reached != reached[0]).any() or (reached[0].sum(axis=1) != n).any():
+        raise ProbeError(f"{instruction.name}: scales change which slots of A and D meet, or A is zero and D is not.")
+    met = np.nonzero(reached[0])[1].reshape(a.slots, n)
+    exponents = np.take_along_axis(answers[:, 1:], met[None], axis=2) - EXPONENT_OF_ONE
+    if exponents[0].any():
+        raise ProbeError(f"{instruction.name}: with all scales one a product of ones is not one.")
+    scale_a, scale_b = (_spelled(instruction, exponents, turn) for turn in range(2))
+    return met, scale_a, scale_b
+
+
+def _spelled(instruction: Instruction, exponents: Ints, turn: int) -> Ints:
+    """The number of the byte that scaled each answer."""
+    own: Any = exponents[1 + 2 * turn * DIGITS :][: 2 * DIGITS]
+    plain, turned = own[::2], own[1::2]
+    if (plain + turned != MOST).any() or plain.min() < 0 or turned.min() < 0:
+        name = instruction.scales[turn].operand
+        raise ProbeError(f"{instruction.name}: some product is not scaled by one byte of {name} alone.")
+    found: Ints = (plain << DIGIT * np.arange(DIGITS)[:, None, None]).sum(axis=0)
+    if found.max() >= BYTES:
+        raise ProbeError(f"{instruction.name}: the answers spell byte {found.max()}, which there is not.")
+    return found

@@ -1,0 +1,141 @@
+"""From what scales what to tables of the scales: which row of A, or column of B, and which block along k.
+
+A block is a run of columns of A, k / (number of blocks) long. Where the numbers that the structure tensor was given put
+other columns together, columns are numbered anew by rule: blocks in the order of their lowest column, then as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.table import Table, selected, slot_table
+from tcprobe.probes.experiment import OWN_RULE, Conclusion
+from tcprobe.probes.structure import elements
+
+Ints = NDArray[np.int64]
+
+
+class Scales(NamedTuple):
+    """`met`: the D slots that each A slot reaches, ascending. By choice, A slot and D slot the byte that scaled it."""
+
+    met: Ints
+    scale_a: Ints
+    scale_b: Ints
+
+
+def scaled(instruction: Instruction, unscaled: Conclusion, found: Scales) -> Conclusion:
+    """The conclusion with tables of scales; ProbeError where these are no maps of blocks."""
+    tables, numbering = dict(unscaled.tables), unscaled.numbering
+    block = _blocks(instruction, tables, found)
+    length = instruction.fragment("a").cols // _count(instruction)
+    if (block != np.arange(len(block)) // length).any():
+        move = _renumbering(instruction, block)
+        tables, numbering = _renumbered(instruction, tables, move), OWN_RULE
+    row, stored, _ = elements(tables["a"])
+    _, col, _ = elements(tables["d"])
+    block_of_slot = stored // length
+    a, b = instruction.scales
+    lines = np.broadcast_to(row[:, None], found.met.shape), col[found.met]
+    blocks = np.broadcast_to(block_of_slot[:, None], found.met.shape)
+    tables["scale_a"] = _table(instruction, a, found.scale_a, lines[0], blocks)
+    tables["scale_b"] = _table(instruction, b, found.scale_b, blocks, lines[1])
+    return replace(unscaled, tables=tables, numbering=numbering)
+
+
+def _count(instruction: Instruction) -> int:
+    """Blocks of a row of A."""
+    return instruction.fragment("scale_a").cols
+
+
+def _blocks(instruction: Instruction, tables: dict[str, Table], found: Scales) -> Ints:
+    """By stored column of A the block that it is in, blocks numbered as they come: those that B's same bytes scale."""
+    _, stored, _ = elements(tables["a"])
+    _, col, _ = elements(tables["d"])
+    order = np.argsort(col[found.met], axis=1)
+    bytes_by_col = np.take_along_axis(found.scale_b[0], order, axis=1)
+    of_column: dict[int, tuple[int, ...]] = {}
+    for column, key in zip(stored.tolist(), map(tuple, bytes_by_col.tolist()), strict=True):
+        if of_column.setdefault(column, key) != key:
+            raise ProbeError(f"{instruction.name}: column {column} of A is scaled by several blocks of B's scales.")
+    keys = list(dict.fromkeys(of_column[column] for column in sorted(of_column)))
+    block = np.array([keys.index(of_column[column]) for column in sorted(of_column)])
+    sizes = np.bincount(block)
+    if len(sizes) != _count(instruction) or len(set(sizes.tolist())) > 1:
+        raise ProbeError(
+            f"{instruction.name}: blocks of {sizes.tolist()} columns, not {_count(instruction)} equal ones."
+        )
+    return block
+
+
+def _units(instruction: Instruction) -> tuple[int, int]:
+    """Stored columns of A, and columns, that stay together when k is numbered anew: chunks of a sparse one."""
+    if not instruction.metadata:
+        return 1, 1
+    rule = sparsity(instruction.metadata)
+    return rule.fields * rule.span, rule.positions * rule.span
+
+
+def _renumbering(instruction: Instruction, block: Ints) -> Ints:
+    """The new number of each unit of columns."""
+    unit, _ = _units(instruction)
+    units = block.reshape(-1, unit)
+    if (units != units[:, :1]).any():
+        raise ProbeError(f"{instruction.name}: a chunk of metadata is scaled by several blocks.")
+    order = np.argsort(units[:, 0], kind="stable")
+    move = np.empty(len(order), np.int64)
+    move[order] = np.arange(len(order))
+    return move
+
+
+def _renumbered(instruction: Instruction, tables: dict[str, Table], move: Ints) -> dict[str, Table]:
+    """The tables with new numbers of k."""
+    stored, whole = _units(instruction)
+    moved = {"a": ("col", stored), "b": ("row", whole), "e": ("col", stored)}
+    return {o: _moved(t, moved[o][0], _mover(move, moved[o][1])) if o in moved else t for o, t in tables.items()}
+
+
+def _mover(move: Ints, unit: int) -> Callable[[int], int]:
+    return lambda value: int(move[value // unit]) * unit + value % unit
+
+
+def _moved(table: Table, output: str, mover: Callable[[int], int]) -> Table:
+    values = tuple(None if v is None else mover(v) for v in table.values[output])
+    return table.with_values({**table.values, output: values})
+
+
+def _table(instruction: Instruction, fragment: Fragment, found: Ints, row: Ints, col: Ints) -> Table:
+    """By selector the element that each byte scales; `row` and `col` are those of the answers' own scales."""
+    tables = []
+    for selector in fragment.selectors:
+        first, *others = found[selector :: len(fragment.selectors)]
+        if any((first != other).any() for other in others):
+            raise ProbeError(
+                f"{instruction.name}: the other operand's byte-id or thread-id changes {fragment.operand}."
+            )
+        tables.append(_selection(instruction, fragment, first, row, col))
+    return selected(tables)
+
+
+def _selection(instruction: Instruction, fragment: Fragment, found: Ints, row: Ints, col: Ints) -> Table:
+    rows, cols = np.full(fragment.slots, -1), np.full(fragment.slots, -1)
+    rows[found], cols[found] = row, col
+    used = rows >= 0
+    places = set((rows * fragment.cols + cols)[used].tolist())
+    if (rows[found] != row).any() or (cols[found] != col).any() or len(places) != used.sum():
+        raise ProbeError(
+            f"{instruction.name}: a byte of {fragment.operand} scales several blocks, or several bytes one."
+        )
+    if len(places) != fragment.rows * fragment.cols:
+        raise ProbeError(f"{instruction.name}: {len(places)} of {fragment.rows * fragment.cols} blocks have a scale.")
+    values = {name: tuple(None if v < 0 else v for v in column.tolist())
+              for name, column in (("row", rows), ("col", cols))}  # fmt: skip
+    return slot_table(fragment.threads, fragment.elements, values)

@@ -1,0 +1,85 @@
+"""Kernels that hold one tcgen05 instruction each, for what the compiler makes of it.
+
+They are assembled, never launched: nothing allocates the tensor memory or describes the matrices. Where a name stands
+for several spellings the first is taken: the least number of repetitions, no optional qualifier, one CTA.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Role
+from tcprobe.probes import ptx
+from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+MULTIPLY = {"d": "[%taddr]", "a": "%adesc", "b": "%bdesc", "e": "[%meta]", "scale_a": "[%sa]", "scale_b": "[%sb]"}
+BLOCK, SINCE = ".block32", "8.8"  # how scales of 32 elements are named for all targets, since which PTX version
+# by the start of the id; the second access of 16x32bx2 is a column further on
+MOVES = {
+    "tcgen05.ld.red.16x32bx2": "{d}, %redval0, [%taddr], 1",
+    "tcgen05.ld.red.": "{d}, %redval0, [%taddr]",
+    "tcgen05.ld.16x32bx2": "{d}, [%taddr], 1",
+    "tcgen05.ld.": "{d}, [%taddr]",
+    "tcgen05.st.16x32bx2": "[%taddr], 1, {a}",
+    "tcgen05.st.": "[%taddr], {a}",
+    "tcgen05.cp.": "[%taddr], %adesc",
+    "tcgen05.shift.": "[%taddr]",
+}
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """What is only assembled."""
+
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """ProbeError: there is nothing to run."""
+        raise ProbeError(f"{launch.kernel.name} is for the compiler, not to be run.")
+
+
+def kernel(instruction: Instruction, least: bool = False) -> Kernel:
+    """The instruction between loads of its registers and stores of what it leaves there.
+
+    With `least` scales are named as the least target and PTX version know them, which families of targets do not.
+    """
+    results = instruction.of_role(Role.RESULT)
+    body = [
+        "mov.u32 %taddr, %ldm; mov.u32 %idesc, %x; mov.u32 %meta, %y; mov.u32 %sa, %z; mov.u32 %sb, %nx;",
+        "mov.u64 %adesc, %in; mov.u64 %bdesc, %out; setp.ne.u32 %p, %x, 0;",
+        *(line for f in instruction.given for line in ptx.move("ld", "in", f.operand, f)),
+        f"{spelled(instruction)} {_operands(instruction)};",
+        *(line for f in results for line in ptx.move("st", "out", f.operand, f)),
+    ]
+    registers = [".reg .b32 %taddr, %idesc, %meta, %sa, %sb;", ".reg .b64 %adesc, %bdesc;", ".reg .pred %p;"]
+    registers += [ptx.declare(f.operand, f) for f in instruction.fragments]
+    name = ptx.identifier(f"tensor_memory.{instruction.id}")
+    text = ptx.entry(name, ["in", "out"], registers, body)
+    if least and BLOCK in text:
+        vector = str(instruction.stated["scales"][0]).split()[1]
+        return Kernel(name, Assembled(), text.replace(BLOCK, f".scale_vec::{vector}"), instruction.target)
+    return Kernel(name, Assembled(), text, instruction.target.at_least(SINCE if BLOCK in text else ptx.ALIGNED))
+
+
+def _operands(instruction: Instruction) -> str:
+    """What follows the name."""
+    if instruction.multiplies:
+        words = {o.name: MULTIPLY[o.name] for o in instruction.operands}
+        scales = [words.pop(o) for o in ("scale_a", "scale_b") if o in words]
+        return ", ".join([*words.values(), "%idesc", *scales, "%p"])
+    pattern = next(words for start, words in MOVES.items() if instruction.id.startswith(start))
+    return pattern.format(**{f.operand: ptx.braces(f.operand, f) for f in instruction.fragments})
+
+
+def spelled(instruction: Instruction) -> str:
+    """The name with its braces filled: the first of several, nothing for what may be left out."""
+    name = instruction.name.replace("{num}", str(instruction.stated.get("num", ("",))[0]))
+    name = name.replace("{.scale_vectorsize}", BLOCK)
+    while (match := _BRACES.search(name)) is not None:
+        first = "" if match[1].startswith(".") else match[1].split("|")[0]
+        name = name[: match.start()] + first + name[match.end() :]
+    return re.sub(r"\|[^.|]+", "", name)

@@ -1,0 +1,67 @@
+"""CuTe (CUTLASS): the copy atoms of tcgen05.ld and tcgen05.st, as shape:stride.
+
+An atom maps (thread, bit) to a bit of a piece of tensor memory, whose lanes (CuTe's data paths) lie `columns` x 32 bits
+apart. Rows are lanes of tensor memory and columns its columns of 32 bits, both from the address on. In .xNUM the
+registers of .x1 come NUM times, each time as many columns further on. Of 16x32bx2 half of the lanes does the second of
+two accesses, which CuTe puts right behind the first: NUM columns from it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.table import Table, slot_table
+from tcprobe.references.claim import Claim
+from tcprobe.references.shape_stride import L, apply, modes, size
+
+FAMILIES = ("tcgen05",)
+HEADER = "copy_traits_sm100.hpp"
+CELL_BITS = 32
+
+
+class MemoryAtom(NamedTuple):
+    """What follows SM100_TMEM_LOAD_ and SM100_TMEM_STORE_ in its name, its columns, and the side in registers."""
+
+    name: str
+    columns: int
+    registers: L
+    accesses: int = 1
+
+
+ATOMS = {
+    "32x32b": MemoryAtom("32dp32b1x", 1, L((32, 32), (32, 1))),
+    "16x64b": MemoryAtom("16dp64b1x", 2, L(((2, 2, 8), 32), ((512, 32, 64), 1))),
+    "16x32bx2": MemoryAtom("16dp32b1x", 2, L(((16, 2), 32), ((64, 32), 1)), 2),
+    "16x128b": MemoryAtom("16dp128b1x", 4, L(((4, 8), (32, 2)), ((32, 128), (1, 1024)))),
+    "16x256b": MemoryAtom("16dp256b1x", 8, L(((4, 8), (64, 2)), ((64, 256), (1, 2048)))),
+}
+NAMES = {"tcgen05.ld": "LOAD", "tcgen05.st": "STORE"}
+
+
+def claim(fragment: Fragment) -> Claim | str:
+    """What the traits say of the registers of a load or store (the same for every arch), or why nothing."""
+    op, _, shape = fragment.experiment.rpartition(".")
+    if op not in NAMES:
+        return f"CuTe's traits are taken for tcgen05.ld and tcgen05.st only, not for {op}"
+    found = table(shape, 1)
+    return Claim(found, f"{HEADER}, SM100_TMEM_{NAMES[op]}_{ATOMS[shape].name}", None, found)
+
+
+@cache
+def table(shape: str, number: int) -> Table:
+    """The cell (row, col) of tensor memory that register i of a lane is, of .x`number` of a shape."""
+    atom = ATOMS[shape]
+    threads, bits = modes(atom.registers)
+    once = size(bits.shape) // CELL_BITS
+    cells = []
+    for lane in range(WARP):
+        for repetition, i in ((n, i) for n in range(number) for i in range(once)):
+            row, col = divmod((apply(threads, lane) + apply(bits, i * CELL_BITS)) // CELL_BITS, atom.columns)
+            width = atom.columns // atom.accesses
+            access, col = divmod(col, width)
+            cells.append((row, (access * number + repetition) * width + col))
+    values = {"row": tuple(row for row, _ in cells), "col": tuple(col for _, col in cells)}
+    return slot_table(WARP, once * number, values)
