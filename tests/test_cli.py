@@ -88,7 +88,7 @@ def test_show_says_what_is_only_documented():
     name = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.a"
     text = tcprobe("show", name, "--arch", "sm_89", *RESULTS).stdout
     assert "documented only, by PTX ISA, section 9.7.14.5.10; not measured on sm_89" in text
-    assert "measured:" not in text
+    assert "\nmeasured:" not in text
     shown = json.loads(tcprobe("show", name, "--arch", "sm_89", "--json", *RESULTS).stdout)
     assert shown["provenance"]["method"] is None
     assert shown["references"] == []

@@ -86,10 +86,10 @@ def test_ids_complete():
 
 
 def test_colours_of_pictures_are_what_every_viewer_reads():
-    picture = ET.fromstring(emit.emit("svg", [api.load(D)]))
-    fills = {e.get("fill") for e in picture.iter() if e.get("fill")}
-    assert len(fills) > 20
-    assert all(re.fullmatch("#([0-9a-f]{3}|[0-9a-f]{6})", fill) for fill in fills)
+    style = next(e.text for e in ET.fromstring(emit.emit("svg", [api.load(D)])).iter() if e.tag.endswith("style"))
+    fills = re.findall(r"fill: ?([^;}]+)", style)
+    assert len(fills) >= 8
+    assert all(re.fullmatch("none|inherit|#([0-9a-f]{3}|[0-9a-f]{6})", fill) for fill in fills), fills
 
 
 @needs_tools

@@ -23,7 +23,7 @@ ASKED = {
     "swizzle fit": ["swizzle", "fit", "no.csv"], "swizzle draw": ["swizzle", "draw", "no.csv"],
     "swizzle table": ["swizzle", "table", "SWIZZLE_128B", "--extent", "64,8"], "banks": TILE,
     "diff": ["diff", "sm_70", "sm_80", A], "merge": ["merge", "no"], "lower": ["lower", MULTIPLY],
-    "doctor": ["doctor"], "pages": ["pages"],
+    "doctor": ["doctor"], "pages": ["pages"], "site": ["site"],
     "path": ["path", f"{MULTIPLY}.a", "--tile", "64x64"], "load": ["load", f"{MULTIPLY}.a", "--ld", "64"],
 }  # fmt: skip
 NOWHERE = ("", "a\0b", "\ud800")

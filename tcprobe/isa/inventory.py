@@ -210,7 +210,7 @@ def _one_accumulator(row: Instruction) -> bool:
 
 
 def _parts(id_: str, *more: str) -> list[str]:
-    parts = id_.split(".")
+    parts = id_.lower().split(".")
     return [*parts, *(part for part in more if part not in parts)]
 
 
@@ -306,14 +306,22 @@ def why_not(asked: Fragment | Instruction, device: Arch) -> str | None:
 
 def short(name: str) -> str:
     """`name` without the qualifiers that every form has: the form in which ids are."""
-    return ".".join(part for part in name.strip().lower().split(".") if part not in IMPLIED)
+    parts = (part for part in name.strip().lower().split(".") if part not in IMPLIED)
+    return ".".join(_capitals().get(part, part) for part in parts)
+
+
+@cache
+def _capitals() -> dict[str, str]:
+    """The parts of ids that have capitals, by what they are without: scale_vec::4X."""
+    parts = {part for id_ in instructions() for part in id_.split(".")}
+    return {part.lower(): part for part in parts if part != part.lower()}
 
 
 def _globbed(wanted: str, ids: Iterable[str]) -> list[str]:
     """The ids that a pattern means; where it means none as it is, those of which it means some parts."""
     listed = list(ids)
     for pattern in (wanted, f"*.{wanted}", f"{wanted}.*", f"*.{wanted}.*"):
-        found = [id_ for id_ in listed if fnmatch.fnmatchcase(id_, pattern)]
+        found = [id_ for id_ in listed if fnmatch.fnmatchcase(id_.lower(), pattern.lower())]
         if found:
             return found
     return []
