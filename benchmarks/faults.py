@@ -13,6 +13,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
@@ -37,7 +38,7 @@ def main() -> int:
     """Try everything, print every complaint and the table; 1 if there was a complaint."""
     tried: Counter[str] = Counter()
     found: Counter[tuple[str, str]] = Counter()
-    for category, name, complaints in (*_faults(), *_kills(int(sys.argv[1]) if len(sys.argv) > 1 else 1)):
+    for category, name, complaints in chain(_faults(), _kills(int(sys.argv[1]) if len(sys.argv) > 1 else 1)):
         tried[category] += 1
         found.update({(category, kind(c)) for c in complaints})
         print(f"{category}: {name}: {'; '.join(complaints[:3]) or 'fine'}", flush=True)

@@ -21,14 +21,17 @@ cannot be trusted.
 
 from __future__ import annotations
 
+import builtins
 from pathlib import Path
 
 from tcprobe.ask.convert import Conversion, convert
+from tcprobe.ask.reduce import Reduction, reduce
 from tcprobe.ask.trace import Holder, Meeting, Trace, feeds, held, trace, where
 from tcprobe.emit import emit
 from tcprobe.emit import names as formats
 from tcprobe.fit import fit
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch as named
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
@@ -42,20 +45,38 @@ __all__ = [
     "Holder",
     "Instruction",
     "Meeting",
+    "Reduction",
     "Table",
     "Trace",
+    "archs",
     "convert",
     "emit",
     "feeds",
     "fit",
     "formats",
+    "fragments",
     "held",
+    "list",
     "load",
     "multiply",
+    "reduce",
     "selection",
     "trace",
     "where",
 ]  # fmt: skip
+
+
+def fragments(*patterns: str, arch: str | None = None, family: str | None = None) -> builtins.list[Fragment]:
+    """The fragments that patterns or names mean (all without one), that an arch has, of a family; also as `list`."""
+    return inventory.select_or_fail(*patterns, family=family, device=named(arch) if arch else None)
+
+
+list = fragments  # noqa: A001
+
+
+def archs(results: Path | None = None, only: bool = False) -> builtins.list[str]:
+    """Names of the archs that have measurements, ascending; `results` and `only` as for `load`."""
+    return layers(results, only).archs()
 
 
 def multiply(

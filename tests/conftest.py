@@ -1,6 +1,8 @@
 """Tests marked `gpu` run where CuPy finds a GPU; everything else needs neither GPU nor network."""
 
 import functools
+import sys
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,8 +22,18 @@ def gpu_missing() -> str | None:
         return f"no GPU: {error}"
 
 
-def pytest_collection_modifyitems(items):
+@functools.cache
+def consumer_missing() -> str | None:
+    """What of the consumers extra is not installed; a run of these tests alone (`-m consumer`) skips none."""
+    lacking = [name for name in ("tinygrad", "triton") if find_spec(name) is None]
+    return f"not installed: {', '.join(lacking)}; python3 tools/dev.py test --consumers" if lacking else None
+
+
+def pytest_collection_modifyitems(items, config):
+    alone = config.getoption("markexpr") == "consumer" and sys.platform == "linux"  # Triton has Linux wheels
     for item in items:
+        if item.get_closest_marker("consumer") and not alone and consumer_missing():
+            item.add_marker(pytest.mark.skip(reason=consumer_missing()))
         if item.get_closest_marker("gpu") and gpu_missing():
             item.add_marker(pytest.mark.skip(reason=gpu_missing()))
 

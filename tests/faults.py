@@ -50,6 +50,7 @@ class Outcome:
 COMPILE = 'case "$1" in --version|--help) exec "$REAL" "$@";; esac\n'
 ONLY_VERSION = 'case "$1" in --version) ;; *) exec "$REAL" "$@";; esac\n'
 ONLY_HELP = 'case "$1" in --help) ;; *) exec "$REAL" "$@";; esac\n'
+PROBES = 'grep -q mma "$3" || exec "$REAL" "$@"\n'  # all else works, a kernel that does nothing for instance
 NAMED = 'grep -n "ret;" "$3" | sed "s/:.*//; s/.*/ptxas x, line &; error : \x1b[31mno\x1b[0m/" >&2; exit 255'
 
 
@@ -92,8 +93,8 @@ TOOLS = (
     ptxas("has words that are not UTF-8", "printf '\\377\\376dead\\n' >&2; exit 1"),
     ptxas("names a line that is not there", "echo 'ptxas x, line 999999; error : no' >&2; exit 255"),
     ptxas("names a line of twenty digits", "echo 'ptxas x, line 99999999999999999999; error : no' >&2; exit 255"),
-    ptxas("names the header", "echo 'ptxas x, line 1; fatal : no' >&2; exit 255", codes=(0,), refuses=True),
-    ptxas("names every kernel, with escapes", NAMED, codes=(0,), refuses=True),
+    ptxas("names the header", "echo 'ptxas x, line 1; fatal : no' >&2; exit 255"),
+    ptxas("names every kernel, with escapes", PROBES + NAMED, codes=(0,), refuses=True),
     ptxas("leaves out a kernel", 'awk \'/^.visible/{n++} n!=2\' "$3" > "$3.x"; "$REAL" "$1" "$2" "$3.x" "$4" "$5"'),
     ptxas("assembles for another arch", 'sed s/sm_80/sm_75/ "$3" > "$3.x"; "$REAL" "$1" sm_75 "$3.x" "$4" "$5"'),
     ptxas("is slow", 'sleep 0.5; exec "$REAL" "$@"', codes=(0,)),
@@ -141,7 +142,7 @@ ENVIRONMENTS = (
     Fault("COLUMNS is 0", environment={"COLUMNS": "0"}, codes=(0,)),
     Fault("a full standard output", around='"$@" > /dev/full'),
     Fault("a closed standard output", around='"$@" >&-'),
-    Fault("a full standard error", around='"$@" 2> /dev/full', codes=(3,)),
+    Fault("a full standard error", around='"$@" 2> /dev/full', codes=(0,)),
     Fault("a closed standard error", around='"$@" 2>&-', codes=(0,)),
     Fault("all streams closed", around='"$@" <&- >&- 2>&-'),
     Fault("nobody reads", around='"$@" | true', codes=(0,)),
@@ -159,6 +160,8 @@ FAULTS = (*TOOLS, *OFFERED, *ENVIRONMENTS)
 def place(fault: Fault, folder: Path) -> None:
     """Make the broken program in `folder`."""
     path, real = folder / fault.program, getattr(toolchain.find(), fault.program)
+    if fault.program != "ptxas":
+        (folder / "ptxas").symlink_to(toolchain.find().ptxas)
     match fault.script:
         case "empty" | "text" | "interpreter" as kind:
             path.write_text({"empty": "", "text": "hello\n", "interpreter": "#!/nowhere/sh\n"}[kind])

@@ -17,7 +17,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.probes import ptx
 from tcprobe.probes.wmma import memory_table
 from tcprobe.run.machine_code import run
-from tcprobe.sass import derive, tensor
+from tcprobe.sass import derive, evidence, product_run, tensor
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.decode import UnreadError, instruction
 from tcprobe.sass.opcodes import OPCODES
@@ -72,6 +72,10 @@ class Run:
         self.multiplies = {i.id: (i, found[kernels[i.id].name]) for i in rows if kernels[i.id].name in found}
         self.traces = {id_: traced for id_, (i, code) in self.multiplies.items() if (traced := derive._trace(code, i))}
         self.before = self.conclude(self.tables, self.traces)
+        self.layouts = {opcode: found.tables for opcode, found in self.before.opcodes.items()}
+        codes_of_mma = {i: code for i, code in self.multiplies.values() if i.family == "mma"}
+        shown = derive.show(codes_of_mma, row, self.before, {})
+        self.emulated = {i.id: (i, code) for i, code in codes_of_mma.items() if i.id in shown.made}
 
     def read(self, experiment, code):
         """The table of an experiment; what changed is run first."""
@@ -241,6 +245,49 @@ class Run:
 
     # everything
 
+    # forms that are shown by their own code
+
+    def changes_of_emulated(self):
+        """Every change of the code of a form that is no single opcode."""
+        rng = random.Random(0)
+        for id_, (_, code) in self.emulated.items():
+            for at, step in code.instructions.items():
+                for text in mutants(step, rng) if step.opcode != "NOP" else ():
+                    yield id_, step.text, text, lambda i=id_, a=at, t=text: self.shown(i, a, t)
+
+    def shown(self, id_, at, text):
+        try:
+            return self.run_as(id_, _changed(self.emulated[id_][1], at, text))
+        except UnreadError:
+            return "refused", []
+
+    def names_of_emulated(self):
+        """Every pair of such forms, their names exchanged."""
+        for j, first in enumerate(self.emulated):
+            for second in list(self.emulated)[:j]:
+                yield first, "is", second, lambda a=first, b=second: self.renamed(a, b)
+
+    def renamed(self, first, second):
+        found = [self.run_as(a, self.emulated[b][1]) for a, b in ((first, second), (second, first))]
+        return min((outcome for outcome, _ in found), key=["wrong", "contradicted", "refused", "unchanged"].index), [
+            what for _, wrong in found for what in wrong
+        ]
+
+    def run_as(self, id_, code):
+        """What the code shows of a form; wrong where it is believed, and computes something else on other numbers."""
+        row, instruction_ = arch(self.name), self.emulated[id_][0]
+        try:
+            evidence.by_code(instruction_, code, row, self.layouts)
+            others = product_run.trials(instruction_, seed=1).images
+            ours, theirs = (
+                product_run.run(c, instruction_, others, self.layouts) for c in (code, self.emulated[id_][1])
+            )
+        except UnreadError:
+            return "refused", []
+        except evidence.ContradictedError:
+            return "contradicted", []
+        return ("unchanged", []) if (ours == theirs).all() else ("wrong", [id_])
+
     def opcodes(self):
         """Every opcode taken for another one wherever it occurs, as by a disassembler or a model that is wrong."""
         rng = random.Random(0)
@@ -285,6 +332,8 @@ KINDS = {
     "names of fragments": Run.names_of_fragments,
     "names of multiplies": Run.names_of_multiplies,
     "an opcode everywhere": Run.opcodes,
+    "code of emulated mma": Run.changes_of_emulated,
+    "names of emulated mma": Run.names_of_emulated,
 }
 
 

@@ -6,7 +6,7 @@ import re
 import crafted
 import pytest
 from click.testing import CliRunner
-from crafted import LOAD, MMA, MULTIPLY, put, resealed, rewrite
+from crafted import LOAD, MMA, MULTIPLY, filled, put, resealed, rewrite
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -313,3 +313,11 @@ def refusing(read):
         return read()
     except DataError:
         return []
+
+
+def test_fit_names_a_measurement_that_it_cannot_trust(tmp_path):
+    """Its layouts are fitted all the same."""
+    root = filled(tmp_path / "r")
+    rewrite(Results(root).path("sm_90", "live", LOAD), lambda c: c.pop("fragments"))
+    done = CliRunner().invoke(main, ["fit", str(root)])
+    assert (done.exit_code, done.stderr.startswith("Left out: "), LOAD in done.stderr) == (0, True, True)

@@ -58,6 +58,7 @@ CASES = [(cols, swizzle, *how) for cols in (32, 64, 128) for swizzle in SWIZZLES
          if comparable(cols, swizzle, *how[1:])]  # fmt: skip
 
 
+@pytest.mark.consumer
 @pytest.mark.parametrize(("cols", "swizzle", "operand", "access", "bits"), CASES)
 def test_triton_counts_the_same_excess(triton_builder, cols, swizzle, operand, access, bits):
     """Its bank_conflicts is what a wavefront needs beyond one: our wavefronts / ideal - 1."""

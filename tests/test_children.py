@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import faults
 import pytest
 
 from tcprobe.system import children
@@ -136,3 +137,12 @@ def test_a_place_that_cannot_be_written_is_passed_over(monkeypatch):
 def test_words_are_one_line_that_prints():
     assert one_line("a\n\tb \x1b[31m\x07\u202e é") == r"a b \x1b[31m\x07\u202e é"
     assert len(one_line("\x00" * 10_000)) == 300
+
+
+def test_an_error_before_the_run_leaves_no_worker(tmp_path):
+    """Workers are started before anything is imported that says that the folder cannot be."""
+    environment = faults.start_environment(tmp_path)
+    command = [*faults.PYTHON, *faults.RUN, "--results", "x" * 300]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False, timeout=60)
+    assert done.returncode in (2, 3)
+    assert faults.left(environment, patience=0) == []

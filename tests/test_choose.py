@@ -290,7 +290,7 @@ def test_a_damaged_local_file_is_left_out_with_a_word(local):
 
 
 def test_a_damaged_file_with_nothing_below_it_ends_with_exit_code_4(local):
-    name = "mma.m8n8k16.row.col.s32.u8.s8.s32"
+    name = "mma.m8n8k32.row.col.s32.u4.s4.s32"
     live = published().measurement("sm_90", "live", name)
     Results(local).write(replace(live, arch="sm_80"))
     path = Results(local).path("sm_80", "live", name)

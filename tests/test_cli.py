@@ -167,7 +167,7 @@ def test_fit_and_compare_take_a_csv(tmp_path):
     assert "255 of 256 slots agree" in found
     assert "lane 1 i 1: stated [1, 3], measured [0, 3]" in found
     assert "not linear: 1 slots contradict: lane 1 i 1" in tcprobe("fit", wrong).stdout
-    assert "needs one fragment" in tcprobe("compare", right, *RESULTS, code=2).stderr
+    assert "needs a fragment" in tcprobe("compare", right, *RESULTS, code=2).stderr
 
 
 def test_compare_counts_shows_errata_and_succeeds():

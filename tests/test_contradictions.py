@@ -12,6 +12,8 @@ from wrapped_tools import exchanging, lying, run
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.references import ptx_isa
+from tcprobe.run.backend import Device
+from tcprobe.run.campaign import Campaign, Report, Request
 from tcprobe.run.drafts import Drafts
 from tcprobe.store.results import Results, published
 
@@ -122,3 +124,18 @@ def test_drafts_are_saved_together_or_not_at_all(tmp_path):
     assert (failed.status, failed.words, failed.tables) == ("failed", "because", {})
     drafts.settle()
     assert Results(tmp_path).measurement("sm_80", "sass", theirs.experiment) == failed
+
+
+def test_a_move_does_not_stay_when_the_loads_that_it_rests_on_are_withheld(tmp_path, monkeypatch):
+    form = inventory.instructions()["ldmatrix.m8n8.x4.shared.b16"]
+    theirs = published().measurement("sm_80", "derived", form.id)
+    Results(tmp_path).write(theirs)
+    monkeypatch.setattr("tcprobe.sass.moves.derive_moves", lambda *_: [])
+    device = Device(0, "machine code", "sm_80", "none", "none", TOOLS.name, method="sass")
+    for contradictions, status in (([], "measured"), (["wmma.x: withheld"], "failed")):
+        report, drafts = Report(device, [], 0, [], contradictions=contradictions), Drafts(tmp_path)
+        Campaign(Request(), tmp_path)._derive_moves(report, TOOLS, [form], drafts)
+        drafts.settle()
+        assert [m.status for m in report.found] == ["failed"] * bool(contradictions)
+        assert Results(tmp_path).measurement("sm_80", "derived", form.id).status == status
+    assert Results(tmp_path).measurement("sm_80", "derived", form.id).words == "withheld: wmma.x: withheld"

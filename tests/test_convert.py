@@ -3,7 +3,10 @@
 import itertools
 import json
 import re
+import shutil
+import subprocess
 
+import nvrtc
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -11,10 +14,12 @@ from hypothesis import strategies as st
 
 from tcprobe.ask.convert import MOVMATRIX, NOTHING, QUAD, RENAMED, SHARED, convert
 from tcprobe.ask.convert.casts import CASTS, cast
+from tcprobe.ask.convert.permute import other_factor
 from tcprobe.ask.convert.plan import LANES, run
 from tcprobe.ask.convert.schedule import degree, rounds
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
+from tcprobe.fit import fit
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.store.cell import cell, load
@@ -156,8 +161,8 @@ def test_no_schedule_has_fewer_rounds(edges):
 def test_the_command_prints_code_and_costs():
     done = CliRunner().invoke(main, ["convert", D, "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.a"])
     assert done.exit_code == 0, done.output
-    assert "lanes exchanged within a quad" in done.stdout
-    assert "a lane: 4 shuffle, 8 cvt, 8 prmt, 12 select; no scheme of 32-bit words has fewer shuffles" in done.stdout
+    assert "lanes exchanged within a quad" in done.stderr
+    assert "a lane: 4 shuffle, 8 cvt, 8 prmt, 12 select; no scheme of 32-bit words has fewer shuffles" in done.stderr
     assert len(re.findall("__shfl_sync", done.stdout)) == 4
     data = json.loads(CliRunner().invoke(main, ["convert", D, D.replace(".d", ".a"), "--json"]).stdout)
     assert (data["summary"], data["from"]["tiles"], data["to"]["tiles"]) == (RENAMED, 2, 1)
@@ -166,3 +171,126 @@ def test_the_command_prints_code_and_costs():
 def test_all_casts_name_real_types():
     types = {f.type for f in inventory.fragments().values()}
     assert {name for pair in CASTS for name in pair} <= types
+
+
+E4M3 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "costs"),
+    [
+        (f"{E4M3}.d", f"{E4M3}.a", {"cvt": 8, "prmt": 4}),
+        (D, "mma.m16n8k8.row.col.f32.tf32.tf32.f32.a", {"cvt": 4}),
+        (D, "mma.m16n8k16.row.col.f32.f16.f16.f32.a", {"cvt": 4}),
+        ("mma.m16n8k32.row.col.s32.s8.s8.s32.d", "mma.m16n8k32.row.col.s32.s8.s8.s32.a", {"cvt": 8}),
+    ],
+)
+def test_an_order_of_k_spares_all_exchange(source, target, costs):
+    """The plan run on names brings k order[k] to place k; the other factor, loaded as said, meets it in the product."""
+    found = convert(load(source, "sm_90"), load(target, "sm_90"), permute_k=True)
+    order, row = found.tiling.order, inventory.instruction(target.removesuffix(".a"))
+    assert found.costs == costs
+    assert sorted(order) == list(range(row.shape.k))
+    assert arrives(found)
+    held = run(found.plan, found.tiling)
+    a, b = found.tiling.target.table, load(f"{row.id}.b", "sm_90").table
+    at = {
+        a.cells[lane * a.elements + register * found.plan.units + unit]: element[0]
+        for lane in range(LANES)
+        for (_, register), word in held[lane].items()
+        for unit, element in enumerate(word)
+    }
+    assert at == {(m, k): (m, order[k]) for m in range(16) for k in range(row.shape.k)}
+    _, loaded = other_factor(found.tiling)
+    assert [cell[0] for cell in loaded.cells] == [order[k] for k, _ in b.cells]
+    assert found.load["row"] == str(fit(loaded).formulas["row"])
+    data = json.loads(CliRunner().invoke(main, ["convert", source, target, "--permute-k", "--json"]).stdout)
+    assert (data["k_order"], data["costs"]) == (list(order), costs)
+
+
+@pytest.mark.parametrize(("source", "target", "words"), [
+    (D, f"{E4M3}.c", "has no k"), (D, "mma.m16n8k16.row.col.f32.f16.f16.f32.b", "no order of k spares"),
+    ("wmma.m16n16k16.d.f32", "wmma.m16n16k16.a.row.f16", "no order of k spares"),
+])  # fmt: skip
+def test_orders_of_k_that_do_not_exist(source, target, words):
+    name = "sm_70" if source.startswith("wmma") else None
+    with pytest.raises(UsageError, match=words):
+        convert(load(source, name), load(target, name), permute_k=True)
+
+
+def test_in_the_order_of_k_no_table_needs_what_it_would_not_need_without():
+    """Where nothing has to move as it is, an order exists (k as it is, or as good), and costs no more."""
+    device = arch("sm_90")
+    for fragment in inventory.select("mma.*.a", device=device)[::5]:
+        row = inventory.instructions()[fragment.experiment]
+        try:
+            plain = convert(load(f"{row.id}.d", "sm_90"), load(fragment.id, "sm_90"))
+        except UsageError:
+            continue
+        if "shuffle" not in plain.costs and plain.plan:
+            turned = convert(plain.tiling.source, plain.tiling.target, permute_k=True)
+            assert sum(turned.costs.values()) <= sum(plain.costs.values())
+
+
+def headers(folder):
+    """Files that share helpers, a whole conversion twice, two conversions in one, a namespace, an older arch."""
+    a, d = D.replace(".d", ".a"), D
+    wide = f"{E4M3}.d"
+    calls = [(d, a, "--name", "p_to_a"), (d, a, "--name", "p_to_a"), (wide, f"{E4M3}.a", "--name", "quad"),
+             (wide, f"{E4M3}.a", "--permute-k", "--name", "free"), (d, a, "--namespace", "mine::deep"),
+             (d, a, d, d.replace(".d", ".b"), "--name", "one", "--name", "two"),
+             ("wmma.m16n16k16.d.f32", "wmma.m16n16k16.a.row.f16", "--arch", "sm_70")]  # fmt: skip
+    for number, call in enumerate(calls):
+        done = CliRunner().invoke(main, ["convert", *call, "-o", str(folder / f"{number}.h")])
+        assert done.exit_code == 0, done.output
+        assert done.stdout == ""
+    return [f"{number}.h" for number in range(len(calls))]
+
+
+USE = """
+__global__ void use(float* p, unsigned* q) {
+  float x[2][4], y[4][4];
+  unsigned a[1][4], b[1][4];
+  for (int i = 0; i < 8; ++i) x[i / 4][i % 4] = p[i];
+  for (int i = 0; i < 16; ++i) y[i / 4][i % 4] = p[i];
+  p_to_a(x, a);
+  free(y, b);
+  q[0] = a[0][0] + b[0][1] + free_k(9);
+}
+"""
+
+
+def test_headers_go_together_in_every_compiler(tmp_path):
+    names = headers(tmp_path)
+    together = "".join((tmp_path / name).read_text() for name in names)
+    lib = nvrtc.library()
+    assert lib
+    done, log = nvrtc.compile_cuda(lib, together + USE, "-arch=sm_90", "-std=c++17")
+    assert (done, log) == (True, "")
+    (tmp_path / "all.cu").write_text("".join(f'#include "{name}"\n' for name in names) + "int main() { return 0; }\n")
+    for compiler, *options in (["g++", "-x", "c++", "-Wall", "-Werror"], ["nvcc", "-arch=sm_90"]):
+        if shutil.which(compiler):
+            command = [compiler, *options, "-std=c++17", "-c", "all.cu", "-o", "all.o"]
+            done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    ([D], "1 fragment: each FROM needs a TO"), ([D, D, "--name", "a", "--name", "b"], "2 fragments and 2 --name"),
+    ([D, D, "--name", "a b"], "is no name of a function"),
+    ([D, D, "--namespace", "a;b", "-o", "x.h"], "is no namespace"),
+    ([D, D, "--arch", "all"], "one arch is needed"),
+])  # fmt: skip
+def test_mistakes_of_convert(arguments, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["convert", *arguments])
+    assert (done.exit_code, words in done.stderr) == (2, True), done.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_redirected_output_is_code_alone():
+    done = CliRunner().invoke(main, ["convert", D, D.replace(".d", ".a")])
+    lib = nvrtc.library()
+    assert nvrtc.compile_cuda(lib, done.stdout, "-arch=sm_90", "-std=c++17") == (True, "")
+    assert "void convert(const float (&from)[2][4]" in done.stdout
+    assert RENAMED in done.stderr

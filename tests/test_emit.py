@@ -32,11 +32,9 @@ from tcprobe.store.cell import cell, for_emit, load, operands
 from tcprobe.store.results import published
 
 RESULTS = published()
-NAMES = ("cuda", "cute", "csv", "json", "latex", "markdown", "numpy", "ptx", "python", "svg", "sympy",
-         "tensor-layouts", "tinygrad", "triton")  # fmt: skip
-consumers = pytest.mark.skipif(
-    sys.platform != "linux", reason="the wheels of Triton and NVRTC that the dev extra names are Linux ones"
-)
+NAMES = ("cuda", "cute", "csv", "json", "latex", "markdown", "numpy", "ptx", "python", "svg", "svg-cute", "svg-ptx",
+         "sympy", "tensor-layouts", "tinygrad", "triton")  # fmt: skip
+consumers = pytest.mark.consumer
 
 
 @cache
@@ -158,7 +156,7 @@ def number(fragment, cell):
     return size + (col + fragment.cols * row if fragment.operand == "b" else row + fragment.rows * col)
 
 
-@consumers
+@pytest.mark.skipif(sys.platform != "linux", reason="the wheel of tensor-layouts is a Linux one")
 def test_tensor_layouts_evaluates_to_the_table():
     for table in distinct():
         found = run_python(emit.emit("tensor-layouts", [table]))[identifier(table.fragment.id)]

@@ -9,6 +9,8 @@ import pytest
 from tcprobe import emit
 from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.casts import CASTS
+from tcprobe.ask.reduce import reduce
+from tcprobe.ask.reduce.mask import masked
 from tcprobe.emit.common import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
@@ -16,7 +18,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.run import verify
 from tcprobe.run.gpu import Gpu
-from tcprobe.store.cell import for_emit, operands
+from tcprobe.store.cell import for_emit, load, operands
 from tcprobe.store.results import published
 
 pytestmark = pytest.mark.gpu
@@ -48,8 +50,8 @@ def test_worked_examples_are_reproduced(gpu, example):
     tables = operands(instruction, row.name, RESULTS)
     a, b = (np.repeat(np.array(example[o])[None], instruction.products, axis=0) for o in "ab")
     c = np.zeros((instruction.products, instruction.shape.m, instruction.shape.n), np.int64)
-    for suffix in ("", "_wrong"):
-        device.compile_cuda(verify.source([(instruction, tables)], suffix), [verify._name(instruction, suffix)])
+    for wrong in ("", "a"):
+        device.compile_cuda(verify.source([(instruction, tables)], wrong), [verify._name(instruction, tables, wrong)])
     found = verify.check(device, instruction, tables, verify.Multiplicands(a, b, c))
     assert found.exact, found.first
     assert (verify.product(instruction, verify.Multiplicands(a, b, c))[0] == np.array(example["d"])).all()
@@ -111,6 +113,91 @@ def test_conversions_bring_every_element_to_its_place(gpu, source, target, trans
     wanted = cut(matrix.T if transpose else matrix, fragments[1])
     kind = dtype(fragments[1].type)
     assert made.ravel().tolist() == [kind.pattern(v, fragments[1].slot_bits) for v in wanted.ravel().tolist()]
+
+
+PERMUTED = [
+    ("mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.d", "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.a"),
+    ("mma.m16n8k8.row.col.f32.tf32.tf32.f32.d", "mma.m16n8k8.row.col.f32.tf32.tf32.f32.a"),
+    ("mma.m16n8k32.row.col.s32.s8.s8.s32.d", "mma.m16n8k32.row.col.s32.s8.s8.s32.a"),
+]
+
+
+@pytest.mark.parametrize(("source", "target"), PERMUTED)
+def test_an_order_of_k_gives_the_same_product(gpu, source, target):
+    """A of P in the order that spares shuffles, and B in the same order: the product of P and B."""
+    device, row = gpu
+    if not inventory.resolve(target).target.on(row):
+        pytest.skip(f"{row.name} does not have {target}")
+    from_, to = (load(name, row.name) for name in (source, target))
+    found = convert(from_, to, permute_k=True)
+    assert "shuffle" not in found.costs
+    rng = np.random.default_rng(12)
+    matrix = rng.integers(-7, 8, (found.tiling.rows, found.tiling.cols))
+    made = np.zeros((found.tiling.target_tiles, to.fragment.rows, to.fragment.cols), np.uint64)
+    device.compile_cuda(program(found, from_, to), ["turn"])
+    device.call("turn", 1, [verify.patterns(cut(matrix, from_.fragment), from_.fragment)], made)
+    order, kind = list(found.tiling.order), dtype(to.fragment.type)
+    number = {kind.pattern(v, to.fragment.slot_bits): v for v in range(-7, 8)}
+    a = np.vectorize(number.__getitem__)(made[0].astype(np.int64))
+    b = rng.integers(-7, 8, (matrix.shape[1], 8))
+    assert (a @ b[order] == matrix @ b).all()
+
+
+def accumulators(row):
+    """A cell of every layout of a result on an arch."""
+    found = {}
+    for fragment in inventory.select(device=row):
+        if fragment.family in ("wmma", "mma") and fragment.operand == "d":
+            cell = load(fragment.id, row.name)
+            found.setdefault(cell.table.id, cell)
+    return list(found.values())
+
+
+def around(name, size, outputs, call):
+    """A kernel that hands a lane its elements and writes what a function makes."""
+    return f"""
+extern "C" __global__ void k_{name}(const float* given, float* made) {{
+  float x[{size}], out[{outputs}];
+  for (int i = 0; i < {size}; ++i) x[i] = given[threadIdx.x * {size} + i];
+  {call}
+  for (int i = 0; i < {outputs}; ++i) made[threadIdx.x * {outputs} + i] = out[i];
+}}"""
+
+
+@pytest.mark.parametrize(("axis", "op"), [("row", "max"), ("row", "sum"), ("col", "max"), ("col", "sum")])
+def test_reductions_are_numpys(gpu, axis, op):
+    device, row = gpu
+    for cell in accumulators(row):
+        found = reduce(cell, axis, op)
+        size, groups = cell.table.elements, len(found.plan.groups)
+        device.compile_cuda(found.code + around("r", size, groups, "reduce(x, out);"), ["k_r"])
+        products = cell.fragment.products
+        matrix = np.random.default_rng(5).integers(-99, 100, (products, cell.fragment.rows, cell.fragment.cols))
+        given = np.array([matrix[(*e[2:], *e[:2])] if e[2:] else matrix[0][e] for e in cell.table.cells], np.float32)
+        made = np.zeros((32, groups), np.float32)
+        device.call("k_r", 1, [given], made)
+        wanted = getattr(matrix, op)(axis=2 if axis == "row" else 1).ravel()
+        assert made.tolist() == [[wanted[n] for n in rows] for rows in found.plan.rows], cell.fragment.id
+
+
+CHANGES = (("row >= col", "-5"), ("row + 3 > col and not col == 2", "row * 16 - col"), (None, "row - 2 * col"))
+
+
+def test_masks_and_fills_are_numpys(gpu):
+    device, row = gpu
+    for cell in (cell for cell in accumulators(row) if cell.fragment.products == 1):
+        size = cell.table.elements
+        for mask, fill in CHANGES:
+            found = masked(cell, mask, fill, "m")
+            call = "m(x); for (int i = 0; i < N; ++i) out[i] = x[i];".replace("N", str(size))
+            device.compile_cuda(found.code + around("m", size, size, call), ["k_m"])
+            given = np.arange(32 * size, dtype=np.float32)
+            made = np.zeros(32 * size, np.float32)
+            device.call("k_m", 1, [given], made)
+            r, c = (np.array(cell.table.values[name]) for name in ("row", "col"))
+            other = {"-5": -5 + 0 * r, "row * 16 - col": r * 16 - c, "row - 2 * col": r - 2 * c}[fill]
+            kept = {"row >= col": r >= c, None: r < 0}.get(mask, (r + 3 > c) & (c != 2))
+            assert (made == np.where(kept, given, other)).all(), (cell.fragment.id, mask)
 
 
 def cut(matrix, fragment):

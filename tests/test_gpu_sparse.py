@@ -10,13 +10,16 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack, unpack
-from tcprobe.probes.sparse import fields, product_kernel, random_metadata
+from tcprobe.probes.sparse import product_kernel
+from tcprobe.probes.sparse_images import fields, random_metadata
 from tcprobe.probes.sparse_numbering import columns
 from tcprobe.probes.structure import elements
 from tcprobe.run import runner
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.process import Worker
-from tcprobe.store.results import Results
+from tcprobe.run.verify import verify
+from tcprobe.store.cell import operands
+from tcprobe.store.results import Results, published
 
 pytestmark = pytest.mark.gpu
 SPARSE = {row.id: row for row in inventory.instructions().values() if row.family == "mma.sp"}
@@ -116,3 +119,15 @@ def test_random_products_are_those_that_the_tables_predict(whole, seed):
         np.put_along_axis(dense, k, a, axis=2)
         got = matrix(d, tables["d"], raw.astype(np.int64))
         assert np.array_equal(got, dense @ b + c), (row.id, selector)
+
+
+def test_every_form_and_selector_is_verified_with_metadata_built_by_the_header(whole):
+    device, _ = whole
+    gpu = Gpu()
+    gpu.open(0)
+    results, row = published(), arch(device.arch)
+    todo = [(i, operands(i, row.name, results)) for i in SPARSE.values() if i.target.on(row)]
+    found = list(verify(gpu, todo, seed=5))
+    assert len(found) == sum(len(i.fragment("e").selectors) for i, _ in todo)
+    for one in found:
+        assert one.good, (one.instruction.id, one.selector, one.first)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tcprobe.isa.inventory import multiply
 from tcprobe.sass.cubin import _code
 from tcprobe.sass.decode import UnreadError, instruction, opcode_of
+from tcprobe.sass.elf import Content
 from tcprobe.sass.lowering import count
 from tcprobe.sass.machine import Image, Machine
 from tcprobe.sass.opcodes import OPCODES
@@ -144,7 +145,7 @@ def test_a_sign_or_register_that_an_instruction_cannot_have_is_refused(text, wor
 )
 def test_fillers_are_no_instructions(text):
     """Neither to the reader, which need not know them, nor in a lowering's counts."""
-    code = _code([(0, "MOV R1, RZ"), (16, text), (32, "EXIT")], 0, (0x160, 20))
+    code = _code([(0, "MOV R1, RZ"), (16, text), (32, "EXIT")], 0, Content(b"", 0x160, 20))
     assert not code.unread
     assert code.opcodes == ("MOV", "NOP", "EXIT")
     assert opcode_of(text) == "NOP"

@@ -8,7 +8,7 @@ from crafted import MULTIPLY, rewrite
 
 from tcprobe.cli import main
 from tcprobe.errors import DataError, NewerSchemaError
-from tcprobe.store import acceptance
+from tcprobe.store import acceptance, encodings
 from tcprobe.store.results import Results, published
 
 needs_tools = pytest.mark.skipif(machine_code.TOOLS is None, reason=machine_code.REASON)
@@ -167,3 +167,69 @@ def test_a_run_replaces_damaged_opcodes_and_says_so(tmp_path):
     done = CliRunner().invoke(main, command)
     assert (done.exit_code, str(path) in done.stderr, "not trusted" in done.stderr) == (0, True, True)
     assert path.read_text() == whole
+
+
+def encoded(content):
+    return content["opcodes"]["HMMA.16816.F32"]
+
+
+ENCODINGS = [
+    lambda c: c["opcodes"].update({"hmma": encoded(c)}),
+    lambda c: c["opcodes"].update({"HMMA.1": []}),
+    lambda c: c["opcodes"].update({"HMMA.1": None}),
+    lambda c: c.update(opcodes=[]),
+    lambda c: c.update(more={}),
+    lambda c: c.update(compiler=None),
+    lambda c: encoded(c).pop("bits"),
+    lambda c: encoded(c).update(bits=[]),
+    lambda c: encoded(c).update(bits=[1]),
+    lambda c: encoded(c).update(bits=["0x1"]),
+    lambda c: encoded(c).update(bits="12"),
+    lambda c: encoded(c).update(forms=["wmma.m16n16k16.d.f32"]),
+    lambda c: encoded(c).update(forms=[["x"]]),
+    lambda c: encoded(c).update(forms=None),
+    lambda c: encoded(c).update(forms=["mma.m16n8k32.row.col.kind::f8f6f4.f16.e2m1.e2m1.f16"]),
+    lambda c: encoded(c).update(more=1),
+]
+
+
+@pytest.mark.parametrize("change", ENCODINGS)
+def test_damaged_encodings_are_named_by_readers_and_healed_by_writers(tmp_path, change):
+    theirs, results = encodings.path_of(published(), "sm_90"), Results(tmp_path)
+    ours = encodings.path_of(results, "sm_90")
+    ours.parent.mkdir()
+    ours.write_bytes(theirs.read_bytes())
+    assert encodings.read(results, "sm_90") == encodings.read(published(), "sm_90")
+    rewrite(ours, change)
+    with pytest.raises(DataError, match=r"encodings\.json"):
+        encodings.read(results, "sm_90")
+    (complaint,) = encodings.write(results, "sm_90", "d", {"DMMA.884": (("23f",), ())})
+    assert "encodings.json" in complaint
+    assert list(encodings.read(results, "sm_90")["opcodes"]) == ["DMMA.884"]
+
+
+def test_encodings_of_other_opcodes_by_the_same_compiler_stay(tmp_path):
+    results, form = Results(tmp_path), "mma.m8n8k4.row.col.f64.f64.f64.f64"
+    assert encodings.write(results, "sm_90", "d", {"DMMA.884": (("23f",), (form,))}) == []
+    encodings.write(results, "sm_90", "d", {"HMMA.1": (("1",), ()), "DMMA.884": (("23f",), ())})
+    assert encodings.read(results, "sm_90")["opcodes"] == {
+        "DMMA.884": {"bits": ["23f"], "forms": [form]}, "HMMA.1": {"bits": ["1"], "forms": []},
+    }  # fmt: skip
+    encodings.write(results, "sm_90", "d", {"DMMA.884": (("23e",), ())})
+    assert encodings.read(results, "sm_90")["opcodes"]["DMMA.884"] == {"bits": ["23e"], "forms": []}
+    encodings.write(results, "sm_90", "another", {"HMMA.2": (("2",), ())})
+    assert list(encodings.read(results, "sm_90")["opcodes"]) == ["HMMA.2"]
+    path = encodings.path_of(results, "sm_90")
+    path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
+    with pytest.raises(NewerSchemaError):
+        encodings.write(results, "sm_90", "d", {})
+
+
+def test_routines_of_a_lowering_are_names(root):
+    path = Results(root).lowering_path("sm_90")
+    for routines in ("__cuda_x", ["a b"], [1], None, {}):
+        rewrite(path, lambda c, r=routines: c["instructions"][MULTIPLY].update(routines=r))
+        with pytest.raises(DataError, match="routines are names"):
+            Results(root).lowering("sm_90")
+    rewrite(path, lambda c: c["instructions"][MULTIPLY].update(routines=["__cuda_sm_9x_mma"]))
+    assert Results(root).lowering("sm_90")["instructions"][MULTIPLY]["routines"] == ["__cuda_sm_9x_mma"]

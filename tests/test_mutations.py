@@ -1,6 +1,6 @@
 """Machine code with one thing changed: noticed or harmless, but never published as a wrong table.
 
-python tests/test_mutations.py [ARCH]...     # everything: four archs, five kinds of change, 15 minutes on one core
+python tests/test_mutations.py [ARCH]...     # everything: five archs, seven kinds of change, half an hour on one core
 """
 
 import sys
@@ -11,7 +11,7 @@ import pytest
 from machine_code import needs_tools
 from mutations import KINDS, OUTCOMES, Run
 
-ARCHS = ("sm_70", "sm_75", "sm_80", "sm_90")
+ARCHS = ("sm_70", "sm_75", "sm_80", "sm_90", "sm_100")
 
 
 @needs_tools
@@ -19,10 +19,10 @@ ARCHS = ("sm_70", "sm_75", "sm_80", "sm_90")
 def test_a_change_is_noticed_or_harmless(name):
     """A sample; `python tests/test_mutations.py` runs all."""
     run = Run(name)
-    for kind, every in zip(KINDS, (101, 61, 41, 101, 29), strict=True):
+    for kind, every in zip(KINDS, (101, 61, 41, 101, 29, 211, 41), strict=True):
         counts, wrong = run.count(kind, every)
         assert wrong == [], kind
-        assert counts["refused"] > 0, kind
+        assert counts["refused"] > 0 or not sum(counts.values()), kind
 
 
 @cache

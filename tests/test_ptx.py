@@ -15,6 +15,7 @@ from tcprobe.probes import experiments, move_kernels, multiply, wmma
 from tcprobe.probes.compiler_log import blame, errors_by_line
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import module
+from tcprobe.run.gpu import Gpu
 
 KERNELS = {k.name: k for e in experiments().values() for k in kernels(e)}
 
@@ -76,6 +77,17 @@ def test_a_target_with_a_suffix_wins_over_a_newer_plain_one():
     kind, move = (KERNELS[name] for name in ("mma_m16n8k32_row_col_kind_f8f6f4_f32_e2m1_e2m1_f32",
                                              "ldmatrix_m16n16_x1_trans_shared_b8"))  # fmt: skip
     assert module([kind, move], arch("sm_103")).splitlines()[1] == ".target sm_100f"
+
+
+def test_a_gpu_compiles_what_its_arch_does_not_have_apart(monkeypatch):
+    """On sm_100 the header of an ldmatrix would let a form of sm_120 pass, which the driver then emulates."""
+    kind, move = (KERNELS[name] for name in ("mma_m16n8k32_row_col_kind_f8f6f4_f32_e4m3_e4m3_f32",
+                                             "ldmatrix_m16n16_x1_trans_shared_b8"))  # fmt: skip
+    gpu, texts = Gpu.__new__(Gpu), []
+    gpu._arch = arch("sm_100")
+    monkeypatch.setattr(gpu, "_load_module", lambda ks: texts.append(module(ks, gpu._arch)))
+    assert gpu.load([kind, move]) == {}
+    assert [text.splitlines()[1] for text in texts] == [".target sm_100a", ".target sm_100"]
 
 
 def by_target():

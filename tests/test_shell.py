@@ -45,6 +45,12 @@ def test_a_full_or_closed_stderr_leaves_the_exit_code():
     code, out, _ = shell(f"{LIST} --json 2>&-")
     forms = [row for row in inventory.instructions().values() if not row.fragments]
     assert (code, len(json.loads(out))) == (0, len(inventory.fragments()) + len(forms))
+    script = "import os; from tcprobe.system import interrupts; interrupts.prepare(); print(os.fstat(2).st_rdev)"
+    assert shell(f'{sys.executable} -c "{script}" 2>&-') == (
+        0,
+        f"{os.stat(os.devnull).st_rdev}\n",
+        "",
+    )  # as children want it
 
 
 def test_a_reader_that_goes_is_no_error_but_not_success():

@@ -21,7 +21,8 @@ from tcprobe.probes import experiments
 from tcprobe.probes.experiment import OWN_RULE, Context
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack
-from tcprobe.probes.sparse import b_images, kernel, product_kernel, random_metadata
+from tcprobe.probes.sparse import kernel, product_kernel
+from tcprobe.probes.sparse_images import b_images, random_metadata
 from tcprobe.probes.sparse_numbering import predict
 from tcprobe.references import Claim, cute, ptx_isa
 from tcprobe.run.conclude import conclude

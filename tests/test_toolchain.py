@@ -10,13 +10,14 @@ import faults
 import pytest
 from click.testing import CliRunner
 from machine_code import TOOLS, needs_tools
+from wrapped_tools import beside
 
 from tcprobe.cli import main
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.probes import multiply
-from tcprobe.sass import toolchain
+from tcprobe.sass import cubin, toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.store.results import Results
 
@@ -31,6 +32,7 @@ DIES_ON_FP8 = COUNTED + 'grep -q "mma.*e[45]m" "$3" && kill -SEGV $$; exec "$REA
 def fake(folder, script, program="ptxas", version=None):
     """A toolchain whose ptxas is a shell script in which $REAL is the real one."""
     real = getattr(TOOLS, program)
+    beside(folder / program)
     said = f'case "$1" in --version) echo V{version}; exit;; esac\n' if version else ""
     path = folder / program
     path.write_text(f"#!/bin/sh\nREAL='{real}'\n{said}{script}\n")
@@ -98,11 +100,29 @@ def test_a_ptxas_that_fails_at_all_but_nothing_is_given_up(tmp_path):
     assert calls(tmp_path) < 450
 
 
+def test_nor_does_it_go_on_where_each_form_is_assembled_alone(tmp_path, monkeypatch):
+    fake(tmp_path, COUNTED + 'grep -q mma "$3" && exit 1; exec "$REAL" "$@"')
+    monkeypatch.setattr(cubin, "MOST_STUMBLES", 1)
+    done = tcprobe("lower", "mma.m16n8k*.f32.f16.*", "--arch", "sm_90", "--cuda", tmp_path, code=3)
+    assert "ended with code 1" in done.stderr
+
+
+def test_a_ptxas_for_another_arch_that_refuses_all_is_unfit_too(tmp_path):
+    """Forms of sm_80, assembled for sm_75: no cubin shows the arch, an empty kernel's does."""
+    (elsewhere,) = [f.script for f in faults.TOOLS if f.name == "ptxas assembles for another arch"]
+    fake(tmp_path, elsewhere)
+    for asked in (["run", "wmma.m8n8k4.*", "--method", "sass", "--results", tmp_path / "r"],
+                  ["lower", "mma.m8n8k4.*f64*"]):  # fmt: skip
+        done = tcprobe(*asked, "--arch", "sm_80", "--cuda", tmp_path, code=3)
+        assert "was asked for sm_80 and assembled for sm_75" in done.stderr
+    assert not (tmp_path / "r").exists()
+
+
 def test_a_kernel_that_is_left_out_is_missed(tmp_path):
     (leaves_out,) = [f.script for f in faults.TOOLS if f.name == "ptxas leaves out a kernel"]
-    fake(tmp_path, leaves_out)
-    arguments = ("lower", "mma.m16n8k16.row.col.f32.*", "--arch", "sm_90", "--cuda", tmp_path)
-    assert "left" in tcprobe(*arguments, code=3).stderr
+    tools = fake(tmp_path, leaves_out)
+    with pytest.raises(EnvironmentUnfitError, match=r"left .* out of its cubin for sm_90"):
+        assemble(tools, [multiply.kernel(i) for i in FORMS], ROW)
 
 
 def test_a_hang_is_counted_once(tmp_path):
@@ -188,11 +208,15 @@ def test_a_run_with_another_compiler_measures_and_derives_anew(measured, tmp_pat
         assert {m.provenance["compiler"] for m in saved.measurements("sm_80", method)} == {tools.name}
     assert {entry["compiler"] for entry in saved.opcodes("sm_80").values()} == {tools.name}
     assert kinds == Counter((m, d.status) for m in saved.methods("sm_80") for d in saved.measurements("sm_80", m))
-    assert "kept        5" in tcprobe("run", *arguments, "--cuda", tmp_path).stdout
+    assert "kept        7" in tcprobe("run", *arguments, "--cuda", tmp_path).stdout
 
 
 def test_a_folder_without_tools_is_not_passed_over(tmp_path):
-    assert "has neither ptxas nor nvdisasm" in tcprobe("lower", "--cuda", tmp_path, code=3).stderr
+    fake(tmp_path, 'exec "$REAL" "$@"', "nvdisasm")
+    (tmp_path / "ptxas").unlink()
+    for asked in (["lower"], ["run", "--arch", "sm_80", "--method", "sass", "--results", tmp_path / "r"],
+                  ["diff", "--cuda", tmp_path]):  # fmt: skip
+        assert f"{tmp_path} has no ptxas" in tcprobe(*asked, "--cuda", tmp_path, code=3).stderr
     (tmp_path / "ptxas").write_text("#!/bin/sh\n")
     assert "is not executable" in tcprobe("lower", "--cuda", tmp_path, code=3).stderr
 

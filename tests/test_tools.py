@@ -164,11 +164,11 @@ def diff(*arguments, code=0):
 
 def test_diff_of_two_archs():
     done = tcprobe("diff", "sm_75", "sm_80", code=1)
-    assert "sm_75 to sm_80: 74 same, 2 changed; absent: 56 on sm_75, 16 on sm_80, " in done.stdout
+    assert "sm_75 to sm_80: 151 same, 2 changed; absent: 100 on sm_75, 0 on sm_80, " in done.stdout
     assert "tables: published" in done.stdout
     assert "row: (lane & 28) >> 2  ->  (i & 1) + ((lane & 3) << 1)" in done.stdout
     assert "sm_75 does not have it: needs sm_80: wmma.m16n16k16.a.row.bf16" in done.stdout
-    assert "(documented by PTX ISA, section 9.7.14.5.7: the same layout): mma.m16n8k8.row.col.f16" in done.stdout
+    assert "(documented by PTX ISA, section 9.7.14.5.15: the same layout): ldmatrix.m8n8.x4.shared.b16" in done.stdout
     assert "more" not in done.stdout
     assert "not measured" in tcprobe("diff", "sm_80", "sm_86", "--results", published().root / "layouts", "--only",
                                      code=2).stderr  # fmt: skip
@@ -177,7 +177,7 @@ def test_diff_of_two_archs():
 
 
 def test_absent_is_not_different():
-    assert "132 same, 0 changed" in tcprobe("diff", "sm_80", "sm_86").stdout
+    assert "253 same, 0 changed" in tcprobe("diff", "sm_80", "sm_86").stdout
     found = tcprobe("diff", "sm_80", "sm_90")
     assert re.search(r" same, 0 changed; absent: \d+ on sm_80, 0 on sm_90, ", found.stdout)
 
@@ -253,7 +253,7 @@ def test_diff_of_two_compilers(tmp_path):
     for program in (tools.ptxas, tools.nvdisasm):
         (tmp_path / program.rsplit("/", 1)[-1]).symlink_to(program)
     done = tcprobe("diff", "--cuda", tmp_path, "--cuda", tmp_path, "--arch", "sm_75")
-    assert f"sm_75 of {tmp_path} to sm_75 of {tmp_path}: 97 same, 0 changed; absent: 0 on" in done.stdout
+    assert f"sm_75 of {tmp_path} to sm_75 of {tmp_path}: 153 same, 0 changed; absent: 0 on" in done.stdout
 
 
 def test_doctor_says_what_is_there_and_what_to_do():

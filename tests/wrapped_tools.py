@@ -16,8 +16,16 @@ def tool(path, text):
     return path.parent
 
 
+def beside(program):
+    """The real ptxas in the folder of another program, since a folder for --cuda has one."""
+    program.parent.mkdir(exist_ok=True)
+    if program.name != "ptxas":
+        (program.parent / "ptxas").symlink_to(TOOLS.ptxas)
+
+
 def lying(folder, number):
     """An nvdisasm that prints one MOVM as MOV."""
+    beside(folder / "nvdisasm")
     turn = f'/MOVM/ {{ if (++n == {number}) sub(/MOVM.16.MT88/, "MOV") }} {{ print }}'
     return tool(folder / "nvdisasm", f"{TOOLS.nvdisasm} \"$@\" | awk '{turn}'")
 

@@ -1,10 +1,12 @@
 """Set-up and the two main jobs from a fresh clone, with Python 3.11 or later and a package index only.
 
-    python3 tools/dev.py demo    the main job: measure on the GPU, or without one read sm_80 from machine code; then
-                                 fit, show and compare; tables go to .venv/demo
-    python3 tools/dev.py test    lint, types and the whole test suite (what CI runs)
+    python3 tools/dev.py demo                the main job: measure on the GPU, or without one read sm_80 from machine
+                                             code; then fit, show and compare; tables go to .venv/demo
+    python3 tools/dev.py test                lint, types and the test suite
+    python3 tools/dev.py test --consumers    the few tests that give emitted code to Triton and tinygrad, which are
+                                             large: CI runs these after the others
 
-Both make their own environment in .venv and lean on nothing else that is installed.
+All make their own environment in .venv and lean on nothing else that is installed. What follows `test` goes to pytest.
 """
 
 from __future__ import annotations
@@ -20,6 +22,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+
+DONE = """
+Done: measured {what}, fitted formulas, showed one fragment, compared all with what others state.
+The tables are in {folder}. The command is {tcprobe}; try next:
+
+  {tcprobe} where accumulator wmma 16x16x16 float --arch h100 --row 3 --col 9
+  {tcprobe} show mma.m16n8k16.row.col.f32.f16.f16.f32.a
+  {tcprobe} --help
+"""
 
 
 def run(*command: str) -> None:
@@ -68,15 +79,29 @@ def demo() -> None:
     run("tcprobe", "fit", folder)
     run("tcprobe", "show", "wmma.m16n16k16.d.f32", "--results", folder, "--only")
     run("tcprobe", "compare", "--results", folder, "--only")
+    what = "every form on this GPU" if extra else "sm_80 from machine code"
+    print(DONE.format(what=what, folder=shown(folder), tcprobe=shown(BIN / "tcprobe")))
+
+
+def shown(path: str | Path) -> str:
+    """A path as it may be typed here: relative where it lies below."""
+    path = Path(path)
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def test() -> None:
-    """What CI runs."""
+    """Lint, types, tests; or with --consumers the tests that need the large packages, and nothing else."""
+    given = sys.argv[2:]
+    if "--consumers" in given:
+        given.remove("--consumers")
+        install("[dev,consumers]")
+        run("python", "-m", "pytest", "-m", "consumer", *given)
+        return
     install("[dev]")
     run("ruff", "check", ".")
     run("ruff", "format", "--check", ".")
     run("mypy")
-    run("python", "-m", "pytest", *sys.argv[2:])
+    run("python", "-m", "pytest", "--numprocesses", "auto", *given)
 
 
 if __name__ == "__main__":

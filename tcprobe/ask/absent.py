@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tcprobe.ask.describe import hindrance
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
@@ -24,9 +23,10 @@ def reason(fragment: Fragment, name: str, layers: Layers, elsewhere: Table | Non
     if not fragment.target.on(arch.arch(name)):
         return f"{name} does not have it: needs {' or '.join(target for target, _ in fragment.target.options)}"
     saved = next(layers.saved(fragment.experiment, [name]), None)
-    if saved:
+    if saved and saved.measured.status != "measured":
         return _recorded(saved)
-    return f"not measured on {name} in {layers.words} ({_stated(fragment, name, elsewhere)})"
+    partly = f": what was measured of {fragment.instruction} does not show it" if saved else ""
+    return f"not measured on {name} in {layers.words}{partly} ({_stated(fragment, name, elsewhere)})"
 
 
 def _recorded(saved: Found) -> str:
@@ -41,6 +41,16 @@ def _stated(fragment: Fragment, name: str, elsewhere: Table | None) -> str:
     reference, claim = stated
     layout = "" if elsewhere is None else f": {'the same' if claim.meant == elsewhere else 'another'} layout"
     return f"documented by {reference}, {claim.where}{layout}"
+
+
+def _remedy(fragment: Fragment, row: Arch) -> str:
+    """What makes a table: machine code shows a fragment that has a load or store of its own; all else a GPU."""
+    form = inventory.instructions().get(fragment.experiment)
+    if form and form.unprobed:
+        return form.unprobed
+    if fragment.shared:
+        return f"`tcprobe run --arch {row.name}` measures it"
+    return f"`tcprobe run` on a GPU of {row.name} measures it; machine code shows only what follows from wmma"
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ def why_not(fragment: Fragment, row: Arch, layers: Layers) -> WhyNot:
     else:
         allowed = f"nothing is in the way: {fragment.instruction} is allowed on {row.name}"
         words = f"{allowed}; {of(fragment, found, layers).evidence if found else reason(fragment, row.name, layers)}"
-        words += "" if saved else f"; {hindrance(fragment)}"
+        words += "" if saved else f"; {_remedy(fragment, row)}"
     source = saved.source if saved else layers.names
     return WhyNot(fragment.id, row.name, not forbidden, found is not None, words, source)
 

@@ -47,13 +47,17 @@ class Walk(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """Row and column of each slot of a fragment, -1 where unused; shape (threads, elements). Extent of the fragment."""
+    """Row and column of each slot of a fragment, -1 where unused; shape (threads, elements). Extent of the fragment.
+
+    Copies of it cover a tile in the order of their rows and columns, "row" or "col" being the `outer` of the two.
+    """
 
     name: str
     row: Ints
     col: Ints
     extent: tuple[int, int]
     bits: int
+    outer: str = "row"
 
 
 def parse_access(text: str) -> TileAccess:
@@ -136,18 +140,25 @@ def _by_instruction(values: Ints, lanes: int) -> Ints:
     return found
 
 
-def _copies(slots: Slots, tile: Tile) -> tuple[Ints, Ints]:
-    """Row and column in the tile of every slot of the fragments that cover it; shape (warps, 32, elements)."""
+def origins(slots: Slots, tile: Tile) -> Ints:
+    """Row and column in the tile of the fragments that cover it, in order; shape (fragments, 2)."""
     if slots.bits != tile.bits:
         raise UsageError(f"{slots.name} has elements of {slots.bits} bits, the tile of {tile.type} {tile.bits}.")
     if tile.rows % slots.extent[0] or tile.cols % slots.extent[1]:
         extent = " x ".join(map(str, slots.extent))
         raise UsageError(f"{slots.name} is {extent}; a tile of {tile.rows} x {tile.cols} is not whole ones.")
-    origins = np.mgrid[0 : tile.rows : slots.extent[0], 0 : tile.cols : slots.extent[1]].reshape(2, -1)
+    row, col = np.mgrid[0 : tile.rows : slots.extent[0], 0 : tile.cols : slots.extent[1]]
+    if slots.outer == "col":
+        row, col = row.T, col.T
+    return np.stack([row.ravel(), col.ravel()], axis=1)
+
+
+def _copies(slots: Slots, tile: Tile) -> tuple[Ints, Ints]:
+    """Row and column in the tile of every slot of the fragments that cover it; shape (warps, 32, elements)."""
     unused = slots.row == -1
     found = [
         np.where(unused, IDLE, origin[:, None, None] + values).reshape(-1, WARP, values.shape[1])
-        for origin, values in zip(origins, (slots.row, slots.col), strict=True)
+        for origin, values in zip(origins(slots, tile).T, (slots.row, slots.col), strict=True)
     ]
     return found[0], found[1]
 
@@ -173,14 +184,9 @@ def _matrices(given: TileAccess, tile: Tile, line: Ints, place: Ints) -> tuple[I
     count = 32 // tile.bits
     if not count or line.shape[2] % count:
         raise UsageError(f"{given.name} moves registers of 32 bits, not elements of {tile.bits} bits.")
-    shape = (len(line), WARP, -1, count)
-    line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, WARP * count) for values in (line, place))
+    line, place = (_by_register(values, count) for values in (line, place))
     first = line[:, :1], place[:, :1]
-    lane, i = np.divmod(np.arange(WARP * count), count)
-    straight = (lane // 4, lane % 4 * count + i)
-    turned = (lane % 4 * count + i, lane // 4)  # .trans, of b16 alone
-    ways = [straight, turned] if tile.bits == 16 else [straight]
-    if not any((line - first[0] == to[0]).all() and (place - first[1] == to[1]).all() for to in ways):
+    if not _turns(line, place, count):
         raise UsageError(f"{given.name}: with {tile.contiguous}s contiguous a register of this fragment is no 8 x 8 "
                          f"matrix of b16, whose rows are {MATRIX_ROW} bytes in one piece.")  # fmt: skip
     if len(line) * MATRIX_ROWS % given.row.lanes:
@@ -188,3 +194,30 @@ def _matrices(given: TileAccess, tile: Tile, line: Ints, place: Ints) -> tuple[I
     lines = first[0] + np.arange(MATRIX_ROWS)
     bytes_ = np.broadcast_to(first[1] * tile.bits // 8, lines.shape)
     return _by_instruction(lines.ravel(), given.row.lanes), _by_instruction(bytes_.ravel(), given.row.lanes)
+
+
+def matrix_ways(slots: Slots, tile: Tile) -> tuple[str, ...]:
+    """How a fragment's registers lie in memory as 8 x 8 matrices of b16: as they are (""), or ".trans"; () as neither.
+
+    UsageError where the fragment does not cover the tile.
+    """
+    row, col = _copies(slots, tile)
+    count = 32 // tile.bits
+    if not count:
+        return ()
+    line, place = (row, col) if tile.contiguous == "row" else (col, row)
+    return _turns(_by_register(line, count), _by_register(place, count), count)
+
+
+def _by_register(values: Ints, count: int) -> Ints:
+    """Values of slots by register of `count` elements; shape (registers, 32 * count)."""
+    return values.reshape(len(values), WARP, -1, count).swapaxes(1, 2).reshape(-1, WARP * count)
+
+
+def _turns(line: Ints, place: Ints, count: int) -> tuple[str, ...]:
+    lane, i = np.divmod(np.arange(WARP * count), count)
+    ways = {"": (lane // 4, lane % 4 * count + i), ".trans": (lane % 4 * count + i, lane // 4)}
+    if count != 2:  # .trans, of b16 alone
+        del ways[".trans"]
+    found = line - line[:, :1], place - place[:, :1]
+    return tuple(way for way, to in ways.items() if (found[0] == to[0]).all() and (found[1] == to[1]).all())

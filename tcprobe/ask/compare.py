@@ -82,7 +82,8 @@ class Against(NamedTuple):
     """A stated table against a measured one: of `given` slots `agreed` agree, `not_stated` others are left out.
 
     `first` has the first that do not agree, in words; `renumbered` says that only rows or columns are numbered
-    otherwise, which the hardware cannot tell apart (mma, movmatrix).
+    otherwise, which the hardware cannot tell apart (mma, movmatrix). `diagnosis` says what change makes all of it
+    agree; `elsewhere` names fragments, "ID on ARCH", whose measured table it is; `holes` are the slots not stated.
     """
 
     agreed: int
@@ -90,13 +91,40 @@ class Against(NamedTuple):
     not_stated: int
     first: list[str]
     renumbered: bool
+    diagnosis: list[str]
+    elsewhere: list[str]
+    holes: list[str]
 
 
-def against(stated: Table, fragment: Fragment, measured: Table) -> Against:
-    """Somebody's table of a fragment against the measured one; DataError if their shapes differ."""
-    agreed, given, wrong = same_slots(stated, measured)
+def against(stated: Table, fragment: Fragment, measured: Table, layers: Layers | None = None) -> Against:
+    """Somebody's table of a fragment against the measured one; `layers` are searched for whose table it may be.
+
+    DataError if their shapes differ, and nothing explains that.
+    """
+    from tcprobe.ask.diagnose import diagnose, holes
+
+    words, elsewhere = diagnose(stated, fragment, measured), _whose(stated, fragment, layers) if layers else []
+    try:
+        agreed, given, wrong = same_slots(stated, measured)
+    except DataError as error:
+        if not words and not elsewhere:
+            raise
+        agreed, given, wrong = 0, sum(cell is not None for cell in stated.cells), [str(error)]
     renumbered = bool(wrong) and conventional(fragment) and same_but_renumbered(stated, measured)
-    return Against(agreed, given, measured.points - given, wrong, renumbered)
+    missing = max(0, measured.points - given)
+    return Against(agreed, given, missing, wrong, renumbered, words, elsewhere if wrong else [],
+                   holes(stated, measured))  # fmt: skip
+
+
+def _whose(stated: Table, fragment: Fragment, layers: Layers) -> list[str]:
+    """The fragments, and on which archs, that have the very table: the asked one elsewhere first, else others."""
+    found = [f"{fragment.id} on {name}" for name in layers.archs() if layers.layout(fragment, name) == stated.id]
+    if found:
+        return found
+    fitting = [
+        f for f in inventory.fragments().values() if (f.threads, f.elements) == (stated.threads, stated.elements)
+    ]
+    return [f"{f.id} on {name}" for f in fitting for name in layers.archs() if layers.layout(f, name) == stated.id][:4]
 
 
 def same_but_renumbered(stated: Table, measured: Table) -> bool:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tcprobe.ask.compare import verdicts
+from tcprobe.ask.undocumented import beyond
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WHOLE, Role
-from tcprobe.isa.sparsity import emulated
+from tcprobe.isa.sparsity import emulated, sparsity
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layers, whence
+from tcprobe.store.lookup import some
 from tcprobe.store.measurement import Measurement, how
 from tcprobe.store.results import Results
 
@@ -83,7 +85,8 @@ def shown(cell: Cell) -> dict[str, Any]:
     `table[lane][i]` is [row, col], or None where the slot is unused; of an address `table[lane]` is [[row]], or None
     where it does not count. Of metadata there is an object per `selector`; i counts index fields of `index_bits` bits,
     [row, col] is the stored element of A that one governs, the first of two for 4-bit types, and `table[lane]` is None
-    where the lane is not read. Where a warp holds several products `product[lane][i]` says which. `formula` is C syntax
+    where the lane is not read; `undocumented` is what was found beyond PTX's text (`ask.undocumented`) or None. Where a
+    warp holds several products `product[lane][i]` says which. `formula` is C syntax
     in `lane` and `i`, None where there is no closed form. `unread[lane]` lists the i that no measured multiply reads,
     None where no multiply was measured. `source` is "published" or the folder that holds the measurement. A layout that
     is not measured has provenance {"method": None, "arch": ..., "source": ..., "why": ...} and no verdicts; `why` says
@@ -95,7 +98,7 @@ def shown(cell: Cell) -> dict[str, Any]:
     stated = {"method": None, "arch": cell.arch, "source": cell.evidence, "why": hindrance(fragment)}
     return {
         **fragment_entry(fragment),
-        **({} if cell.selector is None else {"selector": cell.selector, **fragment.held.picked(cell.selector)}),
+        **({} if cell.selector is None else _chosen(cell)),
         "arch": cell.arch,
         "source": cell.source,
         "layout_id": table.id,
@@ -115,6 +118,17 @@ def hindrance(fragment: Fragment) -> str:
     """What it would take to measure a fragment, or why tcprobe cannot."""
     form = inventory.instructions().get(fragment.experiment)
     return (form and form.unprobed) or "`tcprobe run` measures it on a GPU of that arch"
+
+
+def _chosen(cell: Cell) -> dict[str, Any]:
+    """What the object of a selector's table says besides."""
+    fragment = cell.fragment
+    assert cell.selector is not None
+    found: dict[str, Any] = {"selector": cell.selector, **fragment.held.picked(cell.selector)}
+    if fragment.role is not Role.METADATA:
+        return found
+    more = beyond(fragment, cell.arch, cell.layers)
+    return {**found, "undocumented": more.to_json() if more else None}
 
 
 def _lanes(fragment: Fragment, table: Table) -> list[list[list[int] | None] | None]:
@@ -175,7 +189,10 @@ def notes(cell: Cell) -> list[str]:
     same = same_layout(fragment, measured, cell.layers) if measured else []
     if cell.selector is not None:
         lines = [f"selector {cell.selector}: {_kept(fragment, cell.selector)}; {_read(table)}"]
-        return lines + (_emulated(cell) if measured else [f"not measured: {hindrance(fragment)}"])
+        if fragment.role is Role.METADATA:
+            more = beyond(fragment, cell.arch, cell.layers)
+            lines += [_indices(fragment), *_emulated(cell), *(more.lines if more else [])]
+        return lines + ([] if measured else [f"not measured: {hindrance(fragment)}"])
     lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:
@@ -204,6 +221,16 @@ def _read(table: Table) -> str:
     """Which lanes a table of metadata or scales reads."""
     read = [lane for lane in range(table.threads) if any(table.cells[lane * table.elements :][: table.elements])]
     return "read from " + ("every lane" if len(read) == table.threads else f"lanes {', '.join(map(str, read))}")
+
+
+def _indices(fragment: Fragment) -> str:
+    """What an index means, and which values are legal."""
+    rule = sparsity(fragment)
+    chunk = "col" if rule.fields == 1 else f"(col / {rule.fields * rule.span})"
+    index = "index" if rule.span == 1 else f"{rule.span} * index + col % {rule.span}"
+    values = ", ".join(f"{value:#x}" for value in rule.legal)
+    said = "two indices that ascend" if rule.fields > 1 else "index 0 and 1"
+    return f"A[row][col] is column {rule.positions * rule.span} * {chunk} + {index}; legal four bits: {values}, {said}"
 
 
 def _emulated(cell: Cell) -> list[str]:
@@ -236,11 +263,6 @@ def _other_measurements(cell: Cell) -> list[str]:
         words = "the same table" if other.table(cell.fragment) == cell.table else "ANOTHER TABLE"
         lines.append(f"method {other.measured.method}: {words} ({how(other.measured)}, {whence(other.source)})")
     return lines
-
-
-def some(names: list[str], most: int = 4) -> str:
-    """The first names, and how many more."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def ranges(numbers: list[int]) -> str:

@@ -44,7 +44,8 @@ class Lowered:
         reason = f" ({self.lowering.refused})" if self.lowering.refused else ""
         saved = f" ({self.source}, by {self.compiler})" if self.source else ""
         words = lowering.words(self.lowering, self.instruction)
-        return f"{self.arch:<8}{self.instruction.id}: {words}{reason}{saved}"
+        routines = f", by {', '.join(self.lowering.routines)}" if self.lowering.routines else ""
+        return f"{self.arch:<8}{self.instruction.id}: {words}{routines}{reason}{saved}"
 
 
 def lowered(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tcprobe.ask.describe import holders, some
+from tcprobe.ask.describe import holders
 from tcprobe.errors import DataError, UsageError
 from tcprobe.layout.csv import read_csv
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layer, alone, default
+from tcprobe.store.lookup import some
 from tcprobe.store.results import Results
 from tcprobe.system.files import is_folder
+from tcprobe.text import message
 
 
 class Saved(NamedTuple):
@@ -70,10 +73,21 @@ def _of_folder(layer: Layer) -> Iterator[Saved]:
 
 
 def _who(results: Results) -> dict[str, str]:
-    """Layout id to the fragments that have it: the first, and how many more."""
+    """Layout id to the fragments that have it: the first, and how many more. A file that cannot be trusted is named."""
     names: dict[str, list[str]] = {}
     for name in results.archs():
         for method in results.methods(name):
+            for experiment in results.experiments(name, method):
+                _name_damaged(results, name, method, experiment)
             for layout, ids in holders(results, name, method).items():
                 names.setdefault(layout, []).extend(f"{name} {id_}" for id_ in ids)
     return {layout: some(ids, 1) for layout, ids in names.items()}
+
+
+def _name_damaged(results: Results, name: str, method: str, experiment: str) -> None:
+    """Say so where a measurement names no layouts because it cannot be trusted."""
+    if not results.named_layouts(name, method, experiment):
+        try:
+            results.measurement(name, method, experiment)
+        except DataError as error:
+            print(message(f"Left out: {error}"), file=sys.stderr)

@@ -20,6 +20,7 @@ import numpy as np
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import DTYPES
 from tcprobe.isa.shared_memory import MOST_SHARED
+from tcprobe.layout.swizzle import Swizzle
 
 UNTYPED = (8, 16, 32, 64)
 MOST_PADDING = 1 << 16
@@ -32,21 +33,18 @@ TMA: dict[str, tuple[int, int, int]] = {
     "SWIZZLE_128B": (3, 4, 3),
 }
 
-
 BMS = tuple[int, int, int]
 NONE: BMS = (0, 4, 3)
 
 
 def swizzled(offset: Any, b: int, m: int, s: int) -> Any:
-    """CuTe's Swizzle<B, M, S>: B bits from bit M + max(S, 0) up are XORed onto B bits from M - min(S, 0) up."""
-    mask = ((1 << b) - 1) << m + max(s, 0)
-    picked = offset & mask
-    return offset ^ (picked >> s if s >= 0 else picked << -s)
+    """The image of a byte offset, or of an array of them, under Swizzle<B, M, S>."""
+    return Swizzle(b, m, s)(offset)
 
 
 def name(swizzle: BMS) -> str:
     """As CuTe prints it."""
-    return f"Sw<{','.join(map(str, swizzle))}>"
+    return Swizzle(*swizzle).name
 
 
 @dataclass(frozen=True)
@@ -108,12 +106,12 @@ class Shared:
         return 1 + int(swizzled(linear, *self.swizzle).max())
 
 
-def parse_tile(text: str, type_: str, contiguous: str) -> Tile:
-    """ROWSxCOLS of a PTX type, or of b8 to b64; UsageError."""
+def parse_tile(text: str, type_: str, contiguous: str, bits: int | None = None) -> Tile:
+    """ROWSxCOLS of a PTX type, or of b8 to b64, whose elements take `bits` if that is not the type's; UsageError."""
     match = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5})", text)
     if not match:
         raise UsageError(f"--tile {text[:20]!r} is not ROWSxCOLS such as 64x32.")
-    return Tile(int(match[1]), int(match[2]), type_, bits_of(type_), contiguous)
+    return Tile(int(match[1]), int(match[2]), type_, bits or bits_of(type_), contiguous)
 
 
 def bits_of(type_: str) -> int:

@@ -27,7 +27,8 @@ from tcprobe.store.measurement import Measurement
 class Holder:
     """Slot (lane, i) and the element in it; `register` counts the fragment's registers, `bit` is its lowest there.
 
-    `product` is None where a warp holds one product only, `col` where a lane holds the address of a row.
+    `product` is None where a warp holds one product only, `col` where a lane holds the address of a row; `span` is how
+    many columns from `col` on the slot speaks for.
     """
 
     row: int
@@ -38,6 +39,7 @@ class Holder:
     register: int
     bit: int
     bits: int
+    span: int = 1
 
     def __str__(self) -> str:
         last = self.bit + self.bits - 1
@@ -47,6 +49,8 @@ class Holder:
     def element(self) -> str:
         """[row][col], and the product where there are several."""
         col = "" if self.col is None else f"[{self.col}]"
+        if self.col is not None and self.span > 1:
+            col = f"[{self.col}-{self.col + self.span - 1}]"
         return f"[{self.row}]{col}" + ("" if self.product is None else f" of product {self.product}")
 
     def to_json(self) -> dict[str, int | None]:
@@ -60,14 +64,14 @@ class Holder:
 def where(cell: Cell, rows: Iterable[int], cols: Iterable[int], products: Iterable[int] = ()) -> list[Holder]:
     """Every holder of the elements rows x cols (of all products unless given), element by element, by slot.
 
-    UsageError where a row, col or product is outside the fragment.
+    Where a slot speaks for several columns, each of them leads to it. UsageError where a row, col or product is outside
+    the fragment.
     """
     require_selection(cell)
     fragment = cell.fragment
     rows, cols = _inside("row", rows, fragment.rows), _inside("col", cols, fragment.cols)
-    parts = [0]
-    if "product" in cell.table.outputs:
-        parts = _inside("product", products, fragment.products) or list(range(fragment.products))
+    cols = list(dict.fromkeys(col - col % fragment.span for col in cols))
+    parts = _inside("product", products, fragment.products) or range(fragment.products)
     elements = ({"row": r, "col": c, "product": p} for p in parts for r in rows for c in cols)
     keys = [tuple(element[name] for name in cell.table.outputs) for element in elements]
     return [_holder(cell, slot) for key in keys for slot in cell.table.inverse.get(key, [])]
@@ -148,7 +152,7 @@ def trace(instruction: Instruction, operands: Mapping[str, Cell], row: int, col:
     """
     if instruction.products > 1 and product is None:
         raise UsageError(f"{instruction.id} holds {instruction.products} products: say which with --product.")
-    find = _Finder(operands, product)
+    find = _Finder(operands, product)  # which refuses a product that there is not
     c, d = find("c", row, col), find("d", row, col)
     meetings = [find.meeting(row, column, col) for column in range(instruction.stored)]
     return Trace(instruction, operands, f"D{d[0].element}", c, d, meetings, unread(instruction, operands))
@@ -231,7 +235,8 @@ def _holder(cell: Cell, slot: int) -> Holder:
     assert element is not None
     register, bit = fragment.place(i)
     at = dict(zip(cell.table.outputs, element, strict=True))
-    return Holder(at["row"], at.get("col"), at.get("product"), lane, i, register, bit, fragment.slot_bits)
+    return Holder(at["row"], at.get("col"), at.get("product"), lane, i, register, bit,
+                  fragment.slot_bits, fragment.span)  # fmt: skip
 
 
 def _inside(name: str, values: Iterable[int], size: int) -> list[int]:

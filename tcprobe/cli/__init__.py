@@ -12,15 +12,33 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe import __version__
-from tcprobe.cli import banks, questions, swizzle, tools
-from tcprobe.cli.options import ARCH, CUDA, JSON, SELECTOR, WRITTEN, Named, read_results
+from tcprobe.cli.options import (
+    ARCH,
+    ARCHS,
+    CUDA,
+    JSON,
+    SELECTOR,
+    WRITTEN,
+    Given,
+    Named,
+    Number,
+    Seconds,
+    fragment_names,
+    read_results,
+    several,
+    told,
+)
 from tcprobe.cli.shell import Group
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
+    from tcprobe.ask.absent import WhyNot
     from tcprobe.store.choose import Layers
 
-FAMILY = click.option("--family", metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ...")
+MANY = 9  # fragments, from which on only one of a kind is named
+FAMILY = click.option(
+    "--family", type=Given(), metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ..."
+)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -33,13 +51,19 @@ def main() -> None:
     """
 
 
-for command in (*questions.COMMANDS, *swizzle.COMMANDS, *banks.COMMANDS, *tools.COMMANDS):
-    main.add_command(command)
+# what other modules have; they are imported when they are asked for
+for module, commands in {
+    "questions": ("where", "trace", "convert", "emit", "verify"), "reduce": ("reduce",), "swizzle": ("swizzle",),
+    "banks": ("banks",), "path": ("path", "load"), "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
+}.items():  # fmt: skip
+    Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")
 
 
 @main.command(short_help="Measure fragments, on a GPU or from machine code.")
 @click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
-@click.option("--arch", "name", metavar="sm_XX|all", help="Compute capability, for example sm_90, or all.")
+@click.option(
+    "--arch", "name", type=Given(), metavar="sm_XX|all", help="Compute capability, for example sm_90, or all."
+)
 @click.option(
     "--method",
     type=click.Choice(["auto", "live", "sass"]),
@@ -47,30 +71,34 @@ for command in (*questions.COMMANDS, *swizzle.COMMANDS, *banks.COMMANDS, *tools.
     show_default=True,
     help="On a live GPU, or from the machine code that ptxas emits; auto: a GPU of the arch if there is one.",
 )
-@click.option("--device", "index", type=int, metavar="N", help="GPU number N, in CUDA's order.")
+@click.option("--device", "index", type=Number(), metavar="N", help="GPU number N, in CUDA's order.")
 @CUDA
 @WRITTEN
 @click.option("--force", is_flag=True, help="Measure again what is already there.")
 @click.option(
     "--limit",
-    type=click.FloatRange(min=1),
-    default=60.0,
+    type=Seconds(),
+    default=60,
+    metavar="SECONDS",
     show_default=True,
     help="Seconds without an answer after which a launch, or a call of ptxas or nvdisasm, counts as hung.",
 )
 @click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
-def run(folder: Path, show_stages: bool, **asked: Any) -> None:
+@JSON
+def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
     Without FRAGMENT: every form on a GPU; every wmma fragment from machine code, and what follows. Without --arch: the
     GPU that is there, else machine code for all archs. What is measured already is kept, so a run that was stopped is
-    taken up where it ended.
+    taken up where it ended. --json: one object a device or arch.
     """
     from tcprobe.isa import arch
-    from tcprobe.run.process import Worker, sass_worker
+    from tcprobe.run.process import Worker, ended_by_errors, sass_worker
 
     if asked["name"] not in (None, "all"):
         arch.arch(asked["name"])
+    if asked["method"] == "sass" and asked["index"] is not None:
+        raise UsageError("--device means a live GPU; --method sass reads machine code.")
     worker = Worker(limit=asked["limit"])
     process = None if asked["method"] == "sass" else worker.start()
     early = {}
@@ -82,16 +110,20 @@ def run(folder: Path, show_stages: bool, **asked: Any) -> None:
         if row in tools.archs:
             early[row.name] = sass_worker(row.name, tools.ptxas, tools.nvdisasm, asked["limit"]).start()
 
-    from tcprobe.cli import printing
-    from tcprobe.run import runner
-    from tcprobe.run.campaign import Campaign, Request
-    from tcprobe.store.results import Results
+    with ended_by_errors(process, *early.values()):
+        from tcprobe.cli import printing
+        from tcprobe.run import runner
+        from tcprobe.run.campaign import Campaign, Request
+        from tcprobe.store.results import Results
 
-    session = runner.Session(worker, process) if process else None
-    Results(folder).sweep()
-    with printing.progress() as tick:
-        reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
+        session = runner.Session(worker, process) if process else None
+        Results(folder).sweep()
+        with printing.progress() as tick:
+            reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
     for report in reports:
+        if as_json:
+            click.echo(json.dumps(report.to_json() | {"results": str(folder)}))
+            continue
         printing.run_summary(report, Results(folder))
         if show_stages and report.done:
             printing.stages(report.done)
@@ -128,19 +160,24 @@ def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
 
 @main.command(short_help="Where tables agree with what others published.")
 @click.argument("names", nargs=-1, metavar="[FILE.csv] [FRAGMENT]...")
+@SELECTOR
 @ARCH
+@click.option("--complete", is_flag=True, help="With FILE: a slot that the file leaves out counts as a difference.")
 @read_results
 @JSON
-def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: bool) -> None:
+def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Say where saved tables agree with what others published.
 
-    `compare FILE.csv FRAGMENT` checks somebody's own table of lane,i,row,col. Exit code 1 when something
-    differs that is not a stated erratum.
+    `compare FILE FRAGMENT` checks somebody's own table of lane,i,row,col (- is standard input), and says what is wrong
+    with it as a whole: transposed, counted from 1, registers or lane bits exchanged, another arch's table; of metadata
+    that of one --selector. Exit code 1 when something differs that is not a stated erratum.
     """
     from tcprobe.store import lookup
 
-    if names and (names[0].endswith(".csv") or os.path.isfile(names[0])):
-        same = _compare_file(names, name, layers, as_json)
+    if names and (names[0].endswith((".csv", ".tsv")) or names[0] == "-" or os.path.isfile(names[0])):
+        same = _compare_file(names, name, layers, as_json, asked)
+    elif asked["selector"] is not None:
+        raise UsageError("--selector goes with FILE.csv and its fragment; without a file all selectors are compared.")
     else:
         archs = lookup.archs_of(name, layers)
         found = [_compare_arch(arch_name, names, layers, as_json) for arch_name in archs]
@@ -174,7 +211,7 @@ def _compare_arch(name: str, patterns: Sequence[str], layers: Layers, as_json: b
 
 
 @main.command("list", short_help="List fragments, with patterns.")
-@click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...", shell_complete=fragment_names)
 @ARCH
 @FAMILY
 @JSON
@@ -185,8 +222,9 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
     """
     from tcprobe.ask.describe import form_entry, fragment_entry
     from tcprobe.isa import arch, inventory
+    from tcprobe.store import names
 
-    device = arch.arch(name) if name else None
+    device, patterns = arch.arch(name) if name else None, tuple(names.joined(patterns))
     registers = [p for p in patterns if not inventory.bare(p) or inventory.matches(p)]
     only_forms = bool(patterns) and not registers
     found = [] if only_forms else inventory.select_or_fail(*registers, family=family, device=device)
@@ -200,27 +238,32 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 
 
 @main.command(short_help="Formula, map both ways, evidence and verdicts.")
-@click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
+@click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...", shell_complete=fragment_names)
 @SELECTOR
-@ARCH
+@ARCHS
 @read_results
 @JSON
 def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, selector: int | None) -> None:
     """Show fragments: formulas, the map drawn both ways, where it comes from and what others say.
 
     Without --arch: of the archs measured in ./results, if it has any, else of all, the one with the strongest method,
-    then the newest; --arch all: every one. What nobody measured on an arch is shown as documented, and says so.
-    Metadata (operand e of mma.sp) has a table for each selector. --json: one object a line.
+    then the newest; --arch all: every one; --arch sm_70,sm_90: their formulas side by side. What nobody measured on an
+    arch is shown as documented, and says so. Metadata (operand e of mma.sp) has a table for each selector. --json: one
+    object a line.
     """
     from tcprobe.ask.compare import verdicts
     from tcprobe.ask.describe import notes
     from tcprobe.ask.describe import shown as described
     from tcprobe.cli import printing
     from tcprobe.fit import fit as fit_table
-    from tcprobe.store import lookup
+    from tcprobe.store import lookup, names
     from tcprobe.store.cell import everywhere, selections
 
-    chosen, without = lookup.chosen(patterns), 0
+    if name and "," in name:
+        _side_by_side(patterns, several(name), layers, as_json)
+        return
+    (chosen, spoken), without = names.chosen(patterns, name, layers), 0
+    told(*spoken)
     for fragment in chosen:
         try:
             cells = everywhere(fragment, name, layers)
@@ -242,23 +285,64 @@ def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: b
         click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
 
 
+def _side_by_side(patterns: Sequence[str], archs: Sequence[str | None], layers: Layers, as_json: bool) -> None:
+    """Fragments on several archs: formulas, layout and evidence of each; what one does not have is said."""
+    from tcprobe.ask.describe import shown as described
+    from tcprobe.cli import answers
+    from tcprobe.isa.arch import arch as arch_row
+    from tcprobe.store import lookup, names
+    from tcprobe.store.cell import cell
+
+    chosen, spoken = names.chosen(patterns, archs[-1], layers)
+    told(*spoken)
+    for fragment in chosen:
+        cells, missing = [], []
+        for at in archs:
+            try:
+                cells.append(cell(fragment, at, layers))
+            except UsageError as error:
+                if not fragment.target.on(arch_row(at or "")):
+                    missing.append(f"{arch_row(at or '').name} does not have it")
+                else:
+                    missing.append(str(error))
+        if not cells:
+            raise lookup.no_table(fragment, archs[0], layers)
+        if as_json:
+            for one in cells:
+                click.echo(json.dumps(described(one)))
+        else:
+            answers.side_by_side(cells)
+        told(*missing)
+
+
 @main.command("why-not", short_help="Why an arch does not have a fragment.")
-@click.argument("fragment")
-@click.option("--arch", "name", required=True, metavar="sm_XX", help="Compute capability, for example sm_75.")
+@click.argument("fragment", nargs=-1, required=True, shell_complete=fragment_names)
+@click.option(
+    "--arch", "name", type=Given(), required=True, metavar="sm_XX", help="Compute capability, for example sm_75."
+)
 @read_results
 @JSON
-def why_not(fragment: str, name: str, layers: Layers, as_json: bool) -> None:
+def why_not(fragment: tuple[str, ...], name: str, layers: Layers, as_json: bool) -> None:
     """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json: one object a line."""
     from tcprobe.ask.absent import why_not as explained
     from tcprobe.ask.absent import why_not_form
     from tcprobe.isa import arch, inventory
-    from tcprobe.store import lookup
+    from tcprobe.store import names
+    from tcprobe.store.lookup import some
 
-    row, forms = arch.arch(name), inventory.bare(fragment)
-    chosen = [] if forms and not inventory.matches(fragment) else lookup.chosen((fragment,))
-    answers = [explained(found, row, layers) for found in chosen]
-    for answer in [*answers, *(why_not_form(form, row, layers) for form in forms)]:
-        click.echo(json.dumps(answer.to_json()) if as_json else f"{answer.id}: {answer.words}")
+    asked, row = " ".join(fragment), arch.arch(name)
+    forms = inventory.bare(asked)
+    found = [] if forms and not inventory.matches(asked) else names.like(asked, layers)
+    answers = [*(explained(one, row, layers) for one in found), *(why_not_form(form, row, layers) for form in forms)]
+    if as_json:
+        click.echo("\n".join(json.dumps(answer.to_json()) for answer in answers))
+        return
+    groups: dict[object, list[WhyNot]] = {}
+    for answer in answers:
+        same = answer.words if len(answers) < MANY else (answer.allowed, answer.measured)
+        groups.setdefault(same, []).append(answer)
+    for alike in groups.values():
+        click.echo(f"{some([answer.id for answer in alike], 1 if len(answers) >= MANY else MANY)}: {alike[0].words}")
 
 
 def _printed(formulas: dict[str, Any], style: str | None) -> dict[str, str]:
@@ -271,25 +355,29 @@ def _printed(formulas: dict[str, Any], style: str | None) -> dict[str, str]:
     return {name: "no closed form" if f is None else str(form(f)) for name, f in formulas.items()}
 
 
-def _compare_file(names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool) -> bool:
+def _compare_file(
+    names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool, asked: dict[str, Any]
+) -> bool:
     """Compare a CSV file with what is measured of a fragment; whether all that it states is so."""
     from tcprobe.ask.compare import against
     from tcprobe.cli import answers
-    from tcprobe.isa import inventory
     from tcprobe.layout.csv import read_csv
     from tcprobe.store import lookup
-    from tcprobe.store.cell import cell
+    from tcprobe.store.cell import selection
+    from tcprobe.store.names import meant
 
-    if len(names) != 2:
-        raise UsageError(f"`tcprobe compare {names[0]} FRAGMENT` needs one fragment; got {len(names) - 1}.")
-    stated, fragment = read_csv(Path(names[0])), inventory.resolve(names[1])
-    measured = cell(fragment, arch_name, layers)
+    if len(names) < 2:
+        raise UsageError(f"`tcprobe compare {names[0]} FRAGMENT` needs a fragment.")
+    stated = read_csv(Path(names[0]))
+    measured, note = meant(" ".join(names[1:]), arch_name, layers)
+    measured, fragment = selection(measured, asked["selector"]), measured.fragment
+    told(note)
     if not measured.measured:
         raise lookup.no_table(fragment, arch_name, layers)
-    found = against(stated, fragment, measured.table)
+    found = against(stated, fragment, measured.table, layers)
     if as_json:
         head = {"file": names[0], "id": fragment.id, "arch": measured.arch, "source": measured.source}
         click.echo(json.dumps({**head, "evidence": measured.evidence, **found._asdict()}))
     else:
         answers.against(names[0], measured, found)
-    return not found.first
+    return not found.first and not (asked["complete"] and found.holes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -35,7 +36,24 @@ def holders(cell: Cell, found: Sequence[Holder], by_lane: bool) -> None:
             lines.setdefault(holder.element, []).append(str(holder))
         for element, texts in lines.items():
             click.echo(f"{name}{element}: {'; '.join(texts)}")
-    click.echo(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.evidence}")
+    chosen = "" if cell.selector is None else f" under selector {cell.selector}"
+    click.echo(f"{bold(cell.fragment.id)}{chosen} on {cell.arch}, {cell.evidence}")
+
+
+def side_by_side(cells: Sequence[Cell]) -> None:
+    """`show --arch a,b`: a line an arch, and which have one table."""
+    from tcprobe.fit import fitted
+
+    click.echo(bold(cells[0].fragment.id))
+    lines = [("arch", *cells[0].table.outputs, "layout", "known")]
+    for cell in cells:
+        texts = (str(formula) if formula else "no closed form" for formula in fitted(cell.table).formulas.values())
+        lines.append((cell.arch, *texts, cell.table.id, cell.known))
+    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        click.echo("  ".join(text.ljust(size) for text, size in zip(line, wide, strict=True)).rstrip())
+    count = len({cell.table.id for cell in cells})
+    click.echo("the same table on all" if count == 1 else f"{count} different tables")
 
 
 def trace(answer: Trace) -> None:
@@ -55,32 +73,45 @@ def trace(answer: Trace) -> None:
         click.echo(evidence)
 
 
-def conversion(found: Conversion) -> None:
-    """`convert`: what is tiled how, what has to move, what it costs, the code."""
-    tiles = found.tiling
+def conversion(found: Conversion, aside: bool) -> None:
+    """`convert`: what is tiled how, what has to move, what it costs; all that on stderr, and no code, if `aside`."""
+    tiles, say = found.tiling, partial(click.echo, err=aside)
     turned = ", transposed" if tiles.transpose else ""
-    click.echo(f"{tiles.rows} x {tiles.cols} on {tiles.source.arch}")
+    say(f"{tiles.rows} x {tiles.cols} on {tiles.source.arch}")
     for head, count, cell, note in (("from", tiles.source_tiles, tiles.source, ""),
                                      ("to  ", tiles.target_tiles, tiles.target, turned)):  # fmt: skip
         size = f"{cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}"
-        click.echo(f"  {head} {count} x {bold(cell.fragment.id)}, {size}{note}")
-    click.echo(found.summary + (f" ({found.reason})" if found.reason else ""))
+        say(f"  {head} {count} x {bold(cell.fragment.id)}, {size}{note}")
+    say(found.summary + (f" ({found.reason})" if found.reason else ""))
     if found.plan:
-        parts = [f"{n} {name}" for name, n in found.costs.items()]
         fewest = "; no scheme of 32-bit words has fewer shuffles" if found.fewest and "shuffle" in found.costs else ""
-        click.echo(f"a lane: {', '.join(parts) or 'no instruction'}{fewest}")
-        click.echo(f"\n{found.code}\n")
+        say(f"a lane: {found.words}{fewest}")
+    if tiles.order:
+        say(f"order of k: {' '.join(map(str, tiles.order))}")
+        say("  place k of this factor holds that k of the matrix; the other factor needs the same order")
+    if found.load:
+        row, col = (found.load[name] or "no closed form" for name in ("row", "col"))
+        say(f"  {found.load['id']}: load i of a lane from row {row}, column {col}")
+    if found.plan and not aside:
+        say(f"\n{found.code}\n")
     for evidence in dict.fromkeys((tiles.source.evidence, tiles.target.evidence)):
-        click.echo(evidence)
+        say(evidence)
 
 
 def against(path: str, cell: Cell, found: Against) -> None:
     """`compare FILE.csv`: how many slots agree, the first that do not, and what it is compared with."""
-    missing = f"; {found.not_stated} slots are not stated" if found.not_stated else ""
-    head = f"{escaped(path)} against {cell.fragment.id} on {cell.arch}"
+    missing = f"; {found.not_stated} slots are not stated: {'; '.join(found.holes[:4])}" if found.not_stated else ""
+    chosen = "" if cell.selector is None else f", selector {cell.selector},"
+    head = f"{escaped(path)} against {cell.fragment.id}{chosen} on {cell.arch}"
     click.echo(f"{head}: {found.agreed} of {found.given} slots agree{missing}")
     for line in found.first:
         click.echo(f"  {line}")
+    for words in found.diagnosis:
+        click.echo(click.style("  diagnosis: ", bold=True) + words)
+    if found.diagnosis:
+        click.echo("  With that changed every slot that is stated agrees.")
+    if found.elsewhere:
+        click.echo(click.style("  this is: ", bold=True) + ", ".join(found.elsewhere))
     if found.renumbered:
         click.echo("  The two differ only by a renumbering of rows or columns, which the hardware cannot tell apart.")
     click.echo(cell.evidence)
@@ -94,17 +125,20 @@ def verified(verdict: Verified) -> None:
     if verdict.expected not in (None, verdict.unread):
         words.append(f"the results say never read: {verdict.expected}")
     words += ["a wrong layout is not noticed"] if not verdict.noticed else []
-    click.echo(f"{mark} {verdict.instruction.id}" + (f": {'; '.join(words)}" if words else ""))
+    chosen = "" if verdict.selector is None else f" selector {verdict.selector}"
+    click.echo(f"{mark} {verdict.instruction.id}{chosen}" + (f": {'; '.join(words)}" if words else ""))
 
 
-def verified_all(device: Device, found: Sequence[Verified], others: int) -> None:
-    """The counts at the end of `verify`."""
+def verified_all(device: Device, found: Sequence[Verified], others: int, untold: int) -> None:
+    """The counts at the end of `verify`; `untold` forms have tables that nobody says."""
     exact, noticed = (sum(getattr(v, name) for v in found) for name in ("exact", "noticed"))
     click.echo(f"{bold(escaped(device.name))} ({device.arch}): D exact in {exact} of {len(found)} multiplies; "
                f"a wrong layout of A noticed in {noticed}; tables: "
                f"{escaped(', '.join(dict.fromkeys(v.source for v in found)))}")  # fmt: skip
     if others:
         click.echo(f"{others} forms are not of {device.arch}", err=True)
+    if untold:
+        click.echo(f"of {untold} forms nobody says all tables on {device.arch}: `tcprobe run` measures them", err=True)
 
 
 def _by(answer: Trace, meeting: Meeting) -> str:

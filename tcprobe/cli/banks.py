@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from tcprobe.cli.options import ARCH, JSON, read_results
+from tcprobe.cli.options import ARCH, JSON, Given, Named, read_results, told
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:  # brings NumPy along
@@ -58,19 +58,26 @@ class Accesses(click.Command):
 
 @click.command(cls=Accesses, short_help="Bank conflicts of shared memory, and what avoids them.")
 @click.argument("fragment", required=False, metavar="[FRAGMENT]")
-@click.option("--tile", "size", metavar="ROWSxCOLS", help="A tile in shared memory, in FRAGMENT's rows and columns.")
-@click.option("--type", "type_", metavar="T", help="Its element type. Default: FRAGMENT's.")
+@click.option(
+    "--tile", "size", type=Given(), metavar="ROWSxCOLS", help="A tile in shared memory, in FRAGMENT's rows and columns."
+)
+@click.option("--type", "type_", type=Given(), metavar="T", help="Its element type. Default: FRAGMENT's.")
 @click.option("--global", "contiguous", type=click.Choice(["row", "col"]), default="row", show_default=True,
               help="What is contiguous in memory: rows (row-major) or columns.")  # fmt: skip
-@click.option("--with", "accesses", multiple=True, metavar="ACCESS...",
+@click.option("--with", "accesses", multiple=True, type=Given(), metavar="ACCESS...",
               help="ld.shared.b64, st.shared.v4, ldmatrix.x4, ...: walks FRAGMENT's slots; OP@rows, OP@cols and "
               "cp.async.16 sweep the tile.")  # fmt: skip
-@click.option("--shared", "placed", metavar="plain|pad:BYTES|sw:B,M,S", default="plain", show_default=True,
+@click.option("--shared", "placed", type=Given(), metavar="plain|pad:BYTES|sw:B,M,S", default="plain",
+              show_default=True,
               help="How the tile lies in shared memory; swizzles are of byte offsets.")  # fmt: skip
 @click.option("--propose", "proposes", is_flag=True, help="The smallest swizzle and padding for all accesses together.")
-@click.option("--address", metavar="EXPR|@FILE", help="Addresses of 32 lanes: an expression in lane, or a file.")
-@click.option("--source", metavar="EXPR|@FILE", help="With --address and cp.async.ca: the global addresses.")
-@click.option("--patterns", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.jsonl",
+@click.option(
+    "--address", type=Given(), metavar="EXPR|@FILE", help="Addresses of 32 lanes: an expression in lane, or a file."
+)
+@click.option(
+    "--source", type=Given(), metavar="EXPR|@FILE", help="With --address and cp.async.ca: the global addresses."
+)
+@click.option("--patterns", type=Named(path_type=Path, dir_okay=False), metavar="FILE.jsonl",
               help='Many accesses: a line each, {"op": "ld.shared.b64", "address": [32 numbers or null]}.')  # fmt: skip
 @click.option("--rule", is_flag=True, help="The rule itself, by access, and what it rests on.")
 @click.option("--explain", is_flag=True, help="With --json: who collides with whom.")
@@ -208,11 +215,13 @@ def _tile(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> No
 
 def _held(asked: dict[str, Any]) -> Cell | None:
     """The fragment, where one is named."""
-    from tcprobe.isa.inventory import resolve
-    from tcprobe.store.cell import cell
+    from tcprobe.store.names import meant
 
-    name = asked["fragment"]
-    return None if name is None else cell(resolve(name), asked["name"], asked["layers"])
+    if asked["fragment"] is None:
+        return None
+    found, note = meant(asked["fragment"], asked["name"], asked["layers"])
+    told(note)
+    return found
 
 
 def _tile_text(found: TileAnswer) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from tcprobe.text import message, quoted
 
 
 class Named(click.Path):
@@ -19,25 +22,79 @@ class Named(click.Path):
         """The path."""
         if not str(value):
             self.fail("an empty name.", param, ctx)
+        if not _for_the_system(str(value)):
+            self.fail(f"{quoted(str(value))} is no name that this system has.", param, ctx)
         return super().convert(value, param, ctx)
 
+
+def _for_the_system(name: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+
+
+class Given(click.ParamType[str]):
+    """A text that is not empty, as that of a shell variable that is not set would be: it would ask for anything."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text."""
+        if not str(value).strip():
+            self.fail("an empty text.", param, ctx)
+        return str(value)
+
+
+class Number(click.IntRange):
+    """A whole number in decimal digits, 0 or more unless a least one is stated."""
+
+    def __init__(self, least: int = 0, most: int | None = None) -> None:
+        super().__init__(least, most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number."""
+        if not re.fullmatch("[0-9]{1,18}", str(value)):
+            self.fail(f"{quoted(str(value))} is no number such as 3.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Seconds(click.FloatRange):
+    """A time of at least a second and at most a day."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 86400)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number of seconds."""
+        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{0,9})?", str(value)):
+            self.fail(f"{quoted(str(value))} is no number of seconds such as 60 or 2.5.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 WRITTEN = click.option(
     "--results", "folder", type=Named(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
     help="Folder of tables that is written.",
 )  # fmt: skip
-ARCH = click.option("--arch", "name", metavar="sm_XX", help="Compute capability, for example sm_90.")
+ARCH = click.option("--arch", "name", type=Given(), metavar="sm_XX", help="Compute capability, for example sm_90.")
+ARCHS = click.option(
+    "--arch", "name", type=Given(), metavar="sm_XX[,...]", help="Compute capability: sm_90; or several: sm_70,h100."
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
 SELECTOR = click.option(
     "--selector",
-    type=int,
+    type=Number(),
     metavar="N",
     help="Of metadata: the table of this sparsity selector; of scales: of this choice of byte-id and thread-id, as "
     "`list --json` numbers them. Default: all, or the only one.",
 )
 CUDA = click.option(
     "--cuda", type=Named(path_type=Path, exists=True, file_okay=False),
-    help="Folder of a CUDA toolkit whose ptxas and nvdisasm to use. Default: CUDA_HOME, the installed wheels, PATH.",
+    help="Folder of a CUDA toolkit whose ptxas to use, and its nvdisasm if it has one. "
+    "Default: CUDA_HOME, the installed wheels, PATH.",
 )  # fmt: skip
 
 
@@ -67,7 +124,7 @@ class Output(Named):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path."""
         if str(value).endswith(("/", os.sep)):
-            self.fail(f"{str(value)!r} is no name of a file.", param, ctx)
+            self.fail(f"{quoted(str(value))} is no name of a file.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -83,5 +140,31 @@ class Numbers(click.ParamType[list[int]]):
         match = _RANGE.fullmatch(str(value))
         found = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
         if not found:
-            self.fail(f"{value!r} is no number such as 3, nor a range such as 0-7.", param, ctx)
+            self.fail(f"{quoted(str(value))} is no number such as 3, nor a range such as 0-7.", param, ctx)
         return list(found)
+
+
+def several(name: str | None) -> list[str | None]:
+    """The archs that --arch names, parted by commas; without one no particular one."""
+    return list(name.split(",")) if name else [None]
+
+
+def redirected() -> bool:
+    """Whether standard output is no terminal."""
+    return sys.stdout is None or not sys.stdout.isatty()
+
+
+def fragment_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """For a shell's completion: ids of fragments and instructions that begin as what is typed."""
+    from click.shell_completion import CompletionItem
+
+    from tcprobe.isa import inventory
+
+    known = dict.fromkeys((*inventory.fragments(), *inventory.instructions()))
+    return [CompletionItem(id_) for id_ in known if id_.startswith(incomplete.lower())]
+
+
+def told(*notes: str | None) -> None:
+    """Notes on what a name was taken for, on stderr."""
+    for note in filter(None, notes):
+        click.echo(message(note), err=True)

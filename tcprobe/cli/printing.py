@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
-from tcprobe.ask.describe import some
 from tcprobe.fit import Fit
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
@@ -21,6 +20,7 @@ from tcprobe.layout import draw
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Found, whence
+from tcprobe.store.lookup import some
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.text import escaped
@@ -121,6 +121,7 @@ def run_summary(report: Report, results: Results) -> None:
         click.echo(click.style("contradiction: ", fg="red") + escaped(contradiction), err=True)
     if report.unchecked:
         say(f"not checked by a multiply: {some(report.unchecked, 3)}")
+    _documented(report.documented)
     counts = Counter((m.status, experiments()[m.experiment].kind) for m in found)
     for status in ("measured", "refused", "failed"):
         parts = [f"{n} {kind}" for (s, kind), n in sorted(counts.items()) if s == status]
@@ -133,6 +134,18 @@ def run_summary(report: Report, results: Results) -> None:
         _words(status, [m for m in found if m.status == status])
     folder = results.root / device.arch / device.method
     click.echo(escaped(f"{len(results.layouts())} distinct layouts; tables in {folder}"))
+
+
+def _documented(why: Mapping[str, str]) -> None:
+    """Of how many mma forms nothing follows, one line for each kind of reason."""
+    kinds: dict[str, dict[str, None]] = {}
+    forms = Counter(words.partition(": ")[0] for words in why.values())
+    for words in why.values():
+        kind, _, detail = words.partition(": ")
+        kinds.setdefault(kind, {}).setdefault(detail)
+    for kind, details in kinds.items():
+        number = f"{forms[kind]} mma form{'s' if forms[kind] > 1 else ''}"
+        say(f"documented only, {number}: {kind}: {some(list(details), 2)}")
 
 
 def _words(status: str, found: Sequence[Measurement]) -> None:
@@ -171,7 +184,7 @@ def shown(cell: Cell, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[
     """`show`: formula, notes on its layout, both drawings, provenance, verdicts."""
     table, fragment = cell.table, cell.fragment
     layout = f" .{fragment.layout}" if fragment.layout else ""
-    click.echo(f"{bold(fragment.id)} on {cell.arch}")
+    click.echo(f"{bold(fragment.id)} on {cell.arch}, {cell.known}")
     size = f"{fragment.rows} rows" if fragment.role is Role.ADDRESS else f"{fragment.rows} x {fragment.cols}"
     click.echo(
         f"operand {fragment.operand.upper()}{layout}, {size} of {fragment.type}; "
@@ -196,7 +209,10 @@ def shown(cell: Cell, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[
 
 
 def _drawings(table: Table, fragment: Fragment) -> Iterator[tuple[str, Iterator[str]]]:
-    yield "element (row, col) -> lane:i", draw.matrix(table, width())
+    yield "element (row, col) -> lane:i", draw.matrix(table, width(), fragment.span)
+    if fragment.role is Role.METADATA:
+        yield "lane that is read -> row,col whose index is in bits of its register", draw.bits(table, fragment, width())
+        return
     yield "lane -> row,col of each register's elements, low bits first", draw.lanes(table, fragment, width())
 
 

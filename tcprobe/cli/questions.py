@@ -3,99 +3,145 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import ARCH, JSON, SELECTOR, Numbers, Output, read_results
+from tcprobe.cli.options import (
+    ARCH,
+    ARCHS,
+    JSON,
+    SELECTOR,
+    Given,
+    Number,
+    Numbers,
+    Output,
+    fragment_names,
+    read_results,
+    redirected,
+    several,
+    told,
+)
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
+    from tcprobe.ask.convert import Conversion
+    from tcprobe.ask.trace import Holder
+    from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
 
 @click.command(short_help="Who holds an element, or what a lane holds.")
-@click.argument("fragment", metavar="FRAGMENT")
+@click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option("--row", "rows", type=Numbers(), help="Row of the element, or a range: 3, 0-7. Default: all.")
 @click.option("--col", "cols", type=Numbers(), help="Column of the element, or a range.")
 @click.option("--product", "products", type=Numbers(), default=[], help="Which product, where a warp holds several.")
 @click.option("--lane", "lanes", type=Numbers(), help="What this lane holds instead, or a range.")
 @click.option("--i", "elements", type=Numbers(), help="With --lane: which of its elements. Default: all.")
 @SELECTOR
-@ARCH
+@ARCHS
 @read_results
 @JSON
-def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
-    """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i)."""
-    from tcprobe.ask import trace
+def where(fragment: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+    """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i).
+
+    --arch sm_70,sm_90: one answer after the other; --json: one object a line.
+    """
     from tcprobe.cli import answers
-    from tcprobe.isa.inventory import resolve
-    from tcprobe.store.cell import cell, selection
+    from tcprobe.store import names
+    from tcprobe.store.cell import selection
+
+    for at in several(name):
+        found, note = names.meant(" ".join(fragment), at, layers)
+        told(note)
+        found = selection(found, asked["selector"])
+        by_lane, holders = _holders(found, asked)
+        if as_json:
+            head = {"id": found.fragment.id, "arch": found.arch, "source": found.source, "evidence": found.evidence}
+            click.echo(json.dumps({**head, "holders": [holder.to_json() for holder in holders]}))
+        else:
+            answers.holders(found, holders, by_lane)
+
+
+def _holders(found: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
+    """Whether lanes are asked for, and what answers."""
+    from tcprobe.ask import trace
 
     rows, cols, lanes, elements = (asked[key] for key in ("rows", "cols", "lanes", "elements"))
     by_lane = lanes is not None or elements is not None
     if by_lane == (rows is not None or cols is not None):
         raise UsageError("give --row and --col, or --lane and --i.")
-    found = selection(cell(resolve(fragment), name, layers), asked["selector"])
+    if by_lane and asked["products"]:
+        raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
     if by_lane:
-        holders = trace.held(found, range(found.table.threads) if lanes is None else lanes, elements or [])
-    else:
-        rows = range(found.fragment.rows) if rows is None else rows
-        cols = range(found.fragment.cols) if cols is None else cols
-        holders = trace.where(found, rows, cols, asked["products"])
-    if as_json:
-        head = {"id": found.fragment.id, "arch": found.arch, "source": found.source, "evidence": found.evidence}
-        click.echo(json.dumps({**head, "holders": [holder.to_json() for holder in holders]}))
-    else:
-        answers.holders(found, holders, by_lane)
+        return True, trace.held(found, range(found.table.threads) if lanes is None else lanes, elements or [])
+    rows = range(found.fragment.rows) if rows is None else rows
+    cols = range(found.fragment.cols) if cols is None else cols
+    return False, trace.where(found, rows, cols, asked["products"])
 
 
 @click.command(short_help="Which slots feed an element of D, or what a slot feeds.")
-@click.argument("instruction", metavar="INSTRUCTION")
-@click.option("--row", type=int, help="Row of the D element.")
-@click.option("--col", type=int, help="Column of the D element.")
-@click.option("--product", type=int, help="Which product, where a warp holds several (m8n8k4 of f16).")
+@click.argument("instruction", nargs=-1, required=True, metavar="INSTRUCTION", shell_complete=fragment_names)
+@click.option("--row", type=Numbers(), help="Row of the D element, or a range: 3, 0-7.")
+@click.option("--col", type=Numbers(), help="Column of the D element, or a range.")
+@click.option("--product", type=Number(), help="Which product, where a warp holds several (m8n8k4 of f16).")
 @click.option("--operand", type=click.Choice(["a", "b", "c", "e"]), help="What a slot of this operand feeds instead.")
-@click.option("--lane", type=int, help="With --operand: the slot's lane.")
-@click.option("--i", "element", type=int, help="With --operand: the slot's i.")
+@click.option("--lane", type=Numbers(), help="With --operand: the slot's lane, or a range.")
+@click.option("--i", "element", type=Numbers(), help="With --operand: the slot's i, or a range.")
 @SELECTOR
 @ARCH
 @read_results
 @JSON
-def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 
     Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet.
     Scales are left out: `where` says of operands scale_a and scale_b which byte scales what.
+    With ranges one answer after the other; --json: one object a line.
     """
     from tcprobe.ask import trace
     from tcprobe.cli import answers
-    from tcprobe.isa import inventory
     from tcprobe.isa.operand import Role
-    from tcprobe.store.cell import operands, selected
+    from tcprobe.store import names
+    from tcprobe.store.cell import selected
 
     row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
     forward = None not in (operand, lane, element) and row is col is None
     if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
-    multiply = inventory.multiply(instruction)
-    tables = {o: cell for o, cell in operands(multiply, name, layers).items() if cell.fragment.role is not Role.SCALE}
+    if forward and asked["product"] is not None:
+        raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
+    multiply, tables, note = names.multiply(" ".join(instruction), name, layers)
+    tables = {o: cell for o, cell in tables.items() if cell.fragment.role is not Role.SCALE}
+    told(note)
     tables = dict(zip(tables, selected(tables.values(), asked["selector"]), strict=True))
-    if forward:
-        answer = trace.feeds(multiply, tables, operand, lane, element)
-    else:
-        answer = trace.trace(multiply, tables, row, col, asked["product"])
-    if as_json:
-        click.echo(json.dumps(answer.to_json()))
-    else:
-        answers.trace(answer)
+    pairs = product(lane, element) if forward else product(row, col)
+    for first, second in pairs:
+        if forward:
+            answer = trace.feeds(multiply, tables, operand, first, second)
+        else:
+            answer = trace.trace(multiply, tables, first, second, asked["product"])
+        if as_json:
+            click.echo(json.dumps(answer.to_json()))
+        else:
+            answers.trace(answer)
 
 
 @click.command(short_help="Write fragments as code or data for other programs.")
-@click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
-@click.option("--to", "format_name", required=True, metavar="FORMAT", help="cuda, ptx, python, ...; `--to help` lists.")
+@click.argument("patterns", nargs=-1, metavar="FRAGMENT...", shell_complete=fragment_names)
+@click.option(
+    "--to",
+    "format_name",
+    type=Given(),
+    required=True,
+    metavar="FORMAT",
+    help="cuda, ptx, python, ...; `--to help` lists.",
+)
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File. Default: standard output.")
 @SELECTOR
 @ARCH
@@ -107,8 +153,9 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     measurement counts most, as `show` has it; formats that tell archs apart (cuda) get every arch.
     """
     from tcprobe import emit as formats
-    from tcprobe.store import lookup
-    from tcprobe.store.cell import for_emit, selected, sources
+    from tcprobe.store import names
+    from tcprobe.store.cell import emittable, selected, sources
+    from tcprobe.store.lookup import some
     from tcprobe.system import files
 
     if format_name == "help":
@@ -117,9 +164,15 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
         return
     if format_name not in formats.names():
         raise UsageError(f"unknown format {format_name!r}; known: {', '.join(formats.names())}.")
+    if not patterns:
+        raise UsageError("Missing argument 'FRAGMENT...'.")
     name = asked["name"] or ("all" if formats.for_all_archs(format_name) else None)
-    tables = for_emit(lookup.chosen(patterns), name, asked["layers"])
-    tables = selected(tables, asked["selector"])
+    chosen, notes = names.chosen(patterns, name, asked["layers"])
+    told(*notes)
+    tables, without = emittable(chosen, name, asked["layers"])
+    if without:
+        told(f"left out, {name or tables[0].arch} has no table of them: {some([f.id for f in without])}")
+    tables = selected(tables, asked["selector"], every=formats.for_all_selectors(format_name))
     text = formats.emit(format_name, tables)
     if output is None:
         click.echo(text, nl=False)
@@ -130,45 +183,80 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
 
 
 @click.command(short_help="From one fragment to another: moves, cost, code.")
-@click.argument("source", metavar="FROM")
-@click.argument("target", metavar="TO")
+@click.argument("names", nargs=-1, required=True, metavar="FROM TO [FROM TO]...", shell_complete=fragment_names)
 @click.option("--transpose", is_flag=True, help="TO holds the transpose of the matrix.")
+@click.option("--permute-k", is_flag=True, help="Put k of TO in an order that spares all exchange; says which, and how "
+              "the other factor is loaded with it.")  # fmt: skip
+@click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="Write a header of its own.")
+@click.option(
+    "--name", "called", type=Given(), multiple=True, metavar="NAME", help="Of the function, once for each FROM TO."
+)
+@click.option("--namespace", type=Given(), metavar="NS", help="Of the functions in a header.")
 @ARCH
 @read_results
 @JSON
-def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
+def convert(
+    names: tuple[str, ...], called: tuple[str, ...], output: Path | None, namespace: str | None, **asked: Any
+) -> None:
     """Turn fragments FROM into fragments TO that hold the same matrix: what has to move, what it costs, the code.
 
     For example an accumulator into the A operand of the next multiply. Fragments are repeated as tiles until both
-    cover the same matrix.
+    cover the same matrix. Where the output is no terminal, and with -o, the code is a header by itself, and the words
+    are on stderr.
     """
-    from tcprobe.ask.convert import convert as converted
+    from tcprobe.ask.convert.header import header
     from tcprobe.cli import answers
-    from tcprobe.isa.inventory import resolve
-    from tcprobe.store.cell import for_emit
+    from tcprobe.system import files
 
-    if asked["name"] == "all":  # for_emit would give a table an arch
-        raise UsageError("one arch is needed here, not all.")
-    to, from_ = for_emit([resolve(target), resolve(source)], asked["name"], asked["layers"])
-    found = converted(from_, to, transpose)
-    if asked["as_json"]:
-        click.echo(json.dumps(found.to_json()))
-    else:
-        answers.conversion(found)
+    aside = not asked["as_json"] and (output is not None or redirected())
+    found = _conversions(names, called or _function_names(names, output is not None), asked)
+    for conversion in found:
+        if asked["as_json"]:
+            click.echo(json.dumps(conversion.to_json()))
+        else:
+            answers.conversion(conversion, aside)
+    if output is not None:
+        files.write(output, header(found, namespace or "").encode())
+    elif aside:
+        click.echo(header(found, namespace or ""), nl=False)
+
+
+def _function_names(names: tuple[str, ...], in_file: bool) -> list[str]:
+    """Names of functions where none is given: `convert`, or in a file what is turned into what."""
+    pairs = zip(names[::2], names[1::2], strict=False)
+    return [re.sub(r"\W+", "_", f"{a}_to_{b}").strip("_") if in_file or len(names) > 2 else "convert" for a, b in pairs]
+
+
+def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str, Any]) -> list[Conversion]:
+    from tcprobe.ask.convert import convert as converted
+    from tcprobe.ask.convert.header import check_name
+    from tcprobe.store.names import meant
+
+    pairs = list(zip(names[::2], names[1::2], strict=False))
+    if len(names) % 2 or len(called) != len(pairs):
+        counts = f"{len(names)} fragment{'s' * (len(names) > 1)}" + (f" and {len(called)} --name" if called else "")
+        raise UsageError(f"{counts}: each FROM needs a TO, and each pair of them one --name or none has one.")
+    found = []
+    for (source, target), name in zip(pairs, called, strict=True):
+        from_ = meant(source, asked["name"], asked["layers"])
+        to = meant(target, from_.cell.arch, asked["layers"])
+        told(from_.note, to.note)
+        found.append(converted(from_.cell, to.cell, asked["transpose"], asked["permute_k"], check_name(name)))
+    return found
 
 
 @click.command(short_help="Check the tables on a live GPU against NumPy.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
-@click.option("--device", "index", type=int, default=0, show_default=True, metavar="N", help="GPU number N.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random matrices.")
+@click.option("--device", "index", type=Number(), default=0, show_default=True, metavar="N", help="GPU number N.")
+@click.option("--seed", type=Number(), default=0, show_default=True, help="Of the random matrices.")
 @read_results
 @JSON
 def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:
     """Check the tables on a live GPU: operands go in and out by the emitted CUDA header, D is compared with NumPy.
 
-    INSTRUCTION is shortened or a pattern; without one every wmma and dense mma form that the GPU has. Sparse forms are
-    left out. Shows as well which slots are never read, and that a wrong layout fails. Exit code 1 when something is
-    wrong.
+    INSTRUCTION is shortened or a pattern; without one every wmma, mma and mma.sp form that the GPU has, sparse ones
+    under each selector with metadata at random. Shows as well which slots are never read, and that a wrong layout
+    fails. Exit code 1 when something is wrong.
     """
     from tcprobe.cli import answers
     from tcprobe.isa import arch, inventory
@@ -178,10 +266,11 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
 
     rows = inventory.multiplies(*patterns)
     other = rows[0]
-    rows = [row for row in rows if not row.metadata and not row.scales]
+    rows = [row for row in rows if not row.scales]
     if not rows:
-        what = "is sparse" if other.metadata else "is block-scaled"
-        raise UsageError(f"{other.id} {what}: `verify` multiplies dense forms only; `tcprobe run` measures it.")
+        raise UsageError(
+            f"{other.id} is block-scaled: `verify` has no scales to multiply by; `tcprobe run` measures it."
+        )
     gpu = Gpu()
     gpu.open(index)
     device = gpu.devices()[index]
@@ -189,7 +278,14 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     allowed = [i for i in rows if i.target.on(row)]
     if not allowed:
         raise UsageError(f"{device.name} ({device.arch}) has none of these: `tcprobe why-not` says why.")
-    todo = [(i, operands(i, row.name, layers)) for i in allowed]
+    todo, untold = [], []
+    for instruction in allowed:
+        try:
+            todo.append((instruction, operands(instruction, row.name, layers)))
+        except UsageError:  # neither measured nor documented there
+            untold.append(instruction.id)
+    if not todo:
+        raise UsageError(f"nothing is known of {untold[0]} on {row.name}: `tcprobe run` measures it.")
     found = []
     for verdict in verified(gpu, todo, seed):
         found.append(verdict)
@@ -198,7 +294,7 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
         else:
             answers.verified(verdict)
     if not as_json:
-        answers.verified_all(device, found, len(rows) - len(allowed))
+        answers.verified_all(device, found, len(rows) - len(allowed), len(untold))
     if not all(verdict.good for verdict in found):
         raise SystemExit(1)
 

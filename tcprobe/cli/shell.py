@@ -6,13 +6,14 @@ messages. TCPROBE_DEBUG=1 prints tracebacks of internal errors.
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -22,11 +23,26 @@ from tcprobe.text import message
 
 
 class Group(click.Group):
-    """Commands whose errors are a message and an exit code."""
+    """Commands whose errors are a message and an exit code; those of `later` are imported when they are asked for."""
+
+    later: ClassVar[dict[str, str]] = {}  # name of a command -> module that has it among its COMMANDS
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, sorted."""
+        return sorted({*self.commands, *self.later})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, None if there is none."""
+        if cmd_name in self.later and cmd_name not in self.commands:
+            for command in importlib.import_module(self.later[cmd_name]).COMMANDS:
+                self.add_command(command)
+        return super().get_command(ctx, cmd_name)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse; `--help` prints here."""
         with told():
+            if os.environ.get("NO_COLOR"):  # no-color.org; click does not ask for it
+                extra.setdefault("color", False)
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:

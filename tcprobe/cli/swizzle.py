@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import JSON
+from tcprobe.cli.options import JSON, Given, Named, Number, Output
 from tcprobe.errors import DataError, UsageError
 from tcprobe.system import files
+from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,12 +37,16 @@ class Extent(click.ParamType[tuple[int, int]]):
         return int(found[1]), int(found[2])
 
 
-BITS = click.option("--bits", type=click.IntRange(1, 128), metavar="N", help="Bits of an element, 1, 2, 4, ... 128.")
-TABLE = click.option("--table", type=int, metavar="N", help="Table number N, from 1, of a file with several.")
+BITS = click.option("--bits", type=Number(1, 128), metavar="N", help="Bits of an element, 1, 2, 4, ... 128.")
+TABLE = click.option("--table", type=Number(1), metavar="N", help="Table number N, from 1, of a file with several.")
 PARTIAL = click.option("--partial", is_flag=True, help="Elements may be missing, as in a print-out that was cut off.")
-STRIDE = click.option("--stride", type=int, metavar="S", help="Leading stride in elements. Default: a packed tile's.")
-BASE = click.option("--base", type=int, metavar="BYTES", help="For SWIZZLE_*: shared address of the box. Default: 0.")
-ARCH = click.option("--arch", metavar="sm_XX", help="Compute capability, for example sm_90.")
+STRIDE = click.option(
+    "--stride", type=Number(1), metavar="S", help="Leading stride in elements. Default: a packed tile's."
+)
+BASE = click.option(
+    "--base", type=Number(), metavar="BYTES", help="For SWIZZLE_*: shared address of the box. Default: 0."
+)
+ARCH = click.option("--arch", type=Given(), metavar="sm_XX", help="Compute capability, for example sm_90.")
 
 
 @click.group(short_help="Swizzled shared memory: layouts found, tables by name.")
@@ -50,7 +55,7 @@ def swizzle() -> None:
 
 
 @swizzle.command(short_help="The layout behind a table of offsets.")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=Named(path_type=Path, dir_okay=False))
 @BITS
 @PARTIAL
 @TABLE
@@ -147,23 +152,31 @@ def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **options: 
 @BASE
 @ARCH
 @TABLE
-@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write an SVG.")
-def draw(what: str, extent: tuple[int, int] | None, table: int | None, svg: Path | None, **options: Any) -> None:
+@click.option("--svg", type=Output(path_type=Path, dir_okay=False), metavar="FILE", help="Write an SVG.")
+@JSON
+def draw(
+    what: str, extent: tuple[int, int] | None, table: int | None, svg: Path | None, as_json: bool, **options: Any
+) -> None:
     """Draw the table of FILE, as `fit` reads it, or of NAME, as `table` has it: the banks of every element.
 
     Consecutive elements of up to 16 bytes are drawn as one cell; --svg writes the same as a picture.
+    --json: the bank of the first byte of each element, lists over the first coordinate as `table` has them.
     """
     from tcprobe.layout import bankdraw
 
     offsets, bits = _drawn(what, extent, table, _options(**options))
     if offsets.size > MOST_CELLS_DRAWN:
         raise UsageError(f"{offsets.size} elements; at most {MOST_CELLS_DRAWN} are drawn.")
+    if as_json:
+        banks = [[None if n < 0 else int(n) * bits // 32 % 32 for n in line] for line in offsets.T.tolist()]
+        click.echo(json.dumps({"bits": bits, "banks": banks}))
+        return
     picture = bankdraw.Picture.of(offsets, bits)
     title = f"{what}: banks of {offsets.shape[0]} x {offsets.shape[1]} elements of {bits} bits"
-    title += f"; lines: {picture.axes[0]}, columns: {picture.axes[1]}"
+    title = escaped(f"{title}; lines: {picture.axes[0]}, columns: {picture.axes[1]}")
     if svg:
         files.write(svg, bankdraw.svg(picture, title).encode())
-        click.echo(f"written: {svg}")
+        click.echo(escaped(f"written: {svg}"))
         return
     click.echo(title)
     for pieces in bankdraw.lines(picture, shutil.get_terminal_size().columns):
@@ -192,11 +205,15 @@ def _drawn(
     from tcprobe.references.shared_memory.catalogue import BYTES, tabulate
 
     if extent:
+        if table is not None:
+            raise UsageError(f"--table {table} goes with a file; {what} and --extent mean one table.")
         found = tabulate(what, extent, options)
         offsets, bits = found.offsets, found.bits
         if found.unit == BYTES and bits:
             offsets = offsets // (bits // 8)
     elif Path(what).is_file():
+        if (options.stride, options.base, options.arch) != (None, None, None):
+            raise UsageError("--stride, --base and --arch go with the name of a layout and --extent, not with a file.")
         offsets, bits = read(Path(what), table).address.grid, options.bits
     else:
         raise UsageError(f"there is no file {what}; the table of a layout by name needs --extent E0,E1.")

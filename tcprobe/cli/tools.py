@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.options import CUDA, JSON, WRITTEN, Named, read_results
+from tcprobe.cli.options import CUDA, JSON, WRITTEN, Given, Named, read_results
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
     "--cuda",
     "folders",
     multiple=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=Named(path_type=Path, exists=True, file_okay=False),
     help="Given twice: compare what two CUDA toolkits make of the probes.",
 )
-@click.option("--arch", "name", metavar="sm_XX|all", help="With --cuda: which arch. Default: all that ptxas knows.")
+@click.option(
+    "--arch", "name", type=Given(), metavar="sm_XX|all", help="With --cuda: which arch. Default: all that ptxas knows."
+)
 @click.option("--changed", is_flag=True, help="Only what changed, not what is absent.")
 @click.option("--all", "everything", is_flag=True, help="List also the fragments that neither side has.")
 @read_results
@@ -56,7 +59,13 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
 
 @click.command(short_help="Which machine instructions an instruction becomes.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
-@click.option("--arch", "name", metavar="sm_XX|all", help="Default: all; with --cuda or --save all that ptxas knows.")
+@click.option(
+    "--arch",
+    "name",
+    type=Given(),
+    metavar="sm_XX|all",
+    help="Default: all; with --cuda or --save all that ptxas knows.",
+)
 @CUDA
 @click.option("--save", type=Named(path_type=Path, file_okay=False), help="Also save into this results folder.")
 @JSON
@@ -67,19 +76,24 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
     is saved in ./results or published, and by which compiler; with --cuda or --save a mistake in the call.
     """
     from tcprobe.ask.lowered import lowered
-    from tcprobe.isa import inventory
+    from tcprobe.store.choose import default
+    from tcprobe.store.names import instructions
 
-    for found in lowered(inventory.select_instructions(*patterns), name, cuda, save):
+    for found in lowered(instructions(patterns, default()), name, cuda, save):
         click.echo(json.dumps(found.to_json()) if as_json else str(found))
 
 
 @click.command(short_help="What of this machine can be used.")
 @CUDA
-def doctor(cuda: Path | None) -> None:
-    """Show what of this machine can be used, and what to install for the rest."""
+@JSON
+def doctor(cuda: Path | None, as_json: bool) -> None:
+    """Show what of this machine can be used, and what to install for the rest. --json: one object a line."""
     from tcprobe.run.doctor import examine
 
     for finding in examine(cuda):
+        if as_json:
+            click.echo(json.dumps(asdict(finding)))
+            continue
         click.echo(escaped(f"{'ok' if finding.there else '--'}  {finding.what}: {finding.words}"))
 
 
@@ -104,10 +118,10 @@ def pages(folder: Path, check: bool) -> None:
 
 @click.command(short_help="Take other people's measurements in.")
 @click.argument("paths", nargs=-1, required=True, type=Named(path_type=Path), metavar="PATH...")
-@click.option("--contributor", default="", metavar="NAME", help="Who measured it; kept with the run.")
+@click.option("--contributor", type=Given(), metavar="NAME", help="Who measured it; kept with the run.")
 @WRITTEN
 @JSON
-def merge(paths: tuple[Path, ...], contributor: str, folder: Path, as_json: bool) -> None:
+def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, as_json: bool) -> None:
     """Take the measurements of results folders PATH... into a results folder, one run for each device and compiler.
 
     Files are checked as a stranger's, structure tensors against their tables; where one is refused nothing is written.
@@ -117,7 +131,7 @@ def merge(paths: tuple[Path, ...], contributor: str, folder: Path, as_json: bool
     from tcprobe.run.merge import merge as merged
     from tcprobe.store.results import Results
 
-    found = merged(paths, Results(folder), contributor)
+    found = merged(paths, Results(folder), contributor or "")
     conflicts = [str(conflict) for conflict in found.conflicts]
     if as_json:
         click.echo(json.dumps({"added": found.added, "known": found.known, "conflicts": conflicts,
@@ -131,4 +145,32 @@ def merge(paths: tuple[Path, ...], contributor: str, folder: Path, as_json: bool
     sys.exit(1 if conflicts else 0)
 
 
-COMMANDS = (diff, merge, lower, doctor, pages)
+@click.command(short_help="Write a static site: a page for every fact.")
+@click.option(
+    "-o", "--output", "folder", type=Named(path_type=Path), default=Path("site"), show_default=True, metavar="DIR",
+    help="Folder to write: missing, empty, or with a site written before.",
+)  # fmt: skip
+@click.option(
+    "--results", "sources", multiple=True, type=Named(path_type=Path, file_okay=False), metavar="DIR",
+    help="Folder of measurements: these alone, the first over the others. Default: ./results over the published ones.",
+)  # fmt: skip
+def site(folder: Path, sources: tuple[Path, ...]) -> None:
+    """Write a static site from the tables: a page for every fragment, instruction, layout, arch and device.
+
+    It needs no server: links are relative, and nothing is loaded from elsewhere. The folder is written whole or not at
+    all; one with files of others stays as it is (exit code 2).
+    """
+    from tcprobe.pages.site import render, write
+    from tcprobe.pages.site.build import build
+    from tcprobe.pages.site.facts import gather
+    from tcprobe.store.lookup import side_by_side
+
+    render.require()
+    write.require_ours(folder)
+    pages = build(gather(side_by_side(sources)))
+    write.write(folder, pages)
+    size = sum(len(text.encode()) for text in pages.values())
+    click.echo(escaped(f"written: {folder / 'index.html'}, {len(pages)} files, {size / 1e6:.1f} MB"))
+
+
+COMMANDS = (diff, merge, lower, doctor, pages, site)

@@ -2,8 +2,9 @@
 
 A format is a module of this package with WHAT (one line for the help) and `emit(tables) -> str`. It may set ARCHS:
 "all" if it tells archs apart itself and wants every one, "any" if tables of several archs may stand side by side;
-others take one arch. It may set ROLES, the roles of operands beyond matrices that it has words for. What a format
-cannot express it refuses with a UsageError that says why. The same tables always give the same text.
+others take one arch. It may set ROLES, the roles of operands beyond matrices that it has words for, and SELECTORS "all"
+if it writes the tables of all selectors of metadata side by side; others take one selector. What a format cannot
+express it refuses with a UsageError that says why. The same tables always give the same text.
 
 >>> from tcprobe import emit
 >>> from tcprobe.store.cell import load
@@ -21,7 +22,7 @@ from typing import Protocol
 from tcprobe import plugins
 from tcprobe.errors import RowError, UsageError
 from tcprobe.isa.operand import WHOLE
-from tcprobe.store.cell import Cell, require_selection
+from tcprobe.store.cell import Cell, selected
 
 
 class Format(Protocol):
@@ -36,7 +37,8 @@ class Format(Protocol):
 @cache
 def names() -> tuple[str, ...]:
     """Names of all formats: those of their files, with - for _."""
-    return tuple(name.replace("_", "-") for name in plugins.found(__name__, apart=("common",)))
+    apart = ("common", "metadata", "svg_drawing")
+    return tuple(name.replace("_", "-") for name in plugins.found(__name__, apart=apart))
 
 
 @cache
@@ -51,8 +53,7 @@ def emit(name: str, tables: Sequence[Cell]) -> str:
         raise UsageError(f"unknown format {name!r}; known: {', '.join(names())}.")
     if not tables:
         raise UsageError("no fragment to emit.")
-    for cell in tables:
-        require_selection(cell)
+    tables = selected(tables, None, every=for_all_selectors(name))
     spoken = (*WHOLE, *getattr(_module(name), "ROLES", ()))
     silent = next((cell.fragment for cell in tables if cell.fragment.role not in spoken), None)
     if silent:
@@ -68,6 +69,14 @@ def emit(name: str, tables: Sequence[Cell]) -> str:
 def for_all_archs(name: str) -> bool:
     """Whether the format tells archs apart itself."""
     return _archs(name) == "all"
+
+
+def for_all_selectors(name: str) -> bool:
+    """Whether the format writes the tables of all selectors of metadata side by side."""
+    found: str = getattr(_module(name), "SELECTORS", "")
+    if found not in ("", "all"):
+        raise RowError(f"{__name__}.{name}: SELECTORS is {found!r}, not all.")
+    return found == "all"
 
 
 def _archs(name: str) -> str:

@@ -19,8 +19,9 @@ def about(cell: Cell) -> list[str]:
     """What a comment says of a table: whose, where, of what size, on what evidence."""
     fragment = cell.fragment
     size = f"{fragment.rows} x {fragment.cols} of {fragment.type}, {fragment.elements} elements a lane"
+    chosen = "" if cell.selector is None else f", selector {cell.selector}"
     return [
-        f"{fragment.id} on {cell.arch}: {size}, layout {cell.table.id}",
+        f"{fragment.id}{chosen} on {cell.arch}: {size}, layout {cell.table.id}",
         f"{cell.evidence}; numbers from {cell.numbering}",
     ]
 
@@ -56,6 +57,11 @@ def layout(cell: Cell) -> Layout:
 def identifier(name: str) -> str:
     """A fragment's or instruction's id as an identifier."""
     return re.sub(r"\W+", "_", name)
+
+
+def named(cell: Cell) -> str:
+    """The identifier of a fragment, of metadata with its selector."""
+    return identifier(cell.fragment.id) + ("" if cell.selector is None else f"_selector{cell.selector}")
 
 
 def instructions(tables: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str, Cell]]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tcprobe.errors import UsageError
+from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
 
 WHAT = "lane,i,row,col: one line a slot"
+ROLES = (Role.METADATA,)
 
 
 def emit(tables: Sequence[Cell]) -> str:

@@ -4,7 +4,7 @@ One struct per fragment and arch, sm_70::NAME, and NAME itself: the one of TCPRO
 for an arch without a table it does not exist. Host code that has not said TCPROBE_ARCH gets NAME where all archs agree,
 else its sizes alone: the layout does not compile there. nvcc reads kernels in its host pass too, so there the functions
 are declared for the device. A static_assert goes over all slots: the hash of all elements, and that the inverse leads
-back.
+back. Metadata has a struct for each selector, which also says which lanes are read and how an index is written.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe import __version__
-from tcprobe.emit.common import formulas, identifier
+from tcprobe.emit import metadata
+from tcprobe.emit.common import formulas, named
 from tcprobe.errors import UsageError
 from tcprobe.fit.inverse import inverse
 from tcprobe.isa import arch
-from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.operand import Role
+from tcprobe.isa.sparsity import SINGLE
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell
 from tcprobe.text import comment
 
 WHAT = "C++17 header: constexpr row, col and their inverse for host and device, self-checking"
-ARCHS = "all"
+ARCHS = SELECTORS = "all"
+ROLES = (Role.METADATA,)
 OFFSET, PRIME, MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1  # FNV-1a, 64 bits
 
 COMMON = """
@@ -107,11 +110,13 @@ def emit(tables: Sequence[Cell]) -> str:
     """All fragments of `tables`; several archs of one fragment are told apart by TCPROBE_ARCH."""
     by_fragment: dict[str, list[Cell]] = {}
     for cell in tables:
-        by_fragment.setdefault(cell.fragment.id, []).append(cell)
-    layouts = {cell.table.id: cell for cell in tables}
+        by_fragment.setdefault(named(cell), []).append(cell)
+    layouts = {_map(cell): cell for cell in tables}
     newest = max(map(_number, tables))
     lines = [f"// made by tcprobe {__version__}; i counts a lane's elements from the low bits of its first register"]
     lines += ["#pragma once", *COMMON.format(newest=newest, offset=OFFSET, prime=PRIME).splitlines(), ""]
+    if any(map(metadata.is_metadata, tables)):
+        lines += metadata.CUDA.format(offset=OFFSET, prime=PRIME, zero=SINGLE[0], one=SINGLE[1]).lstrip().splitlines()
     for cell in layouts.values():
         lines += _layout(cell)
     lines += ["namespace tcprobe {", ""]
@@ -123,7 +128,7 @@ def emit(tables: Sequence[Cell]) -> str:
 def _layout(cell: Cell) -> Iterator[str]:
     """The struct of a layout, once even if several headers are included."""
     table = cell.table
-    if None in table.cells:
+    if None in table.cells and not metadata.is_metadata(cell):
         raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots, which the header has no words for.")
     found = inverse(table)
     if found is None:
@@ -132,8 +137,9 @@ def _layout(cell: Cell) -> Iterator[str]:
     sizes = {"lane": table.threads, "i": table.elements, "copy": copies, **table.extent}
     bits = {name: (size - 1).bit_length() for name, size in sizes.items()}
     forward = {"product": "0"} | {name: formula.text(bits) for name, formula in formulas(cell).items()}
-    yield from (f"#ifndef TCPROBE_LAYOUT_{table.id}", f"#define TCPROBE_LAYOUT_{table.id}", "namespace tcprobe {")
-    yield f"struct layout_{table.id} {{"
+    guard = f"TCPROBE_{'METADATA' if metadata.is_metadata(cell) else 'LAYOUT'}_{table.id}"
+    yield from (f"#ifndef {guard}", f"#define {guard}", "namespace tcprobe {")
+    yield f"struct {_map(cell)} {{"
     yield from _constants({"lanes": table.threads, "elements": table.elements, "copies": copies})
     for name in ("row", "col", "product"):
         yield f"  /// {name} of the element that slot (lane, i) holds; lane < {table.threads}, i < {table.elements}"
@@ -142,32 +148,52 @@ def _layout(cell: Cell) -> Iterator[str]:
         yield f"  /// {name} of the holder of an element; of its copy-th, 0 <= copy < copies"
         arguments = ("row", "col", "copy", "product")
         yield from _function(f"{name}_of", arguments, found[name].text(bits), optional=("copy", "product"))
+    if metadata.is_metadata(cell):
+        yield "  /// whether the register of a lane is looked at"
+        yield from _function("read", ("lane",), metadata.read(cell).condition(), kind="bool")
     yield "};"
-    yield f'static_assert(proven<layout_{table.id}>({digest(table):#x}ull), "not the layout that was measured");'
+    yield f'static_assert({_proof(cell)}, "not the layout that was measured");'
     yield from ("}  // namespace tcprobe", "#endif", "")
 
 
-def _function(name: str, arguments: Sequence[str], body: str, optional: Sequence[str] = ()) -> Iterator[str]:
+def _map(cell: Cell) -> str:
+    """The name of the struct of a layout, which fragments and archs may share."""
+    return f"{'metadata' if metadata.is_metadata(cell) else 'layout'}_{cell.table.id}"
+
+
+def _proof(cell: Cell) -> str:
+    name, found = _map(cell), f"{digest(cell.table):#x}ull"
+    governs = f"governs<{name}>({found}, {cell.fragment.span})"
+    return governs if metadata.is_metadata(cell) else f"proven<{name}>({found})"
+
+
+def _function(name: str, arguments: Sequence[str], body: str, optional: Sequence[str] = (),
+              kind: str = "int") -> Iterator[str]:  # fmt: skip
     declared = ", ".join(f"int {a} = 0" if a in optional else f"int {a}" for a in arguments)
-    yield f"  TCPROBE_HD static constexpr int {name}({declared}) {{"
+    yield f"  TCPROBE_HD static constexpr {kind} {name}({declared}) {{"
     yield f"    {' '.join(f'(void){a};' for a in arguments)}"
     yield from (f"    return {body};", "  }")
 
 
 def _fragment(variants: Sequence[Cell], newest: int) -> Iterator[str]:
     """The structs of a fragment: one per arch, with its layout and how its elements lie in registers."""
-    fragment, name = variants[0].fragment, identifier(variants[0].fragment.id)
-    yield f"/// {fragment.id}: {fragment.rows} x {fragment.cols} of {fragment.type}"
+    fragment, name, sizes = variants[0].fragment, named(variants[0]), _sizes(variants[0])
+    chosen = "" if variants[0].selector is None else f", selector {variants[0].selector}"
+    yield f"/// {fragment.id}{chosen}: {fragment.rows} x {fragment.cols} of {fragment.type}"
     yield from _evidence(variants)
     groups: dict[str, list[Cell]] = {}
     for cell in variants:
         groups.setdefault(cell.table.id, []).append(cell)
-    for layout, (first, *others) in groups.items():
+    for first, *others in groups.values():
         yield f"namespace {first.arch} {{"
-        yield from (f"struct {name} : layout_{layout} {{", *_constants(_sizes(fragment)), "};")
+        yield from (f"struct {name} : {_bases(first)} {{", *_constants(sizes), "};")
         yield f"}}  // namespace {first.arch}"
         yield from (f"namespace {cell.arch} {{ struct {name} : {first.arch}::{name} {{}}; }}" for cell in others)
     yield from _chosen(name, list(groups.values()), newest)
+
+
+def _bases(cell: Cell) -> str:
+    return _map(cell) + (f", {metadata.indices(cell.fragment)}" if metadata.is_metadata(cell) else "")
 
 
 def _evidence(variants: Sequence[Cell]) -> Iterator[str]:
@@ -188,7 +214,7 @@ def _chosen(name: str, groups: Sequence[Sequence[Cell]], newest: int) -> Iterato
         sizes = {"lanes": fragment.threads, "elements": fragment.elements, "copies": fragment.copies}
         yield f"#if {unsaid.pop()}"
         yield f"struct {name} : host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU<{name}> {{"
-        yield from (*_constants(sizes | _sizes(fragment)), "};")
+        yield from (*_constants(sizes | _sizes(last)), "};")
     for number, group in enumerate(groups):
         conditions = unsaid + [f"TCPROBE_ARCH == {_number(cell)}" for cell in group]
         conditions += [f"TCPROBE_ARCH > {newest}"] if last in group else []
@@ -197,10 +223,10 @@ def _chosen(name: str, groups: Sequence[Sequence[Cell]], newest: int) -> Iterato
     yield from ("#endif", "")
 
 
-def _sizes(fragment: Fragment) -> dict[str, int]:
-    return {"rows": fragment.rows, "cols": fragment.cols, "registers": fragment.registers,
-            "register_bits": fragment.register_bits, "slot_bits": fragment.slot_bits,
-            "products": fragment.products}  # fmt: skip
+def _sizes(cell: Cell) -> dict[str, int]:
+    names = ("rows", "cols", "registers", "register_bits", "slot_bits", "products")
+    sizes = {name: getattr(cell.fragment, name) for name in names}
+    return sizes | ({} if cell.selector is None else {"selector": cell.selector})
 
 
 def _constants(values: Mapping[str, int]) -> Iterator[str]:
@@ -213,10 +239,9 @@ def _number(cell: Cell) -> int:
 
 
 def digest(table: Table) -> int:
-    """What `proven` computes of the measured table."""
+    """What `proven` computes of the measured table, `governs` of one with slots that are not read."""
     found = OFFSET
     for cell in table.cells:
-        assert cell is not None
-        row, col, product = (*cell, 0)[:3]
-        found = (found ^ ((row * 65536 + col) * 8 + product)) * PRIME & MASK
+        row, col, product = (*(cell or ()), 0, 0, 0)[:3]
+        found = (found ^ (MASK if cell is None else (row * 65536 + col) * 8 + product)) * PRIME & MASK
     return found

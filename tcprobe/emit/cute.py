@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tcprobe.emit.common import formulas, heading, identifier, layout
+from tcprobe.emit.common import formulas, heading, layout, named
+from tcprobe.emit.metadata import require_every_lane
 from tcprobe.errors import UsageError
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
 
 WHAT = "C++ Layout types for CuTe, and shape:stride"
 CONVENTION = (
     "(lane, i) -> m + M * k for A, n + N * k for B, m + M * n for C and D; copies of an element have stride 0;",
+    "of a sparse multiply k of A and of its metadata E is the stored column;",
     "the products of a warp that has several follow each other; row + rows * col for a matrix that is only moved",
 )
+ROLES = (Role.METADATA,)
 Modes = tuple[tuple[int, ...], tuple[int, ...]]  # of lane and of i
 
 
@@ -27,14 +31,19 @@ def emit(tables: Sequence[Cell]) -> str:
     lines += ["#include <cute/layout.hpp>", "", "namespace tcprobe {", ""]
     for cell in tables:
         shape, stride = thread_value(cell)
-        lines += [f"// {nested(shape)}:{nested(stride)}"]
-        lines += [f"using {identifier(cell.fragment.id)} = cute::Layout<{_type('Shape', shape)}, "
-                  f"{_type('Stride', stride)}>;", ""]  # fmt: skip
+        lines += [f"// {nested(shape)}:{nested(stride)}", written(cell), ""]
     return "\n".join([*lines, "}  // namespace tcprobe"])
 
 
+def written(cell: Cell) -> str:
+    """The type, under the fragment's name."""
+    shape, stride = thread_value(cell)
+    return f"using {named(cell)} = cute::Layout<{_type('Shape', shape)}, {_type('Stride', stride)}>;"
+
+
 def thread_value(cell: Cell) -> tuple[Modes, Modes]:
-    """(shape, stride), both of lane and of i. UsageError where the map is no sum of strides."""
+    """(shape, stride), both of lane and of i. UsageError where the map is no sum of strides, or lanes are not read."""
+    require_every_lane(cell)
     found = layout(cell)
     if any(formula.overlapping for formula in formulas(cell).values()):
         raise UsageError(f"{cell.fragment.id} on {cell.arch} needs XOR: no shape:stride without a swizzle says that.")

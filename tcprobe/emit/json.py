@@ -11,6 +11,7 @@ from tcprobe.store.documents import canonical
 
 WHAT = "JSON: table, formulas, provenance and verdicts, as `show --json`"
 ARCHS = "any"
+SELECTORS = "all"
 ROLES = tuple(Role)
 
 

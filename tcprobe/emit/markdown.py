@@ -12,6 +12,7 @@ from tcprobe.text import markdown
 
 WHAT = "Markdown: formulas, and what each lane holds"
 ARCHS = "any"
+SELECTORS = "all"
 ROLES = tuple(Role)
 
 
@@ -23,9 +24,10 @@ def emit(tables: Sequence[Cell]) -> str:
 def _section(cell: Cell) -> Iterator[str]:
     table = cell.table
     first, *rest = about(cell)
-    yield f"## {cell.fragment.id}, {cell.arch}"
+    chosen = "" if cell.selector is None else f", selector {cell.selector}"
+    yield f"## {cell.fragment.id}{chosen}, {cell.arch}"
     yield ""
-    yield markdown(f"{first}. {' '.join(rest)}.")
+    yield markdown(f"{first}. {' '.join(rest)}.").replace("|", r"\|")
     yield ""
     for name, formula in fitted(table).formulas.items():
         yield f"- {name} = `{formula}`" if formula else f"- {name}: no closed form"

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tcprobe.emit.common import formulas, heading, identifier
+from tcprobe.emit import metadata
+from tcprobe.emit.common import formulas, heading, named
 from tcprobe.errors import UsageError
+from tcprobe.isa.operand import Role
+from tcprobe.isa.sparsity import SINGLE, sparsity
 from tcprobe.store.cell import Cell
 
 WHAT = "NumPy arrays ROW[lane, i] and COL[lane, i], gather and scatter"
+ROLES = (Role.METADATA,)
+SELECTORS = "all"
 CLASS = '''
 
 class {name}:
@@ -30,6 +35,29 @@ class {name}:
         return matrix
 '''
 
+METADATA = '''
+
+class {name}:
+    """{rows} x {cols} of {type} on {arch}, layout {layout}, under selector {selector}."""
+
+    _lane, _i = np.indices(({threads}, {elements}))
+{arrays}
+    READ = (lambda lane: {read})(np.arange({threads}))
+    CODES = np.array({codes}, np.uint32)
+
+    @classmethod
+    def registers(cls, index):
+        """The register of every lane from the index of each stored element in its chunk, ({rows}, {cols})."""
+        fields = cls.CODES[np.asarray(index)[cls.ROW, cls.COL]] << ({bits} * cls._i).astype(np.uint32)
+        return np.where(cls.READ, np.bitwise_or.reduce(fields, axis=1), np.uint32(0))
+
+    @staticmethod
+    def k(index):
+        """The column of A that each stored element is, ({rows}, {cols})."""
+        col = np.arange({cols})
+        return {k}
+'''
+
 
 def emit(tables: Sequence[Cell]) -> str:
     """A class a table."""
@@ -38,7 +66,8 @@ def emit(tables: Sequence[Cell]) -> str:
 
 def _class(cell: Cell) -> str:
     fragment, table = cell.fragment, cell.table
-    if None in table.cells:
+    words = _metadata(cell) if metadata.is_metadata(cell) else {}
+    if None in table.cells and not words:
         raise UsageError(f"{fragment.id} has unused slots, for which there is no index.")
     arrays = [
         f"    {name.upper()} = np.zeros_like(_i) + (lambda lane, i: {formula})(_lane, _i)"
@@ -46,8 +75,16 @@ def _class(cell: Cell) -> str:
     ]
     products = (fragment.products,) if "product" in table.outputs else ()
     index = ", ".join(f"cls.{name}" for name in (*(("PRODUCT",) if products else ()), "ROW", "COL"))
-    return CLASS.format(
-        name=identifier(fragment.id), rows=fragment.rows, cols=fragment.cols, type=fragment.type, arch=cell.arch,
+    return (METADATA if words else CLASS).format(
+        name=named(cell), rows=fragment.rows, cols=fragment.cols, type=fragment.type, arch=cell.arch,
         layout=table.id, threads=table.threads, elements=table.elements, arrays="\n".join(arrays), index=index,
-        shape=(*products, fragment.rows, fragment.cols),
+        shape=(*products, fragment.rows, fragment.cols), **words,
     )  # fmt: skip
+
+
+def _metadata(cell: Cell) -> dict[str, object]:
+    """What `METADATA` needs besides."""
+    rule = sparsity(cell.fragment)
+    bodies = {name: body for name, _, _, body in metadata.python(cell)}
+    codes = SINGLE if rule.fields == 1 else tuple(range(rule.positions))
+    return {"selector": cell.selector, "bits": rule.bits, "codes": codes, "read": bodies["read"], "k": bodies["k"]}

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe.ask.describe import ranges
 from tcprobe.emit.common import formulas, heading, instructions
+from tcprobe.emit.metadata import lanes_read
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
@@ -88,18 +89,10 @@ def _formulas(cell: Cell) -> str:
     return ", ".join(f"{name} = {f}" for name, f in formulas(cell).items())
 
 
-def _read(cell: Cell) -> str:
-    """Which lanes are read under the selector."""
-    require_fit(cell.fragment, cell.table)
-    size = cell.table.elements
-    return ", ".join(
-        str(lane) for lane in range(cell.table.threads) if any(cell.table.cells[lane * size :][:size])
-    )  # fmt: skip
-
-
 def _scales(cell: Cell) -> str:
     """Which lanes are read, and what a byte scales."""
-    read, formula = _read(cell), formulas(cell)
+    require_fit(cell.fragment, cell.table)
+    read, formula = ", ".join(map(str, lanes_read(cell))), formulas(cell)
     assert cell.selector is not None
     picked = ", ".join(f"{name.replace('_', '-')} {n}" for name, n in cell.fragment.held.picked(cell.selector).items())
     rows = cell.fragment.rows > cell.fragment.cols
@@ -110,10 +103,12 @@ def _scales(cell: Cell) -> str:
 
 def _metadata(cell: Cell) -> str:
     """Which lanes are read under the selector, and what a field says."""
+    require_fit(cell.fragment, cell.table)
+    read = ", ".join(map(str, lanes_read(cell)))
     rule = sparsity(cell.fragment)
     unit = "element" if cell.fragment.span == 1 else f"{cell.fragment.span} elements"
     return (
-        f"selector {cell.selector} reads lanes {_read(cell)}; field i of {rule.bits} bits says which "
+        f"selector {cell.selector} reads lanes {read}; field i of {rule.bits} bits says which "
         f"{unit} of a chunk of {rule.positions * rule.span} columns of A is stored as A[row][stored column]"
     )
 
@@ -123,3 +118,9 @@ SELECTED = {Role.METADATA: _metadata, Role.SCALE: _scales}
 
 def _names(operand: str, fragment: Fragment) -> list[str]:
     return [f"%{operand}{number}" for number in range(fragment.registers)]
+
+
+def declared(cell: Cell) -> str:
+    """The registers of one fragment, each with what it holds; UsageError where it cannot be written."""
+    lines = _address(cell) if cell.fragment.role is Role.ADDRESS else _registers(cell.fragment.operand, cell)
+    return "\n".join(lines)

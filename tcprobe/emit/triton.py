@@ -16,13 +16,13 @@ def emit(tables: Sequence[Cell]) -> str:
     lines = [*heading(tables, "#"), "# register counts elements, not 32-bit registers; one warp"]
     lines += ["from triton.experimental.gluon import language as gl", ""]
     for cell in tables:
-        name, shape = identifier(cell.fragment.id), _shape(cell)
+        name, sizes = identifier(cell.fragment.id), shape(cell)
         register, lane = bases(cell)
         lines += [
             f"{name}_bases = [", f'    ("register", {register}),', f'    ("lane", {lane}),', '    ("warp", []),',
             '    ("block", []),', "]",
             f"{name} = gl.DistributedLinearLayout(", f"    reg_bases={register},", f"    lane_bases={lane},",
-            "    warp_bases=[],", "    block_bases=[],", f"    shape={shape},", ")", "",
+            "    warp_bases=[],", "    block_bases=[],", f"    shape={sizes},", ")", "",
         ]  # fmt: skip
     return "\n".join(lines)
 
@@ -37,6 +37,7 @@ def bases(cell: Cell) -> tuple[list[list[int]], list[list[int]]]:
     return register, lane
 
 
-def _shape(cell: Cell) -> list[int]:
+def shape(cell: Cell) -> list[int]:
+    """Sizes of the dimensions."""
     fragment = cell.fragment
     return [*([fragment.products] if fragment.products > 1 else []), fragment.rows, fragment.cols]

@@ -58,20 +58,51 @@ ARCHS = (
 )
 _BY_NAME = {a.name: a for a in ARCHS}
 WARP = 32  # threads of a warp, on every arch (PTX ISA 9.1, section 3.1)
+RENAMED = {101: 110}  # CUDA 13 release notes: sm_101 is sm_110
 _TARGET = re.compile(r"sm_(\d+)([af]?)")
+_WRITTEN = re.compile(r"(?:sm_?|compute_?|cc ?)?([0-9]{2,3}|[0-9]{1,2}\.[0-9])([af]?)")
 
 
 def arch(name: str) -> Arch:
-    """The row of `name` ("sm_90", "90" or "9.0"); UsageError with the nearest names if there is none."""
-    digits = name.lower().removeprefix("sm_").removeprefix("compute_").replace(".", "")
-    found = _BY_NAME.get(f"sm_{digits}")
-    if found is None:
-        import difflib
+    """The row of a name: sm_90, sm_90a, compute_90, 90, 9.0, also that of a GPU or a generation (H100, Hopper).
 
-        near = difflib.get_close_matches(f"sm_{digits}", _BY_NAME, n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise UsageError(f"unknown arch {name!r}{hint} Known: {', '.join(_BY_NAME)}.")
-    return found
+    UsageError where it means none, with the nearest names, or several. sm_101 is called sm_110 since CUDA 13.
+    """
+    found = _BY_NAME.get(name)
+    return found or _meant(name)
+
+
+def _meant(name: str) -> Arch:
+    written = _WRITTEN.fullmatch(name.strip().lower())
+    if written:
+        number = RENAMED.get(digits := int(written[1].replace(".", "")), digits)
+        found = _BY_NAME.get(f"sm_{number}")
+        if found and (not written[2] or f"sm_{number}{written[2]}" in _suffixed()):
+            return found
+        if 20 <= number < ARCHS[0].number:
+            raise UsageError(f"sm_{number} has no tensor cores; {ARCHS[0].name} is the first that has.")
+        raise _unknown(name, f"sm_{number}")
+    from tcprobe.isa.gpus import called, listed
+
+    rows = called(name)
+    if len(rows) > 1:
+        raise UsageError(f"{name!r} means several archs: {listed(rows)}. Say which.")
+    if not rows:
+        raise _unknown(name, name.lower())
+    return rows[0]
+
+
+def _suffixed() -> set[str]:
+    """Targets with a suffix: `a` from sm_90 on, `f` where the arch has a family."""
+    return {f"{a.name}a" for a in ARCHS if a.number >= 90} | {f"{a.name}f" for a in ARCHS if a.family}
+
+
+def _unknown(name: str, like: str) -> UsageError:
+    import difflib
+
+    near = difflib.get_close_matches(like, _BY_NAME, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    return UsageError(f"unknown arch {name[:60]!r}{hint} Known: {', '.join(_BY_NAME)}, and GPUs by name (h100).")
 
 
 def is_target(target: str) -> bool:

@@ -60,6 +60,11 @@ class Fragment:
         return self.held.layout
 
     @property
+    def depth(self) -> str | None:
+        """Which of its coordinates a product sums over: "col" of A (m x k), "row" of B (k x n), None of others."""
+        return {"a": "col", "b": "row"}.get(self.operand) if self.role is Role.FACTOR else None
+
+    @property
     def type(self) -> str:
         """PTX's element type."""
         return self.held.type

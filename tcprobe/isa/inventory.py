@@ -10,10 +10,12 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from functools import cache
 from types import MappingProxyType
+from typing import TypeVar
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch
@@ -21,10 +23,13 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import IMPLIED, Instruction
 from tcprobe.isa.target import version
 from tcprobe.plugins import discover
+from tcprobe.text import quoted
 
 ROWS = "tcprobe.isa.rows"
+T = TypeVar("T", Fragment, Instruction)
 SPARSE = ("sp", "sp::ordered_metadata")
 APART = {"block_scale"}  # qualifiers that a shortened name must have
+_VECTOR = re.compile(r"(scale_vec::\d)x")  # the one capital letter of an id
 
 
 @cache
@@ -105,7 +110,7 @@ def select(*patterns: str, family: str | None = None, device: Arch | None = None
     UsageError where there is no such family.
     """
     if family not in (None, *families()):
-        raise UsageError(f"no family is called {family!r}; known: {', '.join(families())}.")
+        raise _no_family(family or "")
     chosen = dict.fromkeys(f for p in patterns for f in matches(p)) if patterns else fragments().values()
     return [
         fragment
@@ -137,25 +142,82 @@ def no_registers(row: Instruction) -> UsageError:
 
 def resolve(name: str) -> Fragment:
     """The one fragment that `name` means; UsageError with suggestions if none or several."""
-    found = matches(name)
+    found = candidates(name)
     if len(found) == 1:
         return found[0]
-    if found:
-        raise UsageError(f"{name!r} means {len(found)} fragments: {_some(f.id for f in found)}. Say more of the name.")
-    raise _unknown(name, fragments())
+    raise UsageError(f"{name!r} means {len(found)} fragments: {_some(f.id for f in found)}. Say more of the name.")
+
+
+def candidates(name: str) -> list[Fragment]:
+    """The fragments that `name` may mean; UsageError with suggestions if none."""
+    found = matches(name)
+    if not found:
+        raise _unknown(name, fragments())
+    return found
 
 
 def instruction(name: str) -> Instruction:
     """The one instruction that `name` means; UsageError with suggestions if none or several."""
-    wanted, known = short(name), instructions()
-    found = [known[wanted]] if wanted in known else [i for i in known.values() if _shortens(wanted, i.id)]
+    found = instruction_candidates(name)
     if len(found) == 1:
         return found[0]
+    raise UsageError(f"{name!r} means {len(found)} instructions: {_some(i.id for i in found)}. Say more of the name.")
+
+
+def instruction_candidates(name: str) -> list[Instruction]:
+    """The instructions that `name` may mean: an id, a shortened one, or words in any order; UsageError if none."""
+    wanted, known = short(name), instructions()
+    if wanted in known:
+        return [known[wanted]]
+    found = [i for i in known.values() if _shortens(wanted, i.id)] or spoken_instructions(name)
+    if not found:
+        raise _unknown(name, known)
+    return found
+
+
+def spoken_instructions(name: str) -> list[Instruction]:
+    """The instructions that all words of `name` fit, whatever their order; see `words`."""
+    from tcprobe.isa import words
+
+    wanted = words.words(name)
+    return _closest(wanted, [i for i in instructions().values() if words.fits(wanted, _parts(i.id, *_types(i)))])
+
+
+def _spoken(name: str) -> list[Fragment]:
+    """The fragments that all words of `name` fit; without an operand in them, those of the instructions."""
+    from tcprobe.isa import words
+
+    wanted = words.words(name)
+    found = [f for f in fragments().values() if words.fits(wanted, _parts(f.id, *((f.type,) if f.shared else ())))]
     if found:
-        raise UsageError(
-            f"{name!r} means {len(found)} instructions: {_some(i.id for i in found)}. Say more of the name."
-        )
-    raise _unknown(name, known)
+        return _closest(wanted, found)
+    return list(dict.fromkeys(fragment(f.id) for i in spoken_instructions(name) for f in i.fragments))
+
+
+def _closest(wanted: list[str], found: list[T]) -> list[T]:
+    """Of what fits those that fit best, by one reason after the other: named whole, of a family that is named, of a
+    type of its own that is named, with one type of C and D, in the order of the words.
+    """
+    from tcprobe.isa import words
+
+    best = [one for one in found if len(_parts(one.id)) == len(wanted)] or found
+    best = [one for one in best if one.family in wanted] or best
+    best = [one for one in best if isinstance(one, Instruction) and _one_accumulator(one)] or best
+    best = [one for one in best if isinstance(one, Fragment) and words.named(one.type, wanted)] or best
+    return [one for one in best if words.ordered(wanted, _parts(one.id))] or best
+
+
+def _one_accumulator(row: Instruction) -> bool:
+    return row.multiplies and row.type("c") == row.type("d")
+
+
+def _parts(id_: str, *more: str) -> list[str]:
+    parts = id_.split(".")
+    return [*parts, *(part for part in more if part not in parts)]
+
+
+def _types(row: Instruction) -> tuple[str, ...]:
+    return tuple(operand.type for operand in row.operands)
 
 
 def multiply(name: str) -> Instruction:
@@ -191,7 +253,9 @@ def select_instructions(*patterns: str) -> list[Instruction]:
         return list(known.values())
     found: dict[str, Instruction] = {}
     for pattern in patterns:
-        meant = _meant(short(pattern), known)
+        wanted = short(pattern)
+        glob = any(c in wanted for c in "*?[")
+        meant = _meant(wanted, known) or [row.id for row in ([] if glob else spoken_instructions(pattern))]
         if not meant:
             raise _unknown(pattern, known)
         found |= {i: known[i] for i in meant}
@@ -201,8 +265,9 @@ def select_instructions(*patterns: str) -> list[Instruction]:
 def matches(name: str) -> list[Fragment]:
     """Fragments that `name` means: an id, an instruction (its operands), a glob pattern, or a shortened id.
 
-    A shortened id has some of the dot-separated parts, in order: `wmma.m16n16k16.d.f32`, `m8n32k16.a.row.u8`. Those of
-    sparse forms keep `sp`.
+    A shortened id has some of the dot-separated parts, in order: `wmma.m16n16k16.d.f32`, `m8n32k16.a.row.u8`; those of
+    sparse forms keep `sp`. Where no id is of that kind: words in any order, as `words` reads them: `accumulator wmma
+    16x16x16 float`.
     """
     wanted = short(name)
     with suppress(KeyError, ValueError):
@@ -211,9 +276,9 @@ def matches(name: str) -> list[Fragment]:
         return [fragment(f.id) for f in instructions()[wanted].fragments]
     known = fragments()
     if any(c in wanted for c in "*?["):
-        return [f for f in known.values() if fnmatch.fnmatchcase(f.id, wanted)]
+        return [known[id_] for id_ in _globbed(wanted, known)]
     whole = [f for f in known.values() if wanted in (f.experiment, short(f.instruction))]
-    return whole or [f for f in known.values() if _shortens(wanted, f.id)]
+    return whole or [f for f in known.values() if _shortens(wanted, f.id)] or _spoken(name)
 
 
 def _meant(wanted: str, known: Collection[str]) -> list[str]:
@@ -221,7 +286,7 @@ def _meant(wanted: str, known: Collection[str]) -> list[str]:
     if wanted in known:
         return [wanted]
     if any(c in wanted for c in "*?["):
-        return [i for i in known if fnmatch.fnmatchcase(i, wanted)]
+        return _globbed(wanted, known)
     return [i for i in known if _shortens(wanted, i)]
 
 
@@ -244,7 +309,18 @@ def why_not(asked: Fragment | Instruction, device: Arch) -> str | None:
 
 def short(name: str) -> str:
     """`name` without the qualifiers that every form has: the form in which ids are."""
-    return ".".join(part for part in name.strip().split(".") if part not in IMPLIED)
+    written = _VECTOR.sub(r"\1X", name.strip().lower())
+    return ".".join(part for part in written.split(".") if part not in IMPLIED)
+
+
+def _globbed(wanted: str, ids: Iterable[str]) -> list[str]:
+    """The ids that a pattern means; where it means none as it is, those of which it means some parts."""
+    listed = list(ids)
+    for pattern in (wanted, f"*.{wanted}", f"{wanted}.*", f"*.{wanted}.*"):
+        found = [id_ for id_ in listed if fnmatch.fnmatchcase(id_, pattern)]
+        if found:
+            return found
+    return []
 
 
 def _shortens(wanted: str, full: str) -> bool:
@@ -263,12 +339,43 @@ def _some(names: Iterable[str], most: int = 6) -> str:
 
 
 def _unknown(name: str, known: Iterable[str]) -> UsageError:
-    """That nothing has this name; or, if something without registers has it, that."""
+    """What is wrong with a name that means nothing: no registers, PTX's but not covered, strange words, a typo."""
     found = bare(name)
     if found:
         return no_registers(found[0])
     import difflib
 
-    near = difflib.get_close_matches(short(name), list(known), n=3, cutoff=0.6)
-    hint = f" Did you mean {' or '.join(near)}?" if near else " See `tcprobe list`."
-    return UsageError(f"no fragment or instruction is called {name!r}.{hint}")
+    from tcprobe.isa.beyond import not_covered
+
+    if ptx := not_covered(name, families()):
+        return UsageError(f"{quoted(name)}: {ptx}. It has: {', '.join(families())}.")
+    near = difflib.get_close_matches(short(name), list(known), n=3, cutoff=0.6) if " " not in name else []
+    hint = f"Did you mean {' or '.join(near)}?" if near else _nearest(name)
+    return UsageError(f"no fragment or instruction is called {name!r}. {hint}")
+
+
+def _nearest(name: str) -> str:
+    """What of a name's words is not known, and what the others mean; or which one word is too many."""
+    from tcprobe.isa import words
+
+    wanted = words.words(name)
+    strange = words.strange(wanted, {part for row in instructions().values() for part in _parts(row.id, *"abcdep")})
+    tries = [[*wanted[:at], *wanted[at + 1 :]] for at in reversed(range(len(wanted)))]
+    if strange:
+        tries = [[word for word in wanted if word not in strange]]
+    without = next((kept for kept in tries if spoken_instructions(" ".join(kept))), None)
+    unknown = f"Not known: {', '.join(map(quoted, strange))}. " if strange else ""
+    if any(word.isdigit() for word in strange):
+        unknown += "Numbers go with --row and --col, or --lane and --i. "
+    if not without:
+        return f"{unknown}See `tcprobe list`."
+    left_out = [word for word in wanted if word not in without] or ["one of the types"]
+    found = [row.id for row in spoken_instructions(" ".join(without))]
+    return f"{unknown}Without {', '.join(left_out)} it would mean {_some(found, 3)}."
+
+
+def _no_family(name: str) -> UsageError:
+    from tcprobe.isa.beyond import not_covered
+
+    ptx = not_covered(name, families())
+    return UsageError(f"{ptx or f'no family is called {name!r}'}; known: {', '.join(families())}.")

@@ -1,16 +1,19 @@
 """Tables that are not ours: a CSV of lane,i,row,col (and product), one line a slot.
 
-A header line is optional and may name the columns in another order. Slots without a line count as unused. A number is
-digits 0 to 9 alone, and below 4096. The text is UTF-8, with line ends of any system. Bounds, checked before anything is
-made of a file: `files.MOST_BYTES`, MOST_LINES lines, and `table.MOST_SLOTS` slots, which are elements times lanes, the
-lanes rounded up to a power of two.
+A header line is optional and may name the columns in another order, and lane and i as thread and register; where a
+register of a thread has several lines, they are its elements, low bits first. Columns are parted by commas, semicolons
+or tabs; lines that begin with # say nothing. Slots without a line count as unused. A number is digits 0 to 9 alone, and
+below 4096. The text is UTF-8, with line ends of any system; the name - is standard input. Bounds, checked before
+anything is made of a file: `files.MOST_BYTES`, MOST_LINES lines, and `table.MOST_SLOTS` slots, which are elements times
+lanes, the lanes rounded up to a power of two.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tcprobe.errors import DataError
@@ -22,6 +25,9 @@ INPUTS = ("lane", "i")
 MOST_INDEX = 1 << 12
 MOST_LINES = 100_000
 _NUMBER = re.compile(r"-?[0-9]+")
+# other names of columns; a register may have several lines
+ALSO = {"thread": "lane", "tid": "lane", "laneid": "lane", "element": "i", "index": "i", "column": "col",
+        "reg": "register"}  # fmt: skip
 Line = tuple[int, list[str]]  # number of the line in the file, and its cells
 
 
@@ -32,23 +38,54 @@ def read_csv(path: Path) -> Table:
         raise DataError(f"{path}: empty; expected lines of lane,i,row,col.")
     names, body = _header(path, lines)
     outputs = [name for name in names if name in SLOT_OUTPUTS]
-    return _table(path, outputs, _cells(path, names, outputs, body))
+    cells = _cells(path, names, outputs, body if "i" in names else _numbered(path, names, body))
+    return _table(path, outputs, cells)
+
+
+def _numbered(path: Path, names: list[str], body: Sequence[Line]) -> list[Line]:
+    """The lines with i in place of the register: its lines are its elements, low bits first, in each equally many."""
+    at, thread = names.index("register"), names.index("lane")
+    lines = [(number, cells) for number, cells in body if len(cells) == len(names)]
+    places = Counter((cells[thread], cells[at]) for _, cells in lines)
+    size = max(places.values(), default=1)
+    wrong = next((place for place, count in places.items() if count != size), None)
+    if wrong:
+        raise DataError(
+            f"{path}: thread {quoted(wrong[0])} register {quoted(wrong[1])} has {places[wrong]} lines, another has "
+            f"{size}; each element of a register needs a line, or name the column i."
+        )
+    seen: Counter[tuple[str, str]] = Counter()
+    found = []
+    for number, cells in body:
+        if len(cells) == len(names) and _NUMBER.fullmatch(cells[at]) and len(cells[at]) < 9:
+            place = (cells[thread], cells[at])
+            found.append((number, [*cells[:at], str(int(cells[at]) * size + seen[place]), *cells[at + 1 :]]))
+            seen[place] += 1
+        else:
+            found.append((number, cells))
+    return found
 
 
 def _lines(path: Path) -> list[Line]:
     """The lines that are not blank."""
-    lines = _split(_text(path))
+    lines = ["" if line.lstrip().startswith("#") else line for line in _split(_text(path))]
     if len(lines) > MOST_LINES:
         raise DataError(f"{path}: {len(lines)} lines; at most {MOST_LINES} are read.")
-    reader = csv.reader((f"{line}\n" for line in lines), strict=True)
+    reader = csv.reader((f"{line}\n" for line in lines), strict=True, delimiter=_delimiter(lines))
     try:
         return [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: not CSV: {error}.") from None
 
 
+def _delimiter(lines: Iterable[str]) -> str:
+    """What parts the columns of the first line that says something."""
+    first = next((line for line in lines if line.strip()), "")
+    return next((mark for mark in ",;\t" if mark in first), ",")
+
+
 def _text(path: Path) -> str:
-    raw = files.read(path)
+    raw = files.read_input() if str(path) == "-" else files.read(path)
     if raw is None:
         raise DataError(f"{path}: no such file.")
     try:
@@ -67,13 +104,14 @@ def _split(text: str) -> list[str]:
 
 
 def _header(path: Path, lines: list[Line]) -> tuple[list[str], list[Line]]:
-    first = [cell.strip().lower() for cell in lines[0][1]]
+    first = [ALSO.get(name, name) for name in (cell.strip().lower() for cell in lines[0][1])]
     if any(_NUMBER.fullmatch(cell) for cell in first):
         first, body = [*INPUTS, *SLOT_OUTPUTS][: len(first)], lines
     else:
         body = lines[1:]
     known = {*INPUTS, *SLOT_OUTPUTS}
-    if set(first) - {"product"} != known - {"product"} or len(set(first)) != len(first):
+    named = {"i" if name == "register" else name for name in first}
+    if named - {"product"} != known - {"product"} or len(named) != len(first):
         columns = quoted(", ".join(first))
         raise DataError(f"{path}, line {lines[0][0]}: {len(first)} columns {columns}; expected lane,i,row,col.")
     if not body:
@@ -85,6 +123,7 @@ def _cells(
     path: Path, names: list[str], outputs: list[str], body: Iterable[Line]
 ) -> dict[tuple[int, int], tuple[int, ...]]:
     """What each slot (lane, i) holds, in the order of `outputs`."""
+    names = ["i" if name == "register" else name for name in names]
     cells: dict[tuple[int, int], tuple[int, ...]] = {}
     for number, line in body:
         values = dict(zip(names, _numbers(f"{path}, line {number}", names, line), strict=True))

@@ -15,17 +15,15 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 
 
-def matrix(table: Table, width: int) -> Iterator[str]:
-    """Rows and columns with lane:i of every holder, in blocks of columns that fit `width` characters."""
+def matrix(table: Table, width: int, span: int = 1) -> Iterator[str]:
+    """Rows and columns, every `span`-th, with lane:i of every holder, in blocks that fit `width` characters."""
     products = range(table.extent["product"]) if "product" in table.outputs else [None]
+    cols = range(0, table.extent["col"], span)
     for product in products:
         if product is not None:
             yield f"product {product}"
-        cells = [
-            [_holders(table, row, col, product) for col in range(table.extent["col"])]
-            for row in range(table.extent["row"])
-        ]
-        yield from _grid(cells, [str(c) for c in range(table.extent["col"])], width)
+        cells = [[_holders(table, row, col, product) for col in cols] for row in range(table.extent["row"])]
+        yield from _grid(cells, [str(c) for c in cols], width)
 
 
 def lanes(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
@@ -37,6 +35,23 @@ def lanes(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
         first = lane * table.elements
         rows.append([runs(table.cells[first + s : first + min(s + size, table.elements)]) for s in starts])
     yield from _grid(rows, [f"r{j}" for j in range(len(starts))], width)
+
+
+def bits(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
+    """One line a lane that is read: the element, all its columns, that each group of bits of its register governs."""
+    places = [fragment.place(i)[1] for i in range(table.elements)]
+    heads = [f"{low}-{low + fragment.slot_bits - 1}" for low in places]
+    rows, read = [], []
+    for lane in range(table.threads):
+        cells = table.cells[lane * table.elements :][: table.elements]
+        if any(cells):
+            read.append(lane)
+            rows.append(["-" if c is None else _spanned(c, fragment.span) for c in cells])
+    yield from _grid(rows, heads, width, read)
+
+
+def _spanned(cell: tuple[int, ...], span: int) -> str:
+    return f"{cell[0]},{cell[1]}" + (f"-{cell[1] + span - 1}" if span > 1 else "")
 
 
 def addresses(table: Table, width: int) -> Iterator[str]:
@@ -90,15 +105,18 @@ def _run(run: Sequence[tuple[int, int] | None]) -> str:
     return f"{row},{col}"
 
 
-def _grid(cells: Sequence[Sequence[str]], heads: Sequence[str], width: int) -> Iterator[str]:
-    """Numbered lines of equally wide columns, in blocks of columns that fit `width`."""
+def _grid(
+    cells: Sequence[Sequence[str]], heads: Sequence[str], width: int, numbers: Sequence[int] | None = None
+) -> Iterator[str]:
+    """Lines of equally wide columns, numbered from 0 or by `numbers`, in blocks of columns that fit `width`."""
+    numbers = range(len(cells)) if numbers is None else numbers
     wide = max((len(text) for row in (*cells, heads) for text in row), default=0) + 2
-    margin = len(str(len(cells) - 1)) + 2
+    margin = max((len(str(number)) for number in numbers), default=1) + 2
     per_block = max(1, (width - margin) // wide)
     for start in range(0, len(heads), per_block):
         block = slice(start, start + per_block)
         yield " " * margin + "".join(head.rjust(wide) for head in heads[block])
-        for number, row in enumerate(cells):
+        for number, row in zip(numbers, cells, strict=True):
             yield str(number).rjust(margin) + "".join(text.rjust(wide) for text in row[block])
         if start + per_block < len(heads):
             yield ""

@@ -29,7 +29,7 @@ SLOT_OUTPUTS = ("row", "col", "product")  # what the slots of a fragment can lea
 Values = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """`values[output][point]` is a number from 0 to MOST_VALUE - 1, or None in every output where there is nothing."""
 
@@ -46,6 +46,10 @@ class Table:
                 raise DataError(f"output {name} has a value outside 0 to {MOST_VALUE - 1}.")
         if len({tuple(v is None for v in column) for column in self.values.values()}) > 1:
             raise DataError("a slot is used in one output and unused in another.")
+
+    def __repr__(self) -> str:
+        size = " x ".join(f"{axis.size} {axis.name}" for axis in self.space.axes)
+        return f"<Table of {size} to {', '.join(self.outputs)}, layout {self.id}>"
 
     @property
     def points(self) -> int:

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, verdicts
-from tcprobe.ask.describe import some
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
@@ -16,9 +15,11 @@ from tcprobe.layout.table import Table
 from tcprobe.references import documented
 from tcprobe.sass.lowering import Lowering, words
 from tcprobe.store.choose import Layers, alone
+from tcprobe.store.lookup import some
 from tcprobe.store.results import Results
 from tcprobe.text import markdown
 
+LETTERS = {"live": "L", "sass": "S", "derived": "D", "same-opcode": "O", "emulated": "E"}
 MADE = "<!-- made by `tcprobe pages`; edit nothing here -->"
 
 
@@ -27,7 +28,8 @@ def matrix(results: Results) -> Iterator[str]:
     names, layers = results.archs(), alone(results)
     yield from (MADE, "# Every fragment on every arch", "")
     yield "A cell names the layout; the same id means the very same map. L: measured live on a GPU, S: read from"
-    yield "machine code, D: derived. =: a reference confirms it, !: one differs (see `tcprobe compare`)."
+    yield "machine code, D: derived, O: the same opcode as on another arch, which is weaker evidence. =: a reference"
+    yield "confirms it, !: one differs (see `tcprobe compare`)."
     yield "doc: documented only, not measured on that arch, and what the reference says is the layout named (see"
     yield "[documented.md](documented.md)); -: the arch does not have the fragment. The link leads to the table."
     yield ""
@@ -53,10 +55,11 @@ def changes(results: Results) -> Iterator[str]:
 def documentation(results: Results) -> Iterator[str]:
     """Fragments that some arch has but nobody measured there, with the layout that a reference states."""
     yield from (MADE, "# Documented only", "")
-    yield "These fragments are not measured on these archs: no GPU was at hand, and the machine code of the multiply is"
-    yield "no single tensor-core instruction whose layout is known there. The formulas are the reference's, **not a**"
-    yield "**measurement**. Where the layout has a link, the very same one is measured on another arch. Of metadata and"
-    yield "scales a selector chooses which lanes and slots are read: `tcprobe show` has the map of each."
+    yield "These fragments are not measured on these archs: no GPU was at hand, and the machine code of the multiply"
+    yield "takes a tensor-core instruction whose layout is known on no arch, or one that is not modelled (`tcprobe run`"
+    yield "says which). The formulas are the reference's, **not a measurement**. Where the layout has a link, the very"
+    yield "same one is measured on another arch. Of metadata and scales a selector chooses which lanes and slots are"
+    yield "read: `tcprobe show` has the map of each."
     yield ""
     layers = alone(results)
     lines: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}
@@ -105,9 +108,10 @@ def _layout(results: Results, layout: str) -> str:
 def lowering(results: Results) -> Iterator[str]:
     """Multiplies x archs: the tensor-core opcodes that each becomes. Forms with the same cells share a line."""
     saved = {name: data for name in results.archs() if (data := results.lowering(name))}
-    yield from (MADE, "# What each multiply becomes in machine code", "")
+    yield from (MADE, "# What each multiply and matrix move becomes in machine code", "")
     yield "Tensor-core opcodes with counts, as ptxas emits them. *emulated*: opcodes of another type, or none; the"
-    yield "number is that of all other instructions of the probe. -: ptxas refuses the form for that arch."
+    yield "number is that of all other instructions of the probe. -: ptxas refuses the form for that arch. Where the"
+    yield "compiler links routines of its own, `tcprobe lower` names them."
     yield ""
     for name, data in saved.items():
         yield f"- {name}: {markdown(data['compiler'])}"
@@ -118,7 +122,7 @@ def lowering(results: Results) -> Iterator[str]:
             continue
         cells = tuple(_lowered(data["instructions"].get(row.id), row) for data in saved.values())
         lines.setdefault(cells, []).append(row.id)
-    yield from grid(["multiplies", *saved], ([_list(ids), *cells] for cells, ids in lines.items()))
+    yield from grid(["instructions", *saved], ([_list(ids), *cells] for cells, ids in lines.items()))
 
 
 def _lowered(data: dict[str, Any] | None, row: Instruction) -> str:
@@ -143,7 +147,7 @@ def _cell(results: Results, layers: Layers, name: str, fragment: Fragment) -> st
     layout = tables[0].table(fragment).id
     marks = {v.verdict for v in verdicts(fragment, tables[0].measured)}
     mark = "!" if DIFFERS in marks else "=" if CONFIRMED in marks else ""
-    methods = "".join(found.measured.method[0].upper() for found in tables)
+    methods = "".join(LETTERS[found.measured.method] for found in tables)
     return f"[{layout[:6]}](layouts/{layout}.json) {methods}{mark}"
 
 

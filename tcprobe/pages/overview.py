@@ -10,16 +10,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
-from tcprobe.ask.describe import holders, some, unread
+from tcprobe.ask.describe import holders, provenance, unread
 from tcprobe.errors import DataError
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.pages import archs, tensor_memory
+from tcprobe.layout.table import Table
+from tcprobe.pages import archs, tensor_memory, undocumented
 from tcprobe.pages.archs import MADE, grid, row_and_col
 from tcprobe.references import references, said
 from tcprobe.store.choose import Layers, alone
-from tcprobe.store.measurement import Measurement, how
+from tcprobe.store.lookup import some
+from tcprobe.store.measurement import WEAKER, Measurement, how
 from tcprobe.store.results import Results
 from tcprobe.system import files
 from tcprobe.text import markdown
@@ -40,6 +42,8 @@ def render(results: Results) -> dict[Path, str]:
         found[results.root / "lowering.md"] = _text(archs.lowering(results))
     if any(results.opcodes(name) for name in results.archs()):
         found[results.root / "opcodes.md"] = _text(archs.opcodes(results))
+    if any(results.undocumented(name) for name in results.archs()):
+        found[results.root / "undocumented.md"] = _text(undocumented.page(results))
     for name in results.archs():
         for method in results.methods(name):
             found[results.root / name / f"{method}.md"] = _text(_arch_page(results, name, method))
@@ -82,6 +86,8 @@ def _overview(results: Results) -> Iterator[str]:
         yield "- [lowering.md](lowering.md): what each multiply becomes in machine code"
     if any(results.opcodes(name) for name in results.archs()):
         yield "- [opcodes.md](opcodes.md): the layouts of tensor-core machine instructions"
+    if any(results.undocumented(name) for name in results.archs()):
+        yield "- [undocumented.md](undocumented.md): illegal metadata and undocumented selectors of sparse multiplies"
     yield "- [documented.md](documented.md): what is documented but not measured"
     yield "- [tensor_memory.md](tensor_memory.md): what is documented of tensor memory and tcgen05"
     yield from ("", "## Layouts", "")
@@ -138,14 +144,18 @@ def _errata(results: Results) -> Iterator[str]:
 def _arch_page(results: Results, name: str, method: str) -> Iterator[str]:
     row = arch.arch(name)
     saved = {m.experiment: m for m in results.measurements(name, method)}
-    provenance = sorted({_provenance(m) for m in saved.values()})
+    made = sorted({_provenance(m) for m in saved.values()})
     yield from (
         MADE,
         f"# {name} ({row.generation}, compute capability {row.compute_capability}), method {method}",
         "",
     )
-    for line in provenance:
+    for line in made:
         yield f"- {line}"
+    if method == WEAKER:
+        yield ""
+        yield "Weaker evidence: these layouts are those that another arch has for the same tensor-core opcode, encoded"
+        yield 'alike. Which arch that is stands under "numbers from".'
     yield from ("", "## Fragments", "")
     yield "wmma is compared slot by slot, mma by its structure tensor: which A slot meets which B slot in which D slot."
     yield "Row, column and k numbers of mma are a convention; the tables use the numbers of the source named under"
@@ -155,6 +165,8 @@ def _arch_page(results: Results, name: str, method: str) -> Iterator[str]:
     heads = ["fragment", "rows x cols", "layout", "row", "col", "numbers from", *names]
     measured = [(f, saved[f.experiment]) for f in inventory.fragments().values() if _has(saved, f)]
     yield from grid(heads, (_fragment_line(f, m) for f, m in measured))
+    yield from _metadata([(f, m.tables[f.operand]) for f, m in measured if f.selectors])
+    yield from _emulations(saved.values())
     yield from ("", "## Copies", "")
     yield "Some wmma fragments hold an element several times. The multiplies read one copy; the others are ignored."
     yield ""
@@ -169,6 +181,44 @@ def _arch_page(results: Results, name: str, method: str) -> Iterator[str]:
     yield "Each measurement's file has the count and the hash of its triples."
     yield from ("", "## Refused or failed", "")
     yield from _refusals([m for m in saved.values() if m.status != "measured"])
+
+
+def _metadata(found: Sequence[tuple[Fragment, Table]]) -> Iterator[str]:
+    """Which lanes are read under each selector, layouts once."""
+    if not found:
+        return
+    yield from ("", "## Metadata", "")
+    yield "An index field of a lane's register governs the element of A, as stored, at its row and col, in the"
+    yield "lanes that the selector reads: 0: under selector 0."
+    yield ""
+    by_layout: dict[str, tuple[Table, list[str]]] = {}
+    for fragment, table in found:
+        by_layout.setdefault(table.id, (table, []))[1].append(f"`{fragment.id}`")
+    lines = ([f"[{id_}](../layouts/{id_}.json)", some(names, 2), *row_and_col(table), "<br>".join(_read(table))]
+             for id_, (table, names) in by_layout.items())  # fmt: skip
+    yield from grid(["layout", "fragments", "row", "col", "lanes read"], lines)
+
+
+def _read(table: Table) -> Iterator[str]:
+    for selector in range(table.space.axes[0].size):
+        one = table.selection(selector)
+        lanes = sorted({slot // one.elements for slots in one.inverse.values() for slot in slots})
+        every = len(lanes) == one.threads
+        yield f"{selector}: {'all' if every else ', '.join(map(str, lanes))}"
+
+
+def _emulations(found: Iterable[Measurement]) -> Iterator[str]:
+    """Which measurements show the compiler's work too, by compiler."""
+    by_compiler: dict[str, list[str]] = {}
+    for m in found:
+        if "emulated_by" in provenance(m):
+            by_compiler.setdefault(m.provenance["compiler"], []).append(f"`{m.experiment}`")
+    if by_compiler:
+        yield from ("", "## Emulated", "")
+        yield "The arch has no instruction for these sparse multiplies: what the compiler emulates them by is measured."
+        yield ""
+    for compiler, names in sorted(by_compiler.items()):
+        yield f"- {markdown(compiler)}: {', '.join(sorted(names))}"
 
 
 def _has(saved: dict[str, Measurement], fragment: Fragment) -> bool:

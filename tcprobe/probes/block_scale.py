@@ -32,7 +32,8 @@ from tcprobe.probes.experiment import Conclusion, Context, Experiment, Reading
 from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
-from tcprobe.probes.sparse import SparseExperiment, metadata_images
+from tcprobe.probes.sparse import SparseExperiment
+from tcprobe.probes.sparse_images import metadata_images
 
 Ints = NDArray[np.int64]
 DIGIT = 3  # bits of a byte's number in one image: ue4m3 has exponents up to 8

@@ -18,30 +18,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.sparsity import Sparsity, sparsity
+from tcprobe.isa.sparsity import sparsity
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import Conclusion, Context, Reading
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
-from tcprobe.probes.slots import bit_length, codes, one_hot, pack, unpack
+from tcprobe.probes.slots import codes, one_hot, pack
+from tcprobe.probes.sparse_decode import decode
+from tcprobe.probes.sparse_images import b_images, metadata_images
 from tcprobe.probes.sparse_numbering import Sparse, numbered
 from tcprobe.probes.sparse_op import Packed, Product
-
-NIBBLES = 8  # groups of four bits in a lane's metadata
-PLACES = WARP * NIBBLES
-# two legal values each that differ in one bit of one index; together in every bit of both
-PAIRS = {2: ((0x4, 0xE), (0x8, 0x9), (0x8, 0xC)), 1: ((0x4, 0xE),)}
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -134,11 +126,6 @@ def product_kernel(instruction: Instruction, selector: int) -> Kernel:
     return Kernel(name, Product(instruction, selector), text, instruction.target.at_least(ptx.ALIGNED))
 
 
-def b_images(instruction: Instruction) -> int:
-    """How many images of B there are: all one, each bit of a slot's number, all zero."""
-    return 2 + bit_length(instruction.fragment("b").slots)
-
-
 def launches(instruction: Instruction) -> list[Launch]:
     """A slots x metadata images for each selector; then C slot by slot, by the first kernel."""
     a, b, c, e = (instruction.fragment(operand) for operand in "abce")
@@ -152,35 +139,6 @@ def launches(instruction: Instruction) -> list[Launch]:
         Launch(kernels[0], (1, 1, len(c_images)), (a_images[:1], coded, c_images, metadata[:1]), 0,
                len(c_images) * lane_bytes),
     ]  # fmt: skip
-
-
-@cache
-def metadata_images(rule: Sparsity) -> NDArray[np.uint8]:
-    """Four bits of metadata by image and place (lane * 8 + number): uniform ones, then those of positions."""
-    uniform = [np.full(PLACES, value, np.uint8) for value in rule.legal]
-    places = np.arange(PLACES)
-    spelled = [
-        np.where((places >> bit & 1) ^ turned, other, one).astype(np.uint8)
-        for one, other in PAIRS[rule.fields]
-        for bit in range(bit_length(PLACES))
-        for turned in (0, 1)
-    ]
-    return np.stack(uniform + spelled)
-
-
-def decode(instruction: Instruction, outputs: Sequence[Bytes]) -> Sparse:
-    """What the outputs of the `launches` say.
-
-    ProbeError where an answer is none that one product of zeros and ones can give, where an A slot does not obey one
-    field of the metadata, or where selectors disagree in anything but the lanes that are read.
-    """
-    found = [_selected(instruction, raw, selector) for selector, raw in enumerate(outputs[:-1])]
-    d, b, _ = found[0]
-    for selector, (other_d, other_b, _) in enumerate(found):
-        if not np.array_equal(d, other_d) or (b != other_b)[(b >= 0) & (other_b >= 0)].any():
-            raise ProbeError(f"{instruction.name}: selector {selector} changes which slots of A, B and D meet.")
-        b = np.maximum(b, other_b)
-    return Sparse(d, b, np.stack([field for _, _, field in found]), _decode_c(instruction, outputs[-1]))
 
 
 def _answer(d: Fragment, i: int, images: int) -> list[str]:
@@ -200,121 +158,3 @@ def _answer(d: Fragment, i: int, images: int) -> list[str]:
         "selp.b32 %bit, %bit, 0, %q;",
         f"or.b32 {word}, {word}, %bit;",
     ]  # fmt: skip
-
-
-def _unpacked(instruction: Instruction, raw: Bytes) -> NDArray[np.uint16]:
-    """What each D slot answered, a bit for each image of B: (blocks, D slots)."""
-    images = b_images(instruction)
-    words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, WARP, 2)
-    if (words >> np.uint32(31)).any():
-        raise ProbeError(f"{instruction.name}: D is neither zero nor one where a single product can be.")
-    mask = np.uint32((1 << images) - 1)
-    parts = [words[:, :, i % 2] >> np.uint32(images * (i // 2)) & mask for i in range(4)]
-    return np.stack(parts, axis=2).astype(np.uint16).reshape(len(words), -1)
-
-
-def _selected(instruction: Instruction, raw: Bytes, selector: int) -> tuple[Ints, Ints, Ints]:
-    """(D slots by A slot, B slots by A slot and index, field by A slot) under one selector."""
-    rule, name = sparsity(instruction.fragment("e")), f"{instruction.name}, selector {selector}"
-    d, met = _meetings(instruction, _unpacked(instruction, raw), name)
-    half = _half(rule, met, name)
-    by_index = _by_index(rule, met, half)
-    place = _place(rule, met, half, by_index)
-    predicted = _predicted(rule, half, place, by_index)
-    wrong = np.argwhere((predicted != met).any(axis=2))
-    if len(wrong):
-        image, slot = (int(n) for n in wrong[0])
-        raise ProbeError(f"{name}: A slot {slot} does not obey one field of the metadata alone: first in "
-                         f"image {image}; {len(wrong)} of {met.shape[0] * met.shape[1]} answers.")  # fmt: skip
-    return d, by_index, place * rule.fields + half
-
-
-def _meetings(instruction: Instruction, answers: NDArray[np.uint16], name: str) -> tuple[Ints, Ints]:
-    """The D slots that each A slot reaches (slots, n), and the B slot met there: (images, slots, n)."""
-    a, n = instruction.fragment("a"), instruction.shape.n
-    images = len(metadata_images(sparsity(instruction.fragment("e"))))
-    answers = answers.reshape(images, 1 + a.slots, -1)
-    hit, last = (answers & 1).astype(bool), b_images(instruction) - 1
-    if answers[~hit].any() or (answers >> last).any() or hit[:, 0].any():
-        raise ProbeError(f"{name}: D answers where A or B is zero, or where all ones gave nothing.")
-    reached = hit[:, 1:]
-    if (reached.sum(axis=2) != n).any() or (reached != reached[0]).any():
-        raise ProbeError(f"{name}: not a sparse product: an A slot does not reach the same {n} D slots throughout.")
-    d = np.nonzero(reached[0])[1].reshape(a.slots, n)
-    met = np.take_along_axis(answers[:, 1:], d[None], axis=2).astype(np.int64) >> 1
-    if met.max() >= instruction.fragment("b").slots:
-        raise ProbeError(f"{name}: the answers spell B slot {met.max()}, which there is not.")
-    return d, met
-
-
-def _half(rule: Sparsity, met: Ints, name: str) -> Ints:
-    """Which half of four bits each A slot obeys: under the legal values equal indices give equal answers."""
-    fits = np.stack([_follows(rule, met, half) for half in range(rule.fields)])
-    if (fits.sum(axis=0) != 1).any():
-        slot = int(np.flatnonzero(fits.sum(axis=0) != 1)[0])
-        raise ProbeError(f"{name}: A slot {slot} obeys {int(fits[:, slot].sum())} halves of four bits of metadata.")
-    found: Ints = fits.argmax(axis=0)
-    return found
-
-
-def _follows(rule: Sparsity, met: Ints, half: int) -> NDArray[np.bool_]:
-    """By A slot: whether equal indices in `half` meet the same B slots, and different ones no common one."""
-    indices = [rule.read(value, half) for value in rule.legal]
-    fits = np.ones(met.shape[1], bool)
-    for i, one in enumerate(indices):
-        for j, other in enumerate(indices[:i]):
-            equal = met[i] == met[j]
-            fits &= equal.all(axis=1) if one == other else ~equal.any(axis=1)
-    return fits
-
-
-def _by_index(rule: Sparsity, met: Ints, half: Ints) -> Ints:
-    """The B slots that each A slot meets under each index (slots, positions, n), -1 where no legal value has it."""
-    found = np.full((met.shape[1], rule.positions, met.shape[2]), -1, np.int64)
-    for image, value in enumerate(rule.legal):
-        for h in range(rule.fields):
-            found[half == h, rule.read(value, h)] = met[image, half == h]
-    return found
-
-
-def _place(rule: Sparsity, met: Ints, half: Ints, by_index: Ints) -> Ints:
-    """The place of the four bits that each A slot obeys, as the first pair of values spells it."""
-    _, other = PAIRS[rule.fields][0]
-    expected = np.array([rule.read(other, h) for h in range(rule.fields)])[half]
-    shown = by_index[np.arange(len(half)), expected]
-    first = len(rule.legal)
-    bits = [(met[first + 2 * bit] == shown).all(axis=1) for bit in range(bit_length(PLACES))]
-    return sum((b.astype(np.int64) << i for i, b in enumerate(bits)), np.zeros(len(half), np.int64))
-
-
-def _predicted(rule: Sparsity, half: Ints, place: Ints, by_index: Ints) -> Ints:
-    """What every image must have given if each A slot obeys that half of that place: (images, slots, n)."""
-    table = np.array([[rule.read(v, h) if v in rule.legal else 0 for h in range(rule.fields)] for v in range(16)])
-    indices = table[metadata_images(rule)[:, place], half[None]]
-    found: Ints = by_index[np.arange(len(half))[None], indices]
-    return found
-
-
-def _decode_c(instruction: Instruction, raw: Bytes) -> Ints:
-    """The D slot that each C slot reaches, whatever B is; every D slot once."""
-    answers = _unpacked(instruction, raw)
-    whole = (1 << b_images(instruction)) - 1
-    hit = answers[1:] == whole
-    lone = (hit.sum(axis=0) == 1).all() and (hit.sum(axis=1) == 1).all()
-    if not lone or np.count_nonzero(answers) != np.count_nonzero(hit):
-        raise ProbeError(f"{instruction.name}: C does not reach D slot by slot.")
-    reached: Ints = hit.argmax(axis=1).astype(np.int64)
-    return reached
-
-
-def random_metadata(rule: Sparsity, images: int, generator: np.random.Generator) -> Bytes:
-    """Legal metadata at random: every four bits of every lane, (images, bytes)."""
-    chosen: NDArray[Any] = generator.choice(np.array(rule.legal, np.uint8), (images, PLACES))
-    return pack(chosen, 4)
-
-
-def fields(rule: Sparsity, metadata: Bytes) -> Ints:
-    """The index in every field of metadata images: (images, fields of all lanes)."""
-    table = np.array([[rule.read(v, h) if v in rule.legal else 0 for h in range(rule.fields)] for v in range(16)])
-    found: Ints = table[unpack(metadata, 4)].reshape(len(metadata), -1)
-    return found

@@ -72,7 +72,7 @@ def agreement(instruction: Instruction, triples: Triples, tables: Tables) -> Agr
 
 def predict(instruction: Instruction, tables: Tables) -> Triples:
     """The structure tensor of tables in which every element has one holder."""
-    holders = {operand: _holder(instruction, operand, tables[operand]) for operand in "abd"}
+    holders = {operand: holder(tables[operand], _size(instruction, operand)) for operand in "abd"}
     p, m, n, k = np.indices((instruction.products, *instruction.shape)).reshape(4, -1)
     a, b, d = holders["a"][p, m, k], holders["b"][p, k, n], holders["d"][p, m, n]
     order = np.lexsort((d, a))
@@ -118,13 +118,18 @@ def elements(table: Table) -> Ints:
     return _ELEMENTS[table.id]
 
 
-def _holder(instruction: Instruction, operand: str, table: Table) -> Ints:
-    fragment = instruction.fragment(operand)
+def holder(table: Table, size: tuple[int, int, int]) -> Ints:
+    """The slot that holds each element of products, rows and cols; -1 where none does."""
     row, col, product = elements(table)
-    holder = np.full((instruction.products, fragment.rows, fragment.cols), -1, np.int64)
+    found = np.full(size, -1, np.int64)
     used = np.flatnonzero(row >= 0)
-    holder[product[used], row[used], col[used]] = used
-    return holder
+    found[product[used], row[used], col[used]] = used
+    return found
+
+
+def _size(instruction: Instruction, operand: str) -> tuple[int, int, int]:
+    fragment = instruction.fragment(operand)
+    return instruction.products, fragment.rows, fragment.cols
 
 
 def _misfit(instruction: Instruction, triples: Triples, tables: Tables, j: int) -> str:

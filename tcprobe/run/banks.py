@@ -85,7 +85,7 @@ def measure(clock: Clock, row: SharedAccess, cases: Cases, shared_bytes: int) ->
 
 
 def fit(row: SharedAccess, phases: Sequence[tuple[int, ...]], cases: Cases, timed: tuple[Floats, Judged]) -> Fitted:
-    """The rule with the fewest misfits on steady patterns, the simplest of equals.
+    """The rule with the fewest misfits on steady patterns, the simplest of equals; beats of idle phases must halve it.
 
     ProbeError where the phases are not neighbouring lanes, all as many.
     """
@@ -96,7 +96,7 @@ def fit(row: SharedAccess, phases: Sequence[tuple[int, ...]], cases: Cases, time
     known = found[steady].round().astype(np.int64)
     said = {rule: predicted(row, rule, cases) for rule in candidates(row, size)}
     missed = {rule: int((values[steady] != known).sum()) for rule, values in said.items()}
-    best, *others = sorted(said, key=lambda rule: missed[rule])
+    best, *others = sorted(said, key=lambda rule: missed[rule] * (1 + rule.idle))
     differing = [rule for rule in others if (said[rule] != said[best]).any()] or [best]
     misfits = np.flatnonzero(steady & (said[best] != found.round())).tolist()
     spread = float(((found - found.mean()) ** 2).sum())

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tcprobe.errors import EnvironmentUnfitError, UsageError
+from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
 from tcprobe.isa import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.probes.experiment import Experiment
@@ -25,11 +25,13 @@ from tcprobe.run.backend import Device
 from tcprobe.run.drafts import Drafts
 from tcprobe.run.origin import known
 from tcprobe.run.process import sass_worker
+from tcprobe.store.choose import over_published
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import children
 
 if TYPE_CHECKING:  # a run on a GPU needs nothing of machine code
+    from tcprobe.sass.derive import Derived
     from tcprobe.sass.toolchain import Toolchain
 
 AT_ONCE = 2  # archs that are read from machine code at the same time
@@ -63,6 +65,17 @@ class Report:
     done: runner.Done | None = None
     contradictions: list[str] = field(default_factory=list)  # of machine code
     unchecked: list[str] = field(default_factory=list)  # measured fragments that no multiply was read for
+    documented: dict[str, str] = field(default_factory=dict)  # mma forms of which nothing follows, and why
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: the device, each experiment with its status and words, and how many were kept."""
+        made = {"compiler": self.device.compiler, "driver": self.device.driver, "cuda": self.device.cuda}
+        return {
+            "device": self.device.name, "arch": self.device.arch, "method": self.device.method, **made,
+            "experiments": [{"id": m.experiment, "status": m.status, "words": m.words} for m in self.found],
+            "kept": self.kept, "complaints": self.complaints, "contradictions": self.contradictions,
+            "unchecked": self.unchecked,
+        }  # fmt: skip
 
 
 @dataclass
@@ -136,11 +149,15 @@ class Campaign:
             )
         self.say(f"Reading machine code of {', '.join(names)} with {tools.name}.")
         with children.threads(AT_ONCE) as pool:
-            self.reports += pool.map(lambda name: self._read_one(name, tools, todo, following), names)
+            read = list(pool.map(lambda name: self._read_one(name, tools, todo, following), names))
+        for report, derived in read:
+            self.reports.append(report)
+            if derived:
+                self._same_opcodes(report, tools, derived)
 
     def _read_one(
         self, name: str, tools: Toolchain, todo: Sequence[Experiment], following: Sequence[Experiment]
-    ) -> Report:
+    ) -> tuple[Report, Derived | None]:
         """Read fragments, then what takes them, and save what multiplies do not contradict."""
         worker = sass_worker(name, tools.ptxas, tools.nvdisasm, self.request.limit)
         drafts = Drafts(self.folder)
@@ -148,16 +165,44 @@ class Campaign:
             report = self._measure(session, session.devices[0], todo, drafts)
         measured = [m.experiment for m in report.found if m.tables]
         multiplies = [e.instruction for e in following if isinstance(e, MultiplyExperiment)]
-        checked = self._derive(report, tools, multiplies, drafts) if multiplies else set()
+        derived = self._derive(report, tools, multiplies, drafts) if multiplies else None
+        checked = derived.conclusion.checked if derived else set()
         moves = [e.instruction for e in following if isinstance(e, MemoryMove | RegisterMove)]
         self._derive_moves(report, tools, moves, drafts)
         report.unchecked = [experiment for experiment in measured if experiment not in checked]
+        report.found = self._new(report, report.found)
         report.complaints += drafts.settle()
         report.beside = _beside(drafts, report)
-        return report
+        return report, derived
 
-    def _derive(self, report: Report, tools: Toolchain, multiplies: Sequence[Instruction], drafts: Drafts) -> set[str]:
-        """Follow the code of multiplies, on the tables just read; the experiments that were checked by it."""
+    def _same_opcodes(self, report: Report, tools: Toolchain, derived: Derived) -> None:
+        """Add what follows for an arch from opcodes of other archs, once those are read: method same-opcode."""
+        from tcprobe.sass.derive import measurement
+        from tcprobe.sass.same_opcode import conclude
+
+        row, drafts, found = arch.arch(report.device.arch), Drafts(self.folder), []
+        own = {opcode: shown.tables for opcode, shown in derived.conclusion.opcodes.items()}
+        pending, layers = derived.shown.pending, over_published(self.folder)
+        for form, made, words, contradicted in conclude(pending, row, own, derived.encodings, layers):
+            if made or contradicted:
+                found.append(measurement(form.instruction, row, "same-opcode", tools, made or words))
+                drafts.overrule(found[-1])
+            else:
+                report.documented[form.instruction.id] = words
+            if contradicted:
+                report.contradictions.append(f"{form.instruction.id}: {words}")
+        report.found += self._new(report, found)
+        report.complaints += drafts.settle()
+
+    def _new(self, report: Report, found: Sequence[Measurement]) -> list[Measurement]:
+        """What is not saved just as it followed; the others are counted as kept."""
+        results = Results(self.folder)
+        new = [m for m in found if self.request.force or not _saved(results, m)]
+        report.kept += len(found) - len(new)
+        return new
+
+    def _derive(self, report: Report, tools: Toolchain, multiplies: Sequence[Instruction], drafts: Drafts) -> Derived:
+        """Follow the code of multiplies, on the tables just read."""
         from tcprobe.sass.derive import derive
 
         name = report.device.arch
@@ -165,22 +210,27 @@ class Campaign:
         found, verdict = derived.conclusion, derived.conclusion.verdict
         withheld = drafts.withhold(name, "sass", verdict.withheld)
         for measurement in derived.measurements:
-            drafts.write(measurement)
+            (drafts.overrule if measurement.method == "derived" else drafts.write)(measurement)
         drafts.contest(name, found.contested)
+        drafts.write_encodings(name, tools.name, derived.encodings)
         if found.opcodes or found.contested:
             drafts.write_opcodes(name, tools.name, {o: (a.tables, a.source) for o, a in found.opcodes.items()})
-        told = {*verdict.withheld, *verdict.misread}
+        told = {*verdict.withheld, *verdict.misread, *derived.shown.contradicted}
         report.found = [m for m in report.found if m.experiment not in told] + withheld + derived.measurements
         report.contradictions = [f"{m.experiment}: {m.words}" for m in report.found if m.experiment in told]
-        return found.checked
+        return derived
 
     def _derive_moves(self, report: Report, tools: Toolchain, moves: Sequence[Instruction], drafts: Drafts) -> None:
         """Follow the code of matrix moves, on the tables that no multiply contradicts."""
         from tcprobe.sass.moves import derive_moves
 
-        found = derive_moves(tools, arch.arch(report.device.arch), moves, known(drafts, report.device))
+        name = report.device.arch
+        found = derive_moves(tools, arch.arch(name), moves, known(drafts, report.device))
+        if report.contradictions:  # what followed from loads that are withheld now follows no more
+            gone = {i.id for i in moves if drafts.has_tables((name, "derived", i.id))} - {m.experiment for m in found}
+            found += drafts.withhold(name, "derived", dict.fromkeys(gone, f"withheld: {report.contradictions[0]}"))
         for measurement in found:
-            drafts.write(measurement)
+            drafts.overrule(measurement)
         report.found += found
 
     def _measure(
@@ -200,6 +250,13 @@ class Campaign:
                 self.tick(0, f"{device.arch} {item.experiment}")
         report.beside = _beside(results, report)
         return report
+
+
+def _saved(results: Results, found: Measurement) -> bool:
+    """Whether a folder has the very measurement; not where its file cannot be trusted."""
+    with suppress(DataError):
+        return found.status == "measured" and results.measurement(found.arch, found.method, found.experiment) == found
+    return False
 
 
 def _beside(results: Results, report: Report) -> list[Path]:

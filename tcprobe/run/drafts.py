@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tcprobe.layout.table import Table
+from tcprobe.store import encodings
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
+
+Encodings = Mapping[str, tuple[Iterable[str], Iterable[str]]]  # bits and forms by opcode
 
 
 class Drafts(Results):
@@ -21,6 +24,7 @@ class Drafts(Results):
         self._aside: list[Measurement] = []
         self._opcodes: list[tuple[str, str, Mapping[str, tuple[Mapping[str, Table], str]]]] = []
         self._contested: set[tuple[str, str]] = set()
+        self._encodings: list[tuple[str, str, Encodings]] = []
 
     def write(self, measurement: Measurement) -> None:
         """Keep a measurement; it counts as saved for whoever reads through this object.
@@ -36,6 +40,10 @@ class Drafts(Results):
     def _keep(self, measurement: Measurement) -> None:
         key = (measurement.arch, measurement.method, measurement.experiment)
         self._drafts[key] = self._read[key] = measurement
+
+    def overrule(self, measurement: Measurement) -> None:
+        """Keep a conclusion in place of what was concluded before, also where it failed."""
+        self._keep(measurement)
 
     def withhold(self, arch: str, method: str, why: Mapping[str, str]) -> list[Measurement]:
         """Turn measurements, also ones saved before, into failures: `why` by experiment. Those failures."""
@@ -63,6 +71,10 @@ class Drafts(Results):
         self._opcodes.append((arch, compiler, found))
         return []
 
+    def write_encodings(self, arch: str, compiler: str, found: Encodings) -> None:
+        """Keep how opcodes are encoded."""
+        self._encodings.append((arch, compiler, found))
+
     def settle(self) -> list[str]:
         """Save what was kept; complaints about what was there and could not be trusted."""
         for measurement in self._drafts.values():
@@ -72,6 +84,9 @@ class Drafts(Results):
         found: list[str] = []
         for arch, compiler, tables in self._opcodes:
             found += super().write_opcodes(arch, compiler, tables)
+        for arch, compiler, encoded in self._encodings:
+            found += encodings.write(self, arch, compiler, encoded)
+        self._encodings.clear()
         self._drafts.clear()
         self._aside.clear()
         self._opcodes.clear()

@@ -77,7 +77,16 @@ class Gpu:
         return int(self._cupy.cuda.runtime.getDeviceProperties(self._index)["sharedMemPerMultiprocessor"])
 
     def load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
-        """Compile all kernels in one module; leave out what the driver refuses and compile the rest again."""
+        """Compile all kernels in one module; leave out what the driver refuses and compile the rest again.
+
+        Forms that the arch does not have are a module of their own: another form's header might let them pass.
+        """
+        assert self._arch is not None
+        groups = [[k for k in kernels if bool(k.target.on(self._arch)) == allowed] for allowed in (True, False)]
+        return self._load(groups[0]) | self._load(groups[1])
+
+    def _load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
+        """Compile kernels, leaving out what the driver refuses."""
         ordered = sorted(kernels, key=lambda k: version(k.target.ptx))
         words = self._load_module(ordered) if ordered else None
         if words is None:
@@ -88,8 +97,8 @@ class Gpu:
             return {ordered[0].name: error}
         if not blamed:
             half = len(ordered) // 2
-            return self.load(ordered[:half]) | self.load(ordered[half:])
-        return blamed | self.load([k for k in ordered if k.name not in blamed])
+            return self._load(ordered[:half]) | self._load(ordered[half:])
+        return blamed | self._load([k for k in ordered if k.name not in blamed])
 
     def compile_cuda(self, text: str, names: Sequence[str]) -> None:
         """Compile CUDA C++ by NVRTC for the open device; `call` runs its functions `names`.

@@ -21,13 +21,13 @@ from tcprobe.probes.sparse_numbering import predict as sparse_structure
 from tcprobe.probes.structure import predict
 from tcprobe.store import documents
 from tcprobe.store.choose import alone
-from tcprobe.store.measurement import MAKER, Measurement, how, made_by
+from tcprobe.store.measurement import FROM_CODE, MAKER, Measurement, how, made_by
 from tcprobe.store.results import Results
 from tcprobe.system import files
 from tcprobe.text import one_line
 
 SCHEMA = 2
-TAKEN = ("live", "sass", "derived")  # methods that say something of hardware
+TAKEN = ("live", *FROM_CODE)  # methods that say something of hardware
 
 
 class Conflict(NamedTuple):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tcprobe.system import children
@@ -21,6 +23,18 @@ class Worker:
     def start(self) -> subprocess.Popen[bytes]:
         """A process of its own session, so that Ctrl-C reaches the tool alone, which then ends it."""
         return children.start(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+
+
+@contextmanager
+def ended_by_errors(*processes: subprocess.Popen[bytes] | None) -> Iterator[None]:
+    """Workers that were started early do not outlive an error, also one that comes before anybody takes them."""
+    try:
+        yield
+    except BaseException:
+        for process in filter(None, processes):
+            children.end(process)
+            process.wait()
+        raise
 
 
 def sass_worker(arch: str, ptxas: str, nvdisasm: str, limit: float) -> Worker:

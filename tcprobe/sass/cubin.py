@@ -15,21 +15,22 @@ from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import Arch
 from tcprobe.probes.ptx import Kernel
 from tcprobe.sass.decode import LINE, CodeLine, UnreadError, instruction, opcode_of
-from tcprobe.sass.ptxas import Assembler
+from tcprobe.sass.ptxas import MOST_STUMBLES, Assembler
 from tcprobe.sass.toolchain import Toolchain, attempt, survived
 from tcprobe.system.children import Scratch, one_line
 
 if TYPE_CHECKING:
     from tcprobe.sass.elf import Content
 
-PARTS = 2
+PARTS = 2  # calls of ptxas at the same time
 
 
 @dataclass(frozen=True)
 class Code:
     """A kernel's instructions by address, its first address, and where its parameters are in constant bank 0.
 
-    `unread` is why a line could not be decoded, by address; `opcodes` are those of all lines, in order.
+    `unread` is why a line could not be decoded, by address; `opcodes` are those of all lines, in order. `raw` is the
+    encoded code, 16 bytes an instruction, `routines` the routines of the compiler that are linked into it.
     """
 
     instructions: dict[int, CodeLine]
@@ -38,24 +39,31 @@ class Code:
     parameter_bytes: int
     unread: dict[int, str]
     opcodes: tuple[str, ...]
+    raw: bytes = b""
+    routines: tuple[str, ...] = ()
 
 
-def assemble(tools: Toolchain, kernels: Sequence[Kernel], row: Arch) -> tuple[dict[str, Code], dict[str, str]]:
+def assemble(
+    tools: Toolchain, kernels: Sequence[Kernel], row: Arch, apart: bool = False
+) -> tuple[dict[str, Code], dict[str, str]]:
     """(code, refused with ptxas' words), both by kernel name. EnvironmentUnfitError if the tools fail at all.
 
-    ptxas works on PARTS of the kernels at the same time; nvdisasm, which takes long to start, runs once.
+    Two ptxas work at the same time, each on a module of half the kernels, or, with `apart`, on one kernel after the
+    other; nvdisasm, which takes long to start, runs once. What one kernel becomes may depend on the others of its
+    module: the header is one that allows them all, and code that ptxas puts in for an emulated multiply differs by some
+    instructions where two kernels want it.
     """
+    parts = [[k] for k in kernels] if apart else [part for j in range(PARTS) if (part := kernels[j::PARTS])]
     try:
         with ThreadPoolExecutor(PARTS) as pool, Scratch() as scratch:
-            return _assemble(tools, kernels, row, scratch, pool)
+            return _assemble(tools, parts, row, scratch, pool)
     except OSError as error:
         raise EnvironmentUnfitError(f"no temporary files for the probes: {error.strerror}. Is the disk full?") from None
 
 
 def _assemble(
-    tools: Toolchain, kernels: Sequence[Kernel], row: Arch, scratch: Scratch, pool: ThreadPoolExecutor
+    tools: Toolchain, parts: Sequence[Sequence[Kernel]], row: Arch, scratch: Scratch, pool: ThreadPoolExecutor
 ) -> tuple[dict[str, Code], dict[str, str]]:
-    parts = [part for j in range(PARTS) if (part := kernels[j::PARTS])]
     at_work = [Assembler(tools, row, scratch, scratch.folder / f"part{j}.cubin") for j in range(len(parts))]
     compiled = pool.map(Assembler.assemble, at_work, parts)
     from tcprobe.sass.elf import contents  # takes long to import: while ptxas works
@@ -68,10 +76,23 @@ def _assemble(
             made, kernels_made = contents(assembler.cubin)
             _check_arch(tools, made, row)
             found |= kernels_made
-    left_out = [k.name for k in kernels if k.name not in refused and k.name not in found]
+    if not found and refused:
+        _check_refusing(at_work[0], next(iter(refused.values())))
+    if sum(assembler.stumbles for assembler in at_work) > MOST_STUMBLES:
+        raise at_work[0].unfit(next(iter(refused.values())))
+    left_out = [k.name for part in parts for k in part if k.name not in refused and k.name not in found]
     if left_out:
         raise EnvironmentUnfitError(f"{tools.ptxas} left {', '.join(left_out[:3])} out of its cubin for {row.name}.")
     return _disassemble(tools, found, scratch, row) if found else {}, refused
+
+
+def _check_refusing(assembler: Assembler, words: str) -> None:
+    """A ptxas that takes no kernel must take one that does nothing, and for the arch asked for."""
+    from tcprobe.sass.elf import contents
+
+    if not assembler.assemble_nothing():
+        raise assembler.unfit(words)
+    _check_arch(assembler.tools, contents(assembler.cubin)[0], assembler.row)
 
 
 def _check_arch(tools: Toolchain, made: str, row: Arch) -> None:
@@ -85,10 +106,10 @@ def _disassemble(tools: Toolchain, found: dict[str, Content], scratch: Scratch, 
     """The code of all kernels; kernels with the same bytes and parameters share it."""
     distinct = dict.fromkeys(found.values())
     image = scratch.folder / "code.bin"
-    image.write_bytes(b"".join(raw for raw, *_ in distinct))
+    image.write_bytes(b"".join(kernel.raw for kernel in distinct))
     done = survived(attempt(scratch, [tools.nvdisasm, "--binary", tools.disassembles_as(row), str(image)], tools.limit))
     lines = [(int(m[1], 16), m[2]) for m in map(LINE.match, done.stdout.splitlines()) if m]
-    size = sum(len(raw) for raw, *_ in distinct)
+    size = sum(len(kernel.raw) for kernel in distinct)
     if done.returncode or [at for at, _ in lines] != list(range(0, size, 16)):
         raise EnvironmentUnfitError(
             f"{tools.nvdisasm} does not print the code of {row.name} ({len(lines)} of {size // 16} instructions): "
@@ -96,18 +117,18 @@ def _disassemble(tools: Toolchain, found: dict[str, Content], scratch: Scratch, 
         )
     codes, start = {}, 0
     for kernel in distinct:
-        raw, offset, parameters = kernel
-        end = start + len(raw)
-        codes[kernel] = _code(lines[start // 16 : end // 16], start, (offset, parameters))
+        end = start + len(kernel.raw)
+        codes[kernel] = _code(lines[start // 16 : end // 16], start, kernel)
         start = end
     return {name: codes[kernel] for name, kernel in found.items()}
 
 
-def _code(lines: Sequence[tuple[int, str]], start: int, parameters: tuple[int, int]) -> Code:
+def _code(lines: Sequence[tuple[int, str]], start: int, kernel: Content) -> Code:
     instructions, unread = {}, {}
     for at, text in lines:
         try:
             instructions[at] = instruction(text, at)
         except UnreadError as error:
             unread[at] = f"{error}, in `{text}`"
-    return Code(instructions, start, *parameters, unread, tuple(opcode_of(text) for _, text in lines))
+    opcodes = tuple(opcode_of(text) for _, text in lines)
+    return Code(instructions, start, kernel.offset, kernel.size, unread, opcodes, kernel.raw, kernel.routines)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 _GUARD = re.compile(r"@(!?U?P(?:\d|T))\s+(.*)")
 _ADDRESS = re.compile(r"(?:desc\[(UR\d+)\])?\[(R\d+|RZ)(\.64)?(?:\+(UR\d+))?(?:\+(-?0x[0-9a-f]+))?\]")
+_RETURN = re.compile(r"(R\d+) (0x[0-9a-f]+)")
 _CONSTANT = re.compile(r"c\[0x([0-9a-f]+)\]\[0x([0-9a-f]+)\]")
 
 
@@ -26,7 +27,7 @@ class UnreadError(Exception):
 
 @dataclass(frozen=True)
 class Argument:
-    """`kind` R, UR, P, UP, B (barrier), SR, immediate, float, constant or address; `negative` for - and ! and ~."""
+    """`kind` R, UR, P, UP, B (barrier), SR, immediate, float, constant, address or return; `negative` for - ! and ~."""
 
     kind: str
     index: int = 0
@@ -39,7 +40,10 @@ class Argument:
 
 @dataclass(frozen=True)
 class Address(Argument):
-    """[R + UR + offset]; `descriptor` is the uniform register that describes the memory, if there is one."""
+    """[R + UR + offset]; `descriptor` is the uniform register that describes the memory, if there is one.
+
+    Of kind return it is the place to which RET goes: offset + the pair of registers.
+    """
 
     wide: bool = False
     uniform: int | None = None
@@ -87,12 +91,12 @@ def operand(text: str) -> Argument:
     """Decode one operand."""
     negative, plain = (text[0], text[1:]) if text[:1] in "-!~" and text[1:2].isalpha() else ("", text)
     plain = plain.replace(".reuse", "")
-    match = re.fullmatch(r"(UR|R|UP|P|B)(\d+|(?<=R)Z|(?<=P)T)(\.ROW|\.COL|\.H0_H0|\.H1_H1)?", plain)
+    match = re.fullmatch(r"(UR|R|UP|P|B)(\d+|(?<=R)Z|(?<=P)T)(\.ROW|\.COL|\.H0_H0|\.H1_H1|\.H1)?", plain)
     shown = negative + plain
     if match:  # .ROW (of tensor-core instructions) and .H0_H0 (of conversions) make a kind of its own, R.ROW
         index = REGISTER.get(match[1] + match[2])
         return Argument(match[1] + (match[3] or ""), int(match[2]) if index is None else index, negative, shown)
-    if re.fullmatch(r"SR_[\w.]+", plain):
+    if re.fullmatch(r"SR_[\w.]+|SRZ", plain):
         return Argument("SR", 0, negative, shown)
     if re.fullmatch(r"-?0x[0-9a-f]+", text):
         return Argument("immediate", int(text, 16) & 0xFFFFFFFF, "", text)
@@ -101,6 +105,9 @@ def operand(text: str) -> Argument:
     match = _CONSTANT.fullmatch(plain)
     if match and match[1] == "0":
         return Argument("constant", int(match[2], 16), negative, shown)
+    match = _RETURN.fullmatch(text)
+    if match:
+        return Address("return", int(match[1][1:]), "", text, offset=int(match[2], 16))
     return _address(text)
 
 

@@ -2,13 +2,13 @@
 
 wmma.load -> tensor-core instruction -> wmma.store anchors the instruction's layout in memory addresses: the tables of
 the wmma fragments say which element each word holds. An mma.sync form that becomes the same instruction, with its
-registers in order, has that layout too.
+registers in order, has that layout too. Any other form's own code is run: see `evidence`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tcprobe import __version__
@@ -20,6 +20,8 @@ from tcprobe.probes.experiment import ptx_hash
 from tcprobe.sass.crosscheck import Account, Crosscheck
 from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.decode import UnreadError
+from tcprobe.sass.encodings import Encoded, encodings
+from tcprobe.sass.evidence import ContradictedError, Pending, agree_with_references, by_code, tensor_opcodes
 from tcprobe.sass.product_check import MisfitError, Piece, Stage, stages
 from tcprobe.sass.tensor import Traced, Word, computes, form, kernel, trace
 from tcprobe.sass.toolchain import Toolchain
@@ -58,39 +60,82 @@ class Findings:
 
 
 @dataclass(frozen=True)
+class Shown:
+    """What the own code of mma.sync forms shows.
+
+    `made` and `failed` as in `Findings`; `contradicted` are those that failed against what references state. `pending`
+    are the forms of which nothing follows on their arch alone.
+    """
+
+    made: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    contradicted: list[str] = field(default_factory=list)
+    pending: list[Pending] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Derived:
-    """What the code of multiplies shows: measurements, and what they follow from."""
+    """What the code of multiplies shows: measurements, what they follow from, and the encodings of opcodes."""
 
     measurements: list[Measurement]
     conclusion: Findings
+    shown: Shown
+    encodings: dict[str, Encoded]
 
 
 def derive(tools: Toolchain, row: Arch, instructions: Sequence[Instruction], known: Known) -> Derived:
     """What the code of multiplies shows on `row`; `known` gives the wmma tables of the arch.
 
     For a wmma.mma (method sass) which elements it never reads; for an mma.sync (method derived) its layout, where it
-    follows. Forms whose code is not followed, emulated ones for instance, are left out. What contradicts the others has
-    the status failed.
+    follows. Of a form whose code is not followed nothing is made. What contradicts the others, or what references
+    state, has the status failed.
     """
     allowed = [i for i in instructions if i.target.on(row) and i.target.name[-1].isdigit()]
     kernels = {i.id: kernel(i) for i in allowed}
     codes, _ = assemble(tools, list(kernels.values()), row) if kernels else ({}, {})
-    followed = [(i, traced) for i in allowed if (traced := _trace(codes.get(kernels[i.id].name), i))]
+    own = {i: codes[kernels[i.id].name] for i in allowed if kernels[i.id].name in codes}
+    followed = [(i, traced) for i, code in own.items() if (traced := _trace(code, i))]
     found = conclude(followed, known)
-    provenance = {
+    alone = {i.id: opcode for i, traced in followed if i.family == "mma" and (opcode := _alone(i, traced))}
+    shown = show({i: code for i, code in own.items() if i.family == "mma"}, row, found, alone)
+    result: dict[str, str | dict[str, Any]] = {**found.made, **found.failed, **shown.made, **shown.failed}
+    methods = {i.id: "sass" if i.definitions else "derived" for i in own}
+    measurements = [measurement(i, row, methods[i.id], tools, result[i.id]) for i in own if i.id in result]
+    return Derived(measurements, found, shown, encodings(own.values(), alone))
+
+
+def measurement(
+    instruction: Instruction, row: Arch, method: str, tools: Toolchain, result: str | Mapping[str, Any]
+) -> Measurement:
+    """What was made of a multiply's code, or in words why nothing was."""
+    about = {
         "device": "machine code", "driver": "none", "cuda": "none", "compiler": tools.name, "tcprobe": __version__,
+        "ptx": ptx_hash([kernel(instruction)]),
     }  # fmt: skip
-    about = {i.id: provenance | {"ptx": ptx_hash([kernels[i.id]])} for i, _ in followed}
-    measurements = [_measurement(i, row, found, about[i.id]) for i, _ in followed if i.id in found.made | found.failed]
-    return Derived(measurements, found)
+    if isinstance(result, str):
+        return Measurement(instruction.id, row.name, method, "failed", about, words=result)
+    return Measurement(instruction.id, row.name, method, "measured", about, **result)
 
 
-def _measurement(instruction: Instruction, row: Arch, found: Findings, about: Mapping[str, str]) -> Measurement:
-    """What was made of a multiply, or why nothing was."""
-    id_, method = instruction.id, "sass" if instruction.definitions else "derived"
-    if id_ in found.made:
-        return Measurement(id_, row.name, method, "measured", about, **found.made[id_])
-    return Measurement(id_, row.name, method, "failed", about, words=found.failed[id_])
+def show(codes: Mapping[Instruction, Code], row: Arch, found: Findings, alone: Mapping[str, str]) -> Shown:
+    """What the code of mma.sync forms shows by itself, beside `found`; `alone` has the forms that are one opcode."""
+    layouts, shown = {opcode: a.tables for opcode, a in found.opcodes.items()}, Shown()
+    for i, code in codes.items():
+        try:
+            if i.id in found.made:
+                agree_with_references(i, row, found.made[i.id]["tables"])
+            elif i.id not in found.failed:
+                rests = sorted(found.contested.intersection(tensor_opcodes(code)))
+                if rests:
+                    shown.failed[i.id] = f"rests on {', '.join(rests)}, whose layout is contradicted"
+                else:
+                    shown.made[i.id] = by_code(i, code, row, layouts)
+        except UnreadError as error:
+            shown.pending.append(Pending(i, code, alone.get(i.id, ""), str(error)))
+        except ContradictedError as error:
+            shown.failed[i.id] = str(error)
+            shown.contradicted.append(i.id)
+    return shown
 
 
 def _trace(code: Code | None, instruction: Instruction) -> Traced | None:

@@ -1,14 +1,17 @@
 """What a cubin holds: its arch, the raw code of every kernel, and where its parameters are (EIATTR_PARAM_CBANK).
 
+What the compiler cannot do by instructions it links: routines of its own stand in the kernel's section, after its code.
+
 The places of all that were found by comparing what ptxas 12.0 to 13.5 write for every arch that they know.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
@@ -20,12 +23,21 @@ HAS_SIZE = 0x04  # format of an attribute that is followed by its value; others 
 # lowest bit of the eight that hold the compute capability in the ELF header's flags, by ABI version: 8 is written by
 # ptxas 13 and, for Blackwell, by 12.7 and later
 ARCH_SHIFT = {7: 0, 8: 8}
+SYMBOL_BYTES, FUNCTION = struct.Struct("<IBBHQQ"), 2  # a symbol: name, info, other, section, value, size; STT_FUNC
+_ROUTINE = re.compile(rb"\$__internal_\d+_\$(\w{1,200})\0")  # how ptxas names them; the number counts them in a module
 SYMBOL = 0xFFFFFF  # the part of a code section's sh_info that numbers the symbol of its kernel
 
 # what a damaged file makes the parser stumble over
 DAMAGED = (ELFError, KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError, struct.error)
 
-Content = tuple[bytes, int, int]  # raw code, offset and size of the parameters in constant bank 0
+
+class Content(NamedTuple):
+    """A kernel's raw code, offset and size of its parameters in constant bank 0, and the routines linked into it."""
+
+    raw: bytes
+    offset: int
+    size: int
+    routines: tuple[str, ...] = ()
 
 
 def contents(cubin: Path) -> tuple[str, dict[str, Content]]:
@@ -35,7 +47,8 @@ def contents(cubin: Path) -> tuple[str, dict[str, Content]]:
         elf = ELFFile(BytesIO(raw))
         sections = {section.name: (number, section) for number, section in enumerate(elf.iter_sections())}
         kernels = [name.removeprefix(".text.") for name in sections if name.startswith(".text.")]
-        return _arch(elf), {name: _content(raw, sections, name) for name in kernels}
+        routines = _routines(raw, sections) if kernels else {}
+        return _arch(elf), {name: _content(raw, sections, name, routines) for name in kernels}
     except (*DAMAGED, OSError) as error:
         raise EnvironmentUnfitError(f"ptxas wrote no cubin that can be read: {error}.") from None
 
@@ -47,13 +60,27 @@ def _arch(elf: ELFFile) -> str:
     return f"sm_{elf.header['e_flags'] >> ARCH_SHIFT[version] & 0xFF}"
 
 
-def _content(raw: bytes, sections: dict[str, tuple[int, Any]], name: str) -> Content:
+def _routines(raw: bytes, sections: dict[str, tuple[int, Any]]) -> dict[int, tuple[str, ...]]:
+    """The routines of the compiler in each section, by its number, in the order in which they stand there."""
+    symbols = sections[".symtab"][1]
+    names = _data(raw, symbols.stringtable)
+    found: dict[int, list[tuple[int, str]]] = {}
+    for name, info, _, section, value, _ in SYMBOL_BYTES.iter_unpack(_data(raw, symbols)):
+        match = _ROUTINE.match(names, name) if info & 15 == FUNCTION else None
+        if match:
+            found.setdefault(section, []).append((value, match[1].decode()))
+    return {section: tuple(name for _, name in sorted(routines)) for section, routines in found.items()}
+
+
+def _content(
+    raw: bytes, sections: dict[str, tuple[int, Any]], name: str, routines: dict[int, tuple[str, ...]]
+) -> Content:
     """A kernel's; the names of its sections and of its symbol must agree."""
     (number, code), (_, info), (_, symbols) = (sections[s] for s in (f".text.{name}", f".nv.info.{name}", ".symtab"))
     symbol = symbols.get_symbol(code["sh_info"] & SYMBOL)
     if (symbol.name, symbol["st_shndx"], info["sh_info"]) != (name, number, number):
         raise EnvironmentUnfitError(f"ptxas wrote a cubin whose code section {name} belongs to symbol {symbol.name}.")
-    return _data(raw, code), *_parameters(_data(raw, info))
+    return Content(_data(raw, code), *_parameters(_data(raw, info)), routines.get(number, ()))
 
 
 def _data(raw: bytes, section: Any) -> bytes:

@@ -4,7 +4,9 @@
 
 Native means that all tensor-core opcodes of a multiply are those of the type of A (`NATIVE`) and of its bit operation;
 a form that becomes others, or none, is emulated. A matrix move is native where it is one of `MOVES`. `others`
-counts all remaining instructions, loads and stores of the probe included, so it compares archs, not costs.
+counts all remaining instructions, loads and stores of the probe included, so it compares archs, not costs. Each form is
+assembled alone: what ptxas makes of an emulated one differs by some instructions with what else is in its module.
+`routines` are those that the compiler links into the kernel for an emulated form, __cuda_sm_8x_mma_... for one.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.probes import experiments, sparse, tensor_memory
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import Kernel
-from tcprobe.sass.cubin import assemble
+from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.text import one_line
 
@@ -49,11 +51,15 @@ NOTHING = {True: "no tensor-core opcode", False: "no opcode that moves a matrix"
 
 @dataclass(frozen=True)
 class Lowering:
-    """Tensor-core or move opcodes and counts, how many others, or on one line why ptxas refuses the form."""
+    """Tensor-core or move opcodes and counts, how many others, or on one line why ptxas refuses the form.
+
+    `routines` are the names of the routines of the compiler that are linked in, in the order in which they stand there.
+    """
 
     opcodes: Mapping[str, int] = field(default_factory=dict)
     others: int = 0
     refused: str | None = None
+    routines: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refused", self.refused and one_line(self.refused))
@@ -68,22 +74,15 @@ class Lowering:
 
     def to_json(self) -> dict[str, object]:
         """Plain data."""
-        return {"opcodes": dict(self.opcodes), "others": self.others, "refused": self.refused}
+        counts = {"opcodes": dict(self.opcodes), "others": self.others}
+        return {**counts, "refused": self.refused, "routines": list(self.routines)}
 
 
 def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> dict[str, Lowering]:
-    """The lowering of each instruction on an arch, by id."""
+    """The lowering of each instruction on an arch, by id; the same whatever else is asked for beside it."""
     probes = {i.id: _kernel(i) for i in instructions}
-    found: dict[str, Lowering] = {}
-    groups: dict[str, list[Instruction]] = {}
-    for i in instructions:
-        groups.setdefault(_header(i, row), []).append(i)
-    for group in groups.values():
-        codes, refused = assemble(tools, [probes[i.id] for i in group], row)
-        for i in group:
-            name = probes[i.id].name
-            found[i.id] = Lowering(refused=refused[name]) if name in refused else count(codes[name].opcodes, i)
-    return {i.id: found[i.id] for i in instructions}
+    codes, refused = assemble(tools, list(probes.values()), row, apart=True) if probes else ({}, {})
+    return {i.id: _lowering(codes, refused, probes[i.id].name, i) for i in instructions}
 
 
 def _header(instruction: Instruction, row: Arch) -> str:
@@ -99,12 +98,18 @@ def _kernel(instruction: Instruction) -> Kernel:
     return sparse.product_kernel(instruction, 0) if instruction.metadata else kernels(experiments()[instruction.id])[0]
 
 
-def count(opcodes: Sequence[str], instruction: Instruction) -> Lowering:
-    """The lowering that the opcodes of an instruction's kernel amount to."""
+def _lowering(codes: Mapping[str, Code], refused: Mapping[str, str], name: str, instruction: Instruction) -> Lowering:
+    if name in refused:
+        return Lowering(refused=refused[name])
+    return count(codes[name].opcodes, instruction, codes[name].routines)
+
+
+def count(opcodes: Sequence[str], instruction: Instruction, routines: Sequence[str] = ()) -> Lowering:
+    """The lowering that the opcodes of an instruction's kernel, and the routines in it, amount to."""
     counts, wanted = Counter(opcodes), TENSOR if instruction.multiplies else MOVES
     named = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in wanted}
     filling = sum(n for o, n in counts.items() if o in FILLING)
-    return Lowering(named, len(opcodes) - sum(named.values()) - filling)
+    return Lowering(named, len(opcodes) - sum(named.values()) - filling, routines=routines)
 
 
 def words(lowering: Lowering, instruction: Instruction) -> str:

@@ -53,6 +53,7 @@ class Machine:
             self._predicates[kind, TRUE] = (self._all, self._all)
         self.active: Bools = self._all
         self.next: int | None = 0
+        self.returns: list[int] = []  # where the routines that were called go on, the innermost last
 
     # registers
 
@@ -220,7 +221,7 @@ class Machine:
     # control
 
     def run(self, code: Mapping[int, CodeLine], start: int, opcodes: Mapping[str, Callable[..., None]]) -> None:
-        """Run from `start` to EXIT; addresses only grow, so it ends."""
+        """Run from `start` to EXIT; it ends, since addresses only grow, but for a return to just after a call."""
         if start in code and code[start].text.startswith(PROLOGUE):
             self.set("UR", 2, self._zero)
         self.next = start

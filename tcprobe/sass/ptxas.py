@@ -19,7 +19,7 @@ from tcprobe.probes.ptx import Kernel, module
 from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.system.children import Scratch, one_line
 
-EMPTY = ".version {ptx}\n.target {arch}\n.address_size 64\n.visible .entry nothing() {{ ret; }}\n"
+EMPTY = ".version {ptx}\n.target {arch}\n.address_size 64\n.visible .entry nothing(.param .u32 p) {{ ret; }}\n"
 MOST_STUMBLES = 100  # unexplained ends of ptxas on parts of one module; 16 refused kernels of 83 take at most 60
 
 
@@ -47,6 +47,11 @@ class Assembler:
             self.cubin.unlink(missing_ok=True)
         return refused
 
+    def assemble_nothing(self) -> bool:
+        """Whether ptxas assembles a kernel that does nothing."""
+        done = self._ptxas(EMPTY.format(ptx=self.row.ptx, arch=self.row.name))
+        return done.returncode == 0 and self.cubin.is_file()
+
     def _refused(self, kernels: Sequence[Kernel]) -> dict[str, str]:
         """Assemble; the kernels, at least one, that are refused, or none if it worked."""
         done = self._ptxas(module(kernels, self.row))
@@ -65,23 +70,18 @@ class Assembler:
 
     def _stumbled(self, kernels: Sequence[Kernel], words: str) -> dict[str, str]:
         """ptxas failed without naming a kernel: find out by halves over which, or that it is unfit."""
-        if not self.stumbles:
-            self._try_nothing(words)
+        if not self.stumbles and not self.assemble_nothing():
+            raise self.unfit(words)
         self.stumbles += 1
         if self.stumbles > MOST_STUMBLES:
-            raise self._unfit(words)
+            raise self.unfit(words)
         if len(kernels) == 1:
             return {kernels[0].name: words}
         half = len(kernels) // 2
         return self._refused(kernels[:half]) | self._refused(kernels[half:])
 
-    def _try_nothing(self, words: str) -> None:
-        """EnvironmentUnfitError unless ptxas assembles a kernel that does nothing."""
-        done = self._ptxas(EMPTY.format(ptx=self.row.ptx, arch=self.row.name))
-        if done.returncode or not self.cubin.is_file():
-            raise self._unfit(words)
-
-    def _unfit(self, words: str) -> EnvironmentUnfitError:
+    def unfit(self, words: str) -> EnvironmentUnfitError:
+        """The error that ptxas is no use, with its words."""
         return EnvironmentUnfitError(f"{self.tools.ptxas} cannot assemble the probes for {self.row.name}: {words}.")
 
 

@@ -18,11 +18,11 @@ Function = Callable[..., None]
 OPCODES: dict[str, Function] = {}
 
 
-def named(*names: str) -> Callable[[Function], Function]:
+def named(*names: str, into: dict[str, Function] = OPCODES) -> Callable[[Function], Function]:
     """Register a function under opcode names."""
 
     def register(function: Function) -> Function:
-        OPCODES.update(dict.fromkeys(names, function))
+        into.update(dict.fromkeys(names, function))
         return function
 
     return register

@@ -21,7 +21,6 @@ from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import ARCHS, Arch
 from tcprobe.system.children import MOST_BYTES, HungError, Scratch, one_line
 
-PROGRAMS = ("ptxas", "nvdisasm")
 WHEELS = ("nvidia.cuda_nvcc", "nvidia.cu13", "nvidia.cuda_nvdisasm")
 HINT = "pip install tcprobe brings them on Linux and Windows; or name a CUDA toolkit with --cuda or CUDA_HOME."
 LIMIT = 120.0  # seconds for one call of a tool, where `--limit` says nothing else
@@ -65,10 +64,10 @@ def of(ptxas: str, nvdisasm: str, limit: float = LIMIT) -> Toolchain:
 def find(folder: Path | None = None, limit: float = LIMIT) -> Toolchain:
     """The toolchain in `folder`, or the first found; EnvironmentUnfitError says what is missing.
 
-    `folder` may lack one of the programs, which is then taken from elsewhere, but not both.
+    `folder` names a compiler, so it must have ptxas; where it lacks nvdisasm, that is taken from elsewhere.
     """
-    if folder and not any(_in(folder, program) for program in PROGRAMS):
-        raise EnvironmentUnfitError(f"{folder} has neither ptxas nor nvdisasm, nor has its bin.")
+    if folder and not _in(folder, "ptxas"):
+        raise EnvironmentUnfitError(f"{folder} has no ptxas, nor has its bin: name the folder of a CUDA toolkit.")
     return of(_find("ptxas", folder), _find("nvdisasm", folder), limit)
 
 

@@ -29,6 +29,7 @@ _LAYOUT = re.compile(r"[0-9a-f]{12}")
 _OPERAND = re.compile(r"[a-z][a-z_]{0,15}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _OPCODE = re.compile(r"[A-Z][A-Za-z0-9_.]*")
+_ROUTINE = re.compile(r"\w{1,200}", re.ASCII)
 _INSTRUCTION = re.compile(r"[a-z][a-z0-9]*\.[a-zA-Z0-9_.:]+")
 
 
@@ -167,13 +168,16 @@ def product(opcode: str, tables: Mapping[str, Table]) -> None:
 def lowering(body: Mapping[str, Any]) -> None:
     """DataError unless `body` is {"compiler", "instructions": {id: {"opcodes": {opcode: count}, "others", "refused"}}}.
 
-    Instructions that this tcprobe does not know may be there: a later one knows more.
+    There may be "routines" too, a list of names; earlier files have none. Instructions that this tcprobe does not know
+    may be there: a later one knows more.
     """
     if set(body) != {"compiler", "instructions"} or not isinstance(body["compiler"], str):
         raise DataError("not the keys of a lowering.")
     for id_, data in body["instructions"].items():
-        if not _INSTRUCTION.fullmatch(id_) or set(data) != {"opcodes", "others", "refused"}:
+        if not _INSTRUCTION.fullmatch(id_) or set(data) | {"routines"} != {"opcodes", "others", "refused", "routines"}:
             raise DataError(f"{id_}: no instruction with opcodes, others and refused.")
+        if not isinstance(data.get("routines", []), list) or not _all(_ROUTINE, data.get("routines", [])):
+            raise DataError(f"{id_}: routines are names.")
         counts, refused = data["opcodes"], data["refused"]
         if not _all(_OPCODE, counts) or not all(type(n) is int and n > 0 for n in counts.values()):
             raise DataError(f"{id_}: opcodes need names and counts above 0.")

@@ -17,7 +17,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.operand import WHOLE
+from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
 from tcprobe.store import lookup
 from tcprobe.store.choose import PUBLISHED, Found, Layers, layers_of, whence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tcprobe.references import Claim
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Cell:
     """`measured` is the measurement that `table` comes from; where it is None, `stated` names the reference and place.
 
@@ -44,6 +44,26 @@ class Cell:
     source: str = PUBLISHED
     stated: tuple[str, Claim] | None = None
     selector: int | None = None
+
+    def __repr__(self) -> str:
+        f = self.fragment
+        return f"<{f.id} on {self.arch}, {f.rows} x {f.cols} of {f.type}, {self.known}>"
+
+    def _repr_html_(self) -> str:
+        """For a notebook: whose table, on what evidence, and the matrix with its holders."""
+        from html import escape
+
+        from tcprobe.layout.draw import addresses, matrix
+
+        title = f"<b>{escape(self.fragment.id)}</b> on {self.arch}, {escape(self.evidence)}"
+        drawn = addresses(self.table, 120) if self.fragment.role is Role.ADDRESS else matrix(self.table, 120)
+        return f"{title}<pre>{escape(chr(10).join(drawn))}</pre>"
+
+    @property
+    def known(self) -> str:
+        """How the table is known, in few words."""
+        words = {"live": "measured live", "sass": "from machine code", "derived": "derived from machine code"}
+        return words.get(self.measured.method, self.measured.method) if self.measured else "documented only"
 
     @property
     def evidence(self) -> str:
@@ -114,14 +134,25 @@ def selection(cell: Cell, selector: int | None = None) -> Cell:
     return found[0]
 
 
-def selected(cells: Iterable[Cell], selector: int | None) -> list[Cell]:
-    """`selection` of those cells that a selector changes, the others as they are; UsageError if it changes none."""
+def selected(cells: Iterable[Cell], selector: int | None, every: bool = False) -> list[Cell]:
+    """`selection` of those cells that a selector changes, the others as they are; UsageError if it changes none.
+
+    With `every` the tables of all selectors, unless one is asked for.
+    """
     found = list(cells)
     if selector is not None and not any(cell.fragment.selectors for cell in found):
         raise UsageError(f"no selector changes {found[0].fragment.id}: leave --selector out.")
-    choosy = max((len(cell.fragment.selectors) for cell in found), default=0)
-    return [selection(cell, selector if len(cell.fragment.selectors) in range(min(choosy, 2), choosy + 1) else None)
-            for cell in found]  # fmt: skip
+    take, choosy = selections if every else _one, max((len(cell.fragment.selectors) for cell in found), default=0)
+    return [one for cell in found for one in take(cell, selector if _asked(cell, choosy) else None)]
+
+
+def _asked(cell: Cell, choosy: int) -> bool:
+    """Whether a number is a selector of this cell: of one with a single selector not beside another with several."""
+    return len(cell.fragment.selectors) >= min(choosy, 2) > 0
+
+
+def _one(cell: Cell, selector: int | None) -> list[Cell]:
+    return [selection(cell, selector)]
 
 
 def require_selection(cell: Cell) -> None:
@@ -164,6 +195,30 @@ def for_emit(fragments: Sequence[Fragment], name: str | None, results: Results |
         return [table for fragment in fragments for table in _on_every_arch(fragment, layers)]
     at = name or cell(fragments[-1], None, layers).arch
     return [cell(fragment, at, layers) for fragment in fragments]
+
+
+def emittable(
+    fragments: Sequence[Fragment], name: str | None, results: Results | Layers
+) -> tuple[list[Cell], list[Fragment]]:
+    """As `for_emit`, and the fragments of which there is no table there; UsageError where there is none at all."""
+    if len(fragments) == 1 or name == "all":
+        return for_emit(fragments, name, results), []
+    layers = layers_of(results)
+    at, cells, without = name, [], []
+    error: UsageError | None = None
+    for fragment in reversed(fragments):  # the last one chooses the arch
+        try:
+            found = cell(fragment, at, layers)
+        except UsageError as reason:
+            error = error or reason
+            without.append(fragment)
+            continue
+        at = at or found.arch
+        cells.append(found)
+    if not cells:
+        assert error is not None
+        raise error
+    return cells[::-1], without[::-1]
 
 
 def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:

@@ -8,10 +8,10 @@
 ('live', 'published')
 
 Folders lie over each other: what was measured here over what tcprobe publishes. Of the measurements with a table the
-strongest method counts (live, sass, derived, emulated), at the same method the folder that lies over the others, and
-of several archs the newest; who names no arch means those that the uppermost folder has. Nothing else decides which
-table an answer, a page or an emitted text gives. What was refused or failed hides no table; it only explains why there
-is none.
+strongest method counts (live, sass, derived, same-opcode, emulated), at the same method the folder that lies over the
+others, and of several archs the newest; who names no arch means those that the uppermost folder has. Nothing else
+decides which table an answer, a page or an emitted text gives. What was refused or failed hides no table; it only
+explains why there is none.
 """
 
 from __future__ import annotations
@@ -129,9 +129,9 @@ class Layers:
         """All measurements with a table of a fragment, the one that counts first."""
         return (f for f in self.saved(fragment.experiment, archs) if fragment.operand in f.measured.tables)
 
-    def saved(self, experiment: str, archs: Sequence[str]) -> Iterator[Found]:
+    def saved(self, experiment: str, archs: Sequence[str], methods: Sequence[str] = METHODS) -> Iterator[Found]:
         """The measurements of an experiment, refused and failed ones too, in the order in which they count."""
-        for layer, name, method in self._places(archs):
+        for layer, name, method in self._places(archs, methods):
             found = self._read(layer, name, method, experiment)
             if found:
                 yield Found(found, layer.name, layer.group)
@@ -156,9 +156,9 @@ class Layers:
                 return found
         return None
 
-    def _places(self, archs: Sequence[str]) -> Iterator[tuple[Layer, str, str]]:
+    def _places(self, archs: Sequence[str], methods: Sequence[str] = METHODS) -> Iterator[tuple[Layer, str, str]]:
         """(layer, arch, method) wherever there are measurements, in the order in which they count."""
-        for method in METHODS:
+        for method in methods:
             for layer in self.layers:
                 for name in reversed(archs):
                     if method in self._methods_of(layer, name):
@@ -172,11 +172,19 @@ class Layers:
 
     def lowerings(self, arch: str) -> Iterator[tuple[dict[str, Any], str]]:
         """What the multiplies of an arch become, as in `Results.lowering`, and whose layer says so, nearest first."""
+        return self.documents(arch, "lowering", lambda results: results.lowering(arch))
+
+    def documents(self, arch: str, kind: str, read: Callable[[Results], T | None]) -> Iterator[tuple[T, str]]:
+        """What `read` gives of every layer that has something of an arch, and whose layer, nearest first."""
         for layer in self.layers:
-            key = (layer.name, arch, "", "lowering")
-            found = self._trusted(layer, key, partial(layer.results.lowering, arch))
+            found = self._trusted(layer, (layer.name, arch, "", kind), partial(read, layer.results))
             if found:
                 yield found, layer.name
+
+    def opcodes(self, arch: str) -> dict[str, tuple[dict[str, Table], str]]:
+        """The layouts of an arch's tensor-core opcodes and what anchors them, from the nearest layer that has any."""
+        found = next(self.documents(arch, "opcodes", partial(_opcodes, arch)), None)
+        return found[0] if found else {}
 
     def _has(self, layer: Layer, arch: str, fragment: Fragment) -> bool:
         saved = (self._read(layer, arch, method, fragment.experiment) for method in self._methods_of(layer, arch))
@@ -198,6 +206,11 @@ class Layers:
             self._distrusted[key] = error
             self._say(f"Left out: {error}")
             return None
+
+
+def _opcodes(arch: str, results: Results) -> dict[str, tuple[dict[str, Table], str]]:
+    saved = results.opcodes(arch)
+    return {o: ({k: results.layout(id_) for k, id_ in d["layouts"].items()}, d["source"]) for o, d in saved.items()}
 
 
 def whence(source: str) -> str:

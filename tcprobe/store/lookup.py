@@ -26,6 +26,14 @@ def layers(folder: Path | None, only: bool = False) -> Layers:
     return alone(Results(folder)) if only else over_published(folder)
 
 
+def side_by_side(folders: Sequence[Path]) -> Layers:
+    """Folders alone, each lying over those after it; without any `default`. UsageError if one is missing."""
+    missing = next((folder for folder in folders if not is_folder(folder)), None)
+    if missing is not None:
+        raise UsageError(f"{missing}: no such folder. `tcprobe run --results {missing}` makes it.")
+    return Layers([layer for folder in folders for layer in alone(Results(folder)).layers]) if folders else default()
+
+
 def archs_of(name: str | None, layers: Layers) -> list[str]:
     """The arch that --arch names; without it, and for "all", every arch that has measurements, ascending."""
     return layers.archs() if name in (None, "all") else [arch.arch(name or "").name]
@@ -50,3 +58,8 @@ def no_table(fragment: Fragment, name: str | None, layers: Layers) -> UsageError
         f"no table of {fragment.id}{where} in {layers.words}.{words} "
         f"`tcprobe why-not {fragment.id} --arch {archs[0] if archs else 'sm_90'}` says more."
     )
+
+
+def some(names: Sequence[str], most: int = 4) -> str:
+    """The first names, and how many more."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

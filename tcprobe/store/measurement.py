@@ -9,7 +9,9 @@ from typing import Literal, NamedTuple
 from tcprobe.layout.table import Table
 from tcprobe.text import one_line
 
-METHODS = ("live", "sass", "derived", "emulated")
+FROM_CODE = ("sass", "derived", "same-opcode")  # methods that read machine code, the strongest first
+WEAKER = "same-opcode"  # rests on what another arch shows
+METHODS = ("live", *FROM_CODE, "emulated")
 STATUSES = ("measured", "refused", "failed")
 MEMORY = "memory addresses"  # what numbers rows and columns where a load or store does
 MAKER = ("device", "driver", "cuda", "compiler")  # what makes one run of measuring another
@@ -61,6 +63,7 @@ def made_by(measured: Measurement) -> tuple[str, ...]:
 def how(measured: Measurement) -> str:
     """The method and what it was done with, in words."""
     p = measured.provenance
-    if measured.method in ("sass", "derived"):
-        return f"{measured.method}, from machine code by {p['compiler']}"
+    if measured.method in FROM_CODE:
+        weaker = " (weaker: the layout that another arch has for the opcode)" if measured.method == WEAKER else ""
+        return f"{measured.method}{weaker}, from machine code by {p['compiler']}"
     return f"{measured.method} on {p['device']}, driver {p['driver']}, CUDA {p['cuda']}"

@@ -6,6 +6,7 @@
     results/runs/<run>/sm_90/live/...                              the same of another device, driver or compiler
     results/runs/<run>/run.json                                    which that is, and who contributed it
     results/sm_90/banks.json                                       the rule of its shared memory banks
+    results/sm_90/undocumented.json                                what sparse multiplies do beyond PTX's text
 
 So (arch, fragment) leads to its table: `<arch>/<method>/<fragment.experiment>.json`, "fragments", the
 operand's layout, `layouts/<it>.json`. Files are whole or absent: they are written aside and renamed.
@@ -258,6 +259,14 @@ class Results:
     def write_banks(self, arch: str, body: Mapping[str, Any]) -> None:
         """Save the measured rule of an arch's banks."""
         _save(self.root / arch / "banks.json", "banks", dict(body))
+
+    def undocumented(self, arch: str) -> dict[str, Any] | None:
+        """What was found of an arch's sparse multiplies beyond PTX's text (`ask.undocumented`), None if nothing."""
+        return documents.read(self.root / arch / "undocumented.json", "undocumented")
+
+    def write_undocumented(self, arch: str, body: Mapping[str, Any]) -> None:
+        """Save what was found of an arch beyond PTX's text."""
+        _save(self.root / arch / "undocumented.json", "undocumented", dict(body))
 
     def _write_layouts(self, tables: Iterable[Table]) -> None:
         for table in tables:

@@ -51,6 +51,17 @@ def read(path: str | Path, most: int = MOST_BYTES) -> bytes | None:
     return raw
 
 
+def read_input(most: int = MOST_BYTES) -> bytes:
+    """The bytes of standard input; DataError where there are more than `most`, or none can be read."""
+    try:
+        raw = sys.stdin.buffer.read(most + 1)
+    except (OSError, ValueError, AttributeError) as error:
+        raise DataError(f"standard input cannot be read: {error}.") from None
+    if len(raw) > most:
+        raise DataError(f"standard input has more than the {most} bytes that tcprobe reads.")
+    return raw
+
+
 def is_folder(path: str | Path) -> bool:
     """Whether there is such a folder; DataError where that cannot be told: no permission, too long a name."""
     try:

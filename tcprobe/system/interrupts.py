@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -68,9 +68,9 @@ def _open_closed() -> None:
     if sys.stdin is None:
         _null(os.O_RDONLY)
     if sys.stdout is None:
-        sys.stdout = os.fdopen(_null(os.O_RDONLY), "w", encoding="utf-8")  # what is written there fails
+        sys.stdout = _text(_null(os.O_RDONLY))  # what is written there fails
     if sys.stderr is None:
-        sys.stderr = os.fdopen(_null(os.O_WRONLY), "w", encoding="utf-8")
+        sys.stderr = _text(_null(os.O_WRONLY))
 
 
 def _null(mode: int) -> int:
@@ -78,3 +78,8 @@ def _null(mode: int) -> int:
     number = os.open(os.devnull, mode)
     os.set_inheritable(number, True)
     return number
+
+
+def _text(number: int) -> TextIO:
+    """A stream to an open file that stays open for the children when another stream takes this one's place."""
+    return open(number, "w", encoding="utf-8", closefd=False)

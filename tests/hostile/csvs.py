@@ -297,7 +297,7 @@ def value(formula: str, lane: int, i: int) -> int:
         if isinstance(node, ast.BinOp):
             return _OPERATORS[type(node.op)](of(node.left), of(node.right))
         if isinstance(node, ast.Name):
-            return {"lane": lane, "i": i}[node.id]
+            return {"lane": lane, "thread": lane, "i": i}[node.id]
         assert isinstance(node, ast.Constant)
         assert isinstance(node.value, int)
         return node.value

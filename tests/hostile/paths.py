@@ -188,7 +188,7 @@ def _fifos() -> Iterator[Case]:
     def make(folder: Path) -> None:
         os.mkfifo(folder / "out")
 
-    yield Case(CATEGORY, "-o a FIFO with a reader", make, (Trial((*EMIT, "-o", "out"), judge, ("got",), read),))
+    yield Case(CATEGORY, "-o a FIFO with a reader", make, (Trial((*EMIT, "-o", "out"), judge, ("got", "out"), read),))
     gone = 'timeout 6 sh -c "true < out" & reader=$!; "$@"; code=$?; wait $reader; exit $code'
     yield Case(CATEGORY, "-o a FIFO whose reader goes", make, (Trial((*EMIT, "-o", "out"), no_judge, (), gone),))
 

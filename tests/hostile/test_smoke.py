@@ -10,7 +10,7 @@ from .board import Outcome
 
 SAMPLE = {
     files: ("schema None", "live: half", "live: digit of the checksum", "layout: no col"),
-    texts: ("heading",),
+    texts: ("heading", "columns"),
     csvs: ("as it is", "two elements exchanged", "a slot twice, differing", "minus one as lane"),
     paths: ("-o a new file", "-o no such folder"),
     arguments: ("nothing", "diff sm_80", "emit --to cuda", "--version"),

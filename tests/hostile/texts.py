@@ -154,7 +154,7 @@ def neutral(argv: tuple[str, ...]) -> Judge:
     """Judge of texts that may stand in an answer: refused, or the answer has the same code, lines, tags and columns."""
 
     def judge(outcome: Outcome, folder: Path) -> Iterator[Fault]:
-        if outcome.code > 1:
+        if outcome.code > 1 or _MEASURED in outcome.err:  # refused, or left out with a word
             yield from reading.refuses(argv, _MEASURED)(outcome, folder)
             return
         given, healthy = reading.answer(argv, outcome, folder).shown, reading.baselines().ask(argv).shown

@@ -14,14 +14,17 @@ Fragments are repeated as tiles until both cover the same matrix: two 16 x 8 acc
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tcprobe.ask.convert.casts import Cast, cast
-from tcprobe.ask.convert.cuda import source
+from tcprobe.ask.convert.cuda import NAME, source
+from tcprobe.ask.convert.permute import k_order, other_factor
 from tcprobe.ask.convert.plan import Movmatrix, Pack, Plan, Shuffle
 from tcprobe.ask.convert.route import route
 from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
 from tcprobe.errors import UsageError
+from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
@@ -53,6 +56,20 @@ class Conversion:
     fewest: bool = False
     reason: str | None = None
 
+    @property
+    def words(self) -> str:
+        """What it costs a lane."""
+        return ", ".join(f"{n} {name}" for name, n in self.costs.items()) or "no instruction"
+
+    @cached_property
+    def load(self) -> dict[str, object] | None:
+        """How the other factor is loaded where k is in an order: of its slot (lane, i), row and col of the matrix."""
+        other = other_factor(self.tiling) if self.tiling.order else None
+        if other is None:
+            return None
+        found = fitted(other[1]).formulas
+        return {"id": other[0].fragment.id, **{name: f and str(f) for name, f in found.items()}}
+
     def to_json(self) -> dict[str, object]:
         """Plain data."""
         t = self.tiling
@@ -62,11 +79,14 @@ class Conversion:
             "source": sources((t.source, t.target)),
             "arch": t.source.arch, "rows": t.rows, "cols": t.cols, "transpose": t.transpose, "summary": self.summary,
             "costs": self.costs, "fewest_shuffles": self.fewest, "reason": self.reason, "code": self.code,
+            "k_order": list(t.order) or None, "load": self.load,
         }  # fmt: skip
 
 
-def convert(from_: Cell, to: Cell, transpose: bool = False) -> Conversion:
+def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = False, name: str = NAME) -> Conversion:
     """How the matrix in fragments `from_` gets into fragments `to`; `transpose`: its transpose.
+
+    With `permute_k` k of the factor `to` is put in an order that spares all exchange; `name` is the function's.
 
     UsageError where one is of no multiply, the two are on different archs, no conversion of their types is known, a
     warp holds several products in one of them, or a table is not a whole fragment's.
@@ -79,13 +99,15 @@ def convert(from_: Cell, to: Cell, transpose: bool = False) -> Conversion:
     device = arch.arch(from_.arch)
     kind = cast(from_.fragment, to.fragment, device)
     tiles = tiling(from_, to, transpose)
+    if permute_k:
+        tiles = replace(tiles, order=k_order(tiles))
     try:
         plan = route(tiles, kind, movmatrix=device.number >= 75)  # PTX ISA 9.1, section 9.7.14.5.17
     except UnmovableError as error:
         return Conversion(tiles, SHARED, None, None, {}, reason=str(error))
     costs = _costs(plan, kind)
     reason = "shared memory may well be cheaper" if costs.get("select", 0) > MANY else None
-    return Conversion(tiles, _summary(plan, kind), plan, source(tiles, plan, kind), costs, plan.fewest, reason)
+    return Conversion(tiles, _summary(plan, kind), plan, source(tiles, plan, kind, name), costs, plan.fewest, reason)
 
 
 def _require_matrix(fragment: Fragment) -> None:

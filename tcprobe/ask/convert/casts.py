@@ -60,7 +60,9 @@ CASTS = {
 
 
 OLDER = {
-    ("f32", "f16"): Cast("f32 to f16", 16, "float", pair=f'asm("{_TWO_HALVES}" : "=r"(d) : "f"(high), "f"(low));'),
+    ("f32", "f16"): Cast(
+        "f32 to f16 in two", 16, "float", pair=f'asm("{_TWO_HALVES}" : "=r"(d) : "f"(high), "f"(low));'
+    ),
 }
 
 

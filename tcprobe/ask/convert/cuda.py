@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import singledispatch
 
 from tcprobe.ask.convert.casts import Cast
+from tcprobe.ask.convert.permute import formula
 from tcprobe.ask.convert.plan import LANES, Movmatrix, Op, Pack, Permute, Plan, Select, Shuffle
 from tcprobe.ask.convert.units import Place, Tiling
 from tcprobe.fit import fit
@@ -15,8 +16,12 @@ from tcprobe.layout.table import slot_table
 NAME = "convert"
 
 
-def source(tiling: Tiling, plan: Plan, kind: Cast) -> str:
-    """The function `convert(from, to)`: registers of every tile of the source, and of the target."""
+def source(tiling: Tiling, plan: Plan, kind: Cast, name: str = NAME) -> str:
+    """The function `name`(from, to): registers of every tile of the source, and of the target; what it calls first.
+
+    Where k is in an order there is also the constexpr function `name`_k(k). Each helper stands between #ifndef and
+    #endif, so that it is there once however many such texts are put together.
+    """
     from_, to = tiling.source.fragment, tiling.target.fragment
     word = "unsigned long long" if kind.bits == 64 else "unsigned"
     c_type = kind.source if kind.name != "bits" else word
@@ -25,9 +30,9 @@ def source(tiling: Tiling, plan: Plan, kind: Cast) -> str:
     body += [f"to[{tile}][{register}] = w{w};" for (tile, register), w in plan.outputs.items()]
     if any("lane" in line for line in body):
         body = ["unsigned lane;", 'asm("mov.u32 %0, %%laneid;" : "=r"(lane));', *body]
-    head = f"__device__ inline void {NAME}(const {c_type} (&from)[{tiling.source_tiles}][{count}], "
+    head = f"__device__ inline void {name}(const {c_type} (&from)[{tiling.source_tiles}][{count}], "
     head += f"{word} (&to)[{tiling.target_tiles}][{to.registers}]) {{"
-    helpers = _helpers(plan, kind)
+    helpers = [*_helpers(plan, kind), *_order(tiling.order, name)]
     return "\n".join([*helpers, head, *(f"  {line}" for line in body), "}"])
 
 
@@ -164,5 +169,16 @@ def _helpers(plan: Plan, kind: Cast) -> list[str]:
     else:
         arguments, statement = f"{kind.source} low, {kind.source} high", kind.pair
     d = "unsigned short d" if '"=h"' in statement else "unsigned d"
-    return [f"__device__ inline unsigned {_function(kind)}({arguments}) {{", f"  {d};", f"  {statement}", "  return d;",
-            "}", ""]  # fmt: skip
+    guard = f"TCPROBE_{_function(kind).upper()}"
+    return [f"#ifndef {guard}", f"#define {guard}", f"__device__ inline unsigned {_function(kind)}({arguments}) {{",
+            f"  {d};", f"  {statement}", "  return d;", "}", "#endif", ""]  # fmt: skip
+
+
+def _order(order: Sequence[int], name: str) -> list[str]:
+    """The function that says which k of the source is at a place of k."""
+    if not order:
+        return []
+    found = formula(order)
+    body = f"return {found};" if found else f"constexpr short at[] = {{{', '.join(map(str, order))}}}; return at[k];"
+    return ["/// which k of the matrix is at place k of this factor, and must be at place k of the other one, too",
+            f"__host__ __device__ constexpr int {name}_k(int k) {{ {body} }}", ""]  # fmt: skip

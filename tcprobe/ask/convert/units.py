@@ -20,13 +20,27 @@ class UnmovableError(Exception):
 
 @dataclass(frozen=True)
 class Tiling:
-    """Both fragments, repeated row by row until they cover the same `rows` x `cols` matrix (that of the source)."""
+    """Both fragments, repeated row by row until they cover the same `rows` x `cols` matrix (that of the source).
+
+    `order`, where there is one: for each place of k in the target which of the source goes there.
+    """
 
     source: Cell
     target: Cell
     transpose: bool
     rows: int
     cols: int
+    order: tuple[int, ...] = ()
+
+    @property
+    def k_axis(self) -> int:
+        """Which index of an element of the source is k of the target: 0 the row, 1 the column."""
+        return int((self.target.fragment.operand == "b") == self.transpose)
+
+    @property
+    def places(self) -> int:
+        """Units that a lane holds of a target tile."""
+        return self.target.table.elements // self.group
 
     @property
     def source_tiles(self) -> int:
@@ -69,7 +83,14 @@ class Tiling:
         down, right = divmod(tile, size // fragment.cols)
         cells = table.cells[lane * table.elements + i : lane * table.elements + i + self.group]
         elements = [(c[0] + down * fragment.rows, c[1] + right * fragment.cols) for c in cells if c is not None]
-        return tuple((col, row) if self.transpose else (row, col) for row, col in elements)
+        return tuple(self._ordered((col, row) if self.transpose else (row, col)) for row, col in elements)
+
+    def _ordered(self, element: Element) -> Element:
+        """The element of the source that goes where k is in order."""
+        if not self.order:
+            return element
+        row, col = element
+        return (self.order[row], col) if self.k_axis == 0 else (row, self.order[col])
 
 
 def tiling(source: Cell, target: Cell, transpose: bool) -> Tiling:

@@ -1,0 +1,87 @@
+"""The order of k in which a conversion moves nothing between lanes: k is summed over, so both factors may have another.
+
+>>> from tcprobe.ask.convert import convert
+>>> from tcprobe.store.cell import load
+>>> d, a = (load(f"mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.{operand}") for operand in "da")
+>>> found = convert(d, a, permute_k=True)
+>>> found.costs, found.tiling.order[:8]
+({'cvt': 8, 'prmt': 4}, (0, 1, 8, 9, 2, 3, 10, 11))
+
+Place k of the target then holds row or column order[k] of the source, and the other factor must be loaded so, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from tcprobe.ask.convert.units import Tiling
+from tcprobe.errors import UsageError
+from tcprobe.fit import Formula, fit
+from tcprobe.isa import inventory
+from tcprobe.isa.operand import Role
+from tcprobe.layout.space import Axis, Space
+from tcprobe.layout.table import Table
+from tcprobe.store.cell import Cell, cell
+
+Need = tuple[int, int]  # (lane, the index that is not k)
+
+
+def k_order(tiling: Tiling) -> tuple[int, ...]:
+    """For each place of k in the target which of the source goes there, so that every lane holds it already.
+
+    UsageError where the target is no factor, or no order does it.
+    """
+    fragment = tiling.target.fragment
+    if fragment.role is not Role.FACTOR:
+        raise UsageError(f"{fragment.id} has no k: --permute-k is for a conversion into a factor, A or B.")
+    order = _matched(_choices(tiling))
+    if order is None:
+        raise UsageError(
+            f"no order of k spares the exchange between lanes from {tiling.source.fragment.id} to {fragment.id}."
+        )
+    return order
+
+
+def _choices(tiling: Tiling) -> list[tuple[int, ...]]:
+    """For each place of k the indices of the source that every lane which needs it holds."""
+    held: dict[int, set[Need]] = {}
+    for unit, holders in tiling.holders.items():
+        for element in unit:
+            held.setdefault(element[tiling.k_axis], set()).update(
+                (lane, element[1 - tiling.k_axis]) for lane, _ in holders
+            )
+    needed: dict[int, set[Need]] = {}
+    table = tiling.target.table
+    for tile, lane, place in product(range(tiling.target_tiles), range(table.threads), range(tiling.places)):
+        for element in tiling.wanted(tile, lane, place):
+            needed.setdefault(element[tiling.k_axis], set()).add((lane, element[1 - tiling.k_axis]))
+    return [tuple(k for k in sorted(needed) if needed[place] <= held[k]) for place in sorted(needed)]
+
+
+def _matched(choices: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """Another index for each place, in ascending order among places with the same choice; None if there are too few."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for place, possible in enumerate(choices):
+        groups.setdefault(tuple(sorted(possible)), []).append(place)
+    found = dict(pair for possible, places in groups.items() for pair in zip(places, possible, strict=False))
+    order = [found.get(place, -1) for place in range(len(choices))]
+    return tuple(order) if sorted(order) == list(range(len(order))) else None
+
+
+def formula(order: Sequence[int]) -> Formula | None:
+    """order[k] as a formula in `k`; None where there is no closed form."""
+    return fit(Table(Space((Axis("k", len(order)),)), {"row": tuple(order)})).formulas["row"]
+
+
+def other_factor(tiling: Tiling) -> tuple[Cell, Table] | None:
+    """The other factor of the target's multiply, and its table where k is in the order; None where that is not one."""
+    fragment = tiling.target.fragment
+    row = inventory.instructions().get(fragment.experiment)
+    if row is None or len(tiling.order) != row.shape.k:
+        return None
+    found = next(f for f in row.factors if f.id != fragment.id)
+    other = cell(found, tiling.target.arch, tiling.target.layers)
+    name = "row" if found.operand == "b" else "col"
+    changed = tuple(None if k is None else tiling.order[k] for k in other.table.values[name])
+    return other, other.table.with_values({**other.table.values, name: changed})

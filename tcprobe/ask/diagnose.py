@@ -1,0 +1,226 @@
+"""What is wrong with a stated table as a whole: a change after which every slot that it gives is the measured one.
+
+>>> from tcprobe.ask.diagnose import diagnose
+>>> from tcprobe.store.cell import load
+>>> d = load("wmma.m16n16k16.d.f32")
+>>> turned = d.table.with_values({"row": d.table.values["col"], "col": d.table.values["row"]})
+>>> diagnose(turned, d.fragment, d.table)
+['transposed: what it calls row is the column, and the other way round']
+
+A diagnosis is proven over every slot that is given; where no such change is found there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.table import Table
+
+Given = Mapping[tuple[int, int], tuple[int, ...]]
+Order = dict[int, int]  # of the stated lanes or elements: which measured ones they are
+TRANSPOSED = "transposed: what it calls row is the column, and the other way round"
+MOST = 5  # changes of order that are spelt out one by one
+
+
+class _Change(NamedTuple):
+    """A change of what is stated, and its words, "" where nothing changes."""
+
+    words: str
+    apply: Callable[[Given], Given]
+
+
+def given(table: Table, outputs: Sequence[str]) -> Given:
+    """What each slot of a table holds, of these outputs; unused slots left out."""
+    places = [table.outputs.index(name) for name in outputs]
+    slots = ((divmod(slot, table.elements), cell) for slot, cell in enumerate(table.cells))
+    return {slot: tuple(cell[place] for place in places) for slot, cell in slots if cell is not None}
+
+
+def diagnose(stated: Table, fragment: Fragment, measured: Table) -> list[str]:
+    """A change that makes all of `stated` the measured table, in words; none where it agrees, or none is found."""
+    cells, truth = given(stated, stated.outputs), given(measured, stated.outputs)
+    return _explained(cells, truth, fragment, measured) if cells and stated.outputs[:2] == ("row", "col") else []
+
+
+def _explained(stated: Given, truth: Given, fragment: Fragment, measured: Table) -> list[str]:
+    changes = [(slots, cells) for slots in _slot_changes() for cells in _cell_changes(stated)]
+    for orders_of in (_as_they_are, _orders):
+        for slots, cells in changes:
+            orders = orders_of(cells.apply(slots.apply(stated)), truth, measured)
+            if orders is not None:
+                return [text for text in (slots.words, cells.words, *_words(*orders, fragment, measured)) if text]
+    return []
+
+
+def _as_they_are(stated: Given, truth: Given, _: Table) -> tuple[Order, Order] | None:
+    same = {lane: lane for lane, _ in stated}, {i: i for _, i in stated}
+    return same if _fits(stated, truth, *same) else None
+
+
+def holes(stated: Table, measured: Table) -> list[str]:
+    """Which slots that the fragment uses are not stated, in words, lane by lane where they differ."""
+    known = given(stated, stated.outputs)
+    by_lane: dict[int, list[int]] = {}
+    for lane, i in given(measured, stated.outputs):
+        if (lane, i) not in known:
+            by_lane.setdefault(lane, []).append(i)
+    lanes_of: dict[str, list[int]] = {}
+    for lane, missing in by_lane.items():
+        lanes_of.setdefault("" if len(missing) == measured.elements else f", i = {spans(missing)}", []).append(lane)
+    return [f"lanes {spans(lanes)}{which}" for which, lanes in lanes_of.items()]
+
+
+def spans(numbers: list[int]) -> str:
+    """Ascending numbers with what follows on each other joined: 0..3, 7."""
+    ends: list[list[int]] = []
+    for number in numbers:
+        if ends and ends[-1][1] == number - 1:
+            ends[-1][1] = number
+        else:
+            ends.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}..{b}" for a, b in ends)
+
+
+def _slot_changes() -> Iterator[_Change]:
+    """How lanes and elements may be counted: from zero or from one."""
+    for lane, i in ((0, 0), (1, 0), (0, 1), (1, 1)):
+        named = " and ".join(name for name, one in (("lanes", lane), ("elements (i)", i)) if one)
+        yield _Change(f"{named} counted from 1" if named else "", _shifted(lane, i))
+
+
+def _shifted(lane: int, i: int) -> Callable[[Given], Given]:
+    return lambda stated: {(a - lane, b - i): cell for (a, b), cell in stated.items()}
+
+
+def _cell_changes(stated: Given) -> Iterator[_Change]:
+    """How rows and columns may be named and counted."""
+    for turned in (False, True):
+        for row, col in ((0, 0), (1, 1), (1, 0), (0, 1)):
+            if all(cell[0] >= row and cell[1] >= col for cell in stated.values()):
+                named = " and ".join(name for name, one in (("rows", row), ("columns", col)) if one)
+                words = [TRANSPOSED] * turned + [f"{named} counted from 1"] * bool(named)
+                yield _Change("; ".join(words), _renamed(turned, row, col))
+
+
+def _renamed(turned: bool, row: int, col: int) -> Callable[[Given], Given]:
+    def changed(cell: tuple[int, ...]) -> tuple[int, ...]:
+        first, second, *rest = cell
+        first, second = first - row, second - col
+        return (second, first, *rest) if turned else (first, second, *rest)
+
+    return lambda stated: {slot: changed(cell) for slot, cell in stated.items()}
+
+
+def _orders(stated: Given, truth: Given, measured: Table) -> tuple[Order, Order] | None:
+    """Which lanes and which elements are meant, one of the two reordered or both; None if nothing fits."""
+    lanes = {lane: lane for lane, _ in stated}
+    elements = {i: i for _, i in stated}
+    for other_lanes in (lanes, _matched(stated, truth, 0, measured.threads), _by_contents(stated, truth)):
+        for other in (elements, other_lanes and _matched(_moved(stated, other_lanes), truth, 1, measured.elements)):
+            if other_lanes and other and _fits(stated, truth, other_lanes, other):
+                return other_lanes, other
+    return None
+
+
+def _moved(stated: Given, lanes: Order) -> Given:
+    return {(lanes[lane], i): cell for (lane, i), cell in stated.items()}
+
+
+def _fits(stated: Given, truth: Given, lanes: Order, elements: Order) -> bool:
+    return all(truth.get((lanes[lane], elements[i])) == cell for (lane, i), cell in stated.items())
+
+
+def _matched(stated: Given, truth: Given, which: int, size: int) -> Order | None:
+    """The lanes (`which` 0) or elements (1) that hold what the stated ones do, slot by slot; None if there are none."""
+    lines: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+    for slot, cell in stated.items():
+        lines.setdefault(slot[which], []).append((slot[1 - which], cell))
+
+    def holds(number: int, line: list[tuple[int, tuple[int, ...]]]) -> bool:
+        return all(truth.get((number, at) if which == 0 else (at, number)) == cell for at, cell in line)
+
+    return _distinct({n: [m for m in (n, *range(size)) if m < size and holds(m, line)] for n, line in lines.items()})
+
+
+def _by_contents(stated: Given, truth: Given) -> Order | None:
+    """Lanes that hold the same elements, in whatever order."""
+    ours, theirs = _contents(truth), _contents(stated)
+    return _distinct(
+        {lane: [o for o, held in ours.items() if set(cells) <= set(held)] for lane, cells in theirs.items()}
+    )
+
+
+def _contents(cells: Given) -> dict[int, list[tuple[int, ...]]]:
+    found: dict[int, list[tuple[int, ...]]] = {}
+    for (lane, _), cell in cells.items():
+        found.setdefault(lane, []).append(cell)
+    return found
+
+
+def _distinct(choices: Mapping[int, list[int]]) -> Order | None:
+    """Another partner for each, by augmenting paths; None where there are not enough."""
+    taken: dict[int, int] = {}
+
+    def find(number: int, seen: set[int]) -> bool:
+        for partner in choices[number]:
+            if partner not in seen:
+                seen.add(partner)
+                if partner not in taken or find(taken[partner], seen):
+                    taken[partner] = number
+                    return True
+        return False
+
+    if not all(find(number, set()) for number in choices):
+        return None
+    return {number: partner for partner, number in taken.items()}
+
+
+def _words(lanes: Order, elements: Order, fragment: Fragment, measured: Table) -> Iterator[str]:
+    if any(a != b for a, b in lanes.items()):
+        yield _lane_words(lanes, measured.threads)
+    if any(a != b for a, b in elements.items()):
+        yield _element_words(elements, fragment)
+
+
+def _lane_words(lanes: Order, threads: int) -> str:
+    """Bits of the lane that are exchanged or flipped, where that is all; else the order."""
+    bits = (threads - 1).bit_length()
+    base = lanes.get(0, 0)
+    images = [lanes.get(1 << bit, base ^ 1 << bit) ^ base for bit in range(bits)]
+    linear = all(_image(lane, images) ^ base == to for lane, to in lanes.items())
+    if not linear or sorted(images) != [1 << bit for bit in range(bits)]:
+        return f"lanes in another order: {_some(lanes)}"
+    moved = [(bit, image.bit_length() - 1) for bit, image in enumerate(images) if image != 1 << bit]
+    words = [f"lane bits {' and '.join(str(bit) for bit, _ in moved)} exchanged"] if moved else []
+    if len(moved) > 2:
+        words = ["lane bits in another order: " + ", ".join(f"bit {a} is bit {b}" for a, b in moved)]
+    return "; ".join([*words, *([f"lanes XORed with {base}"] if base else [])])
+
+
+def _image(lane: int, images: list[int]) -> int:
+    found = 0
+    for bit, image in enumerate(images):
+        found ^= image if lane >> bit & 1 else 0
+    return found
+
+
+def _element_words(elements: Order, fragment: Fragment) -> str:
+    """Registers exchanged as a whole, the elements inside each reversed, or the order."""
+    size = max(1, fragment.register_bits // fragment.slot_bits)
+    registers = {i // size: to // size for i, to in elements.items()}
+    whole = all(registers[i // size] * size + i % size == to for i, to in elements.items())
+    if whole:
+        moved = [(a, b) for a, b in sorted(registers.items()) if a != b]
+        if len(moved) == 2:
+            return f"registers {moved[0][0]} and {moved[0][1]} exchanged"
+        return f"registers in another order: {_some(dict(moved))}"
+    if size > 1 and all(to == i // size * size + size - 1 - i % size for i, to in elements.items()):
+        return "elements inside each register the other way round: the low bits come first"
+    return f"elements (i) in another order: {_some(elements)}"
+
+
+def _some(order: Order) -> str:
+    moved = [f"{a} is {b}" for a, b in sorted(order.items()) if a != b]
+    return "stated " + ", ".join(moved[:MOST]) + (f" and {len(moved) - MOST} more" if len(moved) > MOST else "")

@@ -1,0 +1,175 @@
+"""A fragment straight from global memory: the widest loads that its table and the leading dimension allow.
+
+>>> from tcprobe.store.cell import load as table
+>>> found = load(table("mma.m16n8k16.row.col.f32.f16.f16.f32.a", "sm_90"), "row", 64)
+>>> [(move.instruction, move.slots) for move in found.moves][:2], len(found.moves)
+([('ld.global.b32', (0,)), ('ld.global.b32', (4,))], 4)
+
+Slots whose elements lie side by side in every lane make one load of 1, 2, 4, 8 or 16 bytes, in whatever registers they
+are; slots whose distances differ from lane to lane are loaded one by one. Proven by doing it, on every slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tcprobe.ask.bank_access import Slots, slots_of
+from tcprobe.ask.banks import Ints
+from tcprobe.ask.path.formula import formula
+from tcprobe.ask.path.memory import NOTHING, Memory
+from tcprobe.ask.path.registers import vector
+from tcprobe.ask.path.request import MOST_LD
+from tcprobe.ask.tile import Tile
+from tcprobe.errors import InternalError, UsageError
+from tcprobe.isa.operand import WHOLE
+from tcprobe.store.cell import Cell
+
+MOST = 16  # bytes of a load
+SECTOR = 32  # bytes of global memory that are fetched together
+
+
+class Move(NamedTuple):
+    """One load: `width` bytes of each lane to the slots in `order` of memory; `line`, `byte` of shape (32,).
+
+    `slots` are the first of each of its pieces, runs of `run` slots.
+    """
+
+    instruction: str
+    width: int
+    line: Ints
+    byte: Ints
+    order: tuple[int, ...]
+    run: int
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """The first slot of each piece."""
+        return self.order[:: self.run]
+
+
+@dataclass(frozen=True)
+class StraightLoad:
+    """`moves` bring a fragment's every slot; the matrix has lines of `ld` elements."""
+
+    cell: Cell
+    tile: Tile
+    ld: int
+    moves: tuple[Move, ...]
+
+    @property
+    def ld_bytes(self) -> int:
+        """From line to line."""
+        return self.ld * self.tile.bits // 8
+
+    def addresses(self, move: Move) -> Ints:
+        """Byte offsets of the lanes from the fragment's first element."""
+        found: Ints = move.line * self.ld_bytes + move.byte
+        return found
+
+    def sectors(self, move: Move) -> int:
+        """How many 32-byte sectors a load touches; the fragment's start is taken as aligned to them."""
+        first = self.addresses(move)
+        return len(np.unique(np.concatenate([first // SECTOR, (first + move.width - 1) // SECTOR])))
+
+    @property
+    def formulas(self) -> tuple[str | None, str | None]:
+        """Line, and byte in it, in lane and issue: the number of the move."""
+        line, byte = (formula(np.stack([getattr(move, name) for move in self.moves])) for name in ("line", "byte"))
+        return line, byte
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; a step for each width, its issues in order."""
+        steps: dict[str, list[Move]] = {}
+        for move in self.moves:
+            steps.setdefault(move.instruction, []).append(move)
+        line, byte = self.formulas
+        return {
+            "fragment": self.cell.fragment.id, "arch": self.cell.arch, "type": self.tile.type,
+            "global": self.tile.contiguous, "ld": self.ld, "proven": True,
+            "steps": [{"kind": "global->registers", "instruction": name, "sectors": sum(map(self.sectors, moves)),
+                       "issues": [self._issue(move) for move in moves]} for name, moves in steps.items()],
+            "formula": {"line": line, "byte": byte}, "evidence": [self.cell.evidence],
+        }  # fmt: skip
+
+    def _issue(self, move: Move) -> dict[str, Any]:
+        return {"global": self.addresses(move).tolist(), "bytes": move.width, "slots": [[0, 0, i] for i in move.slots]}
+
+
+def load(cell: Cell, contiguous: str, ld: int | None = None) -> StraightLoad:
+    """The widest loads, proven; `ld` elements from line to line, without it lines without gaps."""
+    fragment = cell.fragment
+    if fragment.role not in WHOLE:
+        raise UsageError(f"{fragment.id} is {fragment.role.value}, not a matrix: there is nothing to load.")
+    tile = Tile(fragment.rows, fragment.cols, fragment.type, fragment.slot_bits, contiguous)
+    ld = tile.length if ld is None else ld
+    if not tile.length <= ld <= MOST_LD or ld * tile.bits % 8:
+        raise UsageError(f"--ld {ld}: from {tile.length} elements on, in whole bytes, at most {MOST_LD}.")
+    slots = slots_of(cell)
+    found = StraightLoad(cell, tile, ld, tuple(_moves(slots, tile, ld * tile.bits // 8)))
+    _prove(found, slots)
+    return found
+
+
+def _moves(slots: Slots, tile: Tile, ld: int) -> Iterator[Move]:
+    line, place = (slots.row, slots.col) if tile.contiguous == "row" else (slots.col, slots.row)
+    if (line == NOTHING).any():
+        raise UsageError(f"{slots.name} leaves slots unused; only whole fragments are loaded.")
+    bits = line * ld * 8 + place * tile.bits
+    for order in _orders(bits):
+        at = 0
+        while at < len(order):
+            count = _count(bits[:, order[at:]], tile.bits)
+            chosen = order[at : at + count]
+            width = count * tile.bits // 8
+            register_bits = max(32, tile.bits)
+            yield Move(f"ld.global.{vector(width, register_bits)}", width, line[:, chosen[0]],
+                       place[:, chosen[0]] * tile.bits // 8, tuple(chosen), _run(chosen))  # fmt: skip
+            at += count
+
+
+def _orders(bits: Ints) -> list[list[int]]:
+    """Slots in the order of their addresses, those with an address that another slot has in a list of their own."""
+    apart = bits - bits[:, :1]
+    if not (apart == apart[:1]).all():
+        return [[i] for i in range(bits.shape[1])]
+    by_address: dict[int, list[int]] = {}
+    for i, distance in enumerate(apart[0].tolist()):
+        by_address.setdefault(distance, []).append(i)
+    lists: list[list[int]] = [[] for _ in range(max(map(len, by_address.values())))]
+    for _, same in sorted(by_address.items()):
+        for number, i in enumerate(same):
+            lists[number].append(i)
+    return lists
+
+
+def _count(bits: Ints, size: int) -> int:
+    """How many elements, from the first on, one load brings; UsageError where not even a byte is whole."""
+    for width in (MOST, 8, 4, 2, 1):
+        count = 8 * width // size
+        side_by_side = count <= bits.shape[1] and (bits[:, :count] == bits[:, :1] + size * np.arange(count)).all()
+        if count and side_by_side and not (bits[:, 0] % (8 * width)).any():
+            return count
+    raise UsageError(f"elements of {size} bits that are no whole bytes in memory: no load brings them. Load them by "
+                     "`tcprobe path` or the other way round (--global).")  # fmt: skip
+
+
+def _run(order: list[int]) -> int:
+    """The longest run, a power of two, by which all of `order` is made of consecutive slots."""
+    run = len(order)
+    while run > 1 and any(order[at + j] != order[at] + j for at in range(0, len(order), run) for j in range(run)):
+        run //= 2
+    return run
+
+
+def _prove(found: StraightLoad, slots: Slots) -> None:
+    memory = Memory(found.tile, found.ld_bytes, 1, 1, slots.row.shape[1])
+    for move in found.moves:
+        units = memory.read_global(found.addresses(move), move.width).reshape(len(slots.row), len(move.order), -1)
+        for number, i in enumerate(move.order):
+            memory.write_registers(np.array(0), np.array(i), units.shape[2], units[:, number])
+    if not np.array_equal(memory.registers[0], memory.of_elements(slots.row, slots.col).reshape(len(slots.row), -1)):
+        raise InternalError(f"the loads of {slots.name} are not proven: elements go astray.")

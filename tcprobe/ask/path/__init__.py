@@ -1,0 +1,154 @@
+"""The path of a tile from global memory through shared memory into registers, or back: planned, proven, priced.
+
+>>> from tcprobe.store.cell import load
+>>> b = load("mma.m16n8k16.row.col.f32.f16.f16.f32.b", "sm_90")
+>>> found = path(request(b, PathOptions("64x64", "col", "sw:3,4,3", "ldmatrix.x4")))
+>>> [(step.kind, step.instruction, step.wavefronts) for step in found.steps]
+[('global->shared', 'cp.async.16', 64), ('shared->registers', 'ldmatrix.x4', 64)]
+>>> found.steps[1].issues()[1]["slots"]
+[[0, 16, 0], [0, 16, 2], [0, 24, 0], [0, 24, 2]]
+
+A path is a chain of steps. It is proven by going it: the units of every element, numbered in global memory, are moved
+by each step's issues, and must come to the slots where the fragment's table on the arch has them; what is not proven is
+no path. Way back likewise. Where there is no path, the error names the nearest that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tcprobe.ask.bank_access import origins, parse_access
+from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.path.boxes import box_copy
+from tcprobe.ask.path.memory import NOTHING, Memory
+from tcprobe.ask.path.registers import register_copy
+from tcprobe.ask.path.request import MOVES, PathRequest
+from tcprobe.ask.path.steps import PathStep, RegisterCopy
+from tcprobe.ask.path.transfer import lane_copy
+from tcprobe.ask.tile import parse_shared, parse_tile
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import arch
+from tcprobe.isa.operand import Role
+from tcprobe.isa.shared_memory import access
+from tcprobe.store.cell import Cell
+
+FILLERS: dict[str, Callable[[PathRequest], PathStep]] = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
+# by the first part of an access's name; what reaches a fragment otherwise is one more of these
+ENDS: dict[str, Callable[[PathRequest], RegisterCopy]] = dict.fromkeys(MOVES, register_copy)
+LOADS = ("ldmatrix.x4", "ldmatrix.x4.trans", "ldmatrix.x2", "ldmatrix.x2.trans", "ldmatrix.x1", "ldmatrix.x1.trans",
+         *(f"ld.shared.b{8 * n}" for n in (16, 8, 4, 2, 1)))  # fmt: skip
+STORES = tuple(name.replace("ld", "st", 1) for name in LOADS)
+
+
+@dataclass(frozen=True)
+class PathPlan:
+    """`steps` in the order in which they are made, proven."""
+
+    asked: PathRequest
+    steps: tuple[PathStep, ...]
+
+    @property
+    def registers(self) -> RegisterCopy:
+        """The step that has to do with registers."""
+        return next(step for step in self.steps if isinstance(step, RegisterCopy))
+
+    @property
+    def transfer(self) -> PathStep:
+        """The other one."""
+        return next(step for step in self.steps if not isinstance(step, RegisterCopy))
+
+    @property
+    def alignment(self) -> int:
+        """Of the tile's start in shared memory, in bytes, so that a swizzle acts on addresses as on offsets."""
+        b, m, s = self.asked.shared.swizzle
+        return max(128 if self.asked.fill_kind == "tma" else 16, 1 << m + abs(s) + b if b else 1)
+
+    @property
+    def evidence(self) -> list[str]:
+        """What each link rests on."""
+        cell = self.asked.cell
+        links = [f"{step.instruction}: {words}" for step in self.steps for words in step.evidence]
+        return [f"{cell.fragment.id} on {cell.arch}: {cell.evidence}", *links, f"banks: {self.asked.rules.evidence}"]
+
+
+class PathOptions(NamedTuple):
+    """The options of `tcprobe path` as they are written: --tile, --global, --shared, --with, --ld, --fill."""
+
+    size: str
+    contiguous: str
+    placed: str = "plain"
+    access: str | None = None
+    ld: int | None = None
+    fill: str | None = None
+
+
+def request(cell: Cell, options: PathOptions) -> PathRequest:
+    """What the options of `tcprobe path` mean; UsageError for any that means nothing.
+
+    Without `access` the first of LOADS, or for results of STORES, that there is a path with; without `ld` lines without
+    gaps; without `fill` cp.async on the way in where the arch has it, else plain.
+    """
+    fragment = cell.fragment
+    tile = parse_tile(options.size, fragment.type, options.contiguous, fragment.slot_bits)
+    names = [options.access] if options.access else list(STORES if fragment.role is Role.RESULT else LOADS)
+    rules = rules_for(cell.arch, cell.layers)
+    way_in = "cp.async" if access("cp.async.ca.4").target.on(arch(cell.arch)) else "plain"
+    found = [
+        PathRequest(
+            cell, tile, tile.length if options.ld is None else options.ld, parse_shared(options.placed),
+            options.fill or (way_in if name.startswith("ld") else "plain"), parse_access(name), rules,
+        )
+        for name in names
+    ]  # fmt: skip
+    return found[0] if len(found) == 1 else next((one for one in found if _exists(one)), found[0])
+
+
+def path(asked: PathRequest) -> PathPlan:
+    """The proven path; UsageError says why there is none, and names the nearest that there are."""
+    try:
+        return proven(asked)
+    except UsageError as error:
+        from tcprobe.ask.path.nearest import nearest
+
+        near = [f"{' '.join(changes)}" for changes in nearest(asked, _exists)]
+        hint = f" Nearest that exists: {', or '.join(near)}." if near else " No change of one or two options makes one."
+        raise UsageError(f"no such path. {error}{hint}") from None
+
+
+def proven(asked: PathRequest) -> PathPlan:
+    """The path, gone from end to end; UsageError where it cannot be."""
+    registers = ENDS[asked.move](asked)
+    transfer = FILLERS[asked.fill_kind](asked)
+    steps: tuple[PathStep, ...] = (transfer, registers) if asked.loads else (registers, transfer)
+    _prove(asked, steps)
+    return PathPlan(asked, steps)
+
+
+def _exists(asked: PathRequest) -> bool:
+    try:
+        proven(asked)
+    except UsageError:
+        return False
+    return True
+
+
+def _prove(asked: PathRequest, steps: Sequence[PathStep]) -> None:
+    """Go the path; UsageError unless every slot, or every element of the tile, gets what it should."""
+    slots, tile = asked.slots, asked.tile
+    at = origins(slots, tile)
+    memory = Memory(tile, asked.ld_bytes, asked.shared.bytes(tile), len(at), asked.cell.fragment.elements)
+    row, col = (np.where(slots.row == NOTHING, NOTHING, start[:, None, None] + values)
+                for start, values in zip(at.T, (slots.row, slots.col), strict=True))  # fmt: skip
+    held = memory.of_elements(row, col).reshape(memory.registers.shape)
+    if not asked.loads:
+        memory.registers[:] = held
+    for step in steps:
+        step.move(memory)
+    wanted = held if asked.loads else np.arange(len(memory.back))
+    if memory.strays or not np.array_equal(memory.registers if asked.loads else memory.back, wanted):
+        tables = "the tables of the fragment and of the instructions do not fit together"
+        raise UsageError(f"{asked.words}: elements would not come to their places; {tables}.")

@@ -1,0 +1,89 @@
+"""What is said of a path: its steps with formulas and issues, the order of the registers, and the k-loop's advance."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tcprobe.ask.banks import IDLE
+from tcprobe.ask.path import PathPlan
+from tcprobe.ask.path.boxes import BoxCopy
+from tcprobe.ask.path.formula import AddressText, address, formula
+from tcprobe.ask.path.steps import LaneCopy, PathStep, RegisterCopy
+
+
+class Advance(NamedTuple):
+    """The k-loop: `axis` of the fragment that k is, its `steps` in the tile, and `issues` of each.
+
+    A step's shared addresses are those of step 0, + or ^ (`op`) its number in `shared`; the next tile lies `global_`
+    bytes on. `op` is "" where no one number of each step does it, and `issues` 0 where issues serve several steps.
+    """
+
+    axis: str
+    steps: int
+    issues: int
+    op: str
+    shared: tuple[int, ...]
+    global_: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"axis": self.axis, "steps": self.steps, "issues": self.issues or None, "op": self.op or None,
+                "shared": list(self.shared), "global": self.global_}  # fmt: skip
+
+
+def advance(plan: PathPlan) -> Advance | None:
+    """The k-loop's advance; None where the tile is not loaded, or has no k."""
+    fragment, tile, asked = plan.asked.cell.fragment, plan.asked.tile, plan.asked
+    axis = fragment.depth
+    if not axis or not asked.loads:
+        return None
+    extent, each = (tile.rows, fragment.rows) if axis == "row" else (tile.cols, fragment.cols)
+    beyond = extent * (asked.ld_bytes if axis == tile.contiguous else tile.bits // 8)
+    steps, shared = extent // each, plan.registers.shared
+    count, rest = divmod(len(shared), steps)
+    if rest:
+        return Advance(axis, steps, 0, "", (), beyond)
+    by_step = shared.reshape(steps, count, -1)
+    for op, apart in (("+", by_step - by_step[:1]), ("^", by_step ^ by_step[:1])):
+        if (apart == apart[:, :1, :1])[:, by_step[0] != IDLE].all():
+            return Advance(axis, steps, count, op, tuple(apart[:, 0, 0].tolist()), beyond)
+    return Advance(axis, steps, count, "", (), beyond)
+
+
+def shared_address(plan: PathPlan, step: LaneCopy | RegisterCopy) -> AddressText | None:
+    """The byte offset in shared memory, from the tile's start."""
+    asked = plan.asked
+    linear = np.where(step.line == IDLE, IDLE, step.line * asked.shared.pitch(asked.tile) + step.byte)
+    return address(step.shared, linear, asked.shared.swizzle)
+
+
+def formulas(plan: PathPlan, step: PathStep) -> dict[str, str | None]:
+    """Byte offsets from the tile's start in lane and issue, None where they have no closed form; none of boxes."""
+    if not isinstance(step, LaneCopy | RegisterCopy):
+        return {}
+    shared = shared_address(plan, step)
+    found = {"shared": str(shared) if shared else None}
+    return found | ({"global": formula(step.globals)} if isinstance(step, LaneCopy) else {})
+
+
+def described(plan: PathPlan) -> dict[str, Any]:
+    """The whole answer as plain data."""
+    asked, tile = plan.asked, plan.asked.tile
+    registers, ahead = plan.registers, advance(plan)
+    return {
+        "fragment": asked.cell.fragment.id, "arch": asked.cell.arch, "tile": [tile.rows, tile.cols], "type": tile.type,
+        "global": tile.contiguous, "ld": asked.ld, "shared": str(asked.shared), "pitch": asked.shared.pitch(tile),
+        "bytes": asked.shared.bytes(tile), "alignment": plan.alignment, "fill": asked.fill,
+        "fragments": len(registers.origins), "registers": asked.cell.fragment.registers, "proven": True,
+        "steps": [_step(plan, step) for step in plan.steps],
+        "k": ahead.to_json() if ahead else None, "evidence": plan.evidence, "rule": asked.rules.to_json(),
+    }  # fmt: skip
+
+
+def _step(plan: PathPlan, step: PathStep) -> dict[str, Any]:
+    found = {"kind": step.kind, "instruction": step.instruction, "ptx": list(step.ptx), "wavefronts": step.wavefronts,
+             "ideal": step.ideal, "formula": formulas(plan, step)}  # fmt: skip
+    box = {"swizzle": step.swizzle} if isinstance(step, BoxCopy) else {}
+    return {**found, **box, "issues": step.issues()}

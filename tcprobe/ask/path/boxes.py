@@ -1,0 +1,127 @@
+"""Between global and shared memory by the tensor memory accelerator: boxes of a tensor map.
+
+A box's rows follow each other in shared memory, as far apart as it is wide, or as the span of its swizzle mode; a tile
+whose lines lie otherwise takes a box for each line. What a mode does is `references.shared_memory.tma`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from tcprobe.ask.banks import Ints
+from tcprobe.ask.path.memory import Memory
+from tcprobe.ask.path.request import PathRequest
+from tcprobe.ask.path.steps import GLOBAL_TO_SHARED, SHARED_TO_GLOBAL
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import arch
+from tcprobe.references.shared_memory import tma
+
+STEP = 16  # bytes between lines of a tensor map are multiples of it (CUDA driver API, cuTensorMapEncodeTiled)
+MOST_STEP = 1 << 40
+EVIDENCE = "pitch, swizzle and refusals of tensor maps: measured live on an H200 (sm_90), driver 580"
+INSTRUCTION = "cp.async.bulk.tensor.2d"
+PTX = {
+    GLOBAL_TO_SHARED: f"{INSTRUCTION}.shared::cluster.global.mbarrier::complete_tx::bytes",
+    SHARED_TO_GLOBAL: f"{INSTRUCTION}.global.shared::cta.bulk_group",
+}
+
+
+@dataclass(frozen=True)
+class BoxCopy:
+    """Boxes of `box` = (inner, rows) elements `at` (x, y) of the tile, each at `shared` bytes from its start."""
+
+    kind: str
+    mode: tma.Mode
+    box: tuple[int, int]
+    at: tuple[tuple[int, int], ...]
+    shared: tuple[int, ...]
+    bits: int
+    ld: int
+    evidence: tuple[str, ...]
+    instruction: str = INSTRUCTION
+    wavefronts: None = None
+    ideal: None = None
+
+    @property
+    def ptx(self) -> tuple[str, ...]:
+        """The instruction."""
+        return (PTX[self.kind],)
+
+    @property
+    def swizzle(self) -> str:
+        """The mode as the driver names it, without its prefix."""
+        return self.mode.name
+
+    def issues(self) -> list[dict[str, Any]]:
+        """`box`, `at` in elements, `shared` in bytes."""
+        return [{"box": list(self.box), "at": list(at), "shared": shared}
+                for at, shared in zip(self.at, self.shared, strict=True)]  # fmt: skip
+
+    def move(self, memory: Memory) -> None:
+        """Every element of every box."""
+        for (x, y), base in zip(self.at, self.shared, strict=True):
+            inner, row = np.meshgrid(np.arange(self.box[0]), np.arange(self.box[1]))
+            shared = self.mode(inner, row, tma.Box(self.box, self.bits, base))
+            global_ = (y + row) * self.ld + (x + inner) * (self.bits // 8)
+            if self.kind == GLOBAL_TO_SHARED:
+                memory.write_shared(shared, self.bits // 8, memory.read_global(global_, self.bits // 8))
+            else:
+                memory.write_global(global_, self.bits // 8, memory.read_shared(shared, self.bits // 8))
+
+
+def box_copy(asked: PathRequest) -> BoxCopy:
+    """The step with the fewest boxes; UsageError says why no tensor map does it."""
+    tile, here = asked.tile, arch(asked.rules.asked)
+    if here.number < tma.LEAST_ARCH:
+        raise UsageError(f"tensor maps need sm_{tma.LEAST_ARCH} or later; {here} does not have them.")
+    if asked.ld_bytes % STEP or asked.ld_bytes >= MOST_STEP:
+        raise UsageError(f"tma: lines in global memory are {asked.ld_bytes} bytes apart (--ld {asked.ld}), no multiple "
+                         f"of {STEP} below 2**40.")  # fmt: skip
+    reasons = []
+    for mode, box in _candidates(asked):
+        refused = mode.why_not(tma.Box(box, tile.bits, 0))
+        if refused:
+            reasons.append(f"{mode.name}: {refused}")
+        elif found := _boxes(asked, mode, box):
+            return found
+    span = f"tma: no boxes put lines {asked.shared.pitch(tile)} bytes apart as {asked.shared}"
+    raise UsageError(f"{span}: rows of a box follow each other as far apart as it is wide, or the span of its mode "
+                     f"(32, 64, 128 bytes), and a box begins at a multiple of {tma.ALIGNMENT}."
+                     + (f" {reasons[0]}" if reasons else ""))  # fmt: skip
+
+
+def _candidates(asked: PathRequest) -> Iterator[tuple[tma.Mode, tuple[int, int]]]:
+    """Modes with boxes of many lines, then of one line; the widest that a mode takes."""
+    tile = asked.tile
+    modes = [mode for name in tma.names() if (mode := tma.resolve(name))]
+    for whole, mode in product((True, False), modes):
+        widest = min(tma.MOST_EXTENT, tile.length, (mode.span or tile.line_bytes) * 8 // tile.bits)
+        inner = _divisor(tile.length, widest)
+        yield mode, (inner, _divisor(tile.lines, tma.MOST_EXTENT) if whole else 1)
+
+
+def _divisor(count: int, most: int) -> int:
+    """The largest divisor of `count` that is at most `most`."""
+    return next(n for n in range(min(count, most), 0, -1) if count % n == 0)
+
+
+def _boxes(asked: PathRequest, mode: tma.Mode, box: tuple[int, int]) -> BoxCopy | None:
+    """The boxes of a size, None where they put an element elsewhere than the tile's place in memory has it."""
+    tile, size = asked.tile, asked.tile.bits // 8
+    at = tuple((x, y) for y in range(0, tile.lines, box[1]) for x in range(0, tile.length, box[0]))
+    shared = tuple(y * asked.shared.pitch(tile) + x * size for x, y in at)
+    if any(base % tma.ALIGNMENT for base in shared):
+        return None
+    inner, row = np.meshgrid(np.arange(box[0]), np.arange(box[1]))
+    for (x, y), base in zip(at, shared, strict=True):
+        wanted: Ints = asked.shared.offset(tile, y + row, (x + inner) * size)
+        if not np.array_equal(wanted, mode(inner, row, tma.Box(box, tile.bits, base))):
+            return None
+    kind = GLOBAL_TO_SHARED if asked.loads else SHARED_TO_GLOBAL
+    words = EVIDENCE if asked.rules.asked == "sm_90" else f"{EVIDENCE}; not measured on {asked.rules.asked}"
+    return BoxCopy(kind, mode, box, at, shared, tile.bits, asked.ld_bytes, (words,))

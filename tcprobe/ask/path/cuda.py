@@ -1,0 +1,243 @@
+"""A path as a CUDA header: a struct of device functions that fill or drain shared memory, load or store registers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tcprobe import __version__
+from tcprobe.ask.path import PathPlan
+from tcprobe.ask.path.answer import advance, shared_address
+from tcprobe.ask.path.boxes import BoxCopy
+from tcprobe.ask.path.formula import formula
+from tcprobe.ask.path.steps import LaneCopy, RegisterCopy
+from tcprobe.errors import UsageError
+from tcprobe.references.shared_memory.tma import LEAST_ARCH
+from tcprobe.text import comment
+
+DATA_TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "tf32": "FLOAT32", "f64": "FLOAT64",
+              "s32": "INT32"}  # fmt: skip
+FUNCTION, NUMBER = "__device__ static inline void", "static constexpr int"
+UNTYPED = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
+
+
+def source(plan: PathPlan) -> str:
+    """The header; UsageError where addresses have no closed form."""
+    transfer = plan.transfer
+    moves = _boxes(plan, transfer) if isinstance(transfer, BoxCopy) else _lanes(plan, transfer)
+    registers = _registers(plan, plan.registers)
+    parts = [moves, registers] if plan.asked.loads else [registers, moves]
+    body = [f"  {line}".rstrip() if line[:1] != "#" else line for part in (_sizes(plan), *parts) for line in part]
+    return "\n".join([*_head(plan), *body[:-1], "};", "", "#endif", ""])
+
+
+def name(plan: PathPlan) -> str:
+    """The struct: of the fragment, the tile, its place and the instruction."""
+    asked, tile = plan.asked, plan.asked.tile
+    gap = f"_ld{asked.ld}" if asked.ld != tile.length else ""
+    words = f"path_{asked.cell.fragment.id}_{tile.rows}x{tile.cols}_{tile.contiguous}{gap}_{asked.shared}_{asked.fill}"
+    return re.sub(r"\W+", "_", f"{words}_{asked.access.name}")
+
+
+def _head(plan: PathPlan) -> Iterator[str]:
+    asked, tile = plan.asked, plan.asked.tile
+    way = " -> ".join(f"{s.kind}: {' + '.join(s.ptx)}" for s in plan.steps)
+    yield f"// made by tcprobe {__version__}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous"
+    yield f"// {comment(way)}"
+    yield f"// shared memory: {asked.shared}; proven on every slot on {asked.cell.arch}; needs {_least(plan)}"
+    yield from (f"// {comment(words)}" for words in plan.evidence)
+    yield from (f"#ifndef TCPROBE_{name(plan)}", f"#define TCPROBE_{name(plan)}", "", f"struct {name(plan)} {{")
+
+
+def _least(plan: PathPlan) -> str:
+    """The first arch with all the instructions."""
+    needed = {"cp.async": 80, "tma": LEAST_ARCH, "plain": 0}[plan.asked.fill_kind]
+    return f"sm_{max(needed, int(plan.asked.access.row.target.name.removeprefix('sm_')))} or later"
+
+
+def _sizes(plan: PathPlan) -> Iterator[str]:
+    """What a caller has to know."""
+    asked, step = plan.asked, plan.registers
+    fragment = asked.cell.fragment
+    registers = len(step.origins) * fragment.registers
+    word = "unsigned long long" if fragment.register_bits == 64 else "unsigned"
+    yield f"using Word = {word};"
+    yield f"{NUMBER} BYTES = {asked.shared.bytes(asked.tile)};  // of shared memory"
+    yield f"{NUMBER} ALIGNMENT = {plan.alignment};  // of the tile's start there"
+    yield f"{NUMBER} FRAGMENTS = {len(step.origins)};  // of {fragment.registers} registers, {_order(plan)}"
+    yield f"{NUMBER} REGISTERS = {registers};  // of a lane"
+    yield f"static constexpr long long LD = {asked.ld_bytes};  // bytes from line to line in global memory"
+    yield ""
+
+
+def _order(plan: PathPlan) -> str:
+    outer, inner = ("cols", "rows") if plan.asked.slots.outer == "col" else ("rows", "cols")
+    return f"one after the other; {inner} before {outer}"
+
+
+def _known(text: str | None, plan: PathPlan) -> str:
+    if text is None:
+        raise UsageError(f"{name(plan)}: its addresses have no closed form, so there is no code; --json has them all.")
+    return text
+
+
+def _lanes(plan: PathPlan, step: object) -> Iterator[str]:
+    """`fill` or `drain` by lanes."""
+    assert isinstance(step, LaneCopy)
+    asked, issues = plan.asked, len(step.shared)
+    fills = asked.loads
+    line, byte = (_known(formula(values), plan) for values in (step.line, step.byte))
+    last = int((step.line != -1).sum())
+    const = "const " if fills else ""
+    yield f"/// {step.kind}, {issues} issues shared out over warps: thread < threads, a multiple of 32."
+    yield "/// `shared`: the tile's address in the shared window; `global`: its first element;"
+    yield f"/// `ld`: bytes from line to line; both are multiples of {step.width}."
+    if asked.fill_kind == "cp.async":
+        yield "/// Asynchronous: cp.async.wait_all (or commit_group and wait_group) and a barrier have to follow."
+    yield (f"{FUNCTION} {'fill' if fills else 'drain'}(unsigned shared, {const}void* global, "
+           "unsigned thread, unsigned threads, long long ld = LD) {")  # fmt: skip
+    yield "  const unsigned lane = thread % 32;"
+    yield f"  for (unsigned issue = thread / 32; issue < {issues}; issue += threads / 32) {{"
+    if last < 32 * issues:
+        yield f"    if (issue * 32 + lane >= {last}) break;"
+    yield from (f"    {text}" for text in _addressed("in_shared", plan, step))
+    yield f"    {const}char* in_global = static_cast<{const}char*>(global) + ({line}) * ld + ({byte});"
+    yield from (f"    {text}" for text in _copied(step, fills, asked.fill_kind))
+    yield from ("  }", "}", "")
+
+
+def _addressed(variable: str, plan: PathPlan, step: LaneCopy | RegisterCopy) -> Iterator[str]:
+    """The statements that compute a shared address."""
+    found = shared_address(plan, step)
+    linear = _known(found and found.linear, plan)
+    if found and found.swizzle:
+        yield f"const unsigned linear = {linear};"
+        linear = f"linear ^ (linear {found.swizzle})"
+    yield f"const unsigned {variable} = shared + ({linear});"
+
+
+def _copied(step: LaneCopy, fills: bool, kind: str) -> Iterator[str]:
+    """The statements that move a lane's piece."""
+    if kind == "cp.async":
+        text = f"{step.ptx[0]} [%0], [%1], {step.width};"
+        yield f'asm volatile("{text}" : : "r"(in_shared), "l"(in_global) : "memory");'
+        return
+    count = max(1, step.width // 4)
+    yield f"unsigned v[{count}];"
+    places = ('"l"(in_global)', '"r"(in_shared)') if fills else ('"r"(in_shared)', '"l"(in_global)')
+    held = [f"v[{j}]" for j in range(count)]
+    yield _read(step.ptx[0], held, places[0], "r")
+    yield _write(step.ptx[1], held, places[1], "r")
+
+
+def _read(ptx: str, held: Sequence[str], place: str, letter: str) -> str:
+    """A load into variables."""
+    outputs = ", ".join(f'"={letter}"({v})' for v in held)
+    return f'asm volatile("{ptx} {_braced(0, len(held), ptx)}, [%{len(held)}];" : {outputs} : {place} : "memory");'
+
+
+def _write(ptx: str, held: Sequence[str], place: str, letter: str) -> str:
+    """A store of variables."""
+    inputs = ", ".join([place, *(f'"{letter}"({v})' for v in held)])
+    return f'asm volatile("{ptx} [%0], {_braced(1, len(held), ptx)};" : : {inputs} : "memory");'
+
+
+def _braced(start: int, count: int, ptx: str) -> str:
+    numbers = ", ".join(f"%{start + j}" for j in range(count))
+    return f"{{{numbers}}}" if count > 1 or "matrix" in ptx else numbers
+
+
+def _registers(plan: PathPlan, step: RegisterCopy) -> Iterator[str]:
+    """`load` or `store`: one issue, the whole tile, and a step of k."""
+    asked, fragment = plan.asked, plan.asked.cell.fragment
+    verb, issues = ("load" if asked.loads else "store"), len(step.shared)
+    const = "" if asked.loads else "const "
+    size = fragment.register_bits // 8
+    whole, parts = max(1, step.fragments.shape[1] * step.piece // size), max(1, size // step.piece)
+    slots = f"one issue, {step.instruction}: registers r[0] on" if parts == 1 else (
+        f"one issue, {step.instruction}: part issue % {parts} of register r[0]")  # fmt: skip
+    yield f"/// {step.kind}, {slots}."
+    yield f"{FUNCTION} {verb}_issue(unsigned shared, unsigned lane, unsigned issue, {const}Word* r) {{"
+    yield from (f"  {line}" for line in _addressed("address", plan, step))
+    yield from (f"  {line}" for line in _issued(plan, step, whole, parts))
+    yield from ("}", "")
+    yield f"/// All of them: fragment f at registers[{fragment.registers} * f], lane = 0 to 31 of a whole warp."
+    yield f"{FUNCTION} {verb}(unsigned shared, unsigned lane, {const}Word (&registers)[REGISTERS]) {{"
+    yield "#pragma unroll"
+    yield f"  for (unsigned issue = 0; issue < {issues}; ++issue)"
+    yield f"    {verb}_issue(shared, lane, issue, registers + {_scaled('issue', whole, parts)});"
+    yield from ("}", "")
+    yield from _k_step(plan, whole, parts)
+
+
+def _scaled(variable: str, times: int, parts: int) -> str:
+    return variable + (f" * {times}" if times > 1 else "") + (f" / {parts}" if parts > 1 else "")
+
+
+def _k_step(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
+    """`load_k`, where issues belong to one step of k."""
+    ahead = advance(plan)
+    if not ahead or not ahead.issues:
+        return
+    yield f"{NUMBER} STEPS = {ahead.steps};  // of k; in global memory the next tile lies {ahead.global_} bytes on"
+    if ahead.op and ahead.steps > 1:
+        yield f"// addresses of step k: those of step 0 {ahead.op} {', '.join(map(str, ahead.shared))}"
+    yield f"{NUMBER} STEP_REGISTERS = {ahead.issues * whole // parts};"
+    yield "/// The fragments of step k."
+    yield f"{FUNCTION} load_k(unsigned shared, unsigned lane, unsigned k, Word (&registers)[STEP_REGISTERS]) {{"
+    yield "#pragma unroll"
+    yield f"  for (unsigned j = 0; j < {ahead.issues}; ++j)"
+    yield f"    load_issue(shared, lane, k * {ahead.issues} + j, registers + {_scaled('j', whole, parts)});"
+    yield from ("}", "")
+
+
+def _issued(plan: PathPlan, step: RegisterCopy, whole: int, parts: int) -> Iterator[str]:
+    """The statements of one issue."""
+    letter = "l" if plan.asked.cell.fragment.register_bits == 64 else "r"
+    held, ptx, bits = [f"r[{j}]" for j in range(whole)], step.ptx[0], 8 * step.piece
+    if parts == 1:
+        make = _read if plan.asked.loads else _write
+        yield make(ptx, held, '"r"(address)', letter)
+    elif plan.asked.loads:
+        yield "unsigned v;"
+        yield _read(ptx, ["v"], '"r"(address)', letter)
+        yield f"r[0] = issue % {parts} ? r[0] | v << issue % {parts} * {bits} : v;"
+    else:
+        yield f"const unsigned v = r[0] >> issue % {parts} * {bits};"
+        yield _write(ptx, ["v"], '"r"(address)', letter)
+
+
+def _boxes(plan: PathPlan, step: BoxCopy) -> Iterator[str]:
+    """`fill` or `drain` by boxes, and the arguments of the tensor map."""
+    asked, tile = plan.asked, plan.asked.tile
+    inner, rows = step.box
+    across, fills = tile.length // inner, asked.loads
+    kind = DATA_TYPES.get(tile.type, UNTYPED[tile.bits])
+    yield "// The tensor map, x along the lines of memory, y across them; SIZE of the whole matrix, inner first:"
+    yield f"// cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_{kind}, 2, address, SIZE, &LD, BOX, (1, 1),"
+    yield (f"//     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_{step.mode.name}, "
+           "CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)")  # fmt: skip
+    yield "// `address` is a multiple of 16, `map` a __grid_constant__ argument or aligned to 64."
+    yield f"static constexpr unsigned BOX[2] = {{{inner}, {rows}}};"
+    yield ""
+    yield f"/// {step.kind}, {len(step.at)} boxes; one thread calls it. (x, y): the tile's first element in the map."
+    if fills:
+        yield f"/// `barrier`: the shared address of an mbarrier that expects {tile.lines * tile.line_bytes} bytes."
+        yield f"{FUNCTION} fill(unsigned shared, const void* map, unsigned barrier, int x, int y) {{"
+    else:
+        yield "/// Before it fence.proxy.async by all that wrote, and a barrier; after it cp.async.bulk.wait_group."
+        yield f"{FUNCTION} drain(unsigned shared, const void* map, int x, int y) {{"
+    pitch, size = asked.shared.pitch(tile), inner * tile.bits // 8
+    yield f"  for (int box = 0; box < {len(step.at)}; ++box) {{"
+    yield f"    const int i = box % {across}, j = box / {across};"
+    yield f"    const int across = x + i * {inner}, down = y + j * {rows};"
+    yield f"    const unsigned to = shared + i * {size} + j * {rows * pitch};"
+    if fills:
+        yield f'    asm volatile("{step.ptx[0]} [%0], [%1, {{%2, %3}}], [%4];"'
+        yield '                 : : "r"(to), "l"(map), "r"(across), "r"(down), "r"(barrier) : "memory");'
+    else:
+        yield f'    asm volatile("{step.ptx[0]} [%0, {{%1, %2}}], [%3];"'
+        yield '                 : : "l"(map), "r"(across), "r"(down), "r"(to) : "memory");'
+    yield "  }"
+    yield '  asm volatile("cp.async.bulk.commit_group;" : : : "memory");' if not fills else "}"
+    yield from ("",) if fills else ("}", "")

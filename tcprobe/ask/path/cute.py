@@ -1,0 +1,124 @@
+"""A path in CuTe's terms: layouts of both memories, a TiledCopy between them, and the copy atom of the registers.
+
+Coordinates are CuTe's: (M, K) of A, (N, K) of B, (M, N) of C and D. What CuTe cannot say is refused: a swizzle that
+acts inside an element, lines that are not whole elements apart, lanes of a warp that do not fill whole lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tcprobe import __version__
+from tcprobe.ask.path import PathPlan
+from tcprobe.ask.path.boxes import BoxCopy
+from tcprobe.ask.path.steps import LaneCopy
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import WARP
+from tcprobe.layout.swizzle import Swizzle
+from tcprobe.text import comment
+
+TYPES = {"f16": "cute::half_t", "bf16": "cute::bfloat16_t", "tf32": "cute::tfloat32_t", "f32": "float", "f64": "double",
+         "e4m3": "cute::float_e4m3_t", "e5m2": "cute::float_e5m2_t", "s8": "int8_t", "u8": "uint8_t",
+         "s32": "int32_t"}  # fmt: skip
+_MATRIX = re.compile(r"(ld|st)matrix\.x([124])(\.trans)?")
+
+
+def source(plan: PathPlan) -> str:
+    """The text; UsageError where CuTe has no words for it."""
+    asked, tile, step = plan.asked, plan.asked.tile, plan.transfer
+    if tile.type not in TYPES:
+        raise UsageError(f"CuTe: no type here for {tile.type}; it has {', '.join(TYPES)}.")
+    lines = [f"// made by tcprobe {__version__}, proven on every slot on {asked.cell.arch}"]
+    lines += [f"// {comment(words)}" for words in plan.evidence]
+    lines += ["#pragma once", "#include <cute/tensor.hpp>", "#include <cute/atom/copy_atom.hpp>", ""]
+    lines += [f"using Element = {TYPES[tile.type]};"]
+    lines += [f"using Global = {_layout(plan, asked.ld)};", f"using Shared = {_shared(plan)};"]
+    lines += list(_boxes(step) if isinstance(step, BoxCopy) else _lanes(plan, step))
+    return "\n".join([*lines, *_registers(plan), ""])
+
+
+def _layout(plan: PathPlan, pitch: int) -> str:
+    """The tile in elements, `pitch` of them from line to line."""
+    tile = plan.asked.tile
+    modes = [
+        (tile.rows, pitch if tile.contiguous == "row" else 1),
+        (tile.cols, pitch if tile.contiguous == "col" else 1),
+    ]
+    if plan.asked.cell.fragment.depth == "row":  # B is (N, K)
+        modes.reverse()
+    shape, stride = (tuple(mode[n] for mode in modes) for n in (0, 1))
+    return f"cute::Layout<{_ints('Shape', shape)}, {_ints('Stride', stride)}>"
+
+
+def _ints(kind: str, values: tuple[int, ...]) -> str:
+    return f"cute::{kind}<{', '.join(f'cute::Int<{n}>' for n in values)}>"
+
+
+def _shared(plan: PathPlan) -> str:
+    asked, bits = plan.asked, plan.asked.tile.bits
+    pitch, rest = divmod(8 * asked.shared.pitch(asked.tile), bits)
+    if rest:
+        raise UsageError(
+            f"CuTe: lines {asked.shared.pitch(asked.tile)} bytes apart are not whole elements of {bits} bits."
+        )
+    plain = _layout(plan, pitch)
+    if not asked.shared.swizzle[0]:
+        return plain
+    swizzle = Swizzle(*asked.shared.swizzle).in_elements(bits)
+    if swizzle is None:
+        raise UsageError(f"CuTe: {asked.shared} acts inside elements of {bits} bits.")
+    b, m, s = swizzle.to_json()
+    return f"decltype(cute::composition(cute::Swizzle<{b}, {m}, {s}>{{}}, {plain}{{}}))"
+
+
+def _boxes(step: BoxCopy) -> Iterator[str]:
+    direction = "LOAD" if step.kind == "global->shared" else "STORE"
+    yield f"// host: auto copy = cute::make_tma_copy(cute::SM90_TMA_{direction}{{}}, tensor, Shared{{}});"
+    yield f"// boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}"
+
+
+def _lanes(plan: PathPlan, step: object) -> Iterator[str]:
+    """A TiledCopy of one warp."""
+    assert isinstance(step, LaneCopy)
+    tile, asked = plan.asked.tile, plan.asked
+    across = tile.line_bytes // step.width
+    if WARP % across and across % WARP:
+        raise UsageError(f"CuTe: a line of {across} pieces and the {WARP} lanes of a warp do not divide one another.")
+    count, per_line = step.width * 8 // tile.bits, min(across, WARP)
+    if not count:
+        raise UsageError(f"CuTe: {step.width} bytes are less than an element.")
+    inner_first = (tile.contiguous == "row") == (asked.cell.fragment.depth == "row")
+    lanes, value = (WARP // per_line, per_line), (1, count)
+    strides = (per_line, 1)
+    if inner_first:
+        lanes, value, strides = lanes[::-1], value[::-1], strides[::-1]
+    yield "// a warp; more of them along the lines of threads"
+    yield "using Copy = decltype(cute::make_tiled_copy("
+    yield f"    cute::Copy_Atom<{_operation(asked.fill_kind, step)}, Element>{{}},"
+    yield f"    cute::Layout<{_ints('Shape', lanes)}, {_ints('Stride', strides)}>{{}},"
+    yield f"    cute::Layout<{_ints('Shape', value)}>{{}}));"
+
+
+def _operation(kind: str, step: LaneCopy) -> str:
+    word = f"cute::uint{8 * step.width}_t"
+    cache = "GLOBAL" if step.width == 16 else "ALWAYS"
+    return f"cute::SM80_CP_ASYNC_CACHE{cache}<{word}>" if kind == "cp.async" else f"cute::UniversalCopy<{word}>"
+
+
+def _registers(plan: PathPlan) -> Iterator[str]:
+    """The atom, for make_tiled_copy_A, _B or _C of the TiledMma."""
+    operand = plan.asked.cell.fragment.operand
+    side = {"a": "A", "b": "B"}.get(operand, "C")
+    yield f"using Registers = cute::Copy_Atom<{_atom(plan.registers.instruction)}, Element>;"
+    yield f"// cute::make_tiled_copy_{side}(Registers{{}}, tiled_mma)"
+
+
+def _atom(instruction: str) -> str:
+    match = _MATRIX.fullmatch(instruction)
+    if not match:
+        bits = instruction.rpartition("b")[2]
+        return f"cute::UniversalCopy<cute::uint{bits}_t>"
+    first, move = ("SM75", "LDSM") if match[1] == "ld" else ("SM90", "STSM")
+    kind = f"U16x{2 * int(match[2])}_{move}_T" if match[3] else f"U32x{match[2]}_{move}_N"
+    return f"cute::{first}_{kind}"

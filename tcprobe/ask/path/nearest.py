@@ -1,0 +1,85 @@
+"""What exists near a path that does not: one option changed, or two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import combinations, product
+
+from tcprobe.ask.path.request import FILLS, PathRequest
+from tcprobe.ask.tile import TMA, Shared
+from tcprobe.errors import UsageError
+
+Change = tuple[str, dict[str, object]]  # as an option, and as a change of the request
+MOST = 3
+
+
+def nearest(asked: PathRequest, exists: Callable[[PathRequest], bool]) -> list[list[str]]:
+    """Up to MOST ways to change one option, else one way to change two, each with what exists then."""
+    kinds = [list(kind(asked)) for kind in (_accesses, _places, _leadings, _fills, _majors)]
+    found = [[first] for kind in kinds if (first := next((w for w, c in kind if _holds(asked, c, exists)), None))]
+    if found:
+        return found[:MOST]
+    for one, other in combinations(kinds, 2):
+        for (first, a), (second, b) in product(one, other):
+            if _holds(asked, a | b, exists):
+                return [[first, second]]
+    return []
+
+
+def _holds(asked: PathRequest, changes: dict[str, object], exists: Callable[[PathRequest], bool]) -> bool:
+    try:
+        return exists(asked.having(**changes))  # type: ignore[arg-type]
+    except UsageError:
+        return False
+
+
+def _accesses(asked: PathRequest) -> Iterator[Change]:
+    """Other instructions of the same direction: with or without .trans first, then fewer matrices, then lanes."""
+    from tcprobe.ask.path import LOADS, STORES
+
+    name = asked.access.row.name
+    options = LOADS if asked.loads else STORES
+    turned = name.removesuffix(".trans") if name.endswith(".trans") else f"{name}.trans"
+    for other in (turned, *options):
+        if other in options and other != name:
+            yield f"--with {other}", {"access": other}
+
+
+def _places(asked: PathRequest) -> Iterator[Change]:
+    """The next padding that keeps 16 bytes whole, the same swizzle of whole 16 bytes, TMA's modes, plain."""
+    if asked.shared.padding:
+        whole = -(-asked.shared.padding // 16) * 16
+        yield f"--shared pad:{whole}", {"shared": Shared(whole)}
+    b, m, s = asked.shared.swizzle
+    if b and m < 4:
+        yield f"--shared sw:{b},4,{s}", {"shared": Shared(swizzle=(b, 4, s))}
+    for mode, swizzle in TMA.items():
+        if swizzle[0]:
+            yield f"--shared {mode}", {"shared": Shared(swizzle=swizzle)}
+    yield "--shared plain", {"shared": Shared()}
+
+
+def _leadings(asked: PathRequest) -> Iterator[Change]:
+    """The next leading dimensions of whole 4 and 16 bytes."""
+    for width in (4, 16):
+        unit = max(1, 8 * width // asked.tile.bits)
+        ld = -(-asked.ld // unit) * unit
+        if ld != asked.ld:
+            yield f"--ld {ld}", {"ld": ld}
+
+
+def _fills(asked: PathRequest) -> Iterator[Change]:
+    for fill in FILLS:
+        if fill != asked.fill:
+            yield f"--fill {fill}", {"fill": fill}
+
+
+def _majors(asked: PathRequest) -> Iterator[Change]:
+    """The same matrix stored the other way, without gaps between lines."""
+    other = "col" if asked.tile.contiguous == "row" else "row"
+    try:
+        tile = replace(asked.tile, contiguous=other)
+    except UsageError:
+        return
+    yield f"--global {other}", {"tile": tile, "ld": tile.length}

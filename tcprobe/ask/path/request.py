@@ -1,0 +1,94 @@
+"""What is asked of a path: a fragment's table, a tile of it, where the tile lies, and what moves it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from tcprobe.ask.bank_access import Slots, TileAccess, parse_access, slots_of
+from tcprobe.ask.bank_rules import BankRules
+from tcprobe.ask.tile import Shared, Tile
+from tcprobe.errors import UsageError
+from tcprobe.isa.operand import WHOLE
+from tcprobe.store.cell import Cell
+
+MOST_LD = 1 << 32  # elements
+MOVES = ("ldmatrix", "stmatrix", "ld", "st")  # first parts of the names of what moves a fragment's registers
+FILLS = ("cp.async", "tma", "plain")
+_FILL = re.compile(r"(cp\.async|tma|plain)(?:\.(1|2|4|8|16))?")
+
+
+@dataclass(frozen=True)
+class PathRequest:
+    """`ld` elements from line to line in global memory; `fill` one of FILLS, perhaps with a width: cp.async.8."""
+
+    cell: Cell
+    tile: Tile
+    ld: int
+    shared: Shared
+    fill: str
+    access: TileAccess
+    rules: BankRules
+
+    def __post_init__(self) -> None:
+        match = _FILL.fullmatch(self.fill)
+        if not match or (match[1] == "tma" and match[2]):
+            raise UsageError(f"--fill {self.fill[:30]!r} is none of {', '.join(FILLS)}; cp.async.8 asks for 8 bytes.")
+        if self.cell.fragment.role not in WHOLE:
+            role = self.cell.fragment.role.value
+            raise UsageError(f"{self.cell.fragment.id} is {role}, not a matrix: there is no tile of it.")
+        if not self.tile.length <= self.ld <= MOST_LD:
+            raise UsageError(
+                f"--ld {self.ld}: lines are {self.tile.length} elements long, and at most {MOST_LD} apart."
+            )
+        if self.ld * self.tile.bits % 8:
+            raise UsageError(
+                f"--ld {self.ld}: a line of {self.ld} elements of {self.tile.bits} bits is not whole bytes."
+            )
+        if self.move not in MOVES or self.access.order != "slots":
+            raise UsageError(f"--with {self.access.name} is none of ldmatrix, stmatrix, ld.shared and st.shared, which "
+                             "move a fragment's registers.")  # fmt: skip
+
+    @property
+    def loads(self) -> bool:
+        """Whether the tile goes from memory into registers."""
+        return self.access.row.name.startswith("ld")
+
+    @property
+    def move(self) -> str:
+        """The first part of the access's name: ldmatrix, st."""
+        return self.access.name.partition(".")[0]
+
+    @property
+    def ld_bytes(self) -> int:
+        """Bytes from line to line in global memory."""
+        return self.ld * self.tile.bits // 8
+
+    @property
+    def fill_kind(self) -> str:
+        """cp.async, tma or plain."""
+        return self.fill.removesuffix(f".{self.fill_width}")
+
+    @property
+    def fill_width(self) -> int | None:
+        """Bytes that a lane is to move at a time, if they are asked for."""
+        match = _FILL.fullmatch(self.fill)
+        return int(match[2]) if match and match[2] else None
+
+    @property
+    def slots(self) -> Slots:
+        """The fragment's slots; its copies follow each other along k outermost."""
+        return slots_of(self.cell)._replace(outer=self.cell.fragment.depth or "row")
+
+    @property
+    def words(self) -> str:
+        """What of it can be varied, as options."""
+        shared = str(self.shared) if self.shared.swizzle[0] else f"pad:{self.shared.padding}"
+        placed = shared.replace("Sw<", "sw:").replace(">", "") if shared != "pad:0" else "plain"
+        return f"--ld {self.ld} --shared {placed} --fill {self.fill} --with {self.access.name}"
+
+    def having(self, access: str | None = None, **changed: object) -> PathRequest:
+        """The same with something changed."""
+        if access:
+            changed["access"] = parse_access(access)
+        return replace(self, **changed)  # type: ignore[arg-type]

@@ -1,0 +1,149 @@
+"""The steps of a path: each moves pieces of a tile, by lanes, by matrices or by boxes, and can do it in Memory.
+
+A step is proven by what it does there, together with the steps before and after it; so a new way of moving a tile is
+one more class with `kind`, `instruction`, `ptx`, `wavefronts`, `ideal`, `evidence`, `issues` and `move`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tcprobe.ask.banks import IDLE, Ints
+from tcprobe.ask.path.memory import Memory
+from tcprobe.isa.arch import WARP
+
+GLOBAL_TO_SHARED, SHARED_TO_REGISTERS = "global->shared", "shared->registers"
+REGISTERS_TO_SHARED, SHARED_TO_GLOBAL = "registers->shared", "shared->global"
+
+
+class PathStep(Protocol):
+    """One step; `ptx` are its instructions in full, `wavefronts` None where no rule counts them."""
+
+    @property
+    def kind(self) -> str:
+        """From where to where: one of the four above."""
+
+    @property
+    def instruction(self) -> str:
+        """The instruction that reaches shared memory, as `tcprobe banks` names it."""
+
+    @property
+    def ptx(self) -> tuple[str, ...]:
+        """The instructions in PTX, in order."""
+
+    @property
+    def wavefronts(self) -> int | None:
+        """In shared memory over the whole tile, beats included."""
+
+    @property
+    def ideal(self) -> int | None:
+        """What they would be if no lanes collided."""
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """What the step rests on."""
+
+    def issues(self) -> list[dict[str, Any]]:
+        """Plain data: every issue of a warp in order."""
+
+    def move(self, memory: Memory) -> None:
+        """Do it."""
+
+
+@dataclass(frozen=True)
+class LaneCopy:
+    """Between global and shared memory: each lane of an issue moves `width` bytes; addresses of shape (issues, 32).
+
+    `line` and `byte` in the line are where a lane's piece lies in the tile, IDLE for lanes without one.
+    """
+
+    kind: str
+    instruction: str
+    ptx: tuple[str, ...]
+    width: int
+    line: Ints
+    byte: Ints
+    shared: Ints
+    ld: int
+    wavefronts: int
+    ideal: int
+    evidence: tuple[str, ...]
+
+    @property
+    def globals(self) -> Ints:
+        """Byte addresses in global memory, from the tile's start."""
+        found: Ints = np.where(self.line == IDLE, IDLE, self.line * self.ld + self.byte)
+        return found
+
+    def issues(self) -> list[dict[str, Any]]:
+        """`shared`, `global`: 32 byte offsets or null; `bytes` of a lane."""
+        pairs = zip(_lanes(self.shared), _lanes(self.globals), strict=True)
+        return [{"shared": shared, "global": global_, "bytes": self.width} for shared, global_ in pairs]
+
+    def move(self, memory: Memory) -> None:
+        """Copy, one way or the other."""
+        if self.kind == GLOBAL_TO_SHARED:
+            memory.write_shared(self.shared, self.width, memory.read_global(self.globals, self.width))
+        else:
+            memory.write_global(self.globals, self.width, memory.read_shared(self.shared, self.width))
+
+
+@dataclass(frozen=True)
+class MatrixTables:
+    """What ldmatrix or stmatrix does: row of memory -> the lane that gives its address; (lane, i) -> (row, byte)."""
+
+    lane_of_row: Ints
+    row: Ints
+    byte: Ints
+
+
+@dataclass(frozen=True)
+class RegisterCopy:
+    """Between shared memory and registers: `shared` of shape (issues, 32), `fragments` and first slots `i` of pieces.
+
+    A piece is `piece` bytes of each lane's registers: a matrix's, or all that ld or st moves. `origins` of fragments;
+    `line` and `byte` as of LaneCopy.
+    """
+
+    kind: str
+    instruction: str
+    ptx: tuple[str, ...]
+    piece: int
+    line: Ints
+    byte: Ints
+    shared: Ints
+    fragments: Ints
+    i: Ints
+    origins: Ints
+    wavefronts: int
+    ideal: int
+    evidence: tuple[str, ...]
+    tables: MatrixTables | None
+
+    def issues(self) -> list[dict[str, Any]]:
+        """`shared`: 32 byte offsets or null; `slots`: [row, col, i] of each piece: fragment origin, first slot."""
+        slots = np.concatenate([self.origins[self.fragments], self.i[..., None]], axis=2).tolist()
+        return [{"shared": shared, "slots": held} for shared, held in zip(_lanes(self.shared), slots, strict=True)]
+
+    def move(self, memory: Memory) -> None:
+        """Load or store every piece; matrices by the tables of their instruction."""
+        count, pieces = self.piece * memory.per_byte, self.fragments.shape[1]
+        addresses, width = self.shared, self.piece
+        if self.tables:
+            addresses = self.shared[:, self.tables.lane_of_row[self.tables.row]] + self.tables.byte
+            width = 2  # (issues, 32, elements of b16)
+        if self.kind == SHARED_TO_REGISTERS:
+            units = memory.read_shared(addresses, width).reshape(len(self.shared), WARP, pieces, count)
+            memory.write_registers(self.fragments, self.i, count, units.swapaxes(1, 2))
+        else:
+            units = memory.read_registers(self.fragments, self.i, count).swapaxes(1, 2)
+            memory.write_shared(addresses, width, units.reshape(*addresses.shape, width * memory.per_byte))
+
+
+def _lanes(addresses: Ints) -> Sequence[list[int | None]]:
+    """Lists of 32, None for idle lanes."""
+    return [[None if a == IDLE else a for a in row] for row in addresses.tolist()]

@@ -1,0 +1,77 @@
+"""What a lane's elements come to by row or column: which slots combine, which exchanges follow, who has the result.
+
+>>> from tcprobe.ask.reduce import reduce
+>>> from tcprobe.store.cell import load
+>>> found = reduce(load("mma.m16n8k16.row.col.f32.f16.f16.f32.d"), "row", "max")
+>>> found.plan.groups, found.plan.shuffles, found.plan.back, found.plan.fewest
+(((0, 1), (2, 3)), 2, 1, True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tcprobe.ask.convert.header import check_name
+from tcprobe.ask.reduce.code import OPS, source
+from tcprobe.ask.reduce.plan import Scheme, plan
+from tcprobe.errors import UsageError
+from tcprobe.store.acceptance import require_fit
+from tcprobe.store.cell import Cell
+
+AXES = ("row", "col")
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """The plan of combining a fragment `over` rows or columns with `op`, and its CUDA `code`."""
+
+    cell: Cell
+    over: str
+    op: str
+    plan: Scheme
+    code: str
+
+    def words(self) -> Iterator[str]:
+        """What happens in a lane, between lanes, and who ends up with what, in lines."""
+        found, index = self.plan, self.over
+        groups = "; ".join(", ".join(f"x[{i}]" for i in group) for group in found.groups)
+        yield f"in a lane, of one {index} each: {groups}"
+        for one in found.rounds:
+            keep = ", each keeps half of its parts" if one.keep[0] else ""
+            yield f"exchange with lane ^ {one.lane}{keep}: {one.words} shuffle{'s' * (one.words > 1)}"
+        proof = "no scheme of words between lanes has fewer" if found.fewest else f"at least {found.least} are needed"
+        yield f"{found.shuffles} shuffles, {proof}; a lane has {len(found.held[0])} of its {len(found.groups)} results"
+        yield f"given back: {found.back} more; out[g] of lanes 0 to 3, by {index}: " + "; ".join(
+            ", ".join(map(str, rows)) for rows in found.rows[:4]
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; `results[lane]` lists the row (or column) of each entry of out, `held` what a lane ends up with
+        before results are given back.
+        """
+        found = self.plan
+        return {
+            "id": self.cell.fragment.id, "arch": self.cell.arch, "source": self.cell.source,
+            "evidence": self.cell.evidence, "over": self.over, "op": self.op,
+            "groups": [list(group) for group in found.groups],
+            "rounds": [{"lane_xor": one.lane, "shuffles": one.words} for one in found.rounds],
+            "shuffles": {"combine": found.shuffles, "back": found.back}, "fewest": found.fewest,
+            "held": [list(rows) for rows in found.held], "results": [list(rows) for rows in found.rows],
+            "code": self.code,
+        }  # fmt: skip
+
+
+def reduce(cell: Cell, over: str, op: str = "sum", name: str = "reduce") -> Reduction:
+    """The reduction of a fragment; copies of an element count once.
+
+    UsageError for an unknown `over` or `op`, a table that is not a whole fragment's, and where no exchange that is the
+    same for all lanes does it.
+    """
+    if over not in AXES or op not in OPS:
+        raise UsageError(f"over {over!r} with {op!r}; known: over {', '.join(AXES)}, with {', '.join(OPS)}.")
+    require_fit(cell.fragment, cell.table)
+    check_name(name)
+    found = plan(cell.table, AXES.index(over))
+    return Reduction(cell, over, op, found, source(found, op, cell.table.elements, name))

@@ -1,0 +1,243 @@
+"""Conditions and values in row and col: parsed, never run as code, and linear, so that few instructions decide them.
+
+>>> from tcprobe.ask.reduce.condition import condition, linear
+>>> linear("2 * row - col + 3").terms
+(('col', -1), ('row', 2))
+>>> str(condition("row + row0 >= col and col < 9"))
+'(row + row0 - col >= 0 && col - 9 < 0)'
+
+Numbers, `row`, `col` and other names (they become arguments), `+ -`, `*` by a number, comparisons, `and or not` or
+`&& || !`, parentheses. Bounded in length, nesting and the size of numbers; what is not linear is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from tcprobe.errors import UsageError
+from tcprobe.text import quoted
+
+LONGEST, DEEPEST, MOST, MOST_NAMES = 500, 30, 1 << 20, 8
+_TOKEN = re.compile(r"\s*([0-9]{1,7}(?![0-9A-Za-z_.])|[A-Za-z][A-Za-z0-9_]{0,30}|&&|\|\||[<>=!]=|[<>!+*()-])")
+_WORDS = {"and": "&&", "or": "||", "not": "!"}
+_COMPARE: dict[str, Callable[[int], bool]] = {
+    "<": lambda n: n < 0, "<=": lambda n: n <= 0, ">": lambda n: n > 0, ">=": lambda n: n >= 0,
+    "==": lambda n: n == 0, "!=": lambda n: n != 0,
+}  # fmt: skip
+# what an argument of the emitted function cannot be called
+_TAKEN = re.compile(
+    r"(x|lane|fill|T|d\d+|c\d+|int|if|for|while|do|bool|const|auto|float|double|return|unsigned|char|long|short|signed|"
+    r"void|true|false|asm|new|delete|this|class|struct|else|switch|case|template|inline)"
+)
+
+
+class Linear(NamedTuple):
+    """A sum of names times numbers, by name, and a number."""
+
+    terms: tuple[tuple[str, int], ...]
+    number: int
+
+    def at(self, values: Mapping[str, int]) -> int:
+        """Its value; names that are not among `values` count as 0."""
+        return sum(values.get(name, 0) * factor for name, factor in self.terms) + self.number
+
+    @property
+    def names(self) -> set[str]:
+        """What it needs."""
+        return {name for name, _ in self.terms}
+
+    def __str__(self) -> str:
+        text = "".join(_term(name, factor) for name, factor in sorted(self.terms, key=lambda term: -term[1]))
+        text += f" {'-' if self.number < 0 else '+'} {abs(self.number)}" if self.number or not text else ""
+        return text.removeprefix(" + ").removeprefix(" ") if not text.startswith(" - ") else "-" + text[3:]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`side` compared with zero."""
+
+    side: Linear
+    sign: str
+
+    def __str__(self) -> str:
+        return f"{self.side} {self.sign} 0"
+
+
+@dataclass(frozen=True)
+class Joined:
+    """`sign` is &&, || or, with one part, !."""
+
+    sign: str
+    parts: tuple[Condition, ...]
+
+    def __str__(self) -> str:
+        return f"!{self.parts[0]}" if self.sign == "!" else f"({f' {self.sign} '.join(map(str, self.parts))})"
+
+
+Condition = Comparison | Joined
+C = TypeVar("C", Comparison | Joined, Linear)
+
+
+def holds(found: Condition, values: Mapping[str, int]) -> bool:
+    """Whether it holds for numbers by name."""
+    if isinstance(found, Comparison):
+        return _COMPARE[found.sign](found.side.at(values))
+    truths = [holds(part, values) for part in found.parts]
+    return not truths[0] if found.sign == "!" else all(truths) if found.sign == "&&" else any(truths)
+
+
+def names(found: Condition | Linear) -> list[str]:
+    """The names other than row and col, sorted."""
+    if isinstance(found, Linear):
+        return sorted(found.names - {"row", "col"})
+    inside = [found.side] if isinstance(found, Comparison) else found.parts
+    return sorted({name for part in inside for name in names(part)})
+
+
+def condition(text: str) -> Condition:
+    """The condition; UsageError says what cannot be read, and at which column."""
+    reader = _Parser(text)
+    found = reader.any(0)
+    reader.end()
+    if isinstance(found, Linear):
+        raise UsageError(f"{quoted(text)} is a number, not a condition such as 'row >= col'.")
+    return _checked(found)
+
+
+def linear(text: str) -> Linear:
+    """The value; UsageError as `condition`."""
+    reader = _Parser(text)
+    found = reader.any(0)
+    reader.end()
+    if not isinstance(found, Linear):
+        raise UsageError(f"{quoted(text)} is a condition, not a value such as 'row * 16 + col'.")
+    return _checked(found)
+
+
+def _checked(found: C) -> C:
+    extra = names(found)
+    wrong = next((name for name in extra if _TAKEN.fullmatch(name)), None)
+    if wrong or len(extra) > MOST_NAMES:
+        raise UsageError(f"{quoted(wrong or ', '.join(extra))} cannot be arguments; row and col are known.")
+    return found
+
+
+class _Parser:
+    """One method a level of precedence; each leaves `next` behind what it read."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > LONGEST:
+            raise UsageError(f"a condition of {len(text)} characters; at most {LONGEST} are read.")
+        self._text, self._at = text, 0
+        self.next = ""
+        self._take()
+
+    def _take(self) -> str:
+        taken, rest = self.next, self._text[self._at :]
+        match = _TOKEN.match(rest)
+        if match is None and rest.strip():
+            raise self._error(f"{rest.strip()[:10]!r} belongs to no condition")
+        self._at += match.end() if match else len(rest)
+        self.next = _WORDS.get(match[1], match[1]) if match else ""
+        return taken
+
+    def end(self) -> None:
+        """UsageError unless all is read."""
+        if self.next:
+            raise self._error(f"{self.next!r} where the end should be")
+
+    def any(self, depth: int) -> Condition | Linear:
+        """Parts joined by ||."""
+        return self._joined("||", lambda: self._joined("&&", lambda: self._negated(depth)))
+
+    def _joined(self, sign: str, part: Callable[[], Condition | Linear]) -> Condition | Linear:
+        parts = [part()]
+        while self.next == sign:
+            self._take()
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else Joined(sign, tuple(self._condition(p) for p in parts))
+
+    def _negated(self, depth: int) -> Condition | Linear:
+        self._check(depth)
+        if self.next == "!":
+            self._take()
+            return Joined("!", (self._condition(self._negated(depth + 1)),))
+        left = self._sum(depth)
+        if self.next not in _COMPARE:
+            return left
+        sign = self._take()
+        right = self._number(self._sum(depth))
+        found = Comparison(self._plus(self._number(left), right, -1), sign)
+        if self.next in _COMPARE:
+            raise self._error("two comparisons in a row; join them with `and`")
+        return found
+
+    def _sum(self, depth: int) -> Condition | Linear:
+        left = self._product(depth)
+        while self.next in ("+", "-"):
+            factor = 1 if self._take() == "+" else -1
+            left = self._plus(self._number(left), self._number(self._product(depth)), factor)
+        return left
+
+    def _product(self, depth: int) -> Condition | Linear:
+        left = self._atom(depth)
+        while self.next == "*":
+            self._take()
+            one, two = self._number(left), self._number(self._atom(depth))
+            if one.terms and two.terms:
+                raise self._error("a product of two names is not linear")
+            scaled, factor = (one, two.number) if one.terms else (two, one.number)
+            left = self._plus(Linear((), 0), scaled, factor)
+        return left
+
+    def _atom(self, depth: int) -> Condition | Linear:
+        self._check(depth)
+        token = self._take()
+        if token == "(":
+            inside = self.any(depth + 1)
+            if self._take() != ")":
+                raise self._error("a parenthesis is not closed")
+            return inside
+        if token in ("-", "+"):
+            return self._plus(Linear((), 0), self._number(self._atom(depth + 1)), -1 if token == "-" else 1)
+        if token.isdigit():
+            return self._bounded(Linear((), int(token)))
+        if token[:1].isalpha():
+            return Linear(((token, 1),), 0)
+        raise self._error(f"{token or 'the end'!r} where a number, row or col should be")
+
+    def _plus(self, left: Linear, right: Linear, factor: int) -> Linear:
+        terms = dict(left.terms)
+        for name, times in right.terms:
+            terms[name] = terms.get(name, 0) + factor * times
+        kept = tuple(sorted((name, times) for name, times in terms.items() if times))
+        return self._bounded(Linear(kept, left.number + factor * right.number))
+
+    def _bounded(self, found: Linear) -> Linear:
+        if max(abs(found.number), *(abs(times) for _, times in found.terms), 0) > MOST:
+            raise self._error(f"a number above {MOST}")
+        return found
+
+    def _number(self, found: Condition | Linear) -> Linear:
+        if not isinstance(found, Linear):
+            raise self._error("a condition where a number should be")
+        return found
+
+    def _condition(self, found: Condition | Linear) -> Condition:
+        if isinstance(found, Linear):
+            raise self._error("a number where a condition should be")
+        return found
+
+    def _check(self, depth: int) -> None:
+        if depth > DEEPEST:
+            raise self._error(f"more than {DEEPEST} levels")
+
+    def _error(self, words: str) -> UsageError:
+        return UsageError(f"column {self._at} of {quoted(self._text)}: {words}.")
+
+
+def _term(name: str, factor: int) -> str:
+    return f" {'-' if factor < 0 else '+'} {name if abs(factor) == 1 else f'{abs(factor)} * {name}'}"

@@ -1,0 +1,183 @@
+"""Filling and masking a fragment by row and col, as CUDA with few instructions.
+
+Where an element's row and col are those of the lane's first element plus a number, a comparison of all of a lane's
+elements needs one value of the lane, and each element one comparison with a number; what holds in all lanes or in none
+is decided here, and equal comparisons are made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tcprobe.ask.convert.header import check_name
+from tcprobe.ask.reduce.condition import Comparison, Condition, Linear, condition, holds, linear, names
+from tcprobe.errors import UsageError
+from tcprobe.fit import fitted
+from tcprobe.layout.table import Table
+from tcprobe.store.acceptance import require_fit
+from tcprobe.store.cell import Cell
+from tcprobe.text import escaped
+
+SIGNS = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+
+
+@dataclass(frozen=True)
+class Masked:
+    """The CUDA `code` that masks or fills, and how many comparisons and selects it has a lane."""
+
+    cell: Cell
+    mask: str | None
+    fill: str | None
+    code: str
+    costs: dict[str, int]
+
+    def words(self) -> Iterator[str]:
+        """What it costs, in lines."""
+        if self.mask is not None:
+            compare, select = self.costs["compare"], self.costs["select"]
+            yield f"keeps where {escaped(self.mask)}; a lane: {compare} comparisons, {select} selects"
+        else:
+            yield f"x[i] becomes {escaped(self.fill or '')}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "id": self.cell.fragment.id, "arch": self.cell.arch, "source": self.cell.source,
+            "evidence": self.cell.evidence, "mask": self.mask, "fill": self.fill, "costs": self.costs,
+            "code": self.code,
+        }  # fmt: skip
+
+
+def masked(cell: Cell, mask: str | None, fill: str | None, name: str = "mask") -> Masked:
+    """Code for a fragment: where `mask` does not hold the value `fill`, an argument without one; `fill` alone: all.
+
+    UsageError where the table is not a whole fragment's or has no closed form, and for what cannot be read.
+    """
+    require_fit(cell.fragment, cell.table)
+    check_name(name)
+    if None in cell.table.cells:
+        raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots.")
+    maker = _Writer(cell.table)
+    value = linear(fill) if fill is not None else None
+    if mask is None:
+        assert value is not None
+        lines = [f"x[{i}] = T({maker.value(value, i)});" for i in range(cell.table.elements)]
+        arguments = names(value)
+    else:
+        asked = condition(mask)
+        arguments = sorted({*names(asked), *(names(value) if value else ())})
+        lines = maker.selects(asked, value)
+    given = "".join(f", int {one}" for one in arguments)
+    given = (", T fill" if mask is not None and fill is None else "") + given
+    head = f"__device__ inline void {name}(T (&x)[{cell.table.elements}]{given}) {{"
+    code = "\n".join(["template <class T>", head, *(f"  {line}" for line in [*maker.before(), *lines]), "}"])
+    return Masked(cell, mask, fill, code, maker.costs)
+
+
+@dataclass
+class _Writer:
+    """Collects the lane's values and the comparisons that elements share."""
+
+    table: Table
+    costs: dict[str, int] = field(default_factory=lambda: {"compare": 0, "select": 0})
+    _bases: dict[str, str] = field(default_factory=dict)
+    _conditions: dict[str, str] = field(default_factory=dict)
+
+    def before(self) -> list[str]:
+        """The statements that come first."""
+        lane = ["unsigned lane;", 'asm("mov.u32 %0, %%laneid;" : "=r"(lane));'] if self._bases else []
+        lane += [f"const int {name} = {text};" for text, name in self._bases.items()]
+        return lane + [f"const bool {name} = {text};" for text, name in self._conditions.items()]
+
+    def selects(self, asked: Condition, value: Linear | None) -> list[str]:
+        """A line for each element that is not always kept."""
+        lines = []
+        for i in range(self.table.elements):
+            kept = self._truth(asked, i)
+            other = "fill" if value is None else f"T({self.value(value, i)})"
+            if kept == "false":
+                lines.append(f"x[{i}] = {other};")
+            elif kept != "true":
+                self.costs["select"] += 1
+                lines.append(f"x[{i}] = {self._shared(kept)} ? x[{i}] : {other};")
+        return lines
+
+    def value(self, asked: Linear, i: int) -> str:
+        """The value of an element, as C."""
+        base, number = self._split(asked, i)
+        return base + (f" {'-' if number < 0 else '+'} {abs(number)}" if number and base else "") or str(number)
+
+    def _truth(self, asked: Condition, i: int) -> str:
+        """A condition for element i in C; true or false where it is the same in all lanes."""
+        if not names(asked):
+            found = {holds(asked, self._at(lane, i)) for lane in range(self.table.threads)}
+            if len(found) == 1:
+                return str(found.pop()).lower()
+        if isinstance(asked, Comparison):
+            base, number = self._split(asked.side, i)
+            return f"{base} {asked.sign} {-number}"
+        parts = [self._truth(part, i) for part in asked.parts]
+        if asked.sign == "!":
+            return {"true": "false", "false": "true"}.get(parts[0], f"!({parts[0]})")
+        ends, passes = ("false", "true") if asked.sign == "&&" else ("true", "false")
+        open_ = [part for part in dict.fromkeys(parts) if part != passes]
+        if ends in open_:
+            return ends
+        return passes if not open_ else f" {asked.sign} ".join(open_ if len(open_) == 1 else [f"({p})" for p in open_])
+
+    def _shared(self, text: str) -> str:
+        if text not in self._conditions:
+            self._conditions[text] = f"c{len(self._conditions)}"
+            self.costs["compare"] += 1 + text.count("&&") + text.count("||")
+        return self._conditions[text]
+
+    def _split(self, asked: Linear, i: int) -> tuple[str, int]:
+        """(name of the lane's value, what element i adds to it): a value of its own where the two do not part."""
+        moves = {self._moved(asked, lane, i) for lane in range(self.table.threads)}
+        number = moves.pop() if len(moves) == 1 else None
+        at = 0 if number is not None else i
+        text = self._text(Linear(asked.terms, 0), at)
+        total = asked.number + (number or 0)
+        if text.lstrip("-").isdigit():
+            return "", total + int(text)
+        return self._bases.setdefault(text, f"d{len(self._bases)}"), total
+
+    def _moved(self, asked: Linear, lane: int, i: int) -> int:
+        return asked.at(self._at(lane, i)) - asked.at(self._at(lane, 0))
+
+    def _at(self, lane: int, i: int) -> dict[str, int]:
+        cell = self.table.cells[lane * self.table.elements + i]
+        assert cell is not None
+        return {"row": cell[0], "col": cell[1]}
+
+    def _text(self, asked: Linear, i: int) -> str:
+        """The value of element i of a lane in C."""
+        constant, parts = 0, []
+        for name, factor in sorted(asked.terms, key=lambda term: -term[1]):
+            text = self._index(name, i) if name in ("row", "col") else name
+            if text.isdigit():
+                constant += factor * int(text)
+            else:
+                parts.append(f"{'-' if factor < 0 else '+'} " + (f"{abs(factor)} * " if abs(factor) > 1 else "") + text)
+        joined = " ".join(parts).removeprefix("+ ")
+        joined = f"-{joined[2:]}" if joined.startswith("- ") else joined
+        return f"{joined} + {constant}" if joined and constant else joined or str(constant)
+
+    def _index(self, name: str, i: int) -> str:
+        """The row or col of element i as a formula in the lane."""
+        column = self.table.values[name][i :: self.table.elements]
+        if len(set(column)) == 1:
+            return str(column[0])
+        found = fitted(self.table).formulas[name]
+        if found is None:
+            raise UsageError("no closed form of row and col, so no code can be made.")
+        terms = tuple(term for term in found.terms if getattr(term, "variable", "lane") == "lane")
+        if not found.linear:
+            raise UsageError("row and col are not linear in lane and i, so no code can be made.")
+        rest = replace(found, terms=tuple(t for t in found.terms if t not in terms), constant=found.constant)
+        moved = rest(lane=0, i=i)
+        of_lane = replace(found, terms=terms, constant=0)
+        sign = "^" if found.overlapping else "+"
+        return f"(({of_lane}) {sign} {moved})" if moved else f"({of_lane})"

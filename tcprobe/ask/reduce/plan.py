@@ -1,0 +1,189 @@
+"""Rounds in which the lanes of a warp combine what they hold of a row (or column), and give the result back.
+
+A lane's *parts* are its slots by row, one value each. In a round it exchanges words with lane ^ v: where both hold the
+same rows each keeps half of the parts and sends the other half, so a round of n parts takes n / 2 shuffles; one part
+left is exchanged whole. Every round doubles what a part covers. The way back is the same rounds in reverse, without the
+last ones, after which both lanes have the result anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log2
+
+from tcprobe.errors import UsageError
+from tcprobe.layout.table import Table
+
+LANES = 32
+Element = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Round:
+    """Exchange with lane ^ `lane`; the partner's part matches[p] is of the row of part p.
+
+    A lane without the bit `bit` keeps the parts keep[0], one with it keep[1]; both empty: every part stays.
+    """
+
+    lane: int
+    matches: tuple[int, ...]
+    keep: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+
+    @property
+    def bit(self) -> int:
+        """The bit of the lane in which the two partners differ and that tells them apart."""
+        return self.lane & -self.lane
+
+    @property
+    def words(self) -> int:
+        """Words that a lane sends."""
+        return len(self.keep[0]) or len(self.matches)
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """`groups` lists a lane's slots by part, copies left out; rows[lane][part] is the row (or column) of a part.
+
+    `rounds` in order; held[lane] are the rows whose result a lane has after them.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    rows: tuple[tuple[int, ...], ...]
+    rounds: tuple[Round, ...]
+    held: tuple[tuple[int, ...], ...]
+    least: int
+
+    @property
+    def shuffles(self) -> int:
+        """Of the rounds."""
+        return sum(one.words for one in self.rounds)
+
+    @property
+    def back(self) -> int:
+        """Shuffles after which every lane has the result of each of its rows."""
+        return sum(one.words for one in self.rounds if one.keep[0])
+
+    @property
+    def fewest(self) -> bool:
+        """Whether no scheme that sends words between lanes takes fewer shuffles."""
+        return self.shuffles == self.least
+
+
+State = list[list[tuple[int, frozenset[Element]]]]  # by lane and part: its row, and the elements that it covers
+
+
+def plan(table: Table, axis: int) -> Scheme:
+    """The plan over rows (`axis` 0) or columns (1); UsageError where lanes are too unlike for one code."""
+    if table.threads != LANES or None in table.cells:
+        raise UsageError("a reduction is for fragments of a warp that use all their slots.")
+    groups = _groups(table, axis)
+    state = [[_part(table, lane, group, axis) for group in groups] for lane in range(LANES)]
+    rows = tuple(tuple(row for row, _ in parts) for parts in state)
+    whole = _whole(table, axis)
+    rounds: list[Round] = []
+    while any(covered != whole[row] for parts in state for row, covered in parts):
+        one = _next(state)
+        if one is None:
+            raise UsageError("no exchange that is the same for all lanes combines these rows.")
+        state = combined(state, one)
+        rounds.append(one)
+    held = tuple(tuple(row for row, _ in parts) for parts in state)
+    return Scheme(groups, rows, tuple(rounds), held, _least(table, axis, whole))
+
+
+def combined(state: State, one: Round) -> State:
+    """What every part covers after a round."""
+    found: State = []
+    for lane, parts in enumerate(state):
+        theirs, upper = state[lane ^ one.lane], bool(lane & one.bit)
+        kept = one.keep[upper] or range(len(parts))
+        found.append([(parts[p][0], parts[p][1] | theirs[one.matches[p]][1]) for p in kept])
+    return found
+
+
+def key(cell: Element, axis: int) -> Element:
+    """The row (or column) of an element, with its product, as one index."""
+    return (*cell[2:], cell[axis])
+
+
+def _groups(table: Table, axis: int) -> tuple[tuple[int, ...], ...]:
+    """Slots by row, the same for every lane, without copies inside a lane."""
+    found = {_groups_of(table, lane, axis) for lane in range(LANES)}
+    if len(found) > 1:
+        raise UsageError("which of a lane's slots share a row differs from lane to lane.")
+    return found.pop()
+
+
+def _groups_of(table: Table, lane: int, axis: int) -> tuple[tuple[int, ...], ...]:
+    by_row: dict[Element, dict[Element, int]] = {}
+    for i in range(table.elements):
+        cell = table.cells[lane * table.elements + i]
+        assert cell is not None
+        by_row.setdefault(key(cell, axis), {}).setdefault(cell, i)
+    return tuple(tuple(cells.values()) for cells in by_row.values())
+
+
+def _part(table: Table, lane: int, group: Sequence[int], axis: int) -> tuple[int, frozenset[Element]]:
+    cells = [table.cells[lane * table.elements + i] for i in group]
+    held = frozenset(cell for cell in cells if cell is not None)
+    return _number(table, next(iter(held)), axis), held
+
+
+def _number(table: Table, cell: Element, axis: int) -> int:
+    """The row or column; where a warp holds several products, counted through."""
+    size = table.extent["row" if axis == 0 else "col"]
+    return cell[axis] + (cell[2] * size if len(cell) > 2 else 0)
+
+
+def _whole(table: Table, axis: int) -> dict[int, frozenset[Element]]:
+    found: dict[int, set[Element]] = {}
+    for cell in table.inverse:
+        found.setdefault(_number(table, cell, axis), set()).add(cell)
+    return {row: frozenset(cells) for row, cells in found.items()}
+
+
+def _next(state: State) -> Round | None:
+    """The round with the nearest partner whose parts are of the same rows and cover other elements."""
+    for lane in range(1, LANES):
+        matches = _matches(state, lane)
+        if matches:
+            return Round(lane, matches, _halves(matches))
+    return None
+
+
+def _matches(state: State, other: int) -> tuple[int, ...]:
+    """For each part the partner's part of the same row, the same in all lanes; () where there is none."""
+    found = []
+    for p in range(len(state[0])):
+        fits = [
+            q for q in range(len(state[0]))
+            if all(state[lane][p][0] == state[lane ^ other][q][0]
+                   and not state[lane][p][1] & state[lane ^ other][q][1] for lane in range(LANES))
+        ]  # fmt: skip
+        if not fits:
+            return ()
+        found.append(fits[0])
+    return tuple(found)
+
+
+def _halves(matches: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Which parts a lane keeps, and which its partner, so that each row stays with one of them."""
+    if len(matches) % 2:
+        return (), ()
+    lower = tuple(range(len(matches) // 2))
+    theirs = {matches[p] for p in lower}
+    return lower, tuple(p for p in range(len(matches)) if p not in theirs)
+
+
+def _least(table: Table, axis: int, whole: dict[int, frozenset[Element]]) -> int:
+    """No scheme takes fewer shuffles: a row in n lanes needs n - 1 words, a shuffle brings each lane one; and what is
+    in n lanes is in no fewer than n / 2 after it.
+    """
+    lanes: dict[int, set[int]] = {row: set() for row in whole}
+    for slot, cell in enumerate(table.cells):
+        assert cell is not None
+        lanes[_number(table, cell, axis)].add(slot // table.elements)
+    copies = max(len({slot // table.elements for slot in slots}) for slots in table.inverse.values())
+    parts = [max(1, len(found) // copies) for found in lanes.values()]
+    return max(ceil(sum(n - 1 for n in parts) / LANES), ceil(log2(max(parts))))

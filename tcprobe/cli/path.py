@@ -1,0 +1,217 @@
+"""`tcprobe path` and `tcprobe load`: how a fragment's elements get from global memory into registers, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.cli.options import ARCH, JSON, Given, Number, Output, read_results
+from tcprobe.errors import UsageError
+from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.ask.load import StraightLoad
+    from tcprobe.ask.path import PathPlan
+    from tcprobe.ask.path.steps import RegisterCopy
+    from tcprobe.store.cell import Cell
+    from tcprobe.store.choose import Layers
+
+MAJOR = click.option("--global", "contiguous", type=click.Choice(["row", "col"]), default="row", show_default=True,
+                     help="What is contiguous in memory: rows (row-major) or columns.")  # fmt: skip
+CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help="Print code instead.")
+OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File for the code.")
+
+
+@click.command(short_help="From global memory into a fragment and back: every step.")
+@click.argument("fragment", metavar="FRAGMENT")
+@click.option(
+    "--tile", "size", type=Given(), required=True, metavar="ROWSxCOLS", help="The tile, in FRAGMENT's rows and columns."
+)
+@MAJOR
+@click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line in global memory. Default: no gaps.")
+@click.option("--shared", "placed", type=Given(), metavar="PLACE", default="plain", show_default=True,
+              help="plain, pad:BYTES, sw:B,M,S in bytes, or SWIZZLE_32B|64B|128B.")  # fmt: skip
+@click.option("--fill", type=Given(), metavar="cp.async|tma|plain", help="Between global and shared memory; "
+              "cp.async.8: 8 bytes a lane. Default: cp.async in, plain back.")  # fmt: skip
+@click.option("--with", "access", type=Given(), metavar="OP", help="ldmatrix.x4.trans, ld.shared.b32, stmatrix.x2, "
+              "...; the path has its direction. Default: the most matrices that there can be.")  # fmt: skip
+@CODE
+@OUTPUT
+@ARCH
+@read_results
+@JSON
+def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
+    """Plan the way of a tile from global through shared memory into FRAGMENT's registers, or back.
+
+    Each step with its addresses, wavefronts and evidence; proven by going it, element by element. --code prints a CUDA
+    header, or CuTe's text. Where there is no such path, the reason and the nearest that there is.
+    """
+    from tcprobe.ask.path import PathOptions, request
+    from tcprobe.ask.path import path as planned
+    from tcprobe.ask.path.answer import described
+
+    _only_one(asked)
+    options = PathOptions(*(asked[key] for key in ("size", "contiguous", "placed", "access", "ld", "fill")))
+    plan = planned(request(_cell(fragment, name, layers), options))
+    if asked["code"] or asked["output"]:
+        _write(_source(plan, asked["code"]), asked["output"])
+    elif asked["as_json"]:
+        click.echo(json.dumps(described(plan)))
+    else:
+        _plan_text(plan)
+
+
+@click.command(short_help="A fragment straight from global memory: widest loads.")
+@click.argument("fragment", metavar="FRAGMENT")
+@click.option("--from", "source", type=click.Choice(["global"]), default="global", show_default=True,
+              help="Where the matrix is.")  # fmt: skip
+@click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line. Default: the fragment's own lines.")
+@MAJOR
+@click.option("--code", "code", is_flag=True, help="Print a CUDA header instead.")
+@OUTPUT
+@ARCH
+@read_results
+@JSON
+def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
+    """Load FRAGMENT straight from global memory by the widest vectors that its table allows."""
+    from tcprobe.ask.load import load as planned
+    from tcprobe.ask.load_code import source
+
+    _only_one(asked)
+    found = planned(_cell(fragment, name, layers), asked["contiguous"], asked["ld"])
+    if asked["code"] or asked["output"]:
+        _write(source(found), asked["output"])
+    elif asked["as_json"]:
+        click.echo(json.dumps(found.to_json()))
+    else:
+        _load_text(found)
+
+
+def _only_one(asked: dict[str, Any]) -> None:
+    if asked["as_json"] and (asked["code"] or asked["output"]):
+        raise UsageError("--json does not go with --code or -o.")
+
+
+def _cell(fragment: str, name: str | None, layers: Layers) -> Cell:
+    from tcprobe.isa.inventory import resolve
+    from tcprobe.store.cell import cell
+
+    return cell(resolve(fragment), name, layers)
+
+
+def _source(plan: PathPlan, code: str | None) -> str:
+    from tcprobe.ask.path import cuda, cute
+
+    return cute.source(plan) if code == "cute" else cuda.source(plan)
+
+
+def _write(text: str, output: Path | None) -> None:
+    from tcprobe.system import files
+
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        files.write(output, text.encode())
+        click.echo(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)
+
+
+def _plan_text(plan: PathPlan) -> None:
+    from tcprobe.ask.path.boxes import BoxCopy
+
+    asked, tile, shared = plan.asked, plan.asked.tile, plan.asked.shared
+    click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart "
+               f"in global memory")  # fmt: skip
+    click.echo(f"in shared memory {shared}: lines {shared.pitch(tile)} bytes apart, {shared.bytes(tile)} bytes, "
+               f"start aligned to {plan.alignment}")  # fmt: skip
+    _table([("step", "instruction", "issues", "wavefronts", "ideal"), *(_row(step) for step in plan.steps)])
+    for step in plan.steps:
+        click.echo(f"{step.kind}: {', '.join(step.ptx)}")
+        if isinstance(step, BoxCopy):
+            click.echo(f"  boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}")
+        _addresses(plan, step)
+        if step is plan.registers:
+            _order(plan, plan.registers)
+    _k_loop(plan)
+    click.echo(f"proven: {_count(plan)} come to their places")
+    for words in plan.evidence:
+        click.echo(escaped(words))
+
+
+def _table(lines: Sequence[Sequence[str]]) -> None:
+    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for cells in lines:
+        left = [cell.ljust(width) for cell, width in zip(cells[:2], wide, strict=False)]
+        right = [cell.rjust(width) for cell, width in zip(cells[2:], wide[2:], strict=True)]
+        click.echo("  ".join([*left, *right]).rstrip())
+
+
+def _row(step: Any) -> tuple[str, ...]:
+    counted = ["-" if n is None else str(n) for n in (step.wavefronts, step.ideal)]
+    return (step.kind, step.instruction, str(len(step.issues())), *counted)
+
+
+def _addresses(plan: PathPlan, step: Any) -> None:
+    from tcprobe.ask.path.answer import formulas
+
+    for where, text in formulas(plan, step).items():
+        click.echo(f"  {where + ' address':<15} {text or 'no closed form; --json has them all'}")
+
+
+def _order(plan: PathPlan, step: RegisterCopy) -> None:
+    """The first issue's pieces, and which fragment follows which."""
+    fragment = plan.asked.cell.fragment
+    pieces = step.issues()[0]["slots"]
+    what = "matrix" if step.tables else "piece"
+    for number, (row, col, i) in enumerate(pieces):
+        register, bit = fragment.place(i)
+        of = f", bit {bit} on" if bit else ""
+        where = f"the fragment at ({row}, {col}), i = {i} on: its register {register}{of}"
+        click.echo(f"  {what} {number} of issue 0 {'->' if plan.asked.loads else '<-'} {where}")
+    if len(step.origins) > 1:
+        (row, col), inner = step.origins[1].tolist(), "rows" if plan.asked.slots.outer == "col" else "columns"
+        click.echo(f"  {len(step.origins)} fragments follow each other along {inner}: the next at ({row}, {col})")
+
+
+def _k_loop(plan: PathPlan) -> None:
+    from tcprobe.ask.path.answer import advance
+
+    found = advance(plan)
+    if not found:
+        return
+    ahead = f"the next tile {found.global_} bytes on in global memory"
+    if not found.issues:
+        click.echo(f"k: {found.steps} steps along {found.axis}s; an issue serves several; {ahead}")
+        return
+    sign = {"+": "+ ", "^": "^ "}.get(found.op, "")
+    by = f"shared address {sign}{', '.join(map(str, found.shared))}" if sign else "addresses as the formula says"
+    click.echo(f"k: {found.steps} steps along {found.axis}s of {found.issues} issues each, {by}; {ahead}")
+
+
+def _count(plan: PathPlan) -> str:
+    cell, tile = plan.asked.cell, plan.asked.tile
+    if plan.asked.loads:
+        return f"all {len(plan.registers.origins) * cell.table.points} slots' elements"
+    return f"all {tile.rows * tile.cols} elements"
+
+
+def _load_text(found: StraightLoad) -> None:
+    tile, fragment = found.tile, found.cell.fragment
+    click.echo(f"{fragment.id}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, "
+               f"{found.ld_bytes} bytes apart")  # fmt: skip
+    lines = [("issue", "instruction", "slots i", "sectors")]
+    for number, move in enumerate(found.moves):
+        last = move.run - 1
+        slots = " ".join(f"{i}-{i + last}" if last else str(i) for i in move.slots)
+        lines.append((str(number), move.instruction, slots, str(found.sectors(move))))
+    _table(lines)
+    for where, text in zip(("line", "byte in it"), found.formulas, strict=True):
+        click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")
+    click.echo(f"proven: all {found.cell.table.points} slots' elements come to their places")
+    click.echo(escaped(f"{fragment.id} on {found.cell.arch}: {found.cell.evidence}"))
+
+
+COMMANDS = (path, load)

@@ -1,0 +1,75 @@
+"""tcprobe reduce: combine an accumulator's elements by row or column, give the results back, mask and fill it."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.cli.answers import bold
+from tcprobe.cli.options import ARCH, JSON, Given, fragment_names, read_results, redirected, told
+from tcprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    from tcprobe.ask.reduce import Reduction
+    from tcprobe.ask.reduce.mask import Masked
+
+MOST_LANES = 4  # whose results are printed
+
+
+@click.command(short_help="Combine by row or column, mask, fill: exchanges and code.")
+@click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
+@click.option("--over", type=click.Choice(["row", "col"]), help="Combine the elements of each row, or of each column.")
+@click.option("--op", type=click.Choice(["max", "sum"]), default="sum", show_default=True, help="With what.")
+@click.option("--mask", type=Given(), metavar="CONDITION", help="Keep only where this holds, for example 'row >= col'.")
+@click.option(
+    "--fill",
+    type=Given(),
+    metavar="VALUE",
+    help="What the others become, or without --mask all: a number, 'row * 16 + col'.",
+)
+@click.option("--name", "called", type=Given(), metavar="NAME", help="Of the function.")
+@ARCH
+@read_results
+@JSON
+def reduce(fragment: tuple[str, ...], over: str | None, mask: str | None, fill: str | None, **asked: Any) -> None:
+    """Combine what the lanes hold of each row or column of FRAGMENT, and give every lane its results; the code.
+
+    Or, with --mask and --fill, code that changes elements by their row and col. Other names in a condition, as in
+    'row + row0 >= col + col0', become arguments. Where the output is no terminal, stdout is code alone.
+    """
+    from tcprobe.store.names import meant
+
+    if (over is None) == (mask is None and fill is None):
+        raise UsageError("give --over row or --over col, or --mask and --fill.")
+    cell, note = meant(" ".join(fragment), asked["name"], asked["layers"])
+    told(note)
+    found: Reduction | Masked
+    if over is None:
+        from tcprobe.ask.reduce.mask import masked
+
+        found = masked(cell, mask, fill, asked["called"] or ("fill" if mask is None else "mask"))
+    else:
+        from tcprobe.ask.reduce import reduce as reduced
+
+        found = reduced(cell, over, asked["op"], asked["called"] or "reduce")
+    if asked["as_json"]:
+        click.echo(json.dumps(found.to_json()))
+        return
+    _say(found)
+    click.echo(found.code)
+
+
+def _say(found: Reduction | Masked) -> None:
+    """What the code does, on stdout where that is a terminal, else on stderr."""
+    say = partial(click.echo, err=redirected())
+    fragment = found.cell.fragment
+    say(f"{bold(fragment.id)} on {found.cell.arch}, {fragment.rows} x {fragment.cols} of {fragment.type}")
+    for line in found.words():
+        say(line)
+    say(found.cell.evidence)
+
+
+COMMANDS = (reduce,)

@@ -1,0 +1,127 @@
+"""What formats say of the metadata of sparse multiplies: which lanes are read, what an index field means.
+
+The table of a selector knows the lanes that are read: those with (lane & mask) == value, all their fields used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from typing import NamedTuple
+
+from tcprobe.errors import UsageError
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.operand import Role
+from tcprobe.isa.sparsity import SINGLE, sparsity
+from tcprobe.store.cell import Cell
+
+CUDA = """
+#ifndef TCPROBE_METADATA
+#define TCPROBE_METADATA
+namespace tcprobe {{
+/// The index fields of a sparse A. A row of A is cut into chunks of `positions` units, a unit being `span` columns next
+/// to each other; `fields` units of a chunk are stored, in the order of k, and a field of `bits` bits says which one a
+/// stored unit is: its index, 0 <= index < positions. Indices of a chunk have to ascend.
+template <int fields_, int positions_, int span_, int bits>
+struct indices {{
+  static constexpr int fields = fields_;
+  static constexpr int positions = positions_;
+  static constexpr int span = span_;
+  /// the column of A that stored column `col` is under an index: the row of B that it meets
+  TCPROBE_HD static constexpr int k(int col, int index) {{
+    return (col / (fields * span) * positions + index) * span + col % span;
+  }}
+  /// the bits of a register that say so in field i; sparse tf32 writes {zero} for 0 and {one} for 1
+  TCPROBE_HD static constexpr unsigned field(int i, int index) {{
+    return static_cast<unsigned>(fields > 1 ? index : index ? {one} : {zero}) << (i * bits);
+  }}
+}};
+/// A lane's register of metadata E, 0 where the lane is not read. `index` holds E::rows x (E::cols / E::span) indices
+/// row by row, one for each stored unit of A.
+template <class E, class I>
+TCPROBE_HD constexpr unsigned metadata(int lane, const I* index) {{
+  unsigned found = 0;
+  for (int i = 0; i < (E::read(lane) ? E::elements : 0); ++i) {{
+    const int unit = E::row(lane, i) * (E::cols / E::span) + E::col(lane, i) / E::span;
+    found |= E::field(i, static_cast<int>(index[unit]));
+  }}
+  return found;
+}}
+/// Whether a map is the measured one: as `proven`, with all bits for a slot that is not read, and each column of a unit
+/// leading back.
+template <class L>
+TCPROBE_HD constexpr bool governs(unsigned long long hash, int span) {{
+  unsigned long long h = {offset}ull;
+  for (int lane = 0; lane < L::lanes; ++lane) {{
+    for (int i = 0; i < L::elements; ++i) {{
+      const int row = L::row(lane, i), col = L::col(lane, i);
+      const bool read = L::read(lane);
+      h = (h ^ (read ? static_cast<unsigned long long>((row * 65536ll + col) * 8) : ~0ull)) * {prime}ull;
+      for (int j = 0; read && j < span; ++j) {{
+        if (L::lane_of(row, col + j) != lane || L::i_of(row, col + j) != i) return false;
+      }}
+    }}
+  }}
+  return h == hash;
+}}
+}}  // namespace tcprobe
+#endif
+"""
+
+
+class Lanes(NamedTuple):
+    """Those with (lane & mask) == value."""
+
+    mask: int
+    value: int
+
+    def condition(self) -> str:
+        """In C, Python and NumPy alike."""
+        return f"(lane & {self.mask}) == {self.value}"
+
+
+def is_metadata(cell: Cell) -> bool:
+    """Whether the slots are index fields."""
+    return cell.fragment.role is Role.METADATA
+
+
+def lanes_read(cell: Cell) -> list[int]:
+    """The lanes of which some slot is used."""
+    table = cell.table
+    return [lane for lane in range(table.threads) if any(table.cells[lane * table.elements :][: table.elements])]
+
+
+def read(cell: Cell) -> Lanes:
+    """The lanes that are read. UsageError where no mask says which, or where some slot of theirs is unused."""
+    lanes = lanes_read(cell)
+    ones, zeros = reduce(int.__and__, lanes), reduce(int.__and__, (~lane for lane in lanes))
+    found = Lanes((ones | zeros) & cell.table.threads - 1, ones)
+    fit = [lane for lane in range(cell.table.threads) if lane & found.mask == found.value] == lanes
+    if not fit or sum(map(bool, cell.table.cells)) != len(lanes) * cell.table.elements:
+        raise UsageError(f"{cell.fragment.id} on {cell.arch}: no mask of lane says which slots are read.")
+    return found
+
+
+def require_every_lane(cell: Cell) -> None:
+    """UsageError for metadata of which some lanes are not read."""
+    if is_metadata(cell) and None in cell.table.cells:
+        raise UsageError(
+            f"{cell.fragment.id} is read from {len(lanes_read(cell))} of {cell.table.threads} lanes under selector "
+            f"{cell.selector}: this format has no words for slots that hold nothing."
+        )
+
+
+def indices(fragment: Fragment) -> str:
+    """The C++ base that knows how index fields are written."""
+    return f"indices<{', '.join(map(str, sparsity(fragment)))}>"
+
+
+def python(cell: Cell) -> Iterator[tuple[str, str, str, str]]:
+    """(name, arguments, what it is, body) of functions in Python, which take arrays too."""
+    rule = sparsity(cell.fragment)
+    chunk = f"col // {rule.fields * rule.span} * {rule.positions} + index"
+    k = chunk if rule.span == 1 else f"({chunk}) * {rule.span} + col % {rule.span}"
+    code = "index" if rule.fields > 1 else f"({SINGLE[0]} + {SINGLE[1] - SINGLE[0]} * index)"
+    yield "read", "lane", "Whether the register of this lane is looked at", read(cell).condition()
+    yield "field", "i, index", "The bits of the register that say the index of field i", f"{code} << {rule.bits} * i"
+    yield "k", "col, index", "The column of A that a stored column is under an index", k

@@ -1,0 +1,17 @@
+"""SVG with holders as CuTe prints them: T0 V1 is value 1 of thread 0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tcprobe.emit.svg import labelled
+from tcprobe.emit.svg_drawing import thread_value
+from tcprobe.store.cell import Cell
+
+WHAT = "SVG with holders as CuTe prints them: T0 V1"
+ARCHS = "any"
+
+
+def emit(tables: Sequence[Cell]) -> str:
+    """All tables one below the other."""
+    return labelled(tables, thread_value)

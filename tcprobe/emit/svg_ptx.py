@@ -1,0 +1,17 @@
+"""SVG with holders as PTX's figures have them: T0:{a0,a1}."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tcprobe.emit.svg import labelled
+from tcprobe.emit.svg_drawing import ptx_figure
+from tcprobe.store.cell import Cell
+
+WHAT = "SVG with holders as PTX's figures have them: T0:{a0,a1}"
+ARCHS = "any"
+
+
+def emit(tables: Sequence[Cell]) -> str:
+    """All tables one below the other."""
+    return labelled(tables, ptx_figure)

@@ -1,0 +1,53 @@
+"""What people call an arch: the names of its GPUs and of its generation.
+
+>>> from tcprobe.isa.gpus import called
+>>> [[row.name for row in called(name)] for name in ("H100", "RTX 4090", "ampere")]
+[['sm_90'], ['sm_89'], ['sm_80', 'sm_86', 'sm_87', 'sm_88']]
+
+Source: NVIDIA, "CUDA GPU Compute Capability" (developer.nvidia.com/cuda/gpus, and its legacy page).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tcprobe.isa.arch import ARCHS, Arch
+
+# compute capability, GPUs: what is shown, and a pattern of the name without spaces, "NVIDIA", "GeForce" and the like
+GPUS: tuple[tuple[int, str, str], ...] = (
+    (70, "V100, Titan V", r"v100\w*|titanv|gv100"),
+    (72, "Xavier", r"xavier(nx)?"),
+    (75, "T4, RTX 20, GTX 16",
+     r"t4|t[456]00|t1[02]00|(rtx)?20[678]0(ti)?(super)?|titanrtx|gtx16[56]0(ti)?(super)?|rtx[34568]000"),
+    (80, "A100, A30", r"a[138]00\w*|a30x?"),
+    (86, "A10, A40, RTX 30, RTX A6000", r"a2|a10[gm]?|a16|a40|(rtx)?30[5-9]0(ti)?|rtxa[2-6][05]?00(0)?"),
+    (87, "Orin", r"orin(nx|nano)?"),
+    (89, "L4, L40, RTX 40, RTX 6000 Ada", r"l4|l20|l40s?|(rtx)?40[5-9]0(ti)?(super|d)?|rtx[2-6][05]00(0)?ada\w*"),
+    (90, "H100, H200, GH200", r"g?h[128]00\w*|h20"),
+    (100, "B100, B200, GB200", r"g?b[12]00"),
+    (103, "B300, GB300", r"g?b300"),
+    (110, "Thor", r"thor|t[45]000"),
+    (120, "RTX 50, RTX PRO 6000 Blackwell", r"(rtx)?50[5-9]0(ti)?(super|d)?|rtxpro[2-6][05]00(0)?\w*"),
+    (121, "GB10, DGX Spark", r"gb10|(dgx)?spark"),
+)  # fmt: skip
+_NOISE = re.compile(r"nvidia|geforce|tesla|quadro|jetson|agx|[\s_-]+")
+
+
+def called(name: str) -> list[Arch]:
+    """The archs that `name` means: those of a GPU, or all of a generation; none where it means nothing."""
+    wanted = _NOISE.sub("", name.lower())
+    numbers = [number for number, _, pattern in GPUS if re.fullmatch(pattern, wanted)]
+    if numbers:
+        return [row for row in ARCHS if row.number in numbers]
+    return [row for row in ARCHS if _generation(row) == wanted]
+
+
+def _generation(row: Arch) -> str:
+    return row.generation.split(" ")[0].lower()
+
+
+def listed(rows: Sequence[Arch]) -> str:
+    """Archs with GPUs that have them."""
+    known = {number: words for number, words, _ in GPUS}
+    return ", ".join(row.name + (f" ({known[row.number]})" if row.number in known else "") for row in rows)

@@ -1,0 +1,142 @@
+"""A fragment's table as pictures have it: blocks of a matrix whose pieces name their holders, and what threads hold.
+
+>>> from tcprobe.isa import inventory
+>>> from tcprobe.layout.grid import blocks, lanes
+>>> from tcprobe.layout.table import slot_table
+>>> a = inventory.fragments()["wmma.m8n8k4.a.row.f64"]
+>>> t = slot_table(32, 1, {"row": tuple(n // 4 for n in range(32)), "col": tuple(n % 4 for n in range(32))})
+>>> (block,) = blocks(t, a)
+>>> [piece.text for piece in block.pieces[3]], lanes(block, a)[13].registers
+(['12:0', '13:0', '14:0', '15:0'], ('3,1',))
+
+A table has a block for each product of a warp, and for each value of an input before thread and i (the selector of
+metadata). A matrix of WIDE columns or more has pieces of several elements: those that lie side by side in one register.
+An address has no column: its block has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.draw import runs
+from tcprobe.layout.table import Table
+
+WIDE = 64
+Slot = tuple[int, int]  # (thread, i)
+Element = tuple[int, int]  # (row, col)
+
+
+class Stretch(NamedTuple):
+    """`span` elements of a row from column `col` on; `holders` of the first, whose i grow with the column."""
+
+    col: int
+    span: int
+    holders: tuple[Slot, ...]
+
+    @property
+    def text(self) -> str:
+        """Thread:i of every holder, those of one thread together, 0:0,8; of several elements a range, 0:4..7."""
+        by_thread: dict[int, list[str]] = {}
+        for thread, i in self.holders:
+            by_thread.setdefault(thread, []).append(str(i) if self.span == 1 else f"{i}..{i + self.span - 1}")
+        return " ".join(f"{thread}:{','.join(i)}" for thread, i in by_thread.items())
+
+    @property
+    def threads(self) -> tuple[int, ...]:
+        """The threads that hold it, each once."""
+        return tuple(dict.fromkeys(thread for thread, _ in self.holders))
+
+
+class Lane(NamedTuple):
+    """A thread, and what each of its registers holds, in words: 0,0..1."""
+
+    number: int
+    registers: tuple[str, ...]
+
+
+class Block(NamedTuple):
+    """One matrix: `at` names what chooses it, `pieces` are row by row, `slots` lead to elements, `flat` has no col."""
+
+    at: Mapping[str, int]
+    pieces: list[list[Stretch]]
+    slots: Mapping[Slot, Element]
+    flat: bool
+
+    @property
+    def title(self) -> str:
+        """What chooses the block: "product 2"; empty where there is one only."""
+        return ", ".join(f"{name} {value}" for name, value in self.at.items())
+
+
+def blocks(table: Table, fragment: Fragment) -> list[Block]:
+    """All matrices of a table, in the order of selectors and products."""
+    return [_block(at, slots, fragment, "col" not in table.outputs) for at, slots in _parts(table)]
+
+
+def _parts(table: Table) -> Iterator[tuple[dict[str, int], dict[Slot, Element]]]:
+    """What chooses each block, and where its slots lead."""
+    *lead, thread, i = table.space.axes
+    size = thread.size * i.size
+    products = range(table.extent["product"]) if "product" in table.outputs else (None,)
+    for number, values in enumerate(product(*(range(axis.size) for axis in lead))):
+        at = {axis.name: value for axis, value in zip(lead, values, strict=True)}
+        cells = _cells(table, number * size, size)
+        for which in products:
+            slots = {divmod(n, i.size): (r, c) for n, r, c, p in cells if which in (None, p)}
+            yield at | ({} if which is None else {"product": which}), slots
+
+
+def _cells(table: Table, first: int, size: int) -> list[tuple[int, int, int, int]]:
+    """(slot, row, col, product) of the used slots of a block's inputs; 0 for an output that the table lacks."""
+    columns = [table.values.get(name, (0,) * table.points) for name in ("row", "col", "product")]
+    parts = zip(range(size), *(column[first : first + size] for column in columns), strict=True)
+    return [(n, r, c or 0, p or 0) for n, r, c, p in parts if r is not None]
+
+
+def _block(at: Mapping[str, int], slots: Mapping[Slot, Element], fragment: Fragment, flat: bool) -> Block:
+    holders: dict[Element, list[Slot]] = {}
+    for slot, element in slots.items():
+        holders.setdefault(element, []).append(slot)
+    columns = 1 if flat else fragment.cols
+    rows = [_row([(col, holders.get((row, col), [])) for col in range(columns)], fragment)
+            for row in range(fragment.rows)]  # fmt: skip
+    return Block(at, rows, slots, flat)
+
+
+def _row(cells: Sequence[tuple[int, list[Slot]]], fragment: Fragment) -> list[Stretch]:
+    found: list[Stretch] = []
+    size = fragment.register_bits // fragment.slot_bits if len(cells) >= WIDE else 1
+    for col, holders in cells:
+        piece = Stretch(col, 1, tuple(holders))
+        if found and _continues(found[-1], piece, size):
+            found[-1] = found[-1]._replace(span=found[-1].span + 1)
+        else:
+            found.append(piece)
+    return found
+
+
+def _continues(before: Stretch, piece: Stretch, size: int) -> bool:
+    """Whether all holders go on in the same register."""
+    expected = tuple((thread, i + before.span) for thread, i in before.holders)
+    return piece.holders == expected and all(i % size for _, i in piece.holders)
+
+
+def lanes(block: Block, fragment: Fragment) -> list[Lane]:
+    """The threads that hold anything of a block, and their registers."""
+    size = fragment.register_bits // fragment.slot_bits
+    used = sorted({thread for thread, _ in block.slots})
+    starts = range(0, fragment.elements, size)
+    return [
+        Lane(t, tuple(_words([block.slots.get((t, i)) for i in range(s, s + size)], block.flat) for s in starts))
+        for t in used
+    ]
+
+
+def _words(elements: Sequence[Element | None], flat: bool) -> str:
+    """The elements of a register: row,col; runs along a row or a column as 0,0..3; nothing as -."""
+    if flat:
+        return ", ".join("-" if e is None else str(e[0]) for e in elements)
+    return runs(elements)

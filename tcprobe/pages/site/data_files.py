@@ -1,0 +1,67 @@
+"""What other programs read: the data of every fragment, of all together, their schema; and the names for the search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tcprobe import __version__
+from tcprobe.ask.describe import fragment_entry, shown
+from tcprobe.pages.site import addresses, markup
+from tcprobe.pages.site.facts import Fact, Facts
+from tcprobe.pages.site.payload import layout
+
+NUMBERS = {"type": "integer", "minimum": 0}
+TEXT = {"type": "string"}
+
+
+def fragment(fact: Fact) -> str:
+    """The object of `show --json`, with the address of its page."""
+    return _json({**shown(fact.main), "page": addresses.fact(fact.id)})
+
+
+def everything(facts: Facts) -> str:
+    """All fragments with their archs; each layout once, as bases."""
+    entries = [{**fragment_entry(fact.fragment), "page": addresses.fact(fact.id), "json": addresses.data(fact.id),
+                "archs": _archs(fact, facts)} for fact in facts.facts.values()]  # fmt: skip
+    return _json({"schema": 1, "tcprobe": __version__, "archs": facts.archs, "fragments": entries,
+                  "layouts": {id_: layout(table) for id_, table in facts.tables.items()}})  # fmt: skip
+
+
+def _archs(fact: Fact, facts: Facts) -> dict[str, Any]:
+    return {arch: {"layout": fact.cells[arch].table.id, "evidence": fact.kind(arch)} if arch in fact.cells
+            else {"layout": None, "evidence": fact.kind(arch)} for arch in facts.archs}  # fmt: skip
+
+
+def names(facts: Facts) -> str:
+    """A script that names all fragments in order, those that share all but the last part together."""
+    found: list[list[str]] = []
+    for id_ in facts.facts:
+        prefix, _, last = id_.rpartition(".")
+        if found and found[-1][0] == prefix:
+            found[-1][1] += f" {last}"
+        else:
+            found.append([prefix, last])
+    return f"globalThis.tcprobeNames={markup.plain(found)};\n"
+
+
+def schema() -> str:
+    """JSON Schema of the data of a fragment."""
+    needed = {
+        "id": TEXT, "family": TEXT, "instruction": TEXT, "operand": TEXT, "type": TEXT, "arch": TEXT, "source": TEXT,
+        "threads": NUMBERS, "elements": NUMBERS, "rows": NUMBERS, "cols": NUMBERS, "registers": NUMBERS,
+        "register_bits": NUMBERS, "slot_bits": NUMBERS, "products": NUMBERS, "copies": NUMBERS,
+        "layout": {"enum": ["row", "col", None]}, "layout_id": {"type": "string", "pattern": "^[0-9a-f]{12}$"},
+        "page": {"type": "string", "pattern": r"^f/[^/]+\.html$"},
+        "table": {"type": "array", "description": "table[lane][i] is [row, col], null where the slot is unused"},
+        "formula": {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
+        "fit": {"enum": ["linear", "boolean", "no closed form"]}, "numbering": TEXT,
+        "provenance": {"type": "object", "required": ["method", "arch"]},
+        "references": {"type": "array", "items": {"type": "object", "required": ["name", "verdict", "detail"]}},
+        "same_layout": {"type": "array", "items": TEXT},
+    }  # fmt: skip
+    return _json({"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "tcprobe fragment",
+                  "type": "object", "required": list(needed), "properties": needed})  # fmt: skip
+
+
+def _json(value: object) -> str:
+    return markup.plain(value) + "\n"

@@ -1,0 +1,84 @@
+"""The first page: fragments by arch, identical rows merged; and the lists that lead to every other page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch as arch_row
+from tcprobe.isa.fragment import Shape
+from tcprobe.isa.instruction import Instruction
+from tcprobe.pages.site import addresses, words
+from tcprobe.pages.site.facts import BADGES, Fact, Facts
+from tcprobe.pages.site.render import ListPart, View
+
+Links = list[tuple[str, str]]
+
+
+def view(facts: Facts, makers: Links) -> View:
+    """The page."""
+    families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
+    types = sorted({fact.fragment.type for fact in facts.facts.values()})
+    shown = {
+        "count": len(facts.facts), "families": ", ".join(families), "archs": facts.archs, "legend": words.legend(),
+        "rows": _rows(facts), "makers": makers,
+        "filters": [("family", "Family", families), ("type", "Type", types), ("arch", "Arch", facts.archs)],
+        "arch_links": [(f"{name}, {arch_row(name).generation}", addresses.arch(name)) for name in facts.archs],
+        "layouts": [(id_, addresses.layout(id_)) for id_ in sorted(facts.tables)],
+    }  # fmt: skip
+    about = "Measured register layouts of NVIDIA tensor-core instructions: a page for every fragment"
+    return View("index.html", "index", "Register layouts of tensor-core fragments", about, shown)
+
+
+def shape_page(family: str, shape: object) -> str:
+    """The page that lists the fragments of a family and shape."""
+    return f"m/family-{addresses.slug(f'{family} {shape}')}.html"
+
+
+def shapes(facts: Facts) -> Iterator[View]:
+    """A page for each family and shape: its instructions, with their operands."""
+    found: dict[tuple[str, Shape], list[Instruction]] = {}
+    for row in facts.instructions.values():
+        found.setdefault((row.family, row.shape), []).append(row)
+    for (family, shape), rows in found.items():
+        title = f"{family} {shape}"
+        lines = [[[(row.id, addresses.instruction(row.id))],
+                  [(words.name(f), addresses.fact(f.id)) for f in row.fragments]] for row in rows]  # fmt: skip
+        part = ListPart(heads=["Instruction", "Operands"], rows=lines)
+        about = f"All forms of {title}, and their fragments"
+        yield View(
+            shape_page(family, shape), "list", title, about, {"paragraphs": [f"{len(rows)} forms."], "parts": [part]}
+        )
+
+
+def _rows(facts: Facts) -> list[dict[str, Any]]:
+    merged: dict[tuple[object, ...], list[Fact]] = {}
+    for fact in facts.facts.values():
+        key = (fact.fragment.family, fact.fragment.shape, *_cells(fact, facts.archs))
+        merged.setdefault(key, []).append(fact)
+    return [_row(members, facts.archs) for members in merged.values()]
+
+
+def _row(members: list[Fact], archs: list[str]) -> dict[str, Any]:
+    first = members[0]
+    family, shape = first.fragment.family, first.fragment.shape
+    operands = dict.fromkeys(words.name(fact.fragment) for fact in members)
+    types = dict.fromkeys(fact.fragment.type for fact in members)
+    one = len(members) == 1
+    return {
+        "family": family, "types": " ".join(types), "archs": " ".join(name for name in archs if name in first.cells),
+        "name": first.id if one else f"{family} {shape}", "count": len(members), "cells": _cells(first, archs),
+        "page": addresses.fact(first.id) if one else shape_page(family, shape),
+        "of": "" if one else f"{', '.join(operands)} of {', '.join(types)}",
+    }  # fmt: skip
+
+
+def _cells(fact: Fact, archs: list[str]) -> list[str]:
+    """A letter an arch; layouts other than the main one are numbered from 2 on."""
+    numbers: Mapping[str, int] = {id_: number for number, id_ in enumerate(fact.tables, 1)}
+    found = []
+    for name in archs:
+        number = numbers[fact.cells[name].table.id] if name in fact.cells else 1
+        found.append(BADGES[fact.kind(name)][0] + (str(number) if number > 1 else ""))
+    return found

@@ -1,0 +1,78 @@
+"""The page of an instruction: A left, B above, D lower right; what it becomes on each arch; its PTX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tcprobe import emit
+from tcprobe.errors import UsageError
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Place, Role
+from tcprobe.pages.site import addresses, markup, words
+from tcprobe.pages.site.fact_view import picture
+from tcprobe.pages.site.facts import Fact, Facts
+from tcprobe.pages.site.payload import layout, sizes
+from tcprobe.pages.site.render import View
+from tcprobe.sass import lowering
+from tcprobe.sass.lowering import Lowering
+
+
+def view(facts: Facts, row: Instruction) -> View:
+    """The page, with the tables of the arch whose table of D (or what comes last) counts most."""
+    found = {f.operand: facts.facts[f.id] for f in row.fragments}
+    arch = next(reversed(found.values())).main.arch
+    at = {name: fact for name, fact in found.items() if arch in fact.cells}
+    composed = [name for name in ("a", "b", "d") if name in at and at[name].fragment.role in (Role.FACTOR, Role.RESULT)]
+    composes = row.multiplies and "d" in composed and len(composed) > 1
+    shown = {
+        "row": row, "arch": arch, "axis": words.axis(row.fragments[0]), "what": _what(row),
+        "targets": " or ".join(f"{target}, PTX {ptx}" for target, ptx in row.target.options),
+        "operands": [_operand(fact, arch) for fact in at.values()],
+        "drawn": [_operand(at[name], arch) for name in composed], "products": range(row.products) if composes else [],
+        "lowered": _lowered(facts, row), "ptx": _ptx(at, arch),
+        "data": markup.data(_data(at, arch, composed) if composes else {"kind": "moves"}),
+    }  # fmt: skip
+    return View(addresses.instruction(row.id), "instruction", row.id, f"Operands of {row.name}, slot by slot", shown)
+
+
+def _what(row: Instruction) -> str:
+    shared = [o.name for o in row.operands if o.place is not Place.REGISTERS]
+    beyond = f" {', '.join(shared)} in no register." if shared else ""
+    if not row.multiplies:
+        return f"Moves matrices between shared memory and registers, or between lanes.{beyond}"
+    products = f"{row.products} products of " if row.products > 1 else ""
+    shape = row.shape
+    return f"D = A B + C: {products}{shape.m} x {shape.k} times {shape.k} x {shape.n}.{beyond}"
+
+
+def _operand(fact: Fact, arch: str) -> dict[str, str]:
+    fragment, cell = fact.fragment, fact.cells[arch]
+    return {"key": fragment.operand, "name": words.name(fragment), "page": addresses.fact(fact.id),
+            "size": f"{fragment.rows} x {fragment.cols} of {fragment.type}", "formula": words.formula(cell.table),
+            "evidence": words.SHORT[fact.kind(arch)], "picture": picture(cell),
+            "held": words.held(fragment)}  # fmt: skip
+
+
+def _data(at: dict[str, Fact], arch: str, composed: Sequence[str]) -> dict[str, Any]:
+    operands = {name: sizes(at[name].fragment) | {"layout": layout(at[name].cells[arch].table)} for name in composed}
+    return {"kind": "instruction", "operands": operands}
+
+
+def _lowered(facts: Facts, row: Instruction) -> list[tuple[str, str]]:
+    """(archs, words), archs with the same together."""
+    found: dict[str, list[str]] = {}
+    for arch, bodies in facts.lowerings.items():
+        saved = next((body for body in bodies if row.id in body["instructions"]), None)
+        if saved:
+            low = Lowering(**saved["instructions"][row.id])
+            text = lowering.words(low, row) + (f" ({low.refused})" if low.refused else "")
+            found.setdefault(text, []).append(arch)
+    return [(words.archs_in_words(archs), text) for text, archs in found.items()]
+
+
+def _ptx(at: dict[str, Fact], arch: str) -> str:
+    try:
+        return emit.emit("ptx", [fact.cells[arch] for fact in at.values()])
+    except UsageError:
+        return ""

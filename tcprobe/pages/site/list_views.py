@@ -1,0 +1,134 @@
+"""Pages that are lists: an arch, a measuring run, a compiler, errata."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tcprobe.isa.arch import arch as arch_row
+from tcprobe.pages.site import addresses, words
+from tcprobe.pages.site.facts import Fact, Facts
+from tcprobe.pages.site.index_view import Links
+from tcprobe.pages.site.render import ListPart, View
+from tcprobe.references import references, said
+from tcprobe.references.shared_memory.claims import CLAIMS
+from tcprobe.store.choose import Found
+
+Row = list[Links]
+NAMED = 6  # fragments of a line that are named
+
+
+def arch(facts: Facts, name: str) -> View:
+    """What is known on an arch: by kind of evidence, fragments of one layout on a line."""
+    row, found = arch_row(name), [fact for fact in facts.facts.values() if name in fact.cells]
+    kinds = Counter(words.SHORT[fact.kind(name)] for fact in found)
+    absent = [fact for fact in facts.facts.values() if name not in fact.cells]
+    parts = [
+        ListPart("Layouts", "layouts", heads=["Evidence", "Fragments", "Layout", "Formula"],
+         rows=list(_by_layout(found, name))),
+        ListPart("Absent", "absent", heads=["Why", "Fragments"], rows=list(_absent(absent, name))),
+    ]  # fmt: skip
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    about = f"{row.generation}, compute capability {row.compute_capability}. {len(found)} fragments: {counts}."
+    return View(addresses.arch(name), "list", name, about, {"paragraphs": [about], "parts": parts})
+
+
+def _by_layout(found: list[Fact], name: str) -> Iterable[Row]:
+    lines: dict[tuple[str, str, str], list[Fact]] = {}
+    for fact in found:
+        key = (words.SHORT[fact.kind(name)], fact.cells[name].table.id, words.formula(fact.cells[name].table))
+        lines.setdefault(key, []).append(fact)
+    for (kind, layout, formula), facts in sorted(lines.items()):
+        yield [
+            [(kind, "")],
+            links(facts, layout),
+            [(layout, addresses.layout(layout))],
+            [(formula.replace("\n", "; "), "")],
+        ]
+
+
+def links(facts: Iterable[Fact], layout: str = "") -> Links:
+    """Links to the first of some facts, and where all of them are."""
+    ids, more = words.some([fact.id for fact in facts], NAMED)
+    named = [(id_, addresses.fact(id_)) for id_ in ids]
+    return named + ([(f"{more} more", addresses.layout(layout) if layout else "")] if more else [])
+
+
+def _absent(absent: list[Fact], name: str) -> Iterable[Row]:
+    lines: dict[str, list[Fact]] = {}
+    for fact in absent:
+        lines.setdefault(fact.why(name), []).append(fact)
+    for why, facts in lines.items():
+        yield [[(why, "")], links(facts)]
+
+
+def makers(facts: Facts) -> tuple[list[View], Links]:
+    """A page a device with its driver, and a page a compiler; and the links to them."""
+    runs: dict[tuple[str, str], list[tuple[Fact, Found]]] = {}
+    for fact in facts.facts.values():
+        for found in fact.layers.tables(fact.fragment, facts.archs):
+            runs.setdefault(_maker(found), []).append((fact, found))
+    views = [_run(maker, measured) for maker, measured in sorted(runs.items())]
+    return views, [(view.title, view.page) for view in views]
+
+
+def _maker(found: Found) -> tuple[str, str]:
+    """(words, address)."""
+    p = found.measured.provenance
+    if found.measured.method == "live":
+        said_ = f"{p['device']}, driver {p['driver']}"
+        return said_, addresses.device(said_)
+    return p["compiler"], addresses.compiler(p["compiler"])
+
+
+def _run(maker: tuple[str, str], measured: list[tuple[Fact, Found]]) -> View:
+    title, page = maker
+    lines: dict[tuple[str, str], list[Fact]] = {}
+    for fact, found in measured:
+        lines.setdefault((found.measured.arch, found.measured.method), []).append(fact)
+    rows = [[[(arch, addresses.arch(arch))], [(words.SHORT.get(method, method), "")], [(str(len(of)), "")], links(of)]
+            for (arch, method), of in lines.items()]  # fmt: skip
+    provenance = {
+        key: sorted({found.measured.provenance[key] for _, found in measured})
+        for key in ("cuda", "compiler", "tcprobe")
+    }
+    parts = [
+        ListPart("Tables", "tables", heads=["Arch", "Method", "Tables", "Fragments"], rows=rows),
+        ListPart("Made with", "made", heads=["What", "Which"],
+         rows=[[[(key, "")], [(text, "") for text in texts]] for key, texts in provenance.items()]),
+    ]  # fmt: skip
+    return View(page, "list", title, f"What was measured by {title}", {"paragraphs": [], "parts": parts})
+
+
+def errata(facts: Facts) -> View:
+    """Known errors of the sources that tables are compared with."""
+    heads = ["Source", "Place", "What is wrong"]
+    said_ = [_plain(r.NAME, f.where, f.words, f.pattern) for r in references() for f in r.FINDINGS]
+    claims = [_plain(c.source, c.words, c.verdict) for c in CLAIMS]
+    sources = [_plain(r.NAME, r.SOURCE) for r in references()]
+    parts = [
+        ListPart("Layouts", "layouts", heads=[*heads, "Fragments"], rows=list(_stated(facts))),
+        ListPart("Statements", "statements", heads=[*heads, "Pattern"], rows=said_),
+        ListPart("Shared memory", "shared", heads=["Source", "Statement", "Verdict"], rows=claims),
+        ListPart("Sources", "sources", heads=["Name", "What"], rows=sources),
+    ]
+    text = "Each layout that a source states is compared slot by slot, or by its structure tensor. Where one errs:"
+    return View(
+        "errata.html", "list", "Errata", "Known errors of manuals and libraries", {"paragraphs": [text], "parts": parts}
+    )
+
+
+def _plain(*texts: str) -> Row:
+    """Cells without links."""
+    return [[(text, "")] for text in texts]
+
+
+def _stated(facts: Facts) -> Iterable[Row]:
+    found: dict[tuple[str, str, str], list[Fact]] = {}
+    for fact in facts.facts.values():
+        for reference in references():
+            claim = said(reference, fact.fragment, arch_row(fact.main.arch))
+            if not isinstance(claim, str) and claim.erratum:
+                found.setdefault((reference.NAME, claim.where, claim.erratum), []).append(fact)
+    for key, of in found.items():
+        yield [*([(text, "")] for text in key), links(of)]

@@ -1,0 +1,108 @@
+"""HTML of matrices and register tables, made from numbers alone; and of data for the script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.grid import Block, Stretch, lanes
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+MOST_MATRIX, MOST_REGISTERS = 43_000, 12_500  # characters that a page has of a table; the script draws the rest
+_DATA = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+class Drawn(NamedTuple):
+    """The markup of a table, and how many of its rows that has."""
+
+    markup: Markup
+    rows: int
+
+
+def colour(thread: int) -> int:
+    """0 to 7: the hue by thread & 3, the tone by (thread >> 2) & 1."""
+    return (thread & 3) + 4 * (thread >> 2 & 1)
+
+
+def classes(piece: Stretch) -> str:
+    """Colours of the first two threads that hold a piece."""
+    threads = piece.threads
+    if not threads:
+        return ""
+    return f"c{colour(threads[0])}" + (f" d{colour(threads[1])}" if len(threads) > 1 else "")
+
+
+def matrix(block: Block) -> Drawn:
+    """Rows of a matrix: its numbers in heads, in each cell the holders."""
+    columns = sum(piece.span for piece in block.pieces[0])
+    step = max((piece.span for piece in block.pieces[0]), default=1)
+    heads = "".join(f"<th{_span(step)}>{col}</th>" for col in range(0, columns, step))
+    rows = (f"<tr><th>{row}</th>{''.join(map(_cell, pieces))}</tr>" for row, pieces in enumerate(block.pieces))
+    return _table(heads, rows, MOST_MATRIX)
+
+
+def _table(heads: str, rows: Iterable[str], most: int) -> Drawn:
+    """Heads, and as many rows as have `most` characters together; numbers only, so that nothing is to be escaped."""
+    from markupsafe import Markup
+
+    sizes, found = 0, list[str]()
+    for row in rows:
+        sizes += len(row)
+        if found and sizes > most:
+            break
+        found.append(row)
+    return Drawn(Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(found)}</tbody>"), len(found))
+
+
+def _cell(piece: Stretch) -> str:
+    of = classes(piece)
+    quoted = f' class="{of}"' if " " in of else f" class={of}" if of else ""
+    return f"<td{quoted}{_span(piece.span)}>{piece.text}</td>"
+
+
+def _span(count: int) -> str:
+    return f" colspan={count}" if count > 1 else ""
+
+
+def registers(block: Block, fragment: Fragment) -> Drawn:
+    """A row for each thread that holds anything: its registers with their elements."""
+    heads = "".join(f"<th>r{number}</th>" for number in range(fragment.registers))
+    rows = (
+        f"<tr class=c{colour(lane.number)}><th>{lane.number}</th>{_texts(lane.registers)}</tr>"
+        for lane in lanes(block, fragment)
+    )
+    return _table(heads, rows, MOST_REGISTERS)
+
+
+def _texts(texts: Sequence[str]) -> str:
+    return "".join(f"<td>{text}</td>" for text in texts)
+
+
+def data(value: object) -> Markup:
+    """JSON for a script element, in which nothing ends the element."""
+    from markupsafe import Markup
+
+    return Markup(plain(value))  # <, > and & are spelled out
+
+
+def plain(value: object) -> str:
+    """JSON on one line, with <, > and & spelled out."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=True).translate(_DATA)
+
+
+def ranges(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """(first, how many) of the runs of ascending numbers."""
+    start = previous = None
+    for number in numbers:
+        if previous is not None and number == previous + 1:
+            previous = number
+            continue
+        if start is not None and previous is not None:
+            yield start, previous - start + 1
+        start = previous = number
+    if start is not None and previous is not None:
+        yield start, previous - start + 1

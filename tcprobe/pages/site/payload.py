@@ -1,0 +1,52 @@
+"""What the script gets of a fragment: sizes, archs, and each layout as GF(2) bases, from which it builds the map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tcprobe.fit import fitted
+from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.table import Table
+from tcprobe.pages.site import words
+from tcprobe.pages.site.facts import Fact
+from tcprobe.pages.site.markup import ranges
+
+_MADE: dict[str, dict[str, Any]] = {}  # by layout id
+
+
+def payload(fact: Fact) -> dict[str, Any]:
+    """Of a fact: its fragment, the layouts, and by arch which of them and on what evidence."""
+    numbers = {id_: number for number, id_ in enumerate(fact.tables)}
+    evidence = list(dict.fromkeys(words.evidence(cell) for cell in fact.cells.values()))
+    archs = {arch: [numbers[cell.table.id], evidence.index(words.evidence(cell))] for arch, cell in fact.cells.items()}
+    layouts = [layout(table) for table in fact.tables.values()]
+    return {**sizes(fact.fragment), "main": fact.main.arch, "archs": archs, "evidence": evidence, "layouts": layouts}
+
+
+def sizes(fragment: Fragment) -> dict[str, Any]:
+    """What the script must know of a fragment to draw it."""
+    return {"name": fragment.operand.upper() if len(fragment.operand) == 1 else fragment.operand,
+            "rows": fragment.rows, "cols": fragment.cols, "threads": fragment.threads,
+            "elements": fragment.elements, "bits": fragment.slot_bits, "register": fragment.register_bits}  # fmt: skip
+
+
+def layout(table: Table) -> dict[str, Any]:
+    """As `_layout`, each once."""
+    if table.id not in _MADE:
+        _MADE[table.id] = _layout(table)
+    return _MADE[table.id]
+
+
+def _layout(table: Table) -> dict[str, Any]:
+    """A table: inputs, outputs, the image of each bit of each input, and what is unused; values where not linear."""
+    found = fitted(table)
+    data: dict[str, Any] = {"id": table.id, "in": [[axis.name, axis.size] for axis in table.space.axes],
+                            "out": list(table.outputs)}  # fmt: skip
+    data["formula"] = {name: str(formula) if formula else None for name, formula in found.formulas.items()}
+    if found.layout is None:
+        return data | {"values": [list(table.values[name]) for name in table.outputs]}
+    bases = {name: [[image[out] for out in table.outputs] for image in images]
+             for name, images in found.layout.bases.items()}  # fmt: skip
+    unused = [number for number, cell in enumerate(table.cells) if cell is None]
+    return data | {"bases": bases, "zero": [found.layout.origin[out] for out in table.outputs],
+                   "unused": [list(run) for run in ranges(unused)]}  # fmt: skip

@@ -1,0 +1,70 @@
+"""A page as text: a template of this package filled in, with everything escaped that a template does not vouch for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tcprobe import __version__
+from tcprobe.errors import EnvironmentUnfitError
+from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+Links = Sequence[tuple[str, str]]  # (text, address, which may be empty)
+
+
+class View(NamedTuple):
+    """A page before it is text: its address, the template, and what that shows."""
+
+    page: str
+    template: str
+    title: str
+    about: str
+    shows: dict[str, Any]
+
+
+class ListPart(NamedTuple):
+    """A part of a page that is a list: head, words, a table of linked texts, links, code; what is empty is left out."""
+
+    head: str = ""
+    anchor: str = ""
+    words: str = ""
+    heads: Sequence[str] = ()
+    rows: Sequence[Sequence[Links]] = ()
+    links: Links = ()
+    code: str = ""
+
+
+def render(view: View) -> str:
+    """The text of a page; links in it are relative to its own folder."""
+    root = "../" * view.page.count("/")
+    template = _environment().get_template(f"{view.template}.html")
+    return template.render(root=root, version=__version__, title=view.title, about=view.about, **view.shows)
+
+
+def require() -> None:
+    """EnvironmentUnfitError where Jinja2 is missing."""
+    if find_spec("jinja2") is None:
+        raise EnvironmentUnfitError("the site needs Jinja2: pip install 'tcprobe[site]'.")
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("tcprobe.pages.site"), autoescape=True, undefined=StrictUndefined, finalize=_shown,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+
+
+def _shown(value: object) -> object:
+    """Text without characters that cannot be printed; markup made here has none."""
+    if type(value) is str and not value.isprintable():
+        return "\n".join(map(escaped, value.split("\n")))
+    return value

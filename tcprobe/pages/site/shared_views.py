@@ -1,0 +1,157 @@
+"""Pages of shared memory: swizzles drawn by bank, and the conflicts of an access phase by phase."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tcprobe.ask.bank_access import parse_access, slots_of, walk
+from tcprobe.ask.bank_collisions import Phase
+from tcprobe.ask.bank_rules import BankRules, rules_for
+from tcprobe.ask.tile import TMA, parse_shared, parse_tile, swizzled
+from tcprobe.ask.tile_cost import TileCost, cost
+from tcprobe.pages.site import addresses
+from tcprobe.pages.site.facts import Facts
+from tcprobe.pages.site.index_view import Links
+from tcprobe.pages.site.markup import colour
+from tcprobe.pages.site.render import ListPart, View
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+LINES, PIECE, LINE = 8, 16, 128  # lines that are drawn; bytes
+
+
+class Access(NamedTuple):
+    """An access to a tile, and the ways in which the tile may lie; `fragment` walks its slots."""
+
+    name: str
+    words: str
+    tile: tuple[str, str, str]
+    access: str
+    shared: tuple[str, ...]
+    fragment: str | None = None
+
+
+A = "mma.m16n8k16.row.col.f32.f16.f16.f32.a"
+D = "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
+ACCESSES = (
+    Access("ldmatrix of A", "ldmatrix.x4 brings A of m16n8k16 from a tile of 64 x 64 halves, its rows contiguous.",
+           ("64x64", "f16", "row"), "ldmatrix.x4", ("plain", "pad:16", "SWIZZLE_128B"), A),
+    Access("columns of floats", "A warp reads columns of a 32 x 32 tile of floats: transposed through shared memory.",
+           ("32x32", "f32", "row"), "ld.shared.b32@cols", ("plain", "pad:4", "sw:5,2,5")),
+    Access("accumulator in pairs", "The accumulator of m16n8k16 is written in pairs of floats into a tile of 64 x 32.",
+           ("64x32", "f32", "row"), "st.shared.v2", ("plain", "pad:32", "sw:2,5,2"), D),
+    Access("rows in vectors", "A warp reads rows in pieces of 16 bytes: every octet of lanes covers all banks once.",
+           ("64x32", "f32", "row"), "ld.shared.v4@rows", ("plain", "pad:32")),
+)  # fmt: skip
+
+
+def views(facts: Facts) -> list[View]:
+    """All pages, their list first."""
+    rules = rules_for(None, facts.layers)
+    swizzles, found = (
+        [_swizzle(mode) for mode in TMA],
+        [_access(facts, access, rules) for access in ACCESSES if _there(facts, access)],
+    )
+    parts = [
+        ListPart("Swizzles", "swizzles", links=_links(swizzles)),
+        ListPart("Accesses, phase by phase", "accesses", links=_links(found)),
+    ]  # fmt: skip
+    rule = "The lanes of an access form phases; a phase takes as many passes as its fullest bank has distinct words."
+    words = f"Shared memory has 32 banks of 4 bytes. {rule} The rule is {rules.evidence}."
+    index = View("s/index.html", "list", "Shared memory", "Swizzles by bank, and bank conflicts phase by phase",
+                 {"paragraphs": [words], "parts": parts})  # fmt: skip
+    return [index, *swizzles, *found]
+
+
+def _there(facts: Facts, access: Access) -> bool:
+    return access.fragment is None or access.fragment in facts.facts
+
+
+def _links(found: list[View]) -> Links:
+    return [(view.title, view.page) for view in found]
+
+
+def _swizzle(mode: str) -> View:
+    b, m, s = TMA[mode]
+    offsets = [[int(swizzled(line * LINE + byte, b, m, s)) for byte in range(0, LINE, PIECE)] for line in range(LINES)]
+    passes = max(Counter(row[0] // PIECE % 8 for row in offsets).values())
+    shown = {
+        "words": f"Where a line of 128 bytes lies in shared memory, 16 bytes at a time, over {LINES} lines.",
+        "formula": f"Swizzle<{b},{m},{s}>: offset ^ ((offset >> {s}) & {((1 << b) - 1) << m:#x})",
+        "grid": _banks(offsets), "passes": "once" if passes == 1 else f"{passes} times",
+        "command": f"tcprobe swizzle draw {mode} --extent 64,8 --bits 16",
+    }  # fmt: skip
+    return View(addresses.shared(f"swizzle {mode}"), "swizzle", mode, f"{mode} drawn by bank", shown)
+
+
+def _banks(offsets: list[list[int]]) -> Markup:
+    from markupsafe import Markup
+
+    heads = "".join(f"<th>{piece * PIECE}</th>" for piece in range(len(offsets[0])))
+    rows = "".join(
+        f"<tr><th>{number}</th>" + "".join(_bank(offset) for offset in row) + "</tr>"
+        for number, row in enumerate(offsets)
+    )
+    return Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{rows}</tbody>")  # numbers only
+
+
+def _bank(offset: int) -> str:
+    first = offset // 4 % 32
+    return f"<td class=c{offset // PIECE % 8}>{first}-{first + 3}</td>"
+
+
+def _access(facts: Facts, access: Access, rules: BankRules) -> View:
+    tile, parsed = parse_tile(*access.tile), parse_access(access.access)
+    slots = slots_of(facts.facts[access.fragment].main) if access.fragment else None
+    walked = walk(parsed, tile, slots)
+    cases = [_case(cost(walked, tile, parse_shared(how), rules), how) for how in access.shared]
+    size, type_, lines = access.tile
+    of = f"{access.fragment} " if access.fragment else ""
+    given = f"--type {type_} " if not access.fragment else ""
+    command = (
+        f"tcprobe banks {of}--tile {size} {given}--global {lines} --shared {access.shared[0]} --with {access.access}"
+    )
+    shown = {"words": access.words, "evidence": rules.evidence, "cases": cases, "command": command}
+    title = f"{access.access}: {access.name}"
+    return View(addresses.shared(access.name), "access", title, access.words, shown)
+
+
+def _case(found: TileCost, how: str) -> dict[str, Any]:
+    head = f"{how}: {found.wavefronts} wavefronts for {found.instructions} instructions, at best {found.ideal}"
+    return {"head": head, "words": f"Instruction {found.worst}, one of those that cost most.",
+            "phases": [_phase(phase) for phase in found.phases]}  # fmt: skip
+
+
+def _phase(phase: Phase) -> dict[str, Any]:
+    lanes = f"lanes {phase.lanes[0]} to {phase.lanes[-1]}"
+    passes = f"{phase.passes} pass{'es' if phase.passes != 1 else ''}"
+    met = [str(collision) for collision in phase.collisions]
+    words = (
+        f"{lanes[:1].upper()}{lanes[1:]}: {passes}" + (f"; {met[0]}" if met else "; no two lanes meet in a bank") + "."
+    )
+    return {"words": words, "grid": _meetings(phase)}
+
+
+def _meetings(phase: Phase) -> Markup:
+    """Passes by set of banks that several parties need, or the lanes, which are served together."""
+    from markupsafe import Markup
+
+    if not phase.collisions:
+        cells = "".join(f"<td class=c{colour(lane)}>{lane}</td>" for lane in phase.lanes)
+        return Markup(f"<tbody><tr><th>pass 0</th>{cells}</tr></tbody>")
+    shown = sorted(phase.collisions, key=lambda c: c.banks)[:16]
+    heads = "".join(f"<th>{c.banks[0]}{f'-{c.banks[-1]}' if len(c.banks) > 1 else ''}</th>" for c in shown)
+    rows = "".join(
+        f"<tr><th>pass {number}</th>"
+        + "".join(_party(c.parties[number] if number < len(c.parties) else ()) for c in shown)
+        + "</tr>"
+        for number in range(phase.passes)
+    )
+    return Markup(f"<thead><tr><th>banks</th>{heads}</tr></thead><tbody>{rows}</tbody>")  # numbers only
+
+
+def _party(lanes: tuple[int, ...]) -> str:
+    of = f" class=c{colour(lanes[0])}" if lanes else ""
+    return f"<td{of}>{' '.join(map(str, lanes))}</td>"

@@ -1,0 +1,98 @@
+"""Short words that several pages use for a fragment, its archs and its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tcprobe.fit import fitted
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.operand import Role
+from tcprobe.layout.table import Table
+from tcprobe.pages.site.facts import BADGES, Fact
+from tcprobe.store.cell import Cell
+from tcprobe.store.choose import whence
+from tcprobe.store.measurement import how, made_by
+
+UNITS = {Role.METADATA: "index field", Role.SCALE: "scale", Role.ADDRESS: "address"}
+SHORT = {
+    "live": "live", "sass": "machine code", "derived": "derived", "same-opcode": "same opcode", "emulated": "emulated",
+    "documented": "documented", "absent": "absent", "unknown": "unknown",
+}  # fmt: skip
+
+
+def name(fragment: Fragment) -> str:
+    """What a matrix is called: A, B, C, D, or the operand's name."""
+    return fragment.operand.upper() if len(fragment.operand) == 1 else fragment.operand
+
+
+def axis(fragment: Fragment) -> str:
+    """What holds elements: a lane of a warp, or a thread of more than one."""
+    return "lane" if fragment.threads <= 32 else "thread"
+
+
+def size(fragment: Fragment) -> str:
+    """Rows, columns, type, and what a lane holds."""
+    products = f", {fragment.products} products a warp" if fragment.products > 1 else ""
+    unit = f"{fragment.slot_bits} bits each"
+    matrix = f"{fragment.rows} x {fragment.cols} of {fragment.type}{products}"
+    return f"{matrix}; a {axis(fragment)} holds {held(fragment)}, {unit}"
+
+
+def held(fragment: Fragment) -> str:
+    """What a lane holds: 8 elements in 4 registers."""
+    return (
+        f"{_count(fragment.elements, UNITS.get(fragment.role, 'element'))} in {_count(fragment.registers, 'register')}"
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 'e' * what.endswith('ss') + 's'}"
+
+
+def formula(table: Table) -> str:
+    """A line an output."""
+    return "\n".join(f"{n} = {f or 'no closed form'}" for n, f in fitted(table).formulas.items())
+
+
+def agreed(fact: Fact, arch: str) -> str:
+    """How many devices and compilers found an arch's table: "2 devices, 3 compilers"."""
+    found = fact.evidence(arch)
+    devices = {made_by(f.measured)[:2] for f in found if f.measured.method == "live"}
+    compilers = {f.measured.provenance["compiler"] for f in found if f.measured.method != "live"}
+    counts = ((len(devices), "device"), (len(compilers), "compiler"))
+    return ", ".join(_count(*pair) for pair in counts if pair[0])
+
+
+def badge(fact: Fact, arch: str) -> str:
+    """What stands under an arch's name in the strip."""
+    kind = fact.kind(arch)
+    return ", ".join(filter(None, (SHORT[kind], agreed(fact, arch) if arch in fact.cells else "")))
+
+
+def evidence(cell: Cell) -> str:
+    """What a table rests on, in words that do not name the arch."""
+    if cell.measured:
+        return f"measured: {how(cell.measured)}, tcprobe {cell.measured.provenance['tcprobe']}, {whence(cell.source)}"
+    assert cell.stated is not None
+    reference, claim = cell.stated
+    return f"documented only, by {reference}, {claim.where}; nobody measured it"
+
+
+def why(fact: Fact, arch: str) -> str:
+    """Why there is no table, in words that do not name the arch."""
+    return fact.why(arch).removeprefix(f"{arch} ").replace(f" on {arch}", "")
+
+
+def legend() -> list[tuple[str, str]]:
+    """(letter, words) of every badge."""
+    return list(BADGES.values())
+
+
+def archs_in_words(names: Iterable[str]) -> str:
+    """Archs side by side."""
+    return ", ".join(names)
+
+
+def some(ids: Sequence[str], most: int) -> tuple[list[str], int]:
+    """The first ids, and how many more there are."""
+    return list(ids[:most]), max(0, len(ids) - most)

@@ -1,0 +1,109 @@
+"""A folder written whole or not at all, and only where nothing foreign is in the way."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from tcprobe.errors import EnvironmentUnfitError, UsageError
+from tcprobe.text import quoted
+
+MARK = ".tcprobe-site"  # names every file of a site, so that a later one can take its place
+_PART = re.compile(r"\.tcprobe-site-([1-9][0-9]*)-[0-9a-f]{16}\.part")
+
+
+def require_ours(folder: Path) -> None:
+    """UsageError where the folder has files that are not of a site written before."""
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is something else of that name.")
+    listed = _listed(folder)
+    foreign = next((name for name in _names(folder) if name not in listed), None)
+    if foreign is not None:
+        raise UsageError(
+            f"{folder} has files that are not of a site, such as {quoted(foreign)}: they stay. Choose another folder."
+        )
+
+
+def _listed(folder: Path) -> set[str]:
+    try:
+        return {MARK, *(folder / MARK).read_text("utf-8", "replace").splitlines()}
+    except OSError:
+        return set()
+
+
+def _names(folder: Path) -> list[str]:
+    """Relative names of all that is no folder, and of empty folders."""
+    found = []
+    for path, folders, files in os.walk(folder):
+        at = Path(path).relative_to(folder)
+        found += [(at / name).as_posix() for name in files]
+        found += [(at / name).as_posix() for name in folders if Path(path, name).is_symlink()]
+    return sorted(found)
+
+
+def write(folder: Path, pages: Mapping[str, str]) -> None:
+    """Write a site into a folder that is missing, empty, or holds a site; EnvironmentUnfitError if it cannot be."""
+    require_ours(folder)
+    target = Path(os.path.realpath(folder))
+    _sweep(target.parent)
+    part = target.parent / f".tcprobe-site-{os.getpid()}-{os.urandom(8).hex()}.part"
+    try:
+        _fill(part, {**pages, MARK: "".join(f"{name}\n" for name in sorted(pages))})
+        _exchange(part, target)
+    except OSError as error:
+        raise EnvironmentUnfitError(
+            f"cannot write {folder}: {error.strerror}. Free space, or choose another place."
+        ) from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _fill(part: Path, pages: Mapping[str, str]) -> None:
+    part.mkdir(parents=True)
+    for folder in {(part / name).parent for name in pages}:
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, text in pages.items():
+        (part / name).write_bytes(text.encode())
+
+
+def _exchange(part: Path, target: Path) -> None:
+    """The new folder in the place of the old one, which comes back where that fails."""
+    if not target.exists():
+        part.rename(target)
+        return
+    part.chmod(target.stat().st_mode & 0o777)
+    old = part.with_name(f".tcprobe-site-{os.getpid()}-{os.urandom(8).hex()}.part")
+    target.rename(old)
+    try:
+        part.rename(target)
+    except BaseException:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed writers left; a folder of a process that is there stays."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            match = _PART.fullmatch(name)
+            if match and not _alive(int(match[1])):
+                shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _alive(process: int) -> bool:
+    if os.name == "nt":  # there os.kill ends a process
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

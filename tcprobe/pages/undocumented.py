@@ -1,0 +1,43 @@
+"""The page of what sparse multiplies do beyond PTX's text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tcprobe.ask.undocumented import Undocumented, beyond
+from tcprobe.isa import inventory
+from tcprobe.pages.archs import MADE, grid
+from tcprobe.store.choose import alone
+from tcprobe.store.results import Results
+from tcprobe.text import markdown
+
+
+def page(results: Results) -> Iterator[str]:
+    """A table an arch; forms of which the same was found share a line."""
+    yield from (MADE, "# Sparse multiplies beyond what is documented", "")
+    yield "Found on a GPU by `python -m tcprobe.run.undocumented`; nothing of it is promised by PTX, and another GPU or"
+    yield "driver may do otherwise. Values of four bits of metadata that are not legal: at which index in its chunk a"
+    yield "stored element is multiplied. Selectors beyond the documented ones: each was run in a process of its own."
+    for name in results.archs():
+        found = _found(results, name)
+        if found:
+            yield from ("", f"## {name}", "", markdown(_how(found[0])), "")
+            yield from grid(["forms", "illegal values", "selectors"], _rows(found))
+
+
+def _found(results: Results, name: str) -> list[Undocumented]:
+    rows = (row.metadata for row in inventory.instructions().values() if row.metadata)
+    return [one for e in rows if (one := beyond(e, name, alone(results)))]
+
+
+def _how(one: Undocumented) -> str:
+    said = one.provenance
+    return f"Live on {said['device']}, driver {said['driver']}, CUDA {said['cuda']}, tcprobe {said['tcprobe']}."
+
+
+def _rows(found: list[Undocumented]) -> Iterator[tuple[str, str, str]]:
+    lines: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        said = tuple("<br>".join(map(markdown, words)) or "-" for words in (one.values_said, one.selectors_said))
+        lines.setdefault((said[0], said[1]), []).append(f"`{one.metadata.experiment}`")
+    yield from (("<br>".join(forms), *said) for said, forms in lines.items())

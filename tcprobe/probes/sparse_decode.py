@@ -1,0 +1,176 @@
+"""What the outputs of a sparse multiply's probe say: which slots meet under which index, which field each A slot obeys.
+
+Nothing is unpacked that need not be: two words a lane hold the answers of four D slots, few images at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.sparsity import Sparsity, sparsity
+from tcprobe.probes.ptx import Bytes
+from tcprobe.probes.slots import bit_length
+from tcprobe.probes.sparse_images import PAIRS, PLACES, b_images, metadata_images, read
+from tcprobe.probes.sparse_numbering import Sparse
+
+Ints = NDArray[np.int64]
+Small = NDArray[np.int16]  # slots of B: at most 1024
+Words = NDArray[np.uint32]
+CACHED = 1 << 18
+
+
+def decode(instruction: Instruction, outputs: Sequence[Bytes]) -> Sparse:
+    """What the outputs of the `launches` say.
+
+    ProbeError where an answer is none that one product of zeros and ones can give, where an A slot does not obey one
+    field of the metadata, or where selectors disagree in anything but the lanes that are read.
+    """
+    found = [governed(instruction, raw, selector) for selector, raw in enumerate(outputs[:-1])]
+    d, b, _ = found[0]
+    for selector, (other_d, other_b, _) in enumerate(found):
+        if not np.array_equal(d, other_d) or (b != other_b)[(b >= 0) & (other_b >= 0)].any():
+            raise ProbeError(f"{instruction.name}: selector {selector} changes which slots of A, B and D meet.")
+        b = np.maximum(b, other_b)
+    return Sparse(d, b, np.stack([field for _, _, field in found]), _decode_c(instruction, outputs[-1]))
+
+
+def governed(instruction: Instruction, raw: Bytes, selector: int) -> tuple[Ints, Ints, Ints]:
+    """(D slots by A slot, B slots by A slot and index, field by A slot) under one selector; ProbeError as `decode`."""
+    rule, name = sparsity(instruction.fragment("e")), f"{instruction.name}, selector {selector}"
+    d, met = _meetings(instruction, _words(raw), name)
+    half = _half(rule, met, name)
+    by_index = _by_index(rule, met, half)
+    place = _place(rule, met, half, by_index)
+    _check(rule, met, (half, place, by_index), name)
+    return d, by_index.astype(np.int64), place * rule.fields + half
+
+
+def _words(raw: Bytes) -> Words:
+    """Two words of answers a lane: (blocks, words)."""
+    return np.ascontiguousarray(raw).view(np.uint32).reshape(-1, 2 * WARP)
+
+
+def _check_sign(instruction: Instruction, words: Words) -> None:
+    if np.bitwise_or.reduce(words, axis=None) >> 31:
+        raise ProbeError(f"{instruction.name}: D is neither zero nor one where a single product can be.")
+
+
+def _meetings(instruction: Instruction, words: Words, name: str) -> tuple[Ints, Small]:
+    """The D slots that each A slot reaches (slots, n), and the B slot met there: (images, slots, n).
+
+    Few images at a time, so that what is looked at stays small. A word has the answers of two D slots; those of D
+    slots that an A slot does not reach must be zero throughout, as must those where B is zero.
+    """
+    a, n, images = instruction.fragment("a"), instruction.shape.n, b_images(instruction)
+    words = words.reshape(-1, 1 + a.slots, 2 * WARP)
+    answer = (1 << images - 1) - 1  # without the last, where B is zero
+    ones = np.uint32(1 | 1 << images)
+    hit = words[0] & ones
+    told, reached = ~(hit * np.uint32(answer)) | ones, _reached(hit, images)
+    if hit[0].any() or (reached.sum(axis=1)[1:] != n).any():
+        raise ProbeError(f"{name}: not a sparse product: an A slot does not reach {n} D slots.")
+    d = np.nonzero(reached[1:])[1].reshape(a.slots, n)
+    word, shift = d // 4 * 2 + d % 2, (images * (d % 4 // 2) + 1).astype(np.uint32)
+    met = np.empty((len(words), *d.shape), np.int16)
+    place = (1 + np.arange(a.slots)[:, None]) * words.shape[2] + word
+    for part in _parts(words):
+        found = words[part]
+        other = found ^ hit
+        other &= told
+        if other.max():
+            raise _misled(instruction, found, hit, name)
+        met[part] = found.reshape(len(found), -1)[:, place] >> shift & np.uint32(answer >> 1)
+    if met.max() >= instruction.fragment("b").slots:
+        raise ProbeError(f"{name}: the answers spell B slot {met.max()}, which there is not.")
+    return d, met
+
+
+def _parts(images: NDArray[np.generic]) -> Iterator[slice]:
+    """Slices of neighbouring images, of up to CACHED bytes each."""
+    count = max(1, CACHED // images[0].nbytes)
+    yield from (slice(start, start + count) for start in range(0, len(images), count))
+
+
+def _reached(hit: Words, images: int) -> NDArray[np.bool_]:
+    """By A image which D slots answered to a B of ones. Element i of a lane is in word i % 2, from 2 on higher up."""
+    by_lane = hit.reshape(len(hit), WARP, 1, 2) >> np.array([0, images], np.uint32)[:, None] & np.uint32(1)
+    return by_lane.reshape(len(hit), -1).astype(bool)
+
+
+def _misled(instruction: Instruction, found: Words, hit: Words, name: str) -> ProbeError:
+    """What is wrong with the answers to one metadata image."""
+    _check_sign(instruction, found)
+    if ((found & np.uint32(1 | 1 << b_images(instruction))) != hit).any():
+        return ProbeError(f"{name}: not a sparse product: an A slot does not reach the same D slots throughout.")
+    return ProbeError(f"{name}: D answers where A or B is zero, or where all ones gave nothing.")
+
+
+def _half(rule: Sparsity, met: Small, name: str) -> Ints:
+    """Which half of four bits each A slot obeys: under the legal values equal indices give equal answers."""
+    fits = np.stack([_follows(rule, met, half) for half in range(rule.fields)])
+    if (fits.sum(axis=0) != 1).any():
+        slot = int(np.flatnonzero(fits.sum(axis=0) != 1)[0])
+        raise ProbeError(f"{name}: A slot {slot} obeys {int(fits[:, slot].sum())} halves of four bits of metadata.")
+    found: Ints = fits.argmax(axis=0)
+    return found
+
+
+def _follows(rule: Sparsity, met: Small, half: int) -> NDArray[np.bool_]:
+    """By A slot: whether equal indices in `half` meet the same B slots, and different ones no common one."""
+    indices = [rule.read(value, half) for value in rule.legal]
+    fits = np.ones(met.shape[1], bool)
+    for i, one in enumerate(indices):
+        for j, other in enumerate(indices[:i]):
+            equal = met[i] == met[j]
+            fits &= equal.all(axis=1) if one == other else ~equal.any(axis=1)
+    return fits
+
+
+def _by_index(rule: Sparsity, met: Small, half: Ints) -> Small:
+    """The B slots that each A slot meets under each index (slots, positions, n), -1 where no legal value has it."""
+    found = np.full((met.shape[1], rule.positions, met.shape[2]), -1, np.int16)
+    for image, value in enumerate(rule.legal):
+        for h in range(rule.fields):
+            found[half == h, rule.read(value, h)] = met[image, half == h]
+    return found
+
+
+def _place(rule: Sparsity, met: Small, half: Ints, by_index: Small) -> Ints:
+    """The place of the four bits that each A slot obeys, as the first pair of values spells it."""
+    _, other = PAIRS[rule.fields][0]
+    expected = np.array([rule.read(other, h) for h in range(rule.fields)])[half]
+    shown = by_index[np.arange(len(half)), expected]
+    first = len(rule.legal)
+    bits = [(met[first + 2 * bit] == shown).all(axis=1) for bit in range(bit_length(PLACES))]
+    return sum((b.astype(np.int64) << i for i, b in enumerate(bits)), np.zeros(len(half), np.int64))
+
+
+def _check(rule: Sparsity, met: Small, found: tuple[Ints, Ints, Small], name: str) -> None:
+    """ProbeError unless every image gave what it must if each A slot obeys that half of that place alone."""
+    half, place, by_index = found
+    indices = read(rule)[metadata_images(rule)[:, place], half[None]]
+    slots = np.arange(len(half))
+    wrong = np.concatenate([(by_index[slots, indices[p]] != met[p]).any(axis=2) for p in _parts(met)])
+    if wrong.any():
+        image, slot = (int(n) for n in np.argwhere(wrong)[0])
+        raise ProbeError(f"{name}: A slot {slot} does not obey one field of the metadata alone: first in "
+                         f"image {image}; {np.count_nonzero(wrong)} of {len(met) * len(half)} answers.")  # fmt: skip
+
+
+def _decode_c(instruction: Instruction, raw: Bytes) -> Ints:
+    """The D slot that each C slot reaches, whatever B is; every D slot once."""
+    words, images = _words(raw), b_images(instruction)
+    _check_sign(instruction, words)
+    hit = words & np.uint32(1 | 1 << images)
+    reached = _reached(hit, images)[1:]
+    lone = (reached.sum(axis=0) == 1).all() and (reached.sum(axis=1) == 1).all()
+    if not lone or hit[0].any() or (words != hit * np.uint32((1 << images) - 1)).any():
+        raise ProbeError(f"{instruction.name}: C does not reach D slot by slot.")
+    found: Ints = reached.argmax(axis=1).astype(np.int64)
+    return found

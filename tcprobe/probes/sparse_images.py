@@ -1,0 +1,57 @@
+"""The images of a sparse multiply's probe: metadata that tells its places apart, and how many there are of B."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.sparsity import Sparsity
+from tcprobe.probes.ptx import Bytes
+from tcprobe.probes.slots import bit_length, pack, unpack
+
+NIBBLES = 8  # groups of four bits in a lane's metadata
+PLACES = WARP * NIBBLES
+# two legal values each that differ in one bit of one index; together in every bit of both
+PAIRS = {2: ((0x4, 0xE), (0x8, 0x9), (0x8, 0xC)), 1: ((0x4, 0xE),)}
+Ints = NDArray[np.int64]
+
+
+def b_images(instruction: Instruction) -> int:
+    """How many images of B there are: all one, each bit of a slot's number, all zero."""
+    return 2 + bit_length(instruction.fragment("b").slots)
+
+
+@cache
+def metadata_images(rule: Sparsity) -> NDArray[np.uint8]:
+    """Four bits of metadata by image and place (lane * 8 + number): uniform ones, then those of positions."""
+    uniform = [np.full(PLACES, value, np.uint8) for value in rule.legal]
+    places = np.arange(PLACES)
+    spelled = [
+        np.where((places >> bit & 1) ^ turned, other, one).astype(np.uint8)
+        for one, other in PAIRS[rule.fields]
+        for bit in range(bit_length(PLACES))
+        for turned in (0, 1)
+    ]
+    return np.stack(uniform + spelled)
+
+
+def random_metadata(rule: Sparsity, images: int, generator: np.random.Generator) -> Bytes:
+    """Legal metadata at random: every four bits of every lane, (images, bytes)."""
+    chosen: NDArray[Any] = generator.choice(np.array(rule.legal, np.uint8), (images, PLACES))
+    return pack(chosen, 4)
+
+
+def fields(rule: Sparsity, metadata: Bytes) -> Ints:
+    """The index in every field of metadata images: (images, fields of all lanes)."""
+    found: Ints = read(rule)[unpack(metadata, 4)].reshape(len(metadata), -1)
+    return found
+
+
+def read(rule: Sparsity) -> Ints:
+    """`Sparsity.read` of all four bits and halves, (16, fields); 0 of what is not legal."""
+    return np.array([[rule.read(v, h) if v in rule.legal else 0 for h in range(rule.fields)] for v in range(16)])

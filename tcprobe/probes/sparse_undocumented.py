@@ -1,0 +1,115 @@
+"""What PTX does not document of sparse multiplies: metadata that holds no legal value, and selectors beyond the last.
+
+Both are told in the numbers of tables that were measured: which column of its chunk a stored element of A meets under
+each uniform value of four bits, and which lanes' metadata counts under a selector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.table import Table
+from tcprobe.probes.ptx import Bytes, Launch
+from tcprobe.probes.slots import codes, one_hot, pack
+from tcprobe.probes.sparse import kernel, launches
+from tcprobe.probes.sparse_decode import governed
+from tcprobe.probes.sparse_images import PLACES, b_images
+from tcprobe.probes.structure import elements
+
+MOST = 3  # a selector of 4 and more is a syntax error
+NIBBLES = 16
+NOWHERE, ELSEWHERE = -1, -2
+Read = list[list[int] | None]  # by index field of four bits: the positions in its chunk that it leads to
+Ints = NDArray[np.int64]
+
+
+def undocumented(instruction: Instruction) -> list[int]:
+    """The selectors up to MOST that PTX does not give the instruction."""
+    return list(range(len(instruction.fragment("e").selectors), MOST + 1))
+
+
+def nibbles(instruction: Instruction) -> Launch:
+    """Every A slot alone under each of the 16 values of four bits, everywhere the same; selector 0."""
+    a, b, c, e = (instruction.fragment(operand) for operand in "abce")
+    given = (one_hot(a.slots, a.slot_bits, a.one), codes(b.slots, b.slot_bits, b.one),
+             one_hot(c.slots, c.slot_bits, c.one)[:1],
+             pack(np.arange(NIBBLES)[:, None].repeat(PLACES, axis=1), 4))  # fmt: skip
+    size = NIBBLES * (1 + a.slots) * WARP * 8
+    return Launch(kernel(instruction, e.selectors[0]), (1 + a.slots, NIBBLES, 1), given, 0, size)
+
+
+def selected(instruction: Instruction, selector: int) -> Launch:
+    """As the probe's launch of a documented selector."""
+    first, number = launches(instruction)[0], kernel(instruction, selector)
+    return Launch(number, first.grid, first.inputs, 0, first.output_bytes)
+
+
+def decode_nibbles(instruction: Instruction, tables: Mapping[str, Table], raw: Bytes) -> list[Read]:
+    """By value of four bits and field in it: the positions in its chunk at which a stored unit is multiplied.
+
+    [] where it is multiplied nowhere; None where units differ, or meet several or something outside their chunk.
+    """
+    rule, a = sparsity(instruction.fragment("e")), instruction.fragment("a")
+    words = np.ascontiguousarray(raw).view(np.uint32).reshape(NIBBLES, 1 + a.slots, WARP, 2)[:, 1:]
+    positions = _positions(instruction, tables, words)
+    half = _half(instruction, tables)
+    return [[_common(image[half == field]) for field in range(rule.fields)] for image in positions]
+
+
+def decode_selected(instruction: Instruction, tables: Mapping[str, Table], raw: Bytes, selector: int) -> int | None:
+    """The documented selector whose fields count, None where it is none of them; ProbeError as `decode`."""
+    d, _, field = governed(instruction, raw, selector)
+    row, stored, _ = elements(tables["a"])
+    (of_d, _, _), e = elements(tables["d"]), instruction.fragment("e")
+    if (of_d[d] != row[:, None]).any():
+        raise ProbeError(f"{instruction.name}, selector {selector}: D gains other rows of A.")
+    for one in e.selectors:
+        of_field, first, _ = elements(tables["e"].selection(one))
+        if (of_field[field] == row).all() and (first[field] == stored - stored % e.span).all():
+            return one
+    return None
+
+
+def _half(instruction: Instruction, tables: Mapping[str, Table]) -> Ints:
+    """The number of the field that governs each A slot among those of four bits."""
+    e = instruction.fragment("e")
+    rule, slots = sparsity(e), tables["e"].selection(e.selectors[0]).inverse
+    row, stored, _ = elements(tables["a"]).tolist()
+    return np.array([slots[r, s - s % e.span][0] for r, s in zip(row, stored, strict=True)]) % rule.fields
+
+
+def _positions(instruction: Instruction, tables: Mapping[str, Table], words: NDArray[np.uint32]) -> Ints:
+    """By image and A slot the position in its chunk at which it is multiplied, NOWHERE, or ELSEWHERE.
+
+    An answer spells one slot of B; where an A slot meets several, D is no one, which sets the sign.
+    """
+    rule, images = sparsity(instruction.fragment("e")), b_images(instruction)
+    (row, stored, _), (of_d, col, _), (k, n, _) = (elements(tables[operand]) for operand in "adb")
+    slots = np.arange(len(of_d))
+    shift = (images * (slots % 4 // 2)).astype(np.uint32)
+    spelled = words[:, :, slots // 4, slots % 2] >> shift & np.uint32((1 << images) - 1)
+    mine = np.argsort(of_d, kind="stable").reshape(instruction.shape.m, -1)[row]
+    told = np.take_along_axis(spelled, mine[None], axis=2)
+    b = np.minimum(told >> 1, len(k) - 1).astype(np.int64)
+    lone = (told & 1).all(axis=2) & (spelled.astype(bool).sum(axis=2) == mine.shape[1])
+    lone &= (n[b] == col[mine]).all(axis=2) & (k[b] == k[b][:, :, :1]).all(axis=2)
+    unit, inner = k[b[:, :, 0]] // rule.span, k[b[:, :, 0]] % rule.span
+    position = unit - stored // (rule.fields * rule.span) * rule.positions
+    lone &= (position >= 0) & (position < rule.positions) & (inner == stored % rule.span)
+    found = np.where(lone, position, np.where(spelled.any(axis=2), ELSEWHERE, NOWHERE))
+    return np.where((words >> 31).any(axis=(2, 3)), ELSEWHERE, found)
+
+
+def _common(found: Ints) -> list[int] | None:
+    """The one position of all, as `decode_nibbles` says it."""
+    first = int(found[0])
+    if first == ELSEWHERE or (found != first).any():
+        return None
+    return [] if first == NOWHERE else [first]

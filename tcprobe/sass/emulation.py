@@ -1,0 +1,169 @@
+"""Opcodes that only the code of emulated multiplies has: routines, exchange between lanes, arithmetic on floats.
+
+Floats are modelled on whole numbers that the types hold exactly, so no rounding and no order of summation matters; all
+else is refused. See `registry` for the other rules.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.isa.arch import WARP
+from tcprobe.sass import registry
+from tcprobe.sass.decode import Address, Argument
+from tcprobe.sass.machine import ZERO, Machine
+from tcprobe.sass.opcodes import OPCODES
+from tcprobe.sass.registry import Function, is_zero, must
+
+Floats = NDArray[np.float64]
+EMULATION: dict[str, Function] = dict(OPCODES)
+EXACT = {np.float16: 2.0**11, np.float32: 2.0**24, np.float64: 2.0**53}  # whole numbers up to it are exact
+DEPTH = 3  # of calls within each other: a routine of ptxas that calls another is the most
+# FP8: bits of the mantissa; the exponent takes what is left beside the sign (PTX ISA 9.1, section 5.2.3)
+MANTISSA = {"E4M3": 3, "E5M2": 2}
+
+
+named = partial(registry.named, into=EMULATION)
+
+
+# routines and lanes
+
+
+@named("CALL.REL.NOINC")
+def call(m: Machine, target: Argument) -> None:
+    """Continue at a routine, all lanes together; RET comes back. As calls are few within each other, code ends."""
+    must(target.kind == "immediate" and bool(m.active.all()), "a call on which lanes disagree")
+    must(m.next is not None and len(m.returns) < DEPTH, "calls this deep within each other are not modelled")
+    m.returns.append(m.next or 0)
+    m.next = target.index
+
+
+@named("RET.REL.NODEC")
+def ret(m: Machine, target: Argument) -> None:
+    """Continue just after the call that led here: the pair of registers + offset must be that address."""
+    must(isinstance(target, Address) and target.kind == "return" and bool(m.active.all()), f"{target} is no return")
+    places = m.read64(Argument("R", target.index, "", str(target))) + np.uint64(getattr(target, "offset", 0))
+    must(bool(m.returns) and bool((places == m.returns[-1]).all()), "a return to elsewhere than after its call")
+    m.next = m.returns.pop()
+
+
+@named("SHFL.IDX")
+def shfl_idx(m: Machine, p: Argument, d: Argument, a: Argument, lane: Argument, clamp: Argument) -> None:
+    """d = a of another lane of the warp. Into RZ it is nothing; else lanes are not clamped, and all take part."""
+    must(str(p) == "PT", "SHFL with a predicate is not modelled")
+    if d.kind == "R" and d.index == ZERO:
+        return
+    must(bool(m.active.all()), "SHFL with inactive lanes is not modelled")
+    must(clamp.kind == "immediate" and clamp.index == WARP - 1, "SHFL within parts of a warp is not modelled")
+    first = np.arange(m.lanes) // WARP * WARP
+    m.write(d, m.read(a)[first + (m.read(lane) % WARP)])
+
+
+@named("CS2R")
+def cs2r(m: Machine, d: Argument, a: Argument) -> None:
+    """A pair of registers = zero; another special register is not modelled."""
+    must(str(a) == "SRZ", f"special register {a} is not modelled")
+    m.write(d, np.zeros(m.lanes, np.uint64), words=2)
+
+
+@named("SHF.R.S32.HI")
+def shift_right_signed(m: Machine, d: Argument, a: Argument, shift: Argument, c: Argument) -> None:
+    """d = c >> shift, keeping the sign; only with a = RZ."""
+    must(is_zero(a) and shift.kind == "immediate" and shift.index < 32, "a funnel shift is not modelled")
+    m.write(d, (m.read(c).view(np.int32) >> np.int32(shift.index)).view(np.uint32))
+
+
+# floats
+
+
+def whole(values: NDArray[Any], kind: Any = np.float32) -> Floats:
+    """The values in 64 bits; UnreadError unless all are whole numbers that `kind` holds exactly."""
+    found: Floats = values.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        small = (np.abs(found) <= EXACT[kind]) & (found == np.rint(found))
+    must(bool(small.all()), "floats that are no small whole numbers are not modelled")
+    return found
+
+
+def _f32(m: Machine, operand: Argument) -> Floats:
+    return whole(np.ascontiguousarray(m.read(operand)).view(np.float32))
+
+
+def _write_f32(m: Machine, d: Argument, value: Floats) -> None:
+    m.write(d, whole(value).astype(np.float32).view(np.uint32))
+
+
+@named("FFMA")
+def ffma(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
+    """d = a * b + c."""
+    _write_f32(m, d, _f32(m, a) * _f32(m, b) + _f32(m, c))
+
+
+@named("FMUL")
+def fmul(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
+    """d = a * b."""
+    _write_f32(m, d, _f32(m, a) * _f32(m, b))
+
+
+@named("FADD")
+def fadd(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
+    """d = a + b."""
+    _write_f32(m, d, _f32(m, a) + _f32(m, b))
+
+
+def _halves(values: NDArray[np.uint32]) -> Floats:
+    """Both f16 of every word, the low one first: shape (lanes, 2)."""
+    return whole(np.ascontiguousarray(values).view(np.float16).reshape(-1, 2), np.float16)
+
+
+def _write_halves(m: Machine, d: Argument, pairs: Floats) -> None:
+    halves = np.ascontiguousarray(whole(pairs, np.float16).astype(np.float16))
+    m.write(d, halves.view(np.uint32).reshape(-1))
+
+
+@named("HADD2")
+def hadd2(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
+    """Both halves: d = a + b."""
+    _write_halves(m, d, _halves(m.read(a)) + _halves(m.read(b)))
+
+
+@named("HADD2.F32")
+def hadd2_f32(m: Machine, d: Argument, zero: Argument, a: Argument) -> None:
+    """d (f32) = one half of a; only with -0 as the first term."""
+    half = {"R.H0_H0": 0, "R.H1_H1": 1}.get(a.kind)
+    must(str(zero) == "-RZ" and half is not None and not a.negative, "HADD2.F32 that is no conversion")
+    _write_f32(m, d, _halves(m.word("R", a.index))[:, half or 0])
+
+
+@named("F2FP.PACK_AB", "F2FP.F16.F32.PACK_AB")
+def pack(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
+    """d = two halves: a converted above b converted (cvt.rn.f16x2.f32: PTX ISA 9.1, section 9.7.9.21)."""
+    _write_halves(m, d, np.stack([_f32(m, b), _f32(m, a)], axis=1))
+
+
+def _unpack(kind: str) -> Function:
+    def unpack(m: Machine, d: Argument, a: Argument) -> None:
+        """d = two halves: the low two bytes of a, or with .H1 the high two, each an FP8 number."""
+        must(a.kind in ("R", "R.H1") and not a.negative, f"{a} is not modelled here")
+        raw = np.ascontiguousarray(m.word("R", a.index)).view(np.uint8).reshape(-1, 4)
+        _write_halves(m, d, fp8(raw[:, 2:] if a.kind == "R.H1" else raw[:, :2], MANTISSA[kind]))
+
+    return unpack
+
+
+for _kind in MANTISSA:
+    EMULATION[f"F2FP.F16.{_kind}.UNPACK_B"] = _unpack(_kind)
+
+
+def fp8(raw: NDArray[np.uint8], mantissa: int) -> Floats:
+    """FP8 numbers; the largest exponent, which has infinities or NaN, gives NaN."""
+    bits = raw.astype(np.int64)
+    exponent, fraction, top = bits >> mantissa & (1 << 7 - mantissa) - 1, bits & (1 << mantissa) - 1, 1 << 7 - mantissa
+    significand = np.where(exponent > 0, 1 << mantissa, 0) + fraction
+    value = significand * 2.0 ** (np.maximum(exponent, 1) - top / 2 + 1 - mantissa)
+    value = np.where(exponent == top - 1, np.nan, value)
+    return np.asarray(np.where(bits >> 7, -value, value), np.float64)

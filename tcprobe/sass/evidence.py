@@ -1,0 +1,114 @@
+"""What the own code of an mma.sync form shows, where it is no single opcode of known layout.
+
+The code is run on random whole numbers; each tensor-core opcode in it computes by the layouts that anchor it. D must be
+the product under the layouts that a reference states: then these are the form's. Where it is the product under none
+of them, code and references contradict each other. Code that is not followed exactly shows nothing; the reason is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.table import Table
+from tcprobe.probes.structure import holder
+from tcprobe.references import Claim, references, said
+from tcprobe.sass.cubin import Code
+from tcprobe.sass.decode import UnreadError
+from tcprobe.sass.product_run import Trials, expected, misfit, run, trials
+from tcprobe.sass.tensor_product import Layouts, is_tensor, opcode_of
+
+Tables = Mapping[str, Table]
+ARITHMETIC = "by the code's own arithmetic"
+_TRIPLES: dict[tuple[str, ...], NDArray[np.int64]] = {}
+
+
+class ContradictedError(Exception):
+    """Code or layouts that are not what the references state, in words."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A form of which nothing follows on its arch alone, and why.
+
+    `opcode` is the one that the form is, registers in order, or "".
+    """
+
+    instruction: Instruction
+    code: Code
+    opcode: str
+    words: str
+
+
+def tensor_opcodes(code: Code) -> tuple[str, ...]:
+    """The tensor-core opcodes of a kernel, each once; UnreadError where one is not modelled."""
+    if code.unread:
+        raise UnreadError(next(iter(code.unread.values())))
+    return tuple(dict.fromkeys(opcode_of(step) for step in code.instructions.values() if is_tensor(step)))
+
+
+def by_code(instruction: Instruction, code: Code, row: Arch, layouts: Layouts) -> dict[str, Any]:
+    """Tables and numbering of a form, from its code.
+
+    UnreadError where the code is not followed, ContradictedError where D is the product under no reference's layouts.
+    """
+    opcodes = tensor_opcodes(code)
+    unknown = [opcode for opcode in opcodes if opcode not in layouts]
+    if unknown:
+        raise UnreadError(f"no layout is known of a tensor-core opcode: {', '.join(unknown)}")
+    given = trials(instruction)
+    made, wrong = _run(code, instruction, given, layouts), []
+    for name, tables in stated(instruction, row):
+        words = misfit(instruction.fragment("d"), made, expected(instruction, given.numbers, tables))
+        if words is None:
+            return {"tables": tables, "numbering": ", ".join((name, " and ".join((ARITHMETIC, *opcodes))))}
+        wrong.append(f"{words} by {name}")
+    if not wrong:
+        raise UnreadError("no reference states its layouts")
+    raise ContradictedError(f"its code is no product under the layouts of the references: {'; '.join(wrong)}")
+
+
+def _run(code: Code, instruction: Instruction, given: Trials, layouts: Layouts) -> NDArray[Any]:
+    try:
+        return run(code, instruction, given.images, layouts)
+    except UnreadError as error:
+        raise UnreadError(f"the code is not followed: {error}") from None
+
+
+def stated(instruction: Instruction, row: Arch) -> Iterator[tuple[str, Tables]]:
+    """The layouts that references state of all operands, the first in whose numbers tables are published."""
+    for reference in references():
+        claims = {f.operand: said(reference, f, row) for f in instruction.fragments}
+        tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
+        if len(tables) == len(claims):
+            yield reference.NAME, tables
+
+
+def agree_with_references(instruction: Instruction, row: Arch, tables: Tables) -> None:
+    """ContradictedError unless some reference states layouts in which the same slots meet, if any states one."""
+    others = list(stated(instruction, row))
+    if others and not any(same_product(tables, theirs) for _, theirs in others):
+        raise ContradictedError(f"other slots meet than by the layouts of {', '.join(name for name, _ in others)}")
+
+
+def same_product(ours: Tables, theirs: Tables) -> bool:
+    """Whether in both the same slots of A and B meet in the same of D, and the same C is added."""
+    return all(ours[o] == theirs[o] for o in "abcd") or np.array_equal(_meetings(ours), _meetings(theirs))
+
+
+def _meetings(tables: Tables) -> NDArray[np.int64]:
+    """The slots (a, b, c, d) that meet, (meetings, 4), in order."""
+    key = tuple(tables[operand].id for operand in "abcd")
+    if key not in _TRIPLES:
+        sizes = {o: (t.extent.get("product", 1), t.extent["row"], t.extent["col"]) for o, t in tables.items()}
+        a, b, c, d = (holder(tables[o], sizes[o]) for o in "abcd")
+        p, m, n, k = np.indices((*sizes["d"], sizes["a"][2])).reshape(4, -1)
+        found = np.stack([a[p, m, k], b[p, k, n], c[p, m, n], d[p, m, n]], axis=1)
+        _TRIPLES[key] = found[np.lexsort(found.T)]
+    return _TRIPLES[key]

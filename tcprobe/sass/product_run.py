@@ -1,0 +1,106 @@
+"""A multiply's own code run on random whole numbers: is D the product that given layouts say?
+
+A multiply is linear in A, in B and in C. If its code forms another sum of products than the layouts say, the two differ
+for some D slot by a polynomial of degree 2 that is not zero; numbers drawn from a set of s make it vanish with a
+probability of at most 2 / s, or 3 / 4 where s is 2 (Schwartz and Zippel). So over all `trials` a wrong layout passes
+with a probability below 1e-15, however alike the two are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.table import Table
+from tcprobe.probes.numbers import decode, encode
+from tcprobe.probes.ptx import Bytes
+from tcprobe.probes.structure import holder
+from tcprobe.sass.cubin import Code
+from tcprobe.sass.decode import UnreadError
+from tcprobe.sass.emulation import EMULATION
+from tcprobe.sass.machine import Image, Machine
+from tcprobe.sass.tensor import BASES
+from tcprobe.sass.tensor_product import Layouts, computing, is_tensor
+
+Ints = NDArray[np.int64]
+FACTOR = 4  # floats of A and B are from -FACTOR to FACTOR
+ADDEND = (600, 1000)  # C is between these, up or down: f16 holds what comes out, and no D is zero
+
+
+class Trials(NamedTuple):
+    """Numbers by operand (a, b, c), shape (trials, slots), and the registers that hold them, (trials, bytes)."""
+
+    numbers: Mapping[str, Ints]
+    images: Mapping[str, Bytes]
+
+
+def trials(instruction: Instruction, seed: int = 0) -> Trials:
+    """The random numbers that a multiply is run on; the same in every run. Another `seed` gives others."""
+    count = 128 if instruction.type("a") == "b1" else 32
+    numbers = {f.operand: _numbers(f.operand, f.type, count, f.slots, seed) for f in instruction.given}
+    return Trials(numbers, images(instruction, numbers))
+
+
+def images(instruction: Instruction, numbers: Mapping[str, Ints]) -> dict[str, Bytes]:
+    """Numbers by operand as registers hold them."""
+    return {f.operand: encode(numbers[f.operand], f.type, f.slot_bits) for f in instruction.given}
+
+
+@cache
+def _numbers(operand: str, kind: str, count: int, slots: int, seed: int) -> Ints:
+    random = np.random.default_rng((ord(operand), count, slots, seed))
+    if operand == "c":
+        signs = random.choice([-1, 1], (count, slots))
+        return np.asarray(random.integers(*ADDEND, (count, slots)) * signs, np.int64)
+    bits, half = dtype(kind).bits, kind.startswith("s")
+    least, most = (-FACTOR, FACTOR + 1) if dtype(kind).is_float else (-(1 << bits - 1) * half, 1 << bits - half)
+    return random.integers(least, most, (count, slots))
+
+
+def run(code: Code, instruction: Instruction, images: Mapping[str, Bytes], layouts: Layouts) -> NDArray[Any]:
+    """D as the code of `tensor.kernel(instruction)` makes it of register images, (images, slots).
+
+    `layouts` are those of the tensor-core opcodes in it. UnreadError where the code is not followed exactly.
+    """
+    if code.unread:
+        raise UnreadError(next(iter(code.unread.values())))
+    d, count = instruction.fragment("d"), len(images["a"])
+    output = np.zeros((count, d.slots * d.slot_bits // 8), np.uint8)
+    data = [*(images[operand] for operand in "abc"), output]
+    memory = [Image(base, image.reshape(-1)) for base, image in zip(BASES, data, strict=True)]
+    parameters = b"".join(base.to_bytes(8, "little") for base in BASES) + bytes(4)
+    if code.parameter_bytes != len(parameters):
+        raise UnreadError(f"the cubin has {code.parameter_bytes} bytes of parameters, the kernel {len(parameters)}")
+    stems = {step.opcode for step in code.instructions.values() if is_tensor(step)}
+    opcodes = EMULATION | {stem: computing(layouts, stem) for stem in stems}
+    Machine(count, memory, parameters, code.parameter_base).run(code.instructions, code.start, opcodes)
+    return decode(output, d.type)
+
+
+def expected(instruction: Instruction, numbers: Mapping[str, Ints], tables: Mapping[str, Table]) -> Ints:
+    """D by the layouts of all four operands, (trials, slots); slots that hold nothing are zero."""
+    a, b, c, d = (holder(tables[f.operand], (f.products, f.rows, f.cols)) for f in instruction.fragments)
+    left, right = numbers["a"][:, a].astype(np.float64), numbers["b"][:, b].astype(np.float64)
+    total = left @ right
+    if instruction.bit_op == "xor":  # popc(a ^ b) = a + b - 2ab
+        total = left.sum(axis=3)[..., None] + right.sum(axis=2)[:, :, None] - 2 * total
+    found = np.zeros((len(total), instruction.fragment("d").slots), np.int64)
+    found[:, d.reshape(-1)] = (total + numbers["c"][:, c]).reshape(len(total), -1)
+    return found
+
+
+def misfit(fragment: Fragment, made: NDArray[Any], wanted: Ints) -> str | None:
+    """The first D slot that is not what the layouts say, in words; None if all are."""
+    wrong = np.argwhere(made != wanted)
+    if not len(wrong):
+        return None
+    trial, slot = wrong[0]
+    lane, i = divmod(int(slot), fragment.elements)
+    return f"D lane {lane} i {i} is {made[trial, slot]:g}, not {wanted[trial, slot]}"

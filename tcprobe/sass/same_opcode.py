@@ -1,0 +1,121 @@
+"""Forms that rest on another arch: a tensor-core opcode with the very same encoding, whose layout is known there.
+
+That is weaker than what an arch shows itself: it takes for granted that one encoding means one layout on all archs.
+Known is what was measured live, through an mma form that is the opcode alone, and what is anchored through wmma. Where
+two archs know an encoding's layout otherwise, none counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import Any, NamedTuple
+
+from tcprobe.isa.arch import ARCHS, Arch
+from tcprobe.layout.table import Table
+from tcprobe.sass.decode import UnreadError
+from tcprobe.sass.encodings import Encoded
+from tcprobe.sass.evidence import (
+    ContradictedError,
+    Pending,
+    agree_with_references,
+    by_code,
+    same_product,
+    tensor_opcodes,
+)
+from tcprobe.sass.tensor_product import Layouts
+from tcprobe.store import encodings as saved
+from tcprobe.store.choose import Layers
+from tcprobe.store.measurement import MEMORY
+
+Bits = tuple[str, ...]
+
+
+class Elsewhere(NamedTuple):
+    """The layout of an encoding on another arch: its tables, whose numbers they have, and how it is known there."""
+
+    tables: Mapping[str, Table]
+    numbering: str
+    words: str
+
+
+class Concluded(NamedTuple):
+    """What follows for a form: tables and numbering, or why there is none; `contradicted` where that is an error."""
+
+    form: Pending
+    made: dict[str, Any] | None
+    words: str = ""
+    contradicted: bool = False
+
+
+def conclude(
+    pending: Iterable[Pending], row: Arch, own: Layouts, encoded: Mapping[str, Encoded], layers: Layers
+) -> Iterator[Concluded]:
+    """What follows for forms that wait on `row`; `own` are the layouts of its opcodes, `encoded` their encodings."""
+    waiting = list(pending)
+    if not waiting:
+        return
+    known, contested = _known(layers, row, {e.bits for o, e in encoded.items() if o not in own})
+    there = {o: known[e.bits] for o, e in encoded.items() if o not in own and e.bits in known}
+    doubted = {o: contested[e.bits] for o, e in encoded.items() if o not in own and e.bits in contested}
+    for form in waiting:
+        try:
+            rests = [doubted[o] for o in tensor_opcodes(form.code) if o in doubted]
+            if rests:
+                yield Concluded(form, None, rests[0], contradicted=True)
+            else:
+                yield Concluded(form, _one(form, row, own, there))
+        except UnreadError as error:
+            yield Concluded(form, None, str(error))
+        except ContradictedError as error:
+            yield Concluded(form, None, str(error), contradicted=True)
+
+
+def _one(form: Pending, row: Arch, own: Layouts, there: Mapping[str, Elsewhere]) -> dict[str, Any]:
+    """Tables and numbering of a form that is one opcode known elsewhere, or whose code takes such opcodes."""
+    if form.opcode in there:
+        found = there[form.opcode]
+        agree_with_references(form.instruction, row, found.tables)
+        return {"tables": found.tables, "numbering": f"{found.numbering}; {form.opcode} {found.words}"}
+    layouts = {**own, **{opcode: found.tables for opcode, found in there.items()}}
+    made = by_code(form.instruction, form.code, row, layouts)
+    used = [opcode for opcode in tensor_opcodes(form.code) if opcode in there]
+    words = "; ".join(f"{opcode} {there[opcode].words}" for opcode in used)
+    return made | {"numbering": f"{made['numbering']}; {words}"}
+
+
+def _known(layers: Layers, row: Arch, wanted: Set[Bits]) -> tuple[dict[Bits, Elsewhere], dict[Bits, str]]:
+    """Layouts by encoding on other archs, what was measured live first; and why some encodings have none."""
+    found: dict[Bits, Elsewhere] = {}
+    contested: dict[Bits, str] = {}
+    others = [other.name for other in ARCHS if other != row]
+    for search in (_live, _anchored):
+        for name in others:
+            for bits, layout in search(layers, name, wanted):
+                first = found.setdefault(bits, layout)
+                if not same_product(first.tables, layout.tables):
+                    contested[bits] = f"one encoding, two layouts: {first.words}, and {layout.words}"
+    return {bits: layout for bits, layout in found.items() if bits not in contested}, contested
+
+
+def _live(layers: Layers, name: str, wanted: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
+    """Opcodes that are an mma form alone whose tables were measured on a GPU of the arch."""
+    words = f"as measured live on {name}, encoded alike"
+    for bits, form in ((tuple(d["bits"]), form) for d in _opcodes(layers, name).values() for form in d["forms"]):
+        for found in layers.saved(form, [name], ["live"]) if bits in wanted else ():
+            if found.measured.status == "measured":
+                yield bits, Elsewhere(found.measured.tables, found.measured.numbering or "", words)
+
+
+def _anchored(layers: Layers, name: str, wanted: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
+    """Opcodes whose layouts wmma anchors on the arch."""
+    encoded = {o: bits for o, d in _opcodes(layers, name).items() if (bits := tuple(d["bits"])) in wanted}
+    for opcode, (layouts, source) in layers.opcodes(name).items() if encoded else ():
+        if opcode in encoded and len(layouts) == 4:
+            words = f"as anchored on {name} through {source}, encoded alike"
+            yield encoded[opcode], Elsewhere(layouts, MEMORY, words)
+
+
+def _opcodes(layers: Layers, name: str) -> dict[str, Any]:
+    """The nearest encodings of an arch."""
+    found = next(layers.documents(name, saved.KIND, lambda results: saved.read(results, name)), None)
+    return found[0]["opcodes"] if found else {}

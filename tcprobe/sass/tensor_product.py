@@ -1,0 +1,121 @@
+"""What a tensor-core opcode computes in code that is run: the product of its operands, by the opcode's layouts.
+
+Exact for integers; of floats only whole numbers are taken that all types hold exactly, so no rounding matters. The sign
+of a zero that it makes is not known: one half of the warps gets +0, the other -0. What the opcode multiplies is in its
+name, where its registers hold which element in the tables that anchor it; an opcode without them is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.dtypes import dtype
+from tcprobe.layout.table import Table
+from tcprobe.probes.numbers import FLOATS, decode, encode
+from tcprobe.probes.structure import elements, holder
+from tcprobe.sass.decode import Argument, CodeLine, UnreadError
+from tcprobe.sass.emulation import whole
+from tcprobe.sass.lowering import TENSOR
+from tcprobe.sass.machine import ZERO, Machine
+from tcprobe.sass.registry import Function, must
+from tcprobe.sass.tensor import form, name
+
+Numbers = NDArray[Any]
+Layouts = Mapping[str, Mapping[str, Table]]  # tables of a, b, c, d by opcode
+_HOLDERS: dict[tuple[str, tuple[int, int]], NDArray[np.int64]] = {}  # by layout id and size
+
+
+class Types(NamedTuple):
+    """What an opcode multiplies and adds; `bits` is AND or XOR where it counts bits."""
+
+    a: str
+    b: str
+    d: str
+    bits: str = ""
+
+
+def types(opcode: str) -> Types:
+    """What the opcode's name says; UnreadError where its arithmetic is not modelled."""
+    match = re.fullmatch(r"(HMMA)\.\d+\.(F16|F32)|(IMMA)\.\d+\.([SU][48])\.([SU][48])\.ROW\.COL"
+                         r"|(BMMA)\.\d+\.(AND|XOR)\.POPC\.ROW\.COL|(DMMA)\.[\dx]+", opcode)  # fmt: skip
+    if not match:
+        raise UnreadError(f"what {opcode} computes is not modelled")
+    if match[1]:
+        return Types("f16", "f16", match[2].lower())
+    if match[3]:
+        return Types(match[4].lower(), match[5].lower(), "s32")
+    return Types("b1", "b1", "s32", match[7]) if match[6] else Types("f64", "f64", "f64")
+
+
+def is_tensor(step: CodeLine) -> bool:
+    """Whether a line is a tensor-core instruction."""
+    return step.opcode.split(".")[0] in TENSOR
+
+
+def opcode_of(step: CodeLine) -> str:
+    """The whole name of a tensor-core instruction; UnreadError where its operands are not modelled."""
+    if len(step.operands) < 4 or any(str(o) not in ("!PT", "!UPT") for o in step.operands[4:]):
+        raise UnreadError(f"{step.opcode} with these operands is not modelled")
+    return name(step.opcode, step.operands[1], step.operands[2])
+
+
+def computing(layouts: Layouts, stem: str) -> Function:
+    """The function of an opcode, named without .ROW and .COL of its operands; it refuses one without a layout."""
+
+    def multiply(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, *rest: Argument) -> None:
+        must(all(str(o) in ("!PT", "!UPT") for o in rest), f"{stem} with these operands is not modelled")
+        opcode = name(stem, a, b)
+        if opcode not in layouts:
+            raise UnreadError(f"no layout of {opcode} is known")
+        must(bool(m.active.all()) and d.kind == "R" and c.kind == "R", f"{opcode} in this form is not modelled")
+        product(m, opcode, layouts[opcode], (d, a, b, c))
+
+    return multiply
+
+
+def product(m: Machine, opcode: str, tables: Mapping[str, Table], operands: tuple[Argument, ...]) -> None:
+    """D = A x B + C in the registers of all warps."""
+    shape, kinds = form(opcode), types(opcode)
+    d, a, b, c = operands
+    left = _matrix(m, a, shape.a, kinds.a, tables["a"], (shape.m, shape.k))
+    right = _matrix(m, b, shape.b, kinds.b, tables["b"], (shape.k, shape.n))
+    total = left @ right
+    if kinds.bits == "XOR":  # popc(a ^ b) = a + b - 2ab
+        total = left.sum(axis=2)[:, :, None] + right.sum(axis=1)[:, None, :] - 2 * total
+    if c.index != ZERO:
+        must("c" in tables, f"no layout of C of {opcode} is known")
+        total = total + _matrix(m, c, shape.c, kinds.d, tables["c"], (shape.m, shape.n))
+    if kinds.d in FLOATS:
+        total = whole(total, FLOATS[kinds.d])
+        total[1::2][total[1::2] == 0] = -0.0
+    row, col, _ = elements(tables["d"])
+    raw = encode(total[:, row, col], kinds.d, dtype(kinds.d).bits)
+    for j, word in enumerate(np.ascontiguousarray(raw).view(np.uint32).reshape(m.lanes, shape.d).T):
+        m.set("R", d.index + j, np.ascontiguousarray(word))
+
+
+def _matrix(m: Machine, operand: Argument, words: int, kind: str, table: Table, size: tuple[int, int]) -> Numbers:
+    """An operand of all warps as matrices (warps, rows, cols), in 64 bits."""
+    must(operand.kind in ("R", "R.ROW", "R.COL") and not operand.negative, f"{operand} is no operand of a multiply")
+    if operand.index == ZERO:
+        return np.zeros((m.lanes // WARP, *size))
+    raw = np.stack([m.word("R", operand.index + j) for j in range(words)], axis=1)
+    numbers = decode(raw.view(np.uint8).reshape(m.lanes // WARP, -1), kind)
+    values = whole(numbers, FLOATS[kind]) if kind in FLOATS else numbers.astype(np.float64)
+    return values[:, _holders(table, size)].reshape(-1, *size)
+
+
+def _holders(table: Table, size: tuple[int, int]) -> NDArray[np.int64]:
+    """The slot that holds each element of one matrix, in the order of rows; UnreadError unless just one does."""
+    key = (table.id, size)
+    if key not in _HOLDERS:
+        if table.points != size[0] * size[1] or "product" in table.outputs:
+            raise UnreadError("a layout that is not of one whole matrix is not modelled")
+        _HOLDERS[key] = holder(table, (1, *size)).reshape(-1)
+    return _HOLDERS[key]

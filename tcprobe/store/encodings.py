@@ -1,0 +1,80 @@
+"""How the tensor-core opcodes of an arch are encoded, saved beside their layouts: `sm_XX/encodings.json`.
+
+{"compiler": ..., "opcodes": {opcode: {"bits": [hexadecimal digits, one text a step], "forms": [mma forms that it is]}}}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tcprobe.errors import DataError, NewerSchemaError
+from tcprobe.isa import arch, inventory
+from tcprobe.store import documents
+from tcprobe.store.documents import naming
+from tcprobe.store.results import Results
+from tcprobe.system import files
+from tcprobe.text import one_line
+
+KIND = "encodings"
+MOST = 100  # texts in a list: HMMA.884 has 4 steps
+_OPCODE = re.compile(r"[A-Z0-9_.x]{1,80}")
+_BITS = re.compile(r"[0-9a-f]{1,32}")
+
+
+def path_of(results: Results, name: str) -> Path:
+    """Where they are saved."""
+    return results.root / name / "encodings.json"
+
+
+def read(results: Results, name: str) -> dict[str, Any] | None:
+    """The body of an arch, None if there is none; DataError if the file cannot be trusted."""
+    path = path_of(results, name)
+    body = documents.read(path, KIND)
+    if body is not None:
+        with naming(path):
+            check(body, name)
+    return body
+
+
+def write(
+    results: Results, name: str, compiler: str, found: Mapping[str, tuple[Iterable[str], Iterable[str]]]
+) -> list[str]:
+    """Save (bits, forms) by opcode; what is saved of others by the same compiler stays.
+
+    What cannot be trusted is replaced, and complained of. NewerSchemaError where a later tcprobe wrote the file.
+    """
+    compiler, complaints, before = one_line(compiler), [], None
+    with files.locked(results.root / name):
+        try:
+            before = read(results, name)
+        except NewerSchemaError:
+            raise
+        except DataError as error:
+            complaints.append(str(error))
+        opcodes = before["opcodes"] if before and before["compiler"] == compiler else {}
+        for opcode, (bits, forms) in found.items():
+            same = opcode in opcodes and opcodes[opcode]["bits"] == list(bits)
+            kept = opcodes[opcode]["forms"] if same else []
+            opcodes[opcode] = {"bits": list(bits), "forms": sorted({*kept, *forms})}
+        text = documents.seal(KIND, {"compiler": compiler, "opcodes": opcodes})
+        files.write(path_of(results, name), text.encode(), parents=True)
+    return complaints
+
+
+def check(body: Mapping[str, Any], name: str) -> None:
+    """DataError unless `body` has the keys above, and forms that are mma forms of the arch."""
+    if set(body) != {"compiler", "opcodes"} or not isinstance(body["compiler"], str):
+        raise DataError("not the keys of encodings.")
+    for opcode, data in body["opcodes"].items():
+        if not _OPCODE.fullmatch(opcode) or set(data) != {"bits", "forms"}:
+            raise DataError(f"{opcode}: no opcode with bits and forms.")
+        if not all(isinstance(value, list) and len(value) <= MOST for value in data.values()) or not data["bits"]:
+            raise DataError(f"{opcode}: bits and forms are lists, bits not empty.")
+        if not all(isinstance(bits, str) and _BITS.fullmatch(bits) for bits in data["bits"]):
+            raise DataError(f"{opcode}: bits need hexadecimal digits.")
+        rows = [inventory.instructions().get(form) for form in data["forms"]]
+        if not all(row and row.family == "mma" and row.target.on(arch.arch(name)) for row in rows):
+            raise DataError(f"{opcode}: forms are no mma forms of {name}.")

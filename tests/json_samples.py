@@ -1,0 +1,68 @@
+"""One or more calls of every command that prints JSON, and the schema that each line must follow."""
+
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SCHEMA = ROOT / "docs" / "schema.json"
+MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
+D, A = f"{MULTIPLY}.d", f"{MULTIPLY}.a"
+S4 = "mma.m16n8k32.row.col.s32.s4.s4.s32.b"
+FP8 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
+PATTERN = json.dumps({"op": "ld.shared.b32", "address": [4 * lane for lane in range(32)]})
+TILE = ("banks", "ldmatrix.m8n8.x4.shared.b16.d", "--tile", "64x64", "--global", "row", "--with", "ldmatrix.x4")
+# command -> calls; {folder} is an empty folder, {csv} a table of A, {patterns} lines of addresses, {offsets} a map
+CALLS = {
+    "list": [("list",)],
+    "show": [("show", "wmma.m16n16k16.?.row.f16", "--arch", "all"), ("show", MULTIPLY),
+             ("show", "ldmatrix.m8n8.x1.shared.b16.*"),
+             ("show", f"{MULTIPLY}.b", "--arch", "sm_120"), ("show", "mma.m8n8k4.row.col.f32.f16.f16.f32.d"),
+             ("show", A, "--arch", "a100,h100")],
+    "where": [("where", D, "--row", "0"), ("where", "ldmatrix.m8n8.x1.shared.b16.address", "--lane", "0-3"),
+              ("where", "mma.m8n8k4.row.col.f32.f16.f16.f32.d", "--lane", "5", "--arch", "sm_70")],
+    "trace": [("trace", MULTIPLY, "--row", "0-1", "--col", "2"), ("trace", MULTIPLY, "--operand", "a", "--lane", "1",
+              "--i", "0"), ("trace", MULTIPLY, "--operand", "c", "--lane", "1", "--i", "0")],
+    "convert": [("convert", D, A), ("convert", f"{FP8}.d", f"{FP8}.a", "--permute-k"),
+                ("convert", S4, S4, "--transpose")],
+    "reduce": [("reduce", D, "--over", "row")],
+    "mask": [("reduce", D, "--mask", "row >= col"), ("reduce", D, "--fill", "row")],
+    "banks": [(*TILE, "--propose"), (*TILE, "--shared", "sw:3,4,3"),
+              ("banks", "--tile", "32x32", "--type", "f32", "--global", "row", "--with", "st.shared.b32@rows")],
+    "path": [("path", A, "--tile", "64x64", "--global", "row", "--shared", "sw:3,4,3", "--with", "ldmatrix.x4")],
+    "load": [("load", A)],
+    "pattern": [("banks", "--patterns", "{patterns}"), ("banks", "--address", "lane * 8", "--with", "ld.shared.b64")],
+    "compare": [("compare", "wmma.m16n16k16.d.f32"), ("compare", "mma.m16n8k256.row.col.s32.b1.b1.s32.and.popc.a")],
+    "compare FILE": [("compare", "docs/found.csv", A)],
+    "lower": [("lower", MULTIPLY, "--arch", "sm_90"), ("lower", "wmma.mma.row.col.m16n16k16.f32.bf16.bf16.f32")],
+    "diff": [("diff", "sm_70", "sm_75", "wmma.m16n16k16.*")],
+    "run": [("run", "wmma.m8n8k4.*", "--arch", "sm_80", "--method", "sass", "--results", "{folder}")],
+    "fit": [("fit", "{csv}"), ("fit",)],
+    "doctor": [("doctor",)],
+    "why-not": [("why-not", A, "--arch", "sm_75"), ("why-not", A, "--arch", "sm_86")],
+    "merge": [("merge", "results", "--results", "{folder}")],
+    "swizzle fit": [("swizzle", "fit", "{offsets}"), ("swizzle", "fit", "{offsets}", "--bits", "16")],
+    "swizzle apply": [("swizzle", "apply", "3,4,3", "0..9")],
+    "swizzle table": [("swizzle", "table", "SWIZZLE_128B", "--extent", "64,8", "--bits", "16")],
+    "swizzle draw": [("swizzle", "draw", "SWIZZLE_128B", "--extent", "64,8", "--bits", "16")],
+    "swizzle claims": [("swizzle", "claims",)],
+}  # fmt: skip
+
+
+def filled(call, folder):
+    """The arguments of a call, with its files made in a folder."""
+    (folder / "patterns.jsonl").write_text(PATTERN + "\n")
+    (folder / "offsets.csv").write_text(
+        "row,col,offset\n" + "".join(f"{r},{c},{(r * 64 + c) ^ (r % 8) * 8}\n" for r in range(8) for c in range(64))
+    )
+    (folder / "a.csv").write_text((ROOT / "docs" / "found.csv").read_text())
+    made = {"folder": folder / "results", "csv": folder / "a.csv", "patterns": folder / "patterns.jsonl",
+            "offsets": folder / "offsets.csv"}  # fmt: skip
+    return [part.format(**made) if part[:1] == "{" and part[-1:] == "}" and '"' not in part else part for part in call]
+
+
+def objects(text):
+    """The objects that a command printed: one a line, or for `list` the entries of one array."""
+    data = text.strip()
+    if data.startswith("["):
+        return json.loads(data)
+    return [json.loads(line) for line in data.splitlines()]

@@ -1,0 +1,232 @@
+"""Names as people say them: any order and case, CuTe's and SASS's, GPUs; what PTX has and tcprobe has not."""
+
+import json
+import random
+from contextlib import suppress
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tcprobe.cli import main
+from tcprobe.errors import UsageError
+from tcprobe.isa import beyond, inventory
+from tcprobe.isa.arch import ARCHS, arch
+from tcprobe.isa.gpus import GPUS
+from tcprobe.references.cute import ATOMS
+from tcprobe.store import names
+from tcprobe.store.cell import cell
+from tcprobe.store.choose import alone
+from tcprobe.store.results import published
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return alone(published())
+
+
+def tcprobe(*arguments, code=0):
+    done = CliRunner().invoke(main, [str(a) for a in arguments])
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("h100", 90), ("NVIDIA H200", 90), ("A100", 80), ("rtx4090", 89), ("RTX 4090", 89), ("4090", 89),
+        ("NVIDIA GeForce RTX 3090 Ti", 86), ("RTX A6000", 86), ("RTX 6000 Ada", 89), ("Tesla T4", 75), ("v100", 70),
+        ("NVIDIA_A100-SXM4-80GB", 80), ("Jetson AGX Orin", 87), ("B200", 100), ("b300", 103), ("thor", 110),
+        ("5090", 120), ("GB10", 121), ("hopper", 90), ("Turing", 75), ("ada", 89), ("sm_90a", 90), ("90a", 90),
+        ("9.0", 90), ("compute_80", 80), ("sm_101", 110), ("sm_101a", 110), ("SM_90", 90), ("12.0", 120), ("sm90", 90),
+    ],
+)  # fmt: skip
+def test_archs_by_any_name(name, wanted):
+    assert arch(name).number == wanted
+
+
+@pytest.mark.parametrize("row", ARCHS, ids=str)
+def test_every_spelling_of_an_arch(row):
+    for spelling in (row.name, row.name.upper(), str(row.number), row.compute_capability, f"compute_{row.number}"):
+        assert arch(spelling) is row
+
+
+def test_what_is_shown_of_gpus_is_understood():
+    for number, shown, _ in GPUS:
+        for name in shown.split(", "):
+            if not name.startswith(("RTX 20", "RTX 30", "RTX 40", "RTX 50", "GTX")) or name.endswith("Ada"):
+                assert arch(name).number == number
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("ampere", "several archs: sm_80 (A100, A30), sm_86"), ("blackwell", "sm_121 (GB10"), ("sm_80a", "unknown arch"),
+    ("sm_90f", "unknown arch"), ("sm_99", "did you mean sm_90"),
+    ("sm_62", "has no tensor cores"), ("", "unknown arch"), ("٩٠", "unknown arch"),
+    ("90 0", "unknown arch"), ("x" * 5000, "unknown arch"),
+])  # fmt: skip
+def test_what_is_no_arch(name, words):
+    with pytest.raises(UsageError) as error:
+        arch(name)
+    assert words in str(error.value)
+    assert len(str(error.value)) < 500
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_an_arch_or_an_error(text):
+    with suppress(UsageError):
+        assert arch(text) in ARCHS
+
+
+def test_shuffled_words_of_an_id_mean_its_table(tables):
+    """A fourth of the fragments of sm_90; capitals and the order of words do not matter."""
+    device, shuffled = arch("sm_90"), random.Random(3)
+    for fragment in inventory.select(device=device)[::4]:
+        found = tables.choose(fragment, ["sm_90"])
+        parts = fragment.id.split(".")
+        shuffled.shuffle(parts)
+        if found and fragment.shape != (8, 8, 4):  # there row and col stand in either order
+            meant = names.meant(" ".join(parts).upper(), "sm_90", tables)
+            assert meant.cell.table == found.table(fragment), (fragment.id, parts)
+
+
+def test_atoms_of_cute_are_their_instructions():
+    for atom in ATOMS:
+        for name in atom.names.split():
+            if name != "SM120_16x8x32_TN" and "SPARSE" not in name and not name.startswith(("SM90_64", "SM100")):
+                (row,) = inventory.instruction_candidates(name)
+                shape = "x".join(map(str, row.shape))
+                assert shape in name, (name, row.id)
+                kinds = "".join(row.type(o).upper().replace("B1", "U1") for o in "dabc")
+                assert kinds in name, (name, row.id)
+
+
+@pytest.mark.parametrize(("name", "id_"), [
+    ("SM75_U32x4_LDSM_N", "ldmatrix.m8n8.x4.shared.b16"), ("SM75_U16x8_LDSM_T", "ldmatrix.m8n8.x4.trans.shared.b16"),
+    ("SM90_U32x2_STSM_N", "stmatrix.m8n8.x2.shared.b16"), ("LDSM.16.M88.4", "ldmatrix.m8n8.x4.shared.b16"),
+    ("LDSM.16.MT88", "ldmatrix.m8n8.x1.trans.shared.b16"), ("MOVM.16.MT88", "movmatrix.m8n8.trans.b16"),
+])  # fmt: skip
+def test_moves_by_the_names_of_cute_and_sass(name, id_):
+    assert [row.id for row in inventory.instruction_candidates(name)] == [id_]
+
+
+@pytest.mark.parametrize(("name", "at", "id_"), [
+    ("accumulator wmma 16x16x16 f32", "v100", "wmma.m16n16k16.c.f32"),
+    ("wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major>", "a100", "wmma.m16n16k16.b.col.f16"),
+    ("mma.m16n8k16*.f16.f16.*.a", None, "mma.m16n8k16.row.col.f16.f16.f16.f16.a"),
+    ("HMMA.16816.F32 b", "h100", "mma.m16n8k16.row.col.f32.f16.f16.f32.b"),
+    ("HMMA.16816 d", "h100", None),
+    ("SM80_16x8x16_F32BF16BF16F32_TN d", None, "mma.m16n8k16.row.col.f32.bf16.bf16.f32.d"),
+    ("mma m16n8k32 fp8 a", "sm_89", "mma.m16n8k32.row.col.f16.e4m3.e4m3.f16.a"),
+    ("m16n8k16 a", None, None),
+])  # fmt: skip
+def test_a_name_of_several_answers_where_their_tables_agree(name, at, id_, tables):
+    if id_ is None:
+        with pytest.raises(UsageError, match=r"means \d+ fragments with \d different tables"):
+            names.meant(name, at, tables)
+        return
+    found = names.meant(name, at, tables)
+    assert found.cell.fragment.id == id_
+    rows = [f for f in names._candidates(name, tables, inventory.candidates) if not at or f.target.on(arch(at))]
+    assert all(cell(f, at, tables).table == found.cell.table for f in rows)
+    assert (found.note is not None) == (len(rows) > 1)
+
+
+def test_every_opcode_means_the_multiplies_that_become_it(tables):
+    body = next(tables.lowerings("sm_90"))[0]["instructions"]
+    for id_, lowering in body.items():
+        if list(lowering["opcodes"].values()) == [1] and names._same_shape(id_, *lowering["opcodes"]):
+            found = names._candidates(next(iter(lowering["opcodes"])), tables, inventory.instruction_candidates)
+            assert id_ in {row.id for row in found}
+            assert len({row.shape for row in found}) == 1
+
+
+@pytest.mark.parametrize("row", beyond.BEYOND, ids=lambda row: row.family)
+def test_what_ptx_has_is_named_until_it_is_here(row):
+    """A family that lands in the inventory silences its row; until then nobody is told that there is no such thing."""
+    name = {"mma.block_scale": "mma.sync.m16n8k64.block_scale", "mma.sp.block_scale": "mma.sp.block_scale"}.get(
+        row.family, row.family)  # fmt: skip
+    here = row.family in inventory.families()
+    assert (beyond.not_covered(name, inventory.families()) is None) == here
+    assert beyond.not_covered(name, ()).startswith(f"{row.family} (")
+    if not here:
+        error = tcprobe("show", name, code=2).stderr
+        assert "does not cover it yet" in error
+        assert "no fragment" not in error
+        assert "does not cover it yet" in tcprobe("list", "--family", row.family, code=2).stderr
+
+
+@pytest.mark.parametrize("name", [
+    "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16", "SM90_64x128x16_F32F16F16_SS", "HGMMA.64x128x16.F32",
+    "tcgen05.mma.cta_group::1.kind::f16", "UTCHMMA", "SM100_MMA_F16BF16_SS", "mma.sp::ordered_metadata.m16n8k32",
+    "SM80_SPARSE_16x8x32_F32F16F16F32_TN",
+])  # fmt: skip
+def test_other_names_of_what_is_not_here(name):
+    assert beyond.not_covered(name, ())
+
+
+def test_what_is_said_of_names_that_mean_nothing():
+    for name, words in {
+        "wmma m16n16k16 foo": "Not known: 'foo'. Without foo it would mean wmma.mma.",
+        "mma m16n8k16 bf16 f16": "Without f16 it would mean mma.m16n8k16.row.col.f32.bf16.bf16.f32",
+        "foo": "Not known: 'foo'. See `tcprobe list`",
+        "wmma 16x16x16 row 3": "Numbers go with --row and --col",
+        "HMMA.884": "'HMMA.884' is only a part of what",
+        "HMMA.16816.F99": "no multiply is known to become 'HMMA.16816.F99'",
+    }.items():
+        assert words in tcprobe("where", *name.split(" "), "--lane", 0, code=2).stderr
+
+
+@given(st.text(max_size=60))
+def test_any_name_is_understood_or_refused(text):
+    with suppress(UsageError):
+        assert inventory.candidates(text)
+
+
+def test_of_several_that_fit_the_best_counts():
+    """The type of the operand itself, one accumulator type, the family that is named, and patterns of parts."""
+    assert {f.type for f in inventory.candidates("m16n8k16 fp16 A")} == {"f16"}
+    assert {i.id.split(".")[-1] for i in inventory.instruction_candidates("wmma 16x16x16 half float")} == {"f32"}
+    assert {i.family for i in inventory.select_instructions("mma m16n8k16 f16")} == {"mma"}
+    assert {f.shape.k for f in inventory.candidates("m16n8k8*")} == {8}
+    assert inventory.candidates("*m16n8k8*") != inventory.candidates("m16n8k*")
+
+
+def test_why_not_of_many_says_each_reason_once():
+    text = tcprobe("why-not", "mma", "m16n8k32", "fp8", "--arch", "a100").stdout
+    assert len(text.splitlines()) == 1
+    assert "needs target sm_89" in text
+    assert len(tcprobe("why-not", "mma", "m16n8k32", "fp8", "--arch", "a100", "--json").stdout.splitlines()) > 20
+    four = tcprobe("why-not", "SM80_16x8x16_F32F16F16F32_TN", "--arch", "turing").stdout
+    assert four.count("needs target sm_80") == 1
+    here = tcprobe("why-not", "mma.m16n8k16.row.col.f32.e4m3.e4m3.f32.a", "--arch", "sm_120").stdout
+    assert "on a GPU of sm_120 measures it" in here or "measured" in here
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_colour_and_width(columns, monkeypatch):
+    """NO_COLOR on what would take colour, and drawings within COLUMNS."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    asked = ["show", "mma.m16n8k8.row.col.f32.tf32.tf32.f32.a", "--arch", "h100"]
+    coloured = CliRunner().invoke(main, asked, color=True).stdout
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = CliRunner().invoke(main, asked, color=True).stdout
+    assert "\x1b[" in coloured
+    assert "\x1b[" not in plain
+    drawn = plain.split("lane -> row,col")[1].split("measured:")[0].splitlines()[1:]
+    assert max(map(len, drawn)) <= columns
+    for command in ([], ["show"], ["reduce"], ["convert"]):
+        text = CliRunner().invoke(main, [*command, "--help"], terminal_width=columns).stdout
+        assert max(map(len, text.splitlines())) <= columns
+
+
+def test_one_command_answers_what_a_person_types():
+    done = tcprobe("where", *["accumulator", "wmma", "16x16x16", "f32", "--arch", "v100", "--row", "3", "--col", "9"])
+    assert "[3][9]: lane 9 i 3 (register 3, bits 0..31)" in done.stdout
+    assert "means 2 fragments, all with this table on sm_70" in done.stderr
+    asked = ["HMMA.16816.F32", "a", "--row", 3, "--col", 9, "--json"]
+    assert [h["lane"] for h in json.loads(tcprobe("where", *asked).stdout)["holders"]] == [12]
+    assert "in mma.m16n8k16.row.col.f32.bf16.bf16.f32 on" in tcprobe(
+        "trace", "mma", "m16n8k16", "bf16", "--row", 0, "--col", 0).stdout  # fmt: skip
+    shown = tcprobe("show", "matrix_a", "half", "16x16x16", "row_major", "--arch", "V100").stdout
+    assert shown.startswith("wmma.m16n16k16.a.row.f16 on sm_70")

@@ -1,0 +1,108 @@
+"""Every option of every command, given what means nothing: a mistake in the call, said on one line, nothing written."""
+
+import click
+import pytest
+from click.testing import CliRunner
+from crafted import MMA, filled
+
+from tcprobe.cli import main
+from tcprobe.cli.options import Given, Named, Number, Numbers, Seconds
+
+A, D = "wmma.m16n16k16.a.row.f16", f"{MMA}.d"
+MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
+CODES = ["run", A, "--arch", "sm_80", "--method", "sass"]
+SLOT = ["--operand", "a", "--lane", "0", "--i", "0"]
+TILE = ["banks", "--tile", "8x8", "--type", "f16", "--with", "cp.async.16"]
+# what each command is asked beside the option in question
+ASKED = {
+    "run": CODES, "reduce": ["reduce", f"{MULTIPLY}.d", "--fill", "0"],
+    "fit": ["fit"], "compare": ["compare", A], "list": ["list"], "show": ["show", A],
+    "why-not": ["why-not", A, "--arch", "sm_70"], "where": ["where", A, "--row", "0"], "verify": ["verify"],
+    "trace": ["trace", MULTIPLY, "--row", "0", "--col", "0"],
+    "convert": ["convert", f"{MULTIPLY}.d", f"{MULTIPLY}.a"], "emit": ["emit", A],
+    "swizzle fit": ["swizzle", "fit", "no.csv"], "swizzle draw": ["swizzle", "draw", "no.csv"],
+    "swizzle table": ["swizzle", "table", "SWIZZLE_128B", "--extent", "64,8"], "banks": TILE,
+    "diff": ["diff", "sm_70", "sm_80", A], "merge": ["merge", "no"], "lower": ["lower", MULTIPLY],
+    "doctor": ["doctor"], "pages": ["pages"],
+    "path": ["path", f"{MULTIPLY}.a", "--tile", "64x64"], "load": ["load", f"{MULTIPLY}.a", "--ld", "64"],
+}  # fmt: skip
+NOWHERE = ("", "a\0b", "\ud800")
+NO_NUMBERS = ("", " ", "nan", "inf", "-1", "1_0", "\u0663", "1e3", "0x3", "9" * 30, "9" * 6000, "\x1b[31m", "3\n4")
+NO_SECONDS = (*NO_NUMBERS, "0", "0.5", "1e999", "100000")
+WRONG = {Named: NOWHERE, Given: ("", " "), Number: NO_NUMBERS, Numbers: NO_NUMBERS, Seconds: NO_SECONDS}
+
+
+def commands(group=main, path=()):
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+OPTIONS = [(name, p) for name, command in commands() for p in command.params if isinstance(p, click.Option)]
+VALUED = [(name, p) for name, p in OPTIONS if not p.is_flag and not isinstance(p.type, click.Choice)]
+
+
+def refused(*arguments):
+    """What is said of a mistake in the call: one short line, all of it printable."""
+    done = CliRunner().invoke(main, list(arguments))
+    assert done.exit_code == 2, (arguments, done.output)
+    said = done.stderr.strip().splitlines()[-1]
+    assert said.startswith("Error: ")
+    assert len(said) < 1100
+    assert said.isprintable()
+    return said
+
+
+@pytest.mark.parametrize(("name", "option"), VALUED, ids=lambda x: x if isinstance(x, str) else x.opts[-1])
+def test_what_means_nothing_is_a_mistake_in_the_call(name, option, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kinds = [kind for kind in WRONG if isinstance(option.type, kind)]
+    for word in {word for kind in kinds for word in WRONG[kind]} or {"", "64", "64,8,8", "-1,8", "nan"}:
+        refused(*ASKED[name], option.opts[-1], word)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_paths_that_are_arguments_have_a_name_too():
+    for words in (("swizzle", "fit"), ("merge",), ("fit",)):
+        assert "an empty name" in refused(*words, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["where", A, "--row", "0", "--product", "1"], "product 1 is outside 0 to 0"),
+        (["where", A, "--lane", "0", "--product", "0"], "--product goes with --row and --col"),
+        (["trace", MULTIPLY, "--row", "0", "--col", "0", "--product", "1"], "product 1 is outside 0 to 0"),
+        (["trace", MULTIPLY, *SLOT, "--product", "0"], "--product goes with --row and --col"),
+        ([*CODES, "--device", "0"], "--device means a live GPU"),
+        (["swizzle", "draw", __file__, "--base", "0", "--bits", "8"], "--stride, --base and --arch go with the name"),
+        (["swizzle", "draw", "SWIZZLE_32B", "--extent", "8,8", "--table", "2"], "--table 2 goes with a file"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_a_mistake_in_the_call(words, said):
+    assert said in refused(*words)
+
+
+def test_products_where_there_are_several():
+    text = (
+        CliRunner().invoke(main, ["where", D, "--row", "0", "--col", "0", "--product", "3", "--arch", "sm_70"]).stdout
+    )
+    assert text.startswith("D[0][0] of product 3: ")
+    assert "product 4 is outside 0 to 3" in refused("where", D, "--row", "0", "--product", "4")
+
+
+def test_the_fewest_that_are_asked_of_each_are_no_mistake(tmp_path, monkeypatch):
+    """So it is the option that is refused above, not what stands beside it."""
+    monkeypatch.chdir(tmp_path)
+    filled(tmp_path / "no")
+    (tmp_path / "no.csv").write_text("row,col,offset\n0,0,0\n0,1,1\n")
+    needs = {"emit": ["--to", "python"], "swizzle draw": ["--bits", "16"], "swizzle table": ["--bits", "16"],
+             "pages": ["--results", "no"], "lower": ["--arch", "sm_80"]}  # fmt: skip
+    for name, words in ASKED.items():
+        if name not in ("run", "verify"):
+            done = CliRunner().invoke(main, [*words, *needs.get(name, [])])
+            assert done.exit_code in (0, 1), (name, done.output)

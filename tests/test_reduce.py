@@ -1,0 +1,231 @@
+"""Reductions, masks and fills: the emitted code run by 32 threads of the host, for every layout of an accumulator."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import nvrtc
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tcprobe.ask.reduce import reduce
+from tcprobe.ask.reduce.condition import condition, holds, linear
+from tcprobe.ask.reduce.mask import masked
+from tcprobe.ask.reduce.plan import LANES, plan
+from tcprobe.cli import main
+from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import ARCHS
+from tcprobe.isa.operand import WHOLE
+from tcprobe.store.cell import load
+
+D = "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
+HOST = """
+#include <barrier>
+#include <cstdio>
+#include <thread>
+#include <vector>
+#define __device__
+static thread_local unsigned tid;
+static std::barrier<> gate(32);
+static double words[32];
+template <class T> T __shfl_xor_sync(unsigned, T value, unsigned mask) {
+  gate.arrive_and_wait();
+  words[tid] = value;
+  gate.arrive_and_wait();
+  return T(words[tid ^ mask]);
+}
+"""
+MASKS = ("row >= col", "row + row0 >= col + col0", "col < 5 or row == 3", "not (2 * row - col > 7) and row != 1")
+VALUES = {"row0": 3, "col0": 1}
+
+
+def layouts():
+    """A cell of every layout of an accumulator or result, on any arch, and of some factors."""
+    found = {}
+    for row in ARCHS:
+        for fragment in inventory.select(device=row):
+            of_multiply = fragment.family in ("wmma", "mma") and fragment.role in WHOLE
+            if of_multiply and (fragment.operand == "d" or fragment.id.startswith("wmma.m16n16k16.a.")):
+                cell = load(fragment.id, row.name)
+                found.setdefault(cell.table.id, cell)
+    return list(found.values())
+
+
+def element(cell, row, col, product=0):
+    """A number of its own for each element, not in the order of rows."""
+    return (row * 37 + col * 11 + product * 101) % 257 - 100
+
+
+def on_host(functions, calls, tmp_path):
+    """What a program of 32 threads prints: numbers by line."""
+    code = "\n".join(functions).replace('asm("mov.u32 %0, %%laneid;" : "=r"(lane));', "lane = tid;")
+    body = "\n".join(calls)
+    text = f"""{HOST}{code}
+static std::vector<double> out[32];
+static void work(unsigned lane_number) {{
+  tid = lane_number;
+  {body}
+}}
+int main() {{
+  std::vector<std::thread> all;
+  for (unsigned t = 0; t < 32; ++t) all.emplace_back(work, t);
+  for (auto& one : all) one.join();
+  for (auto& lane : out) {{ for (double v : lane) std::printf("%.0f ", v); std::puts(""); }}
+}}"""
+    (tmp_path / "run.cpp").write_text(text)
+    built = subprocess.run(["g++", "-std=c++20", "-O0", "-pthread", "run.cpp", "-o", "run"], cwd=tmp_path,
+                           capture_output=True, text=True, check=False)  # fmt: skip
+    assert built.returncode == 0, built.stderr[:3000]
+    done = subprocess.run([str(tmp_path / "run")], capture_output=True, text=True, check=True)
+    return [list(map(int, line.split())) for line in done.stdout.splitlines()]
+
+
+def filled(cell, name):
+    """C++ that puts every element's number into x of a lane."""
+    numbers = [element(cell, *found) for found in cell.table.cells]
+    table = f"static const float {name}[] = {{{', '.join(map(str, numbers))}}};"
+    size = cell.table.elements
+    return f"{table} float x[{size}]; for (int i = 0; i < {size}; ++i) x[i] = {name}[tid * {size} + i];"
+
+
+def numbered(table, axis):
+    """The result for each row (or column): its elements, each once."""
+    rows = {}
+    for cell in table.inverse:
+        size = table.extent["row" if axis == 0 else "col"]
+        rows.setdefault(cell[axis] + (cell[2] * size if len(cell) > 2 else 0), set()).add(cell)
+    return rows
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no g++")
+def test_every_accumulator_on_the_host(tmp_path):
+    functions, calls, expected = [], [], [[] for _ in range(LANES)]
+    for number, cell in enumerate(layouts()):
+        for axis, over in enumerate(("row", "col")):
+            op = ("max", "sum")[(number + axis) % 2]
+            found = reduce(cell, over, op, f"f{number}{over}")
+            functions.append(found.code)
+            parts = len(found.plan.groups)
+            calls.append(f"{{ {filled(cell, 't')} float o[{parts}]; f{number}{over}(x, o); "
+                         "for (float v : o) out[tid].push_back(v); }")  # fmt: skip
+            rows = numbered(cell.table, axis)
+            for lane in range(LANES):
+                join = max if op == "max" else sum
+                expected[lane] += [join(element(cell, *e) for e in rows[row]) for row in found.plan.rows[lane]]
+    assert len(functions) >= 30
+    assert on_host(functions, calls, tmp_path) == expected
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no g++")
+def test_masks_and_fills_on_the_host(tmp_path):
+    functions, calls, expected = [], [], [[] for _ in range(LANES)]
+    for number, cell in enumerate(layouts()):
+        if "product" in cell.table.outputs:
+            continue
+        for at, mask in enumerate(MASKS):
+            fill = (None, "row * 16 + col", "-7", "col - row + row0")[(number + at) % 4]
+            found = masked(cell, mask, fill, f"m{number}_{at}")
+            functions.append(found.code)
+            head = found.code.splitlines()[1]
+            given = [name for name in ("col0", "row0") if f"int {name}" in head]
+            arguments = ["x", *(["-1.f"] if fill is None else []), *(str(VALUES[name]) for name in given)]
+            calls.append(f"{{ {filled(cell, 't')} m{number}_{at}({', '.join(arguments)}); "
+                         "for (float v : x) out[tid].push_back(v); }")  # fmt: skip
+            for slot, (row, col) in enumerate(cell.table.cells):
+                values = {"row": row, "col": col, **VALUES}
+                other = -1 if fill is None else linear(fill).at(values)
+                kept = holds(condition(mask), values)
+                expected[slot // cell.table.elements].append(element(cell, row, col) if kept else other)
+    assert on_host(functions, calls, tmp_path) == expected
+
+
+def test_the_code_compiles_for_a_gpu():
+    d = load(D)
+    parts = [reduce(d, "row", "max", "a").code, masked(d, "row >= col", None, "b").code,
+             masked(load("wmma.m16n16k16.d.f32", "sm_90"), None, "row * 16 + col", "c").code]  # fmt: skip
+    use = """
+    __global__ void k(float* p) {
+      float x[4], o[2], y[8];
+      for (int i = 0; i < 4; ++i) x[i] = p[i];
+      a(x, o); b(x, -1.f); c(y);
+      p[0] = o[0] + o[1] + x[0] + y[3];
+    }"""
+    assert nvrtc.compile_cuda(nvrtc.library(), "\n".join([*parts, use]), "-arch=sm_90", "-std=c++17") == (True, "")
+
+
+def test_accumulators_have_the_fewest_exchanges():
+    """As few as the bound, but for two layouts of sm_70 over columns, where one more is needed than it says."""
+    for cell in layouts():
+        if cell.fragment.operand == "d":
+            for axis in (0, 1):
+                found = plan(cell.table, axis)
+                assert found.shuffles <= found.least + (axis and cell.arch in ("sm_70", "sm_72")), cell.fragment.id
+                assert found.back == len(found.groups) - len(found.held[0])
+
+
+def test_known_cases():
+    found = reduce(load(D), "row", "max")
+    assert (found.plan.groups, found.plan.shuffles, found.plan.back) == (((0, 1), (2, 3)), 2, 1)
+    assert [one.lane for one in found.plan.rounds] == [1, 2]
+    copies = reduce(load("wmma.m16n16k16.a.row.f16", "sm_70"), "row", "sum")
+    assert copies.plan.shuffles == 0
+    assert np.size(copies.plan.groups) == 16
+
+
+@pytest.mark.parametrize(("mask", "costs"), [
+    ("row >= col", {"compare": 2, "select": 2}), ("row < 8", {"compare": 0, "select": 0}),
+    ("row >= col + off", {"compare": 4, "select": 4}), ("row >= 0", {"compare": 0, "select": 0}),
+])  # fmt: skip
+def test_what_is_the_same_in_all_lanes_costs_nothing(mask, costs):
+    assert masked(load(D), mask, None).costs == costs
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("row", "is a number, not a condition"), ("row >=", "where a number"), ("row * col > 3", "not linear"),
+    ("row > 3 > col", "two comparisons"), ("(row > 3", "not closed"), ("row > a.b('os')", "belongs to no condition"),
+    ("row > 1e9", "belongs to no condition"), ("row > 99999999", "belongs to no condition"),
+    ("row > lane", "cannot be"),
+    ("(" * 100 + "row > 1", "more than 30 levels"), ("row > 1 " * 100, "at most 500"), ("", "where a number"),
+    ("row > 1048577", "a number above"), ("row; col", "belongs to no condition"), ("row > int", "cannot be arguments"),
+    ("row > x", "cannot be arguments"), ("row and col > 1", "a number where a condition"),
+])  # fmt: skip
+def test_what_is_no_condition(text, words):
+    with pytest.raises(UsageError, match=re.escape(words)):
+        condition(text)
+
+
+@given(st.text(alphabet="rowcl 0123456789+-*()<>=!&|and", max_size=40))
+def test_any_text_is_a_condition_or_refused(text):
+    try:
+        found = condition(text)
+    except UsageError:
+        return
+    assert holds(found, {"row": 1, "col": 2}) in (True, False)
+    assert condition(str(found)) == found or "!" in str(found)
+
+
+def tcprobe(*arguments, code=0):
+    done = CliRunner().invoke(main, [str(a) for a in arguments])
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+def test_the_command():
+    done = tcprobe("reduce", D, "--over", "row", "--op", "max")
+    assert done.stdout.startswith("template <class T>")
+    assert "2 shuffles, no scheme of words between lanes has fewer" in done.stderr
+    data = json.loads(tcprobe("reduce", "accumulator", "wmma", "16x16x16", "float", "--arch", "v100", "--over", "row",
+                              "--json").stdout)  # fmt: skip
+    assert (data["arch"], data["shuffles"], data["groups"]) == ("sm_70", {"combine": 2, "back": 1},
+                                                                [[0, 1, 4, 5], [2, 3, 6, 7]])  # fmt: skip
+    assert len(data["results"]) == 32
+    assert "keeps where row >= col; a lane: 2 comparisons" in tcprobe("reduce", D, "--mask", "row >= col").stderr
+    for arguments, words in {(): "give --over", ("--over", "row", "--fill", "0"): "give --over",
+                             ("--over", "row", "--name", "a b"): "is no name"}.items():  # fmt: skip
+        assert words in tcprobe("reduce", D, *arguments, code=2).stderr
+    assert "has unused slots" in tcprobe("reduce", "ldmatrix.m8n8.x1.shared.b16.address", "--fill", "0", code=2).stderr

@@ -1,0 +1,256 @@
+"""The site: what other programs rely on, addresses that last, links that lead somewhere, sizes."""
+
+import json
+import os
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("jinja2", reason="the site needs Jinja2: pip install 'tcprobe[site]'")
+
+from site_pages import Page, data_of, distinct, facts, made, pages
+
+from tcprobe.ask.describe import shown
+from tcprobe.cli import main
+from tcprobe.layout.grid import blocks
+from tcprobe.pages.site import addresses
+from tcprobe.pages.site.build import moved
+from tcprobe.pages.site.render import render
+
+ADDRESSES = Path(__file__).parent / "golden" / "addresses.txt"
+KB = 1024
+
+
+def html():
+    return {name: text for name, text in pages().items() if name.endswith(".html")}
+
+
+def holders(text, span):
+    """The (lane, i) of each of `span` elements that a cell names."""
+    found = [[] for _ in range(span)]
+    for holder in text.split():
+        lane, parts = holder.split(":")
+        for part in parts.split(","):
+            first, _, last = part.partition("..")
+            assert int(last or first) - int(first) == span - 1
+            for number in range(span):
+                found[number].append((int(lane), int(first) + number))
+    return found
+
+
+def test_a_matrix_names_every_holder_of_every_element():
+    """A cell's text is lane:i per holder, lists 0:0,8, ranges 0:4..7 over colspan columns; row numbers are heads."""
+    for fact in distinct():
+        drawn = Page(pages()[addresses.fact(fact.id)]).of_class("matrix")
+        table, parts = fact.main.table, blocks(fact.main.table, fact.fragment)
+        assert len(drawn) == len(parts)
+        for part, rows in zip(parts, drawn, strict=True):
+            named = {}
+            for row, (head, *cells) in enumerate(rows[1:]):
+                assert head == ["th", 1, str(row)]
+                col = 0
+                for tag, span, text in cells:
+                    assert tag == "td"
+                    for number, slots in enumerate(holders(text, span)):
+                        named |= dict.fromkeys(slots, (row, col + number))
+                    col += span
+            complete = len(rows) - 1 == fact.fragment.rows
+            expected = {slot: element for slot, element in part.slots.items() if complete or element[0] < len(rows) - 1}
+            assert named == expected, fact.id
+        assert sum(len(part.slots) for part in parts) == sum(cell is not None for cell in table.cells)
+
+
+def test_fragments_of_one_layout_have_one_matrix():
+    drawn = {}
+    for fact in facts().facts.values():
+        tables = tuple(re.findall(r'<table class="matrix">.*?(<thead>.*?)</table>', pages()[addresses.fact(fact.id)]))
+        assert drawn.setdefault((fact.main.table.id, fact.fragment.slot_bits), tables) == tables
+
+
+def test_a_register_table_says_what_each_lane_holds():
+    fact = facts().facts["mma.m16n8k16.row.col.f32.f16.f16.f32.a"]
+    (rows,) = Page(pages()[addresses.fact(fact.id)]).of_class("lanes")
+    assert [text for _, _, text in rows[13]] == ["12", "3,0..1", "11,0..1", "3,8..9", "11,8..9"]
+    assert len(rows) == 33
+
+
+POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'"
+
+
+def test_every_page_has_a_policy_and_nothing_foreign_or_inline():
+    for name, text in html().items():
+        assert re.findall(r'<meta http-equiv="Content-Security-Policy" content="(.*?)">', text) == [POLICY]
+        assert not re.search(r"""(?:href|src)=["'](?:[a-z]+:|//)""", text), name
+        assert not re.search(r"<style|<[^>]*\s(?:style|on[a-z]+)=|<iframe|<object|<embed", text), name
+        scripts = re.findall(r"<script(.*?)>", text)
+        assert all(' src="' in of or of == ' type="application/json" id="data"' for of in scripts), name
+
+
+def test_every_link_leads_to_a_file_of_the_site():
+    for name, text in html().items():
+        folder = Path(name).parent
+        for link in set(re.findall(r"""(?:href|src)="([^"?#]+)""", text)):
+            assert os.path.normpath(folder / link).replace(os.sep, "/") in pages(), (name, link)
+
+
+def test_the_readout_is_live():
+    for fact in list(facts().facts.values())[::40]:
+        page = Page(pages()[addresses.fact(fact.id)])
+        assert [a for _, a in page.elements if a.get("id") == "readout" and a.get("aria-live") == "polite"]
+
+
+def test_data_is_what_show_prints_and_holds_its_page():
+    for fact in list(facts().facts.values())[::7]:
+        found = json.loads(pages()[f"json/{fact.id.replace('::', '--')}.json"])
+        assert found.pop("page") == f"f/{fact.id.replace('::', '--')}.html"
+        assert found == json.loads(json.dumps(shown(fact.main)))
+
+
+def test_all_data_names_every_fragment_and_layout():
+    found = json.loads(pages()["json/all.json"])
+    assert [entry["id"] for entry in found["fragments"]] == list(facts().facts)
+    named = {at["layout"] for entry in found["fragments"] for at in entry["archs"].values()} - {None}
+    assert named == set(found["layouts"]) == set(facts().tables)
+
+
+def test_data_keeps_its_schema():
+    validators = pytest.importorskip("jsonschema")
+    schema = json.loads(pages()["json/schema.json"])
+    for fact in list(facts().facts.values())[::9]:
+        validators.validate(json.loads(pages()[addresses.data(fact.id)]), schema)
+
+
+def test_no_published_address_disappears(request):
+    """A page may be added; one that people may have linked to stays. `--update-golden` adds the new ones."""
+    listed = set(ADDRESSES.read_text().split()) if ADDRESSES.exists() else set()
+    if request.config.getoption("--update-golden"):
+        ADDRESSES.write_text("".join(f"{name}\n" for name in sorted(listed | set(html()) | set(data_names()))))
+        return
+    assert sorted(listed - set(pages())) == []
+    assert set(html()) <= listed
+
+
+def test_a_renamed_page_leaves_a_stub():
+    text = render(moved("f/old.html", "f/new.html"))
+    assert '<a href="../f/new.html">' in text
+    assert 'http-equiv="refresh" content="0; url=../f/new.html"' in text
+
+
+def data_names():
+    return {name for name in pages() if name.startswith("json/")}
+
+
+def test_sizes():
+    sizes = [len(text.encode()) for text in html().values()]
+    assert statistics.median(sizes) <= 16 * KB
+    assert max(sizes) <= 64 * KB
+    assert len(pages()["site.js"].encode()) <= 20 * KB
+    assert len(pages()["site.css"].encode()) <= 8 * KB
+    assert len(pages()["search.js"].encode()) <= 64 * KB
+
+
+def test_a_page_says_who_else_has_a_layout_and_where():
+    text = pages()[addresses.layout("86a99ca79545")]
+    assert "mma.m16n8k16.row.col.f32.f16.f16.f32.d" in text
+    assert "wmma" in pages()[addresses.layout("3a957efdf0e5")]
+
+
+def test_data_for_the_script_has_every_arch():
+    for fact in list(facts().facts.values())[::11]:
+        data = data_of(pages()[addresses.fact(fact.id)])
+        assert {arch: data["layouts"][at[0]]["id"] for arch, at in data["archs"].items()} == {
+            arch: cell.table.id for arch, cell in fact.cells.items()
+        }
+
+
+# writing
+
+
+def site(*arguments):
+    return CliRunner().invoke(main, ["site", *map(str, arguments)])
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A site that is made at once."""
+    monkeypatch.setattr("tcprobe.pages.site.build.build", lambda facts: {"index.html": "new", "f/a.html": "a"})
+    monkeypatch.setattr("tcprobe.pages.site.facts.gather", lambda layers: None)
+    return tmp_path / "site"
+
+
+def files(folder):
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+
+
+def test_a_site_takes_the_place_of_one_written_before(small):
+    assert site("-o", small).exit_code == 0
+    (small / "f" / "a.html").write_text("old")
+    assert site("-o", small).exit_code == 0
+    assert (small / "f" / "a.html").read_text() == "a"
+    assert files(small) == [".tcprobe-site", "f/a.html", "index.html"]
+    assert [p.name for p in small.parent.iterdir()] == ["site"]
+
+
+def test_an_empty_folder_is_taken_and_a_foreign_one_keeps_its_files(small):
+    small.mkdir()
+    assert site("-o", small).exit_code == 0
+    (small / "notes.txt").write_text("mine")
+    done = site("-o", small)
+    assert done.exit_code == 2
+    assert "'notes.txt'" in done.stderr
+    assert (small / "notes.txt").read_text() == "mine"
+    other = small.parent / "other"
+    other.mkdir()
+    (other / "index.html").write_text("mine")
+    assert site("-o", other).exit_code == 2
+    assert files(other) == ["index.html"]
+    assert (other / "index.html").read_text() == "mine"
+
+
+def test_a_file_of_that_name_and_a_folder_that_cannot_be_written_are_named(small):
+    small.write_text("mine")
+    assert site("-o", small).exit_code == 2
+    assert small.read_text() == "mine"
+    assert site("-o", small / "inside").exit_code in (2, 3)
+
+
+def test_what_fails_half_way_leaves_the_old_site(small, monkeypatch):
+    assert site("-o", small).exit_code == 0
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tcprobe.pages.site.write._fill", fail)
+    done = site("-o", small)
+    assert done.exit_code == 3
+    assert "No space left" in done.stderr
+    assert files(small) == [".tcprobe-site", "f/a.html", "index.html"]
+    assert [p.name for p in small.parent.iterdir()] == ["site"]
+
+
+def test_without_jinja_it_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setattr("tcprobe.pages.site.render.find_spec", lambda name: None)
+    done = site("-o", tmp_path / "site")
+    assert done.exit_code == 3
+    assert "pip install 'tcprobe[site]'" in done.stderr
+
+
+def test_a_folder_of_results_without_measurements_is_a_mistake(tmp_path):
+    (tmp_path / "r").mkdir()
+    assert site("-o", tmp_path / "s", "--results", tmp_path / "r").exit_code == 2
+    assert site("-o", tmp_path / "s", "--results", tmp_path / "none").exit_code == 2
+    assert not (tmp_path / "s").exists()
+
+
+def test_the_command_writes_every_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("tcprobe.pages.site.build.build", lambda facts: pages())
+    done = site("-o", tmp_path / "site")
+    assert done.exit_code == 0, done.output
+    assert set(files(tmp_path / "site")) == {".tcprobe-site", *pages()}
+
+
+def test_it_is_made_in_time():
+    assert made()[1] < 15

@@ -1,0 +1,326 @@
+"""The site in Chromium: from a file and over HTTP under a prefix, with keys, a pointer, a phone, no script, and axe."""
+
+import functools
+import http.server
+import json
+import os
+import re
+import shutil
+import threading
+
+import pytest
+
+pytest.importorskip("jinja2", reason="the site needs Jinja2: pip install 'tcprobe[site]'")
+pytest.importorskip("pytest_playwright", reason="no pytest-playwright: pip install 'tcprobe[browser]'")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe: pip install 'tcprobe[browser]'")
+
+from site_pages import pages  # noqa: E402
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium here: apt-get install chromium")
+
+MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
+A = f"f/{MMA}.a.html"
+WMMA = "f/wmma.m16n16k16.a.row.f16.html"
+KINDS = (
+    "index.html", A, WMMA, "f/ldmatrix.m8n8.x2.shared.b16.address.html", "f/mma.m8n8k4.row.col.f32.f16.f16.f32.a.html",
+    f"m/{MMA}.html", "m/ldmatrix.m8n8.x4.shared.b16.html", "m/family-mma-m16n8k16.html", "l/6f521bd25bff.html",
+    "a/sm_80.html", "s/index.html", "s/ldmatrix-of-a.html", "s/swizzle-swizzle-128b.html", "diff.html", "errata.html",
+    "method.html", "contribute.html",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args():
+    return {"executable_path": CHROMIUM, "args": ["--no-sandbox"]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("site")
+    for name, text in pages().items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(text.encode())
+    return root
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def served(folder, tmp_path_factory):
+    """The address of the site under a prefix."""
+    root = tmp_path_factory.mktemp("http")
+    os.symlink(folder, root / "some-prefix", target_is_directory=True)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(root)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/some-prefix/"
+    server.shutdown()
+
+
+@pytest.fixture
+def base(request, folder):
+    """Where the site is: a file, unless a test asks for both."""
+    over_http = getattr(request, "param", "file") == "http"
+    return request.getfixturevalue("served") if over_http else f"{folder.as_uri()}/"
+
+
+both = pytest.mark.parametrize("base", ["file", "http"], indirect=True)
+
+
+@pytest.fixture
+def watched(page, base):
+    """A page that must ask for nothing foreign, and must not complain."""
+    asked, said = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    yield page
+    assert [url for url in asked if not url.startswith(base)] == []
+    assert said == []
+
+
+def open_(page, base, address):
+    page.goto(base + address)
+    page.wait_for_function("document.documentElement.classList.contains('js')")
+
+
+def readout(page):
+    return page.locator("#readout").inner_text()
+
+
+def cell(page, row, col, kind="matrix"):
+    return page.locator(f".{kind} tbody tr").nth(row).locator("td").nth(col)
+
+
+@both
+def test_every_kind_of_page_opens_quietly(watched, base):
+    for address in KINDS:
+        open_(watched, base, address)
+        assert watched.title().endswith("tcprobe")
+
+
+@both
+def test_a_deep_link_to_an_element(watched, base):
+    open_(watched, base, f"{A}#r=3&c=9")
+    assert readout(watched) == "A[3][9]: lane 12, i 5, register 2, bits 16 to 31"
+    assert cell(watched, 3, 9).get_attribute("class").split() == ["c4", "on"]
+    assert [td.inner_text() for td in watched.locator(".lanes td.on").all()] == ["3,8..9"]
+
+
+def test_a_deep_link_to_a_slot(watched, base):
+    open_(watched, base, f"{A}#lane=12&i=5")
+    assert readout(watched) == "A[3][9]: lane 12, i 5, register 2, bits 16 to 31"
+    assert [td.inner_text() for td in watched.locator(".matrix td.on").all()] == ["12:5"]
+
+
+def test_hover_and_click(watched, base):
+    open_(watched, base, A)
+    cell(watched, 0, 0).hover()
+    assert readout(watched).startswith("A[0][0]: lane 0, i 0, register 0, bits 0 to 15")
+    cell(watched, 15, 15).click()
+    assert readout(watched).startswith("A[15][15]: lane 31, i 7")
+    assert watched.url.endswith("#r=15&c=15")
+    cell(watched, 12, 2, "lanes").click()
+    assert readout(watched).startswith("A[3][8]: lane 12, i 4")
+    assert watched.url.endswith("#lane=12&i=4")
+
+
+def test_keys(watched, base):
+    open_(watched, base, A)
+    cell(watched, 0, 0).focus()
+    for key in ("Enter", "ArrowDown", "ArrowDown", "ArrowRight"):
+        watched.keyboard.press(key)
+    assert readout(watched).startswith("A[2][1]: lane 8, i 1")
+    for key in ("ArrowUp",) * 4:
+        watched.keyboard.press(key)
+    assert readout(watched).startswith("A[0][1]: lane 0, i 1")
+    cell(watched, 0, 0, "lanes").click()
+    watched.keyboard.press("ArrowRight")
+    assert readout(watched).startswith("A[0][1]: lane 0, i 1")
+
+
+@both
+def test_an_arch_keeps_the_element_and_says_how_many_differ(watched, base):
+    open_(watched, base, f"{WMMA}#r=3&c=9")
+    assert readout(watched).startswith("A[3][9]: lane 12, i 5")
+    watched.locator("[data-arch=sm_70]").click()
+    watched.wait_for_function("document.querySelector('#readout').textContent.includes('lane 3, i 9')")
+    assert "?arch=sm_70" in watched.url
+    assert watched.url.endswith("#r=3&c=9")
+    assert watched.locator("#differs").inner_text() == "256 of 256 elements are held elsewhere than on sm_90."
+    assert watched.locator("td.moved").count() == 0
+    assert watched.locator("#formula").inner_text().splitlines()[1] == "col = i & 15"
+    assert cell(watched, 3, 9).inner_text() == "3:9 11:9"
+    assert watched.locator("#evidence").inner_text().startswith("sm_70: measured: sass")
+
+
+@both
+def test_a_deep_link_with_an_arch(watched, base):
+    open_(watched, base, f"{WMMA}?arch=sm_70#lane=3&i=9")
+    assert readout(watched) == "A[3][9]: lane 3, i 9, register 4, bits 16 to 31"
+    assert watched.locator("#differs").inner_text().startswith("256 of 256")
+
+
+def test_what_the_script_draws_is_what_the_page_had(watched, base, browser):
+    """On the page's own arch nothing changes but what is chosen."""
+    context = browser.new_context(java_script_enabled=False)
+    still = context.new_page()
+    for address in (A, WMMA, "f/mma.m16n8k256.row.col.s32.b1.b1.s32.xor.popc.a.html"):
+        open_(watched, base, address)
+        still.goto(base + address)
+        for kind in ("matrix", "lanes"):
+            one, two = (of.locator(f".{kind}").all_inner_texts() for of in (watched, still))
+            assert one == two
+    context.close()
+
+
+@both
+def test_search(watched, base):
+    open_(watched, base, A)
+    watched.keyboard.press("/")
+    watched.keyboard.type("wmma accumulator m16n16k16 f32 sm_75")
+    links = watched.locator("#results a")
+    links.first.wait_for()
+    assert links.all_inner_texts() == ["wmma.m16n16k16.c.f32", "wmma.m16n16k16.d.f32"]
+    watched.keyboard.press("ArrowDown")
+    watched.keyboard.press("Enter")
+    watched.wait_for_url("**/f/wmma.m16n16k16.c.f32.html?arch=sm_75")
+    assert watched.locator("#evidence").inner_text().startswith("sm_75:")
+
+
+def test_filters(watched, base):
+    open_(watched, base, "index.html")
+    shown = watched.locator("tbody tr[data-family]:visible")
+    every = shown.count()
+    watched.locator("[data-filter=family]").select_option("wmma")
+    watched.locator("[data-filter=arch]").select_option("sm_70")
+    assert 0 < shown.count() < every
+    assert all("wmma" in text for text in shown.all_inner_texts())
+
+
+def test_a_trace(watched, base):
+    open_(watched, base, f"m/{MMA}.html")
+    watched.locator(".in-d tbody tr").nth(3).locator("td").nth(5).click()
+    assert readout(watched) == "D[3][5]: lane 14, i 1"
+    meets = watched.locator("#meets li").all_inner_texts()
+    assert len(meets) == 16
+    assert meets[9] == "A[3][9] (lane 12, i 5) · B[9][5] (lane 20, i 3) · D[3][5] (lane 14, i 1)"
+    assert watched.locator(".in-a td.on").count() == 16
+    watched.locator(".in-a tbody tr").nth(3).locator("td").nth(9).click()
+    assert watched.locator(".in-b td.on").count() == 8
+    assert watched.locator(".in-d td.on").all_inner_texts() == [
+        "12:0",
+        "12:1",
+        "13:0",
+        "13:1",
+        "14:0",
+        "14:1",
+        "15:0",
+        "15:1",
+    ]
+
+
+@both
+def test_differences(watched, base):
+    open_(watched, base, "diff.html?a=sm_75&b=sm_70")
+    heads = watched.locator("#found h2").all_inner_texts()
+    changed = watched.locator("#found > ul li").all_inner_texts()
+    assert len(heads) >= 10
+    assert "wmma.m16n16k16.a.row.f16" in changed
+    watched.locator("select[name=b]").select_option("sm_75")
+    assert watched.locator("#found").inner_text().startswith("No table differs.")
+
+
+def test_phases_step_by_step(watched, base):
+    open_(watched, base, "s/ldmatrix-of-a.html")
+    tabs = watched.locator(".tabs").first.locator("[role=tab]")
+    assert tabs.all_inner_texts() == ["Phase 0", "Phase 1", "Phase 2", "Phase 3"]
+    tabs.first.focus()
+    watched.keyboard.press("ArrowRight")
+    assert (
+        watched.locator(".tabs")
+        .first.locator("[role=tabpanel]:visible p")
+        .first.inner_text()
+        .startswith("Lanes 8 to 15: 8 passes")
+    )
+
+
+def test_csv_and_code(watched, base):
+    open_(watched, base, A)
+    watched.locator("[role=tab]", has_text="CSV").click()
+    lines = watched.locator("#csv").inner_text().splitlines()
+    assert lines[0] == "lane,i,row,col"
+    assert len(lines) == 257
+    assert "12,5,3,9" in lines
+
+
+def test_without_the_script(browser, folder):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{folder.as_uri()}/{A}")
+    assert cell(page, 3, 9).inner_text() == "12:5"
+    assert page.locator("pre:visible").count() >= 5
+    page.goto(f"{folder.as_uri()}/m/{MMA}.html")
+    assert page.locator("img").count() == 3
+    page.goto(f"{folder.as_uri()}/diff.html")
+    assert "sm_72 to sm_75" in page.locator("#found").inner_text()
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(browser, folder, scheme):
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    for address in KINDS if scheme == "light" else KINDS[:6]:
+        page.goto(f"{folder.as_uri()}/{address}")
+        found = axe.Axe().run(page, options={"resultTypes": ["violations"]})
+        words = [(v["id"], v["nodes"][0]["html"][:120]) for v in found.response["violations"]]
+        assert words == [], address
+    context.close()
+
+
+def test_a_phone_scrolls_tables_and_not_the_page(browser, folder):
+    context = browser.new_context(viewport={"width": 360, "height": 780}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    for address in KINDS:
+        page.goto(f"{folder.as_uri()}/{address}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, address
+    page.goto(f"{folder.as_uri()}/{A}")
+    cell(page, 1, 1).tap()
+    assert readout(page).startswith("A[1][1]: lane 4, i 1")
+    context.close()
+
+
+def test_print_shows_all_and_no_controls(browser, folder):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{folder.as_uri()}/{A}")
+    page.emulate_media(media="print")
+    assert page.locator("#search").is_hidden()
+    assert page.locator(".tabs > div:visible").count() >= 5
+    context.close()
+
+
+def test_pictures_render(browser, folder):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{folder.as_uri()}/svg/6f521bd25bff-16.svg")
+    assert page.evaluate("document.querySelectorAll('g > title').length") == 256
+    assert page.evaluate("getComputedStyle(document.querySelector('.c1')).fill") == "rgb(254, 230, 182)"
+    context.close()
+
+
+def test_the_script_says_the_published_tables_in_the_browser(browser, folder):
+    """What the tests of the script say in Node.js, here for some pages."""
+    context = browser.new_context()
+    page = context.new_page()
+    for name in (A, WMMA, "f/mma.m8n8k4.row.col.f32.f16.f16.f32.d.html"):
+        page.goto(f"{folder.as_uri()}/{name}")
+        found = page.evaluate("tcprobe.expand(JSON.parse(document.querySelector('#data').textContent).layouts[0])")
+        data = json.loads(pages()[re.sub("^f/(.*)html$", r"json/\1json", name)])
+        flat = [cell for lane in data["table"] for cell in lane]
+        assert [value[:2] for value in found] == flat
+    context.close()
