@@ -192,13 +192,13 @@ def notes(cell: Cell) -> list[str]:
         if fragment.role is Role.METADATA:
             more = beyond(fragment, cell.arch, cell.layers)
             lines += [_indices(fragment), *_emulated(cell), *(more.lines if more else [])]
-        return lines + ([] if measured else [f"not measured: {hindrance(fragment)}"])
+        return lines + ([] if measured else [f"not measured; {hindrance(fragment)}"])
     lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:
         lines.append(f"each element has {' or '.join(map(str, counts))} holders")
     if not measured:
-        return [*lines, f"not measured: {hindrance(fragment)}"]
+        return [*lines, f"not measured; {hindrance(fragment)}"]
     lines += _emulated(cell)
     lines += _other_archs(fragment, measured, cell.layers)
     lines += _other_measurements(cell)

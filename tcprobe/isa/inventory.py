@@ -208,7 +208,7 @@ def _closest(wanted: list[str], found: list[T]) -> list[T]:
 
 
 def _one_accumulator(row: Instruction) -> bool:
-    return row.multiplies and row.type("c") == row.type("d")
+    return row.multiplies_registers and row.type("c") == row.type("d")
 
 
 def _parts(id_: str, *more: str) -> list[str]:

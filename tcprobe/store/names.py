@@ -163,7 +163,7 @@ def _no_multiply_becomes(opcode: str, layers: Layers) -> UsageError:
 
 def _same_shape(id_: str, opcode: str) -> bool:
     row = inventory.instructions().get(id_)
-    qualifiers = [part.replace("x", "") for part in opcode.split(".")[1:]]
+    qualifiers = [part.replace("x", "") for part in opcode.split(".")[1:2]]
     return row is not None and "".join(map(str, row.shape)) in qualifiers
 
 
