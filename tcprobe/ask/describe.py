@@ -114,18 +114,21 @@ def shown(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _chosen(cell: Cell) -> dict[str, Any]:
-    """What the object of a selector's table says besides."""
-    assert cell.selector is not None
-    more = beyond(cell.fragment, cell.arch, cell.layers)
-    found = {} if cell.fragment.role is Role.SCALE else {"undocumented": more.to_json() if more else None}
-    return {"selector": cell.selector, **cell.fragment.held.picked(cell.selector), **found}
-
-
 def hindrance(fragment: Fragment) -> str:
     """What it would take to measure a fragment, or why tcprobe cannot."""
     form = inventory.instructions().get(fragment.experiment)
     return (form and form.unprobed) or "`tcprobe run` measures it on a GPU of that arch"
+
+
+def _chosen(cell: Cell) -> dict[str, Any]:
+    """What the object of a selector's table says besides."""
+    fragment = cell.fragment
+    assert cell.selector is not None
+    found: dict[str, Any] = {"selector": cell.selector, **fragment.held.picked(cell.selector)}
+    if fragment.role is not Role.METADATA:
+        return found
+    more = beyond(fragment, cell.arch, cell.layers)
+    return {**found, "undocumented": more.to_json() if more else None}
 
 
 def _lanes(fragment: Fragment, table: Table) -> list[list[list[int] | None] | None]:
@@ -185,17 +188,17 @@ def notes(cell: Cell) -> list[str]:
     table, fragment, measured = cell.table, cell.fragment, cell.measured
     same = same_layout(fragment, measured, cell.layers) if measured else []
     if cell.selector is not None:
-        more = beyond(fragment, cell.arch, cell.layers)
         lines = [f"selector {cell.selector}: {_kept(fragment, cell.selector)}; {_read(table)}"]
-        lines += [_indices(fragment)] if fragment.role is Role.METADATA else []
-        lines += _emulated(cell) if measured else [f"not measured: {hindrance(fragment)}"]
-        return lines + (more.lines if more else [])
+        if fragment.role is Role.METADATA:
+            more = beyond(fragment, cell.arch, cell.layers)
+            lines += [_indices(fragment), *_emulated(cell), *(more.lines if more else [])]
+        return lines + ([] if measured else [f"not measured; {hindrance(fragment)}"])
     lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:
         lines.append(f"each element has {' or '.join(map(str, counts))} holders")
     if not measured:
-        return [*lines, f"not measured: {hindrance(fragment)}"]
+        return [*lines, f"not measured; {hindrance(fragment)}"]
     lines += _emulated(cell)
     lines += _other_archs(fragment, measured, cell.layers)
     lines += _other_measurements(cell)

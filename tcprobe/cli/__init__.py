@@ -224,7 +224,7 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
     from tcprobe.isa import arch, inventory
     from tcprobe.store import names
 
-    patterns, device = names.joined(patterns), arch.arch(name) if name else None
+    device, patterns = arch.arch(name) if name else None, tuple(names.joined(patterns))
     registers = [p for p in patterns if not inventory.bare(p) or inventory.matches(p)]
     only_forms = bool(patterns) and not registers
     found = [] if only_forms else inventory.select_or_fail(*registers, family=family, device=device)
@@ -330,11 +330,10 @@ def why_not(fragment: tuple[str, ...], name: str, layers: Layers, as_json: bool)
     from tcprobe.store import names
     from tcprobe.store.lookup import some
 
-    name_given, row = " ".join(fragment), arch.arch(name)
-    forms = inventory.bare(name_given)
-    meant = [] if forms and not inventory.matches(name_given) else names.like(name_given, layers)
-    answers = [explained(found, row, layers) for found in meant]
-    answers += [why_not_form(form, row, layers) for form in forms]
+    asked, row = " ".join(fragment), arch.arch(name)
+    forms = inventory.bare(asked)
+    found = [] if forms and not inventory.matches(asked) else names.like(asked, layers)
+    answers = [*(explained(one, row, layers) for one in found), *(why_not_form(form, row, layers) for form in forms)]
     if as_json:
         click.echo("\n".join(json.dumps(answer.to_json()) for answer in answers))
         return

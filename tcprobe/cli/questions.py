@@ -101,8 +101,8 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 
     Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet.
-    With ranges one answer after the other; --json: one object a line. Scales are left out: `where` says of operands
-    scale_a and scale_b which byte scales what.
+    Scales are left out: `where` says of operands scale_a and scale_b which byte scales what.
+    With ranges one answer after the other; --json: one object a line.
     """
     from tcprobe.ask import trace
     from tcprobe.cli import answers
@@ -117,8 +117,8 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
     if forward and asked["product"] is not None:
         raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
     multiply, tables, note = names.multiply(" ".join(instruction), name, layers)
-    told(note)
     tables = {o: cell for o, cell in tables.items() if cell.fragment.role is not Role.SCALE}
+    told(note)
     tables = dict(zip(tables, selected(tables.values(), asked["selector"]), strict=True))
     pairs = product(lane, element) if forward else product(row, col)
     for first, second in pairs:
@@ -265,10 +265,12 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     from tcprobe.store.cell import operands
 
     rows = inventory.multiplies(*patterns)
-    scaled = rows[0]
+    other = rows[0]
     rows = [row for row in rows if not row.scales]
     if not rows:
-        raise UsageError(f"{scaled.id} is block-scaled: `verify` has no scales; `tcprobe run` measures it.")
+        raise UsageError(
+            f"{other.id} is block-scaled: `verify` has no scales to multiply by; `tcprobe run` measures it."
+        )
     gpu = Gpu()
     gpu.open(index)
     device = gpu.devices()[index]

@@ -89,15 +89,10 @@ def _formulas(cell: Cell) -> str:
     return ", ".join(f"{name} = {f}" for name, f in formulas(cell).items())
 
 
-def _read(cell: Cell) -> str:
-    """Which lanes are read under the selector."""
-    require_fit(cell.fragment, cell.table)
-    return ", ".join(map(str, lanes_read(cell)))
-
-
 def _scales(cell: Cell) -> str:
     """Which lanes are read, and what a byte scales."""
-    read, formula = _read(cell), formulas(cell)
+    require_fit(cell.fragment, cell.table)
+    read, formula = ", ".join(map(str, lanes_read(cell))), formulas(cell)
     assert cell.selector is not None
     picked = ", ".join(f"{name.replace('_', '-')} {n}" for name, n in cell.fragment.held.picked(cell.selector).items())
     rows = cell.fragment.rows > cell.fragment.cols
@@ -108,10 +103,12 @@ def _scales(cell: Cell) -> str:
 
 def _metadata(cell: Cell) -> str:
     """Which lanes are read under the selector, and what a field says."""
+    require_fit(cell.fragment, cell.table)
+    read = ", ".join(map(str, lanes_read(cell)))
     rule = sparsity(cell.fragment)
     unit = "element" if cell.fragment.span == 1 else f"{cell.fragment.span} elements"
     return (
-        f"selector {cell.selector} reads lanes {_read(cell)}; field i of {rule.bits} bits says which "
+        f"selector {cell.selector} reads lanes {read}; field i of {rule.bits} bits says which "
         f"{unit} of a chunk of {rule.positions * rule.span} columns of A is stored as A[row][stored column]"
     )
 

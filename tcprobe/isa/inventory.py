@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from functools import cache
@@ -28,6 +29,7 @@ ROWS = "tcprobe.isa.rows"
 T = TypeVar("T", Fragment, Instruction)
 SPARSE = ("sp", "sp::ordered_metadata")
 APART = {"block_scale"}  # qualifiers that a shortened name must have
+_VECTOR = re.compile(r"(scale_vec::\d)x")  # the one capital letter of an id
 
 
 @cache
@@ -206,7 +208,7 @@ def _closest(wanted: list[str], found: list[T]) -> list[T]:
 
 
 def _one_accumulator(row: Instruction) -> bool:
-    return row.multiplies and row.type("c") == row.type("d")
+    return row.multiplies_registers and row.type("c") == row.type("d")
 
 
 def _parts(id_: str, *more: str) -> list[str]:
@@ -251,8 +253,9 @@ def select_instructions(*patterns: str) -> list[Instruction]:
         return list(known.values())
     found: dict[str, Instruction] = {}
     for pattern in patterns:
-        glob = any(c in pattern for c in "*?[")
-        meant = _meant(short(pattern), known) or [row.id for row in ([] if glob else spoken_instructions(pattern))]
+        wanted = short(pattern)
+        glob = any(c in wanted for c in "*?[")
+        meant = _meant(wanted, known) or [row.id for row in ([] if glob else spoken_instructions(pattern))]
         if not meant:
             raise _unknown(pattern, known)
         found |= {i: known[i] for i in meant}
@@ -306,15 +309,8 @@ def why_not(asked: Fragment | Instruction, device: Arch) -> str | None:
 
 def short(name: str) -> str:
     """`name` without the qualifiers that every form has: the form in which ids are."""
-    parts = (part for part in name.strip().lower().split(".") if part not in IMPLIED)
-    return ".".join(_capitals().get(part, part) for part in parts)
-
-
-@cache
-def _capitals() -> dict[str, str]:
-    """The parts of ids that have capitals, by what they are without: scale_vec::4X."""
-    parts = {part for id_ in instructions() for part in id_.split(".")}
-    return {part.lower(): part for part in parts if part != part.lower()}
+    written = _VECTOR.sub(r"\1X", name.strip().lower())
+    return ".".join(part for part in written.split(".") if part not in IMPLIED)
 
 
 def _globbed(wanted: str, ids: Iterable[str]) -> list[str]:
@@ -343,7 +339,7 @@ def _some(names: Iterable[str], most: int = 6) -> str:
 
 
 def _unknown(name: str, known: Iterable[str]) -> UsageError:
-    """What is wrong with a name of nothing: no registers, PTX's own that is not covered, strange words, a typo."""
+    """What is wrong with a name that means nothing: no registers, PTX's but not covered, strange words, a typo."""
     found = bare(name)
     if found:
         return no_registers(found[0])

@@ -45,6 +45,7 @@ MEANT = {
     "transposed|transpose": "trans",
     "mma_sync|load_matrix_sync|store_matrix_sync": "wmma",
     "f8f6f4": "kind::f8f6f4",
+    **{f"scale_vec::{n}x": f"scale_vec::{n}X" for n in (1, 2, 4)},
 }
 _MEANT = {word: part for words, part in MEANT.items() for word in words.split("|")}
 NOISE = {
@@ -52,7 +53,7 @@ NOISE = {
     *("registers", "of", "the", "for", "in", "with", "warp", "tensor", "core", "tile", "ptx"),
 }  # fmt: skip
 ONCE = {"wmma", "a", "b", "c|d", "d"}  # what C++ says again and again: wmma::fragment<wmma::matrix_a, ...>
-_WORD = re.compile(r"(?:kind|scale_vec|sp)::\w+|[^\s.,:;<>(){}|/=]+")
+_WORD = re.compile(r"(?:kind|sp|scale_vec|cta_group)::\w+|[^\s.,:;<>(){}|/=]+")
 _SHAPE = re.compile(r"(?:m)?(\d+)x(?:n)?(\d+)(?:x(?:k)?(\d+))?")
 _TYPES = r"TF32|BF16|F64|F32|F16|S32|[SU][841]|E[2-5]M[1-3]"
 _ATOM = re.compile(rf"SM\d+_(\d+)x(\d+)x(\d+)_((?:{_TYPES})*)_?([TN][TN])(?:_(XOR|AND)POPC)?(?:_SATURATE)?", re.I)

@@ -142,10 +142,13 @@ def selected(cells: Iterable[Cell], selector: int | None, every: bool = False) -
     found = list(cells)
     if selector is not None and not any(cell.fragment.selectors for cell in found):
         raise UsageError(f"no selector changes {found[0].fragment.id}: leave --selector out.")
-    choosy = max((len(cell.fragment.selectors) for cell in found), default=0)
-    asked = [selector if len(cell.fragment.selectors) in range(min(choosy, 2), choosy + 1) else None for cell in found]
-    take = selections if every else _one
-    return [one for cell, wanted in zip(found, asked, strict=True) for one in take(cell, wanted)]
+    take, choosy = selections if every else _one, max((len(cell.fragment.selectors) for cell in found), default=0)
+    return [one for cell in found for one in take(cell, selector if _asked(cell, choosy) else None)]
+
+
+def _asked(cell: Cell, choosy: int) -> bool:
+    """Whether a number is a selector of this cell: of one with a single selector not beside another with several."""
+    return len(cell.fragment.selectors) >= min(choosy, 2) > 0
 
 
 def _one(cell: Cell, selector: int | None) -> list[Cell]:

@@ -64,7 +64,7 @@ def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruct
     if inventory.short(name) in inventory.instructions():
         row = inventory.multiply(name)
         return row, operands(row, arch_name, layers), None
-    rows = [row for row in _candidates(name, layers, inventory.instruction_candidates) if row.multiplies]
+    rows = [row for row in _candidates(name, layers, inventory.instruction_candidates) if row.multiplies_registers]
     rows = _on(rows or [inventory.multiply(name)], arch_name)
     if len(rows) == 1:
         return rows[0], operands(rows[0], arch_name, layers), None
@@ -163,7 +163,8 @@ def _no_multiply_becomes(opcode: str, layers: Layers) -> UsageError:
 
 def _same_shape(id_: str, opcode: str) -> bool:
     row = inventory.instructions().get(id_)
-    return row is not None and opcode.split(".")[1].replace("x", "") == "".join(map(str, row.shape))
+    qualifiers = [part.replace("x", "") for part in opcode.split(".")[1:2]]
+    return row is not None and "".join(map(str, row.shape)) in qualifiers
 
 
 def _on(found: list[T], arch_name: str | None) -> list[T]:

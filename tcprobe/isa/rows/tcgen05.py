@@ -125,7 +125,7 @@ def _placed(name: str, role: Role, kind: str, size: tuple[int, int], place: Plac
     return Operand(name, role, kind, *size, 32, 0, place=place)
 
 
-class Move(NamedTuple):
+class Transfer(NamedTuple):
     """Loads and stores of a shape: TMEM lanes x columns of one repetition, and the repetitions."""
 
     shape: str
@@ -139,28 +139,28 @@ class Move(NamedTuple):
 
 
 MOVES = (
-    Move("32x32b", 32, 1, 8),
-    Move("16x64b", 16, 2, 8),
-    Move("16x32bx2", 16, 2, 8),  # two accesses of 16 x 32b, the second some columns further on
-    Move("16x128b", 16, 4, 7),
-    Move("16x256b", 16, 8, 6),
+    Transfer("32x32b", 32, 1, 8),
+    Transfer("16x64b", 16, 2, 8),
+    Transfer("16x32bx2", 16, 2, 8),  # two accesses of 16 x 32b, the second some columns further on
+    Transfer("16x128b", 16, 4, 7),
+    Transfer("16x256b", 16, 8, 6),
 )
 
 
-def _load(move: Move) -> Instruction:
+def _load(move: Transfer) -> Instruction:
     return _moved("ld", move, f"tcgen05.ld.sync.aligned.{move.shape}.x{{num}}{{.pack::16b}}.b32", _arch("8.6"))
 
 
-def _store(move: Move) -> Instruction:
+def _store(move: Transfer) -> Instruction:
     return _moved("st", move, f"tcgen05.st.sync.aligned.{move.shape}.x{{num}}{{.unpack::16b}}.b32", _arch("8.6"))
 
 
-def _reduce(move: Move) -> Instruction:
+def _reduce(move: Transfer) -> Instruction:
     name = f"tcgen05.ld.red.sync.aligned.{move.shape}.x{{num}}.{{min|max}}{{.abs}}{{.NaN}}.{{f32|u32|s32}}"
     return _moved("ld.red", move, name, REDUCING, 2)
 
 
-def _moved(op: str, move: Move, name: str, target: Target, least: int = 1) -> Instruction:
+def _moved(op: str, move: Transfer, name: str, target: Target, least: int = 1) -> Instruction:
     rows, cols = move.lanes, move.columns * least
     memory = _placed("memory", Role.SOURCE, "b32", (rows, cols), Place.TENSOR_MEMORY)
     role, letter = (Role.SOURCE, "a") if op == "st" else (Role.RESULT, "d")
