@@ -10,27 +10,30 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from types import MappingProxyType
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch
+from tcprobe.isa.forms import Forms, Joined
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import IMPLIED, Instruction
+from tcprobe.isa.instruction import IMPLIED, Instruction, SharedOperand
 from tcprobe.isa.target import version
 from tcprobe.plugins import discover
 
 ROWS = "tcprobe.isa.rows"
-SPARSE = ("sp", "sp::ordered_metadata")
+SAID = ("sp", "sp::ordered_metadata", "wgmma")  # parts of a name that a shortened one keeps
 
 
 @cache
-def instructions() -> MappingProxyType[str, Instruction]:
-    """All instructions by id, in the order of the rows, wmma first."""
-    rows = [row for module in discover(ROWS, ("INSTRUCTIONS",)).values() for row in module.INSTRUCTIONS]
-    return MappingProxyType({row.id: row for row in sorted(rows, key=lambda row: row.family != "wmma")})
+def instructions() -> Joined:
+    """All instructions by id, in the order of the rows, wmma first; those of `Forms` last, made when asked for."""
+    files = [module.INSTRUCTIONS for module in discover(ROWS, ("INSTRUCTIONS",)).values()]
+    rows = [row for file in files if not isinstance(file, Forms) for row in file]
+    whole = {row.id: row for row in sorted(rows, key=lambda row: row.family != "wmma")}
+    return Joined(MappingProxyType(whole), *(file for file in files if isinstance(file, Forms)))
 
 
 def families() -> tuple[str, ...]:
@@ -38,16 +41,59 @@ def families() -> tuple[str, ...]:
     return tuple(dict.fromkeys(row.family for row in instructions().values()))
 
 
+def executed_by(threads: int) -> list[Instruction]:
+    """The instructions that so many threads execute together: a warp, or a warpgroup."""
+    parts = (part for part in instructions().parts if not isinstance(part, Forms) or part.threads == threads)
+    return [row for part in parts for row in part.values() if row.threads == threads]
+
+
 @cache
 def fragments() -> MappingProxyType[str, Fragment]:
     """All fragments by id. One that several instructions share has the least of their targets."""
+    return MappingProxyType(_fragments(instructions().values()))
+
+
+@cache
+def _of_a_warp() -> dict[str, Fragment]:
+    """`fragments` without those of `Forms`."""
+    return _fragments(instructions().parts[0].values())
+
+
+def _fragments(rows: Iterable[Instruction]) -> dict[str, Fragment]:
     found: dict[str, Fragment] = {}
-    for instruction in instructions().values():
-        for fragment in instruction.fragments:
+    for row in rows:
+        for fragment in row.fragments:
             known = found.setdefault(fragment.id, fragment)
             if version(fragment.target.ptx) < version(known.target.ptx):
                 found[fragment.id] = fragment
-    return MappingProxyType(found)
+    return found
+
+
+def described(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[SharedOperand]:
+    """The operands behind descriptors that patterns mean (all without one), of `family`, allowed on `device`.
+
+    None where a pattern means fragments only; as a fragment, one is meant by a shortened id, and by its instruction's.
+    """
+    rows = [row for part in instructions().parts if isinstance(part, Forms)
+            and (not patterns or any(part.meant_by(short(p)) for p in patterns)) for row in part.values()]  # fmt: skip
+    return [
+        one for row in rows for one in row.described
+        if family in (None, row.family) and (device is None or row.target.on(device))
+        and (not patterns or any(_means(short(pattern), one) for pattern in patterns))
+    ]  # fmt: skip
+
+
+def shared_operand(id_: str) -> SharedOperand | None:
+    """The operand behind a descriptor of that very id, None if there is none."""
+    name, _, operand = short(id_).rpartition(".")
+    row = instructions().get(name)
+    return next((one for one in row.described if one.held.name == operand), None) if row else None
+
+
+def _means(wanted: str, one: SharedOperand) -> bool:
+    if any(c in wanted for c in "*?["):
+        return fnmatch.fnmatchcase(one.id, wanted)
+    return wanted in (one.id, one.instruction.id) or _shortens(wanted, one.id)
 
 
 def fragment(id_: str) -> Fragment:
@@ -55,7 +101,7 @@ def fragment(id_: str) -> Fragment:
     name, _, operand = id_.rpartition(".")
     row = instructions().get(name)
     own = next((f for f in row.fragments if f.operand == operand), None) if row else None
-    return own if own and not own.shared else fragments()[id_]
+    return own if own and not own.shared else _of_a_warp()[id_]
 
 
 def of_experiment(id_: str) -> tuple[Fragment, ...]:
@@ -70,7 +116,7 @@ def of_experiment(id_: str) -> tuple[Fragment, ...]:
 def _moved() -> MappingProxyType[str, tuple[Fragment, ...]]:
     """The wmma fragments by the experiment that loads and stores them."""
     found: dict[str, tuple[Fragment, ...]] = {}
-    for fragment in (f for f in fragments().values() if f.family == "wmma"):
+    for fragment in (f for f in _of_a_warp().values() if f.family == "wmma"):
         found[fragment.experiment] = (*found.get(fragment.experiment, ()), fragment)
     return MappingProxyType(found)
 
@@ -78,7 +124,7 @@ def _moved() -> MappingProxyType[str, tuple[Fragment, ...]]:
 def alike(wanted: Fragment) -> list[Fragment]:
     """Other fragments with as many rows, columns, products and elements a thread: those that may have its layout."""
     size = (wanted.rows, wanted.cols)
-    rows = (row for row in instructions().values() if row.products == wanted.products)
+    rows = (row for row in executed_by(wanted.threads) if row.products == wanted.products)
     found = {
         f.id: f
         for row in rows
@@ -94,7 +140,7 @@ def users(fragment_id: str) -> tuple[str, ...]:
     row = instructions().get(fragment_id.rpartition(".")[0])
     if row and row.fragments and not row.fragments[0].shared:
         return (row.name,)
-    sharing = (i for i in instructions().values() if i.definitions)
+    sharing = (i for i in instructions().parts[0].values() if i.definitions)
     return tuple(i.name for i in sharing if any(f.id == fragment_id for f in i.fragments))
 
 
@@ -126,13 +172,11 @@ def resolve(name: str) -> Fragment:
 def instruction(name: str) -> Instruction:
     """The one instruction that `name` means; UsageError with suggestions if none or several."""
     wanted, known = short(name), instructions()
-    found = [known[wanted]] if wanted in known else [i for i in known.values() if _shortens(wanted, i.id)]
+    found = [wanted] if wanted in known else [id_ for id_ in known if _shortens(wanted, id_)]
     if len(found) == 1:
-        return found[0]
+        return known[found[0]]
     if found:
-        raise UsageError(
-            f"{name!r} means {len(found)} instructions: {_some(i.id for i in found)}. Say more of the name."
-        )
+        raise UsageError(f"{name!r} means {len(found)} instructions: {_some(found)}. Say more of the name.")
     raise _unknown(name, known)
 
 
@@ -187,11 +231,17 @@ def matches(name: str) -> list[Fragment]:
         return [fragment(wanted)]
     if wanted in instructions():
         return [fragment(f.id) for f in instructions()[wanted].fragments]
-    known = fragments()
+    known = _candidates(wanted)
     if any(c in wanted for c in "*?["):
         return [f for f in known.values() if fnmatch.fnmatchcase(f.id, wanted)]
     whole = [f for f in known.values() if wanted in (f.experiment, short(f.instruction))]
     return whole or [f for f in known.values() if _shortens(wanted, f.id)]
+
+
+def _candidates(wanted: str) -> Mapping[str, Fragment]:
+    """All fragments that a name can mean: those of `Forms` where it says their opcode."""
+    forms = (part for part in instructions().parts if isinstance(part, Forms))
+    return fragments() if any(part.meant_by(wanted) for part in forms) else _of_a_warp()
 
 
 def select_or_fail(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:
@@ -216,9 +266,9 @@ def short(name: str) -> str:
 
 
 def _shortens(wanted: str, full: str) -> bool:
-    """Whether `wanted` has parts of `full`, in order; that a form is sparse must be said."""
-    sparse = {part for part in full.split(".")[:2] if part in SPARSE}
-    if sparse and not sparse & set(wanted.split(".")):
+    """Whether `wanted` has parts of `full`, in order; that a form is sparse, or a warpgroup's, must be said."""
+    needed = {part for part in full.split(".")[:3] if part in SAID}
+    if not needed <= set(wanted.split(".")):
         return False
     parts = iter(full.split("."))
     return bool(wanted) and all(part in parts for part in wanted.split("."))

@@ -51,7 +51,8 @@ class Operand:
     `registers` is 0 where the operand is in no register. `layout` is the row/col qualifier of a factor, None where PTX
     has none. `selectors` are the documented values of a selector, and of the operand that it selects from: that has a
     table for each of them. `span` is how many columns next to each other a slot speaks for, the first of them standing
-    for all. RowError where that contradicts itself.
+    for all. `majors` says which of k and m (or n) may be contiguous, of a factor in shared memory behind a descriptor.
+    RowError where that contradicts itself.
     """
 
     name: str
@@ -65,14 +66,17 @@ class Operand:
     place: Place = Place.REGISTERS
     selectors: tuple[int, ...] = ()
     span: int = 1
+    majors: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.layout not in (("row", "col") if self.role is Role.FACTOR else (None,)):
+        if self.layout not in (("row", "col", None) if self.role is Role.FACTOR else (None,)):
             raise RowError(f"operand {self.name}: {self.role.value} cannot have layout {self.layout!r}.")
         if dtype(self.type).bits > self.slot_bits:
             raise RowError(f"operand {self.name}: {self.type} does not fit a slot of {self.slot_bits} bits.")
         if (self.registers > 0) != (self.place is Place.REGISTERS):
             raise RowError(f"operand {self.name}: {self.registers} registers, in {self.place.value}.")
+        if bool(self.majors) != (self.role is Role.FACTOR and self.place is Place.SHARED):
+            raise RowError(f"operand {self.name}: {self.role.value} in {self.place.value} with majors {self.majors}.")
         if bool(self.selectors) != (self.role in SELECTED) or self.selectors != tuple(range(len(self.selectors))):
             raise RowError(f"operand {self.name}: {self.role.value} cannot have selectors {self.selectors}.")
         if self.span < 1 or self.cols % self.span:

@@ -12,6 +12,7 @@ from tcprobe.text import one_line
 METHODS = ("live", "sass", "derived", "emulated")
 STATUSES = ("measured", "refused", "failed")
 MEMORY = "memory addresses"  # what numbers rows and columns where a load or store does
+ADDRESSES = "addresses behind descriptors"  # where factors in shared memory number them, as PTX counts there
 MAKER = ("device", "driver", "cuda", "compiler")  # what makes one run of measuring another
 PROVENANCE = ("device", "driver", "cuda", "compiler", "ptx", "tcprobe")
 

@@ -259,6 +259,14 @@ class Results:
         """Save the measured rule of an arch's banks."""
         _save(self.root / arch / "banks.json", "banks", dict(body))
 
+    def descriptors(self, arch: str) -> dict[str, Any] | None:
+        """What was measured of an arch's shared memory descriptors (`run.descriptors`), None if nothing."""
+        return documents.read(self.root / arch / "descriptors.json", "descriptors")
+
+    def write_descriptors(self, arch: str, body: Mapping[str, Any]) -> None:
+        """Save what was measured of an arch's descriptors."""
+        _save(self.root / arch / "descriptors.json", "descriptors", dict(body))
+
     def _write_layouts(self, tables: Iterable[Table]) -> None:
         for table in tables:
             if table.id not in self._layouts:

@@ -1,0 +1,283 @@
+"""PTX of warpgroup multiplies: one matrix in shared memory runs through images, D is packed or goes out raw.
+
+The *coded* matrix (B, or A behind a descriptor) is all one, then spells each bit of its elements' numbers, then is all
+zero. Three kinds of kernel:
+
+- meetings: A in registers, of which the slot with the block's number alone is one; for every D slot that answers, a
+  word of the D slot and the number of B's element that it met
+- codes: the other matrix stays as it is (A in registers, B in shared memory); for every D slot what it answered
+- raw: one image of both, and D as it is: products
+
+Shared memory, from a base aligned to 1024: the coded matrix, the other one, the answers. Start addresses in descriptors
+count from the base. Every thread that writes shared memory fences it towards the asynchronous proxy.
+"""
+
+from __future__ import annotations
+
+from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.descriptor import PERIOD
+from tcprobe.probes import ptx
+from tcprobe.probes.ptx import Kernel
+from tcprobe.probes.wgmma_op import BAD, IMAGES_SHIFT, SLOT_SHIFT, Kind, Warpgroup, behind
+
+POINTERS = ("coded", "other", "desc", "out")
+ANSWER_BYTES = 4 * WARPGROUP
+COUNT_BYTES = 16
+
+
+def other_bytes(instruction: Instruction) -> int:
+    """Bytes of B in shared memory where it stays as it is: packed without a gap."""
+    b = behind(instruction, "b_smem").held
+    return b.rows * b.cols * b.slot_bits // 8
+
+
+def shared_bytes(instruction: Instruction, kind: Kind, image_bytes: int) -> int:
+    """Dynamic shared memory of a launch."""
+    answers = 0 if kind == "raw" else _image(instruction) + instruction.fragment("d").elements * ANSWER_BYTES
+    other = image_bytes if kind == "raw" else other_bytes(instruction) if kind == "codes" else 0
+    return PERIOD + _rounded(image_bytes) + _rounded(other) + answers + COUNT_BYTES
+
+
+def kernel(instruction: Instruction, kind: Kind, coded: str = "b_smem", majors: tuple[str, str] = ("k", "k")) -> Kernel:
+    """`coded` is the operand that is coded: b_smem, or a_smem; `majors` those of A and B."""
+    by_descriptor = coded == "a_smem"
+    turned = "".join(f".{name}.mn" for name, major in zip("ab", majors, strict=True) if major == "mn")
+    name = ptx.identifier(f"{kind}.{instruction.id}.{coded}{turned}")
+    d = instruction.fragment("d")
+    registers = [
+        ptx.declare("d", d),
+        ".reg .b32 %a<4>, %v<4>, %w, %acc;",
+        ".reg .u32 %base, %bytes, %images, %there, %answers, %found, %count, %n, %s, %at, %own, %t, %i, %to;",
+        ".reg .u64 %da, %db, %place, %low;",
+        ".reg .pred %p, %q, %never;",
+    ]
+    body = [
+        *_layout(instruction, kind, name),
+        *_descriptors(by_descriptor, kind),
+        *(_hot(instruction) if kind == "meetings" else _other(instruction, kind, by_descriptor)),
+        *([] if kind == "raw" else _cleared(d.elements)),
+        "mov.u32 %n, 0;",
+        *(["mad.wide.u32 %coded, %x, %bytes, %coded;"] if kind == "raw" else []),
+        "setp.ne.u32 %never, %n, 0;",
+        "NEXT:",
+        *_copied("%coded", "%base", "%bytes", "CODED"),
+        "fence.proxy.async;",
+        "bar.sync 0;",
+        *multiply(instruction, by_descriptor, majors),
+    ]  # fmt: skip
+    if kind == "raw":
+        body += _raw(instruction)
+    else:
+        body += [*_answers(instruction), "add.u32 %n, %n, 1;", "cvt.u64.u32 %low, %bytes;",
+                 "add.u64 %coded, %coded, %low;", "setp.lt.u32 %p, %n, %images;", "@%p bra.uni NEXT;"]  # fmt: skip
+        body += _meetings(instruction) if kind == "meetings" else _codes(instruction)
+    memory = f".extern .shared .align 1024 .b8 {name}_memory[];\n"
+    text = memory + ptx.entry(name, POINTERS, registers, body)
+    return Kernel(name, Warpgroup(instruction, kind, coded, majors), text, instruction.target)
+
+
+def multiply(instruction: Instruction, by_descriptor: bool, majors: tuple[str, str]) -> list[str]:
+    """D = A x B, waited for; scales are one, and 16-bit types say whether A and B are transposed."""
+    a = "%da" if by_descriptor else "{%a0, %a1, %a2, %a3}"
+    scales = [] if instruction.type("d") == "s32" else ["1", "1"]
+    turned = ["1" if major == "mn" else "0" for major in majors] if len(instruction.described[0].held.majors) > 1 else []
+    given = [a, "%db", "%never", *scales, *(turned if by_descriptor else turned[1:])]
+    return [
+        "wgmma.fence.sync.aligned;",
+        f"{instruction.name} {ptx.braces('d', instruction.fragment('d'))}, {', '.join(given)};",
+        "wgmma.commit_group.sync.aligned;",
+        "wgmma.wait_group.sync.aligned 0;",
+    ]
+
+
+def _image(instruction: Instruction) -> int:
+    """Bytes of D's registers as they lie in shared memory."""
+    return instruction.fragment("d").registers * ANSWER_BYTES
+
+
+def _rounded(size: int) -> int:
+    return -(-size // PERIOD) * PERIOD
+
+
+def _layout(instruction: Instruction, kind: Kind, name: str) -> list[str]:
+    """Where everything lies in shared memory."""
+    other = {"raw": "%there", "codes": str(_rounded(other_bytes(instruction))), "meetings": "0"}[kind]
+    return [
+        f"mov.u32 %base, {name}_memory;",
+        f"add.u32 %base, %base, {PERIOD - 1};",
+        f"and.b32 %base, %base, -{PERIOD};",
+        f"shr.u32 %images, %ldm, {IMAGES_SHIFT};",
+        f"and.b32 %bytes, %ldm, {(1 << IMAGES_SHIFT) - 1};",
+        f"add.u32 %there, %bytes, {PERIOD - 1};",
+        f"and.b32 %there, %there, -{PERIOD};",  # for now: bytes of the coded matrix, rounded
+        f"add.u32 %answers, %there, {other};",
+        "add.u32 %there, %there, %base;",
+        "add.u32 %answers, %answers, %base;",
+        "mad.lo.u32 %answers, %lane, 4, %answers;",
+        f"add.u32 %found, %answers, {_image(instruction)};",
+    ]
+
+
+def _descriptors(by_descriptor: bool, kind: Kind) -> list[str]:
+    """The coded matrix's descriptor and the other's, their start addresses counted from where these lie."""
+    coded, other = ("%da", "%db") if by_descriptor else ("%db", "%da")
+    return [
+        *(["mad.wide.u32 %desc, %x, 16, %desc;"] if kind != "meetings" else []),
+        f"ld.global.v2.b64 {{{coded}, {other}}}, [%desc];",
+        *(line for name, where in ((coded, "%base"), (other, "%there"))
+          for line in (f"shr.u32 %t, {where}, 4;", "cvt.u64.u32 %low, %t;", f"add.u64 {name}, {name}, %low;")),
+    ]  # fmt: skip
+
+
+def _hot(instruction: Instruction) -> list[str]:
+    """A in registers: the slot with the block's number is one, all others are zero."""
+    a = instruction.fragment("a")
+    each = 32 // a.slot_bits
+    return [
+        f"div.u32 %t, %x, {a.elements};",
+        f"rem.u32 %i, %x, {a.elements};",
+        f"rem.u32 %at, %i, {each};",
+        f"mul.lo.u32 %at, %at, {a.slot_bits};",
+        f"mov.b32 %w, {a.one:#x};",
+        "shl.b32 %w, %w, %at;",
+        f"div.u32 %i, %i, {each};",
+        "setp.eq.u32 %q, %t, %lane;",
+        *(line for r in range(4) for line in (
+            f"setp.eq.and.u32 %p, %i, {r}, %q;", f"selp.b32 %a{r}, %w, 0, %p;")),
+    ]  # fmt: skip
+
+
+def _other(instruction: Instruction, kind: Kind, by_descriptor: bool) -> list[str]:
+    """The matrix that stays: registers of A, or B in shared memory; image y, for products image x."""
+    image = "%x" if kind == "raw" else "%y"
+    if not by_descriptor:
+        return [
+            f"mad.lo.u32 %image, {image}, {WARPGROUP}, %lane;",
+            "mad.wide.u32 %other, %image, 16, %other;",
+            "ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%other];",
+        ]
+    size = "%bytes" if kind == "raw" else str(other_bytes(instruction))
+    return [f"mad.wide.u32 %other, {image}, {size}, %other;", *_copied("%other", "%there", size, "OTHER")]
+
+
+def _copied(source: str, target: str, size: str, label: str) -> list[str]:
+    """All threads copy `size` bytes, a multiple of 16, into shared memory."""
+    return [
+        "mul.lo.u32 %at, %lane, 16;",
+        f"{label}:",
+        f"setp.ge.u32 %p, %at, {size};",
+        f"@%p bra {label}_DONE;",
+        "cvt.u64.u32 %low, %at;",
+        f"add.u64 %place, {source}, %low;",
+        "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%place];",
+        f"add.u32 %to, {target}, %at;",
+        "st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};",
+        f"add.u32 %at, %at, {16 * WARPGROUP};",
+        f"bra {label};",
+        f"{label}_DONE:",
+    ]
+
+
+def _cleared(slots: int) -> list[str]:
+    return ["mov.u32 %s, 0;", "mov.u32 %at, %found;", "mov.b32 %w, 0;",
+            *_each(slots, "CLEAR", ["st.shared.b32 [%at], %w;"])]  # fmt: skip
+
+
+def _each(slots: int, label: str, body: list[str]) -> list[str]:
+    """`body` for every slot of the thread, %at being where its answers are."""
+    return [f"{label}:", *body, f"add.u32 %at, %at, {ANSWER_BYTES};", "add.u32 %s, %s, 1;",
+            f"setp.lt.u32 %p, %s, {slots};", f"@%p bra {label};"]  # fmt: skip
+
+
+def _answers(instruction: Instruction) -> list[str]:
+    """Registers of D into the thread's own words; then a bit for each slot that is one, the sign where it is odd."""
+    d = instruction.fragment("d")
+    kind = "f32" if d.type == "f32" else "b32"
+    half = ["shr.u32 %t, %s, 1;", f"mad.lo.u32 %own, %t, {ANSWER_BYTES}, %answers;", "ld.shared.b32 %w, [%own];",
+            "and.b32 %t, %s, 1;", "shl.b32 %t, %t, 4;", "shr.u32 %w, %w, %t;", "and.b32 %w, %w, 0xffff;"]  # fmt: skip
+    whole = [f"mad.lo.u32 %own, %s, {ANSWER_BYTES}, %answers;", "ld.shared.b32 %w, [%own];"]
+    return [
+        *(f"st.shared.{kind} [%answers+{r * ANSWER_BYTES}], %d{r};" for r in range(d.registers)),
+        "mov.u32 %s, 0;", "mov.u32 %at, %found;",
+        *_each(d.elements, "ANSWER", [
+            *(half if d.slot_bits == 16 else whole),
+            "ld.shared.b32 %acc, [%at];",
+            f"setp.eq.u32 %q, %w, {d.one:#x};",
+            "selp.b32 %v0, 1, 0, %q;",
+            "shl.b32 %v0, %v0, %n;",
+            "or.b32 %acc, %acc, %v0;",
+            "setp.ne.u32 %p, %w, 0;",
+            "selp.b32 %v0, 0x80000000, 0, %p;",
+            "selp.b32 %v0, 0, %v0, %q;",
+            "or.b32 %acc, %acc, %v0;",
+            "st.shared.b32 [%at], %acc;",
+        ]),
+        "bar.sync 0;",
+    ]  # fmt: skip
+
+
+def _meetings(instruction: Instruction) -> list[str]:
+    """A count, then a word for every D slot that answered to anything: its number, and what it spelled."""
+    slots, n = instruction.fragment("d").elements, instruction.shape.n
+    count = slots * ANSWER_BYTES
+    return [
+        f"mul.lo.u32 %t, %lane, 4; sub.u32 %count, %found, %t; add.u32 %count, %count, {count};",
+        "mov.b32 %w, 0;",
+        "setp.eq.u32 %p, %lane, 0;",
+        "@%p st.shared.b32 [%count], %w;",
+        "bar.sync 0;",
+        f"mad.wide.u32 %out, %x, {4 * (1 + n)}, %out;",
+        "sub.u32 %i, %images, 1;",
+        "mov.b32 %v1, 1;",
+        "shl.b32 %v1, %v1, %i;",
+        "or.b32 %v1, %v1, 0x80000001;",
+        "mov.u32 %s, 0;", "mov.u32 %at, %found;",
+        *_each(slots, "MET", [
+            "ld.shared.b32 %acc, [%at];",
+            "setp.eq.u32 %p, %acc, 0;",
+            "@%p bra MET_NOT;",
+            "atom.shared.add.u32 %to, [%count], 1;",
+            f"setp.ge.u32 %p, %to, {n};",
+            "@%p bra MET_NOT;",
+            "and.b32 %v0, %acc, %v1;",
+            "setp.ne.u32 %p, %v0, 1;",
+            f"selp.b32 %w, {BAD:#x}, 0, %p;",
+            "shr.u32 %acc, %acc, 1;",
+            "and.b32 %acc, %acc, 0xffff;",
+            "or.b32 %w, %w, %acc;",
+            f"mad.lo.u32 %t, %lane, {slots}, %s;",
+            f"shl.b32 %t, %t, {SLOT_SHIFT};",
+            "or.b32 %w, %w, %t;",
+            "mad.wide.u32 %place, %to, 4, %out;",
+            "st.global.b32 [%place+4], %w;",
+            "MET_NOT:",
+        ]),
+        "bar.sync 0;",
+        "setp.ne.u32 %p, %lane, 0;",
+        "@%p ret;",
+        "ld.shared.b32 %w, [%count];",
+        "st.global.b32 [%out], %w;",
+    ]  # fmt: skip
+
+
+def _codes(instruction: Instruction) -> list[str]:
+    """What every D slot answered, by block (y, x) and slot."""
+    slots = instruction.fragment("d").elements
+    return [
+        "mad.lo.u32 %image, %y, %nx, %x;",
+        f"mad.lo.u32 %image, %image, {WARPGROUP}, %lane;",
+        f"mad.wide.u32 %out, %image, {4 * slots}, %out;",
+        "mov.u32 %s, 0;", "mov.u32 %at, %found;",
+        *_each(slots, "SAY", ["ld.shared.b32 %acc, [%at];", "mad.wide.u32 %place, %s, 4, %out;",
+                              "st.global.b32 [%place], %acc;"]),
+    ]  # fmt: skip
+
+
+def _raw(instruction: Instruction) -> list[str]:
+    d = instruction.fragment("d")
+    return [
+        f"mad.lo.u32 %image, %x, {WARPGROUP}, %lane;",
+        f"mad.wide.u32 %out, %image, {ptx.thread_bytes(d)}, %out;",
+        *ptx.move("st", "out", "d", d),
+    ]
