@@ -148,7 +148,7 @@ def numbered(fragment: Fragment) -> bool:
 def conventional(fragment: Fragment) -> bool:
     """Whether row, column and k numbers are a convention: neither a load, a store nor an address anchors them."""
     row = inventory.instructions().get(fragment.experiment)
-    return row is not None and not row.of_role(Role.ADDRESS)
+    return row is not None and not row.of_role(Role.ADDRESS) and not row.described
 
 
 def _by_number(reference: Reference, claim: Claim, measured: Table) -> Verdict:

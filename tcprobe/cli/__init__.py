@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe import __version__
-from tcprobe.cli import banks, questions, swizzle, tools
+from tcprobe.cli import banks, descriptor, questions, swizzle, tools
 from tcprobe.cli.options import ARCH, CUDA, JSON, SELECTOR, WRITTEN, Named, read_results
 from tcprobe.cli.shell import Group
 from tcprobe.errors import UsageError
@@ -20,6 +20,7 @@ from tcprobe.errors import UsageError
 if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
+SHARED = ("a_smem", "b_smem")  # operands behind descriptors
 FAMILY = click.option("--family", metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ...")
 
 
@@ -33,7 +34,7 @@ def main() -> None:
     """
 
 
-for command in (*questions.COMMANDS, *swizzle.COMMANDS, *banks.COMMANDS, *tools.COMMANDS):
+for command in (*questions.COMMANDS, *swizzle.COMMANDS, *banks.COMMANDS, *descriptor.COMMANDS, *tools.COMMANDS):
     main.add_command(command)
 
 
@@ -180,31 +181,53 @@ def _compare_arch(name: str, patterns: Sequence[str], layers: Layers, as_json: b
 @JSON
 def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_json: bool) -> None:
     """List fragments: all, or those that PATTERN means, that an arch has, or of a family."""
+    from tcprobe.ask.behind import entry
     from tcprobe.ask.describe import fragment_entry
     from tcprobe.isa import arch, inventory
 
-    found = inventory.select_or_fail(*patterns, family=family, device=arch.arch(name) if name else None)
+    device = arch.arch(name) if name else None
+    shared = inventory.described(*patterns, family=family, device=device)
+    found = [] if patterns and shared and not any(map(inventory.matches, patterns)) else inventory.select_or_fail(
+        *patterns, family=family, device=device)
     if as_json:
-        click.echo(json.dumps([fragment_entry(f) for f in found], indent=1))
+        click.echo(json.dumps([*map(fragment_entry, found), *map(entry, shared)], indent=1))
         return
     from tcprobe.cli import printing
 
-    printing.fragments(found)
+    printing.fragments(found, shared)
 
 
 @main.command(short_help="Formula, map both ways, evidence and verdicts.")
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...")
 @SELECTOR
+@descriptor.fields
 @ARCH
 @read_results
 @JSON
-def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, selector: int | None) -> None:
+def show(
+    patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, selector: int | None, **asked: Any
+) -> None:
     """Show fragments: formulas, the map drawn both ways, where it comes from and what others say.
 
     Without --arch: of the archs measured in ./results, if it has any, else of all, the one with the strongest method,
     then the newest; --arch all: every one. What nobody measured on an arch is shown as documented, and says so.
-    Metadata (operand e of mma.sp) has a table for each selector. --json: one object a line.
+    Metadata (operand e of mma.sp) has a table for each selector. An operand in shared memory (a_smem and b_smem of
+    wgmma) is shown behind a descriptor with --swizzle, --major, --lbo, --sbo, --base-offset, --start. --json: one
+    object a line.
     """
+    from tcprobe.isa import inventory
+
+    behind = [pattern for pattern in patterns if inventory.short(pattern).endswith(SHARED)]
+    for pattern in behind:
+        from tcprobe.ask.behind import shared
+
+        descriptor.shown(shared(pattern), layers, asked, as_json)
+    given = [f"--{option.replace('_', '-')}" for option in descriptor.NAMES if asked[option] is not None]
+    if given and not behind:
+        raise UsageError(f"{', '.join(given)}: say the operand in shared memory, such as wgmma.m64n8k16.f32.f16.f16.b_smem.")
+    patterns = tuple(pattern for pattern in patterns if pattern not in behind)
+    if not patterns:
+        return
     from tcprobe.ask.compare import verdicts
     from tcprobe.ask.describe import notes
     from tcprobe.ask.describe import shown as described

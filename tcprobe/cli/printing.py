@@ -15,6 +15,7 @@ from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Ver
 from tcprobe.ask.describe import some
 from tcprobe.fit import Fit
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import SharedOperand
 from tcprobe.isa.operand import Role
 from tcprobe.layout import draw
 from tcprobe.layout.table import Table
@@ -61,7 +62,7 @@ def say(text: str) -> None:
     click.echo(escaped(text), err=True)
 
 
-def fragments(rows: Sequence[Fragment]) -> None:
+def fragments(rows: Sequence[Fragment], shared: Sequence[SharedOperand] = ()) -> None:
     """`list`: aligned columns, never cut."""
     heads = ("fragment", "rows x cols", "elements x threads", "registers", "from")
     lines = [
@@ -74,11 +75,13 @@ def fragments(rows: Sequence[Fragment]) -> None:
         )
         for f in rows
     ]
+    lines += [(one.id, f"{one.held.rows} x {one.held.cols}", "in shared memory", f"major {' or '.join(one.held.majors)}",
+               one.instruction.target.name) for one in shared]  # fmt: skip
     widths = [max(len(line[j]) for line in (heads, *lines)) for j in range(len(heads))]
     for line in (heads, *lines):
         text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         click.echo(bold(text) if line is heads else text)
-    say(f"{len(rows)} fragments")
+    say(f"{len(rows)} fragments" + (f", {len(shared)} operands in shared memory" if shared else ""))
 
 
 @contextmanager

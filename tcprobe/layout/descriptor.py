@@ -105,3 +105,24 @@ def packed(major: str, lines: int) -> Descriptor:
     Of 8 lines, chunk after chunk of k, then the next 8; with major mn chunk after chunk of lines, then the next 8 of k.
     """
     return Descriptor(128, 256) if major == "k" else Descriptor(16 * lines, 128)
+
+
+def formula(major: str, swizzle: int, bits: int, held: str) -> str:
+    """Bytes from the start address in C syntax, in row and col of operand a_smem or b_smem, lbo, sbo, base_offset, start.
+
+    As `Descriptor.offset`, for dense multiples of a chunk; `lbo` is missing where nothing reads it.
+    """
+    line, k = ("row", "col") if held == "a_smem" else ("col", "row")
+    width = swizzle or UNIT
+    outer, inner = (line, _bytes(k, bits)) if major == "k" else (k, _bytes(line, bits))
+    across, along = ("lbo", "sbo") if swizzle or major == "k" else ("sbo", "lbo")
+    shift = width.bit_length() - 1
+    linear = f"({outer} & 7) * {width} + ({outer} >> 3) * {along} + ({inner} & {width - 1}) + ({inner} >> {shift}) * {across}"
+    if not swizzle:
+        return linear
+    address = f"(start + {linear})"
+    return f"({address} ^ ((({address} >> 7) - base_offset & {swizzle // UNIT - 1}) << 4)) - start"
+
+
+def _bytes(name: str, bits: int) -> str:
+    return f"({name} >> 3)" if bits == 1 else f"({name} * {bits // 8})" if bits > 8 else name

@@ -30,7 +30,7 @@ class Reference(Protocol):
 
 
 # what references are made of
-APART = ("claim", "cute_copy", "formulas", "ptx_isa_sparse", "ptx_moves", "shape_stride", "shared_memory")
+APART = ("claim", "cute_copy", "cute_gmma", "formulas", "ptx_isa_sparse", "ptx_moves", "shape_stride", "shared_memory")
 _SAID: dict[tuple[str, str, str], Claim | str] = {}
 
 

@@ -1,4 +1,5 @@
-"""CuTe (CUTLASS): the (thread, value) layouts of its MMA atoms, as shape:stride; copy atoms are in `cute_copy`.
+"""CuTe (CUTLASS): the (thread, value) layouts of its MMA atoms, as shape:stride; copy atoms are in `cute_copy`,
+those of a warpgroup in `cute_gmma`.
 
 A layout maps (thread, value), taken colexicographically, to sum(coordinate * stride). For A that number is
 m + M * k, for B n + N * k, for C m + M * n. Atoms are named as in the source; their names carry the shape,
@@ -17,7 +18,7 @@ from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table, selected, slot_table
-from tcprobe.references import cute_copy
+from tcprobe.references import cute_copy, cute_gmma
 from tcprobe.references.claim import Claim, Finding
 from tcprobe.references.shape_stride import L, apply, flat, modes, size
 
@@ -50,6 +51,8 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
         return "CuTe has no wmma atoms"
     if fragment.family in cute_copy.FAMILIES:
         return cute_copy.claim(fragment)
+    if fragment.family in cute_gmma.FAMILIES:
+        return cute_gmma.claim(fragment)
     instruction = inventory.instructions()[fragment.experiment]
     atom = _atom(_key(instruction))
     if atom is None:

@@ -19,6 +19,7 @@ from tcprobe.references.formulas import FormulaRow, Map, group, member
 NAME = "PTX ISA"
 PER_ARCH = False
 SOURCE = "NVIDIA, Parallel Thread Execution ISA Version 9.1, section 9.7.14"
+FIGURES = {"wgmma": "9.7.15.5.1.1", "wgmma.sp": "9.7.15.6.2"}
 
 
 def quadpair(lane: int, i: int) -> int:
@@ -32,6 +33,8 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
         return "unspecified by design (9.7.14.4.1)"
     if fragment.family in ptx_moves.SECTIONS:
         return ptx_moves.claim(fragment)
+    if fragment.family in FIGURES:
+        return f"shown in figures only ({FIGURES[fragment.family]})"
     sparse = fragment.family == "mma.sp"
     rows: tuple[FormulaRow, ...] = ptx_isa_sparse.ROWS if sparse else ROWS
     row = next((row for row in rows if row.covers(fragment)), None)

@@ -178,6 +178,14 @@ class Layers:
             if found:
                 yield found, layer.name
 
+    def descriptors(self, arch: str) -> Iterator[tuple[dict[str, Any], str]]:
+        """What was measured of an arch's descriptors, as in `Results.descriptors`, and whose layer says so."""
+        for layer in self.layers:
+            key = (layer.name, arch, "", "descriptors")
+            found = self._trusted(layer, key, partial(layer.results.descriptors, arch))
+            if found:
+                yield found, layer.name
+
     def _has(self, layer: Layer, arch: str, fragment: Fragment) -> bool:
         saved = (self._read(layer, arch, method, fragment.experiment) for method in self._methods_of(layer, arch))
         return any(found is not None and fragment.operand in found.tables for found in saved)

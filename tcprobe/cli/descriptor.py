@@ -1,0 +1,184 @@
+"""The descriptors of wgmma: `tcprobe descriptor`, and what `show` says of operands behind them."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.cli.answers import bold
+from tcprobe.cli.options import JSON
+from tcprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tcprobe.ask.behind import Behind
+    from tcprobe.ask.descriptor import Tile
+    from tcprobe.isa.instruction import SharedOperand
+    from tcprobe.store.choose import Layers
+
+SWIZZLE = click.Choice(["none", "32", "64", "128"])
+MAJOR = click.Choice(["k", "mn"])
+OPTIONS = (
+    click.option("--swizzle", type=SWIZZLE, help="Of an operand in shared memory: bytes of a row of its pattern."),
+    click.option("--major", type=MAJOR, help="Which is contiguous: k, or m and n."),
+    click.option("--lbo", type=int, metavar="BYTES", help="Leading byte offset. Default: as one instruction's tile has."),
+    click.option("--sbo", type=int, metavar="BYTES", help="Stride byte offset. Default: as one instruction's tile has."),
+    click.option("--base-offset", "base_offset", type=int, metavar="N", help="Base offset, 0 to 7."),
+    click.option("--start", type=int, metavar="BYTES", help="Start address, modulo 1,024."),
+)
+NAMES = ("swizzle", "major", "lbo", "sbo", "base_offset", "start")
+
+
+def fields(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say what a descriptor says."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def width(text: str | None) -> int:
+    """The bytes that --swizzle names; 0 for none."""
+    return 0 if text in (None, "none") else int(str(text))
+
+
+def shown(one: SharedOperand, layers: Layers, asked: dict[str, Any], as_json: bool) -> None:
+    """`show` of an operand behind a descriptor."""
+    from tcprobe.ask.behind import behind
+
+    given = {name: asked[name] for name in ("lbo", "sbo", "base_offset", "start") if asked[name] is not None}
+    found = behind(one, layers, asked["major"] or "k", width(asked["swizzle"]), **given)
+    if as_json:
+        click.echo(json.dumps(found.to_json()))
+    else:
+        _print(found)
+
+
+def _print(found: Behind) -> None:
+    one, held, descriptor = found.operand, found.operand.held, found.descriptor
+    click.echo(f"{bold(one.id)} on sm_90")
+    swizzle = f"swizzle {descriptor.swizzle}" if descriptor.swizzle else "no swizzle"
+    click.echo(f"operand {held.name}, {held.rows} x {held.cols} of {held.type} in shared memory, {found.major} contiguous, {swizzle}")
+    click.echo(f"  descriptor {descriptor.encode():#018x}: LBO {descriptor.lbo}, SBO {descriptor.sbo}, "
+               f"base offset {descriptor.base_offset}, start {descriptor.start}")  # fmt: skip
+    click.echo(f"  offset = {found.formula}")
+    click.echo("")
+    click.echo("byte from the start address of element (row, col)")
+    lines = found.offsets[:16]
+    step = max(1, 8 // held.slot_bits)
+    for row, offsets in enumerate(lines):
+        click.echo(f"{row:4}  " + " ".join(f"{offset:5}" for offset in offsets[: 12 * step : step]))
+    if held.rows > len(lines) or held.cols > 12 * step:
+        click.echo(f"of {held.rows} x {held.cols}; --json has them all" + (f"; every {step}th column" if step > 1 else ""))
+    click.echo(found.evidence)
+
+
+class Size(click.ParamType[tuple[int, int]]):
+    """Lines x k: 128x64."""
+
+    name = "LINESxK"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Both numbers."""
+        if isinstance(value, tuple):
+            return value
+        match = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", str(value))
+        if not match:
+            self.fail(f"{value!r} is no size such as 128x64.", param, ctx)
+        return int(match[1]), int(match[2])
+
+
+@click.command(short_help="The shared memory descriptor of a wgmma tile, and back.")
+@click.argument("value", required=False, metavar="[0xVALUE]")
+@click.option("--tile", "size", type=Size(), help="Lines (m of A, n of B) x k of a tile in shared memory: 128x64.")
+@click.option("--type", "kind", metavar="TYPE", help="f16, bf16, tf32, e4m3, e5m2, s8, u8 or b1.")
+@click.option("--instruction", metavar="NAME", help="A wgmma, or its operand a_smem or b_smem: its type and its lines.")
+@click.option("--major", type=MAJOR, default="k", show_default=True, help="Which is contiguous: k, or m and n.")
+@click.option("--swizzle", type=SWIZZLE, default="128", show_default=True, help="Bytes of a row of the pattern.")
+@JSON
+def descriptor(value: str | None, as_json: bool, **asked: Any) -> None:
+    """The descriptor of a tile: the 64 bits with the reasons, steps along k and lines, CUDA, CuTe and TMA for it.
+
+    With a value of 64 bits: what it says.
+    """
+    from tcprobe.ask import descriptor as ask
+
+    if (value is None) == (asked["size"] is None):
+        raise UsageError("give a descriptor such as 0x4000004000010000, or --tile 128x64 --type bf16.")
+    if value is not None:
+        _explain(value, as_json)
+        return
+    kind, block = _kind(asked)
+    lines, k = asked["size"]
+    found = ask.tile(lines, k, kind, asked["major"], width(asked["swizzle"]), block)
+    if as_json:
+        click.echo(json.dumps(ask.to_json(found)))
+    else:
+        _tile(found)
+
+
+def _explain(value: str, as_json: bool) -> None:
+    from tcprobe.ask.descriptor import explained, fields
+    from tcprobe.layout.descriptor import decode
+
+    if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
+        raise UsageError(f"{value[:40]!r} is no number of 64 bits such as 0x4000004000010000.")
+    found = decode(int(value, 0) if value[:2].lower() == "0x" else int(value))
+    if as_json:
+        click.echo(json.dumps({"descriptor": f"{found.encode():#018x}", **fields(found)}))
+        return
+    click.echo(bold(f"{found.encode():#018x}"))
+    for line in explained(found):
+        click.echo(f"  {line}")
+
+
+def _kind(asked: dict[str, Any]) -> tuple[str, int]:
+    """The type and the lines that one wgmma takes, of --type and --instruction."""
+    from tcprobe.isa import inventory
+
+    if asked["instruction"] is None:
+        if asked["kind"] is None:
+            raise UsageError("say --type or --instruction: what the tile holds.")
+        return asked["kind"], 64
+    named = inventory.short(asked["instruction"])
+    one = inventory.shared_operand(named) or inventory.instruction(named)
+    row, name = (one, "b_smem") if hasattr(one, "operands") else (one.instruction, one.held.name)  # type: ignore[union-attr]
+    found = [held for held in (o.held for o in row.described) if held.name == name]
+    if not found:
+        raise UsageError(f"{row.id} has no operand behind a descriptor; those of wgmma have.")
+    if asked["kind"] not in (None, found[0].type):
+        raise UsageError(f"{row.id} takes {found[0].type}, not {asked['kind']}.")
+    return found[0].type, found[0].rows if name == "a_smem" else found[0].cols
+
+
+def _tile(found: Tile) -> None:
+    from tcprobe.ask.descriptor import cuda, cute, tma
+
+    one, units = found.descriptor, "".join
+    swizzle = f"swizzle {one.swizzle}" if one.swizzle else "no swizzle"
+    click.echo(f"{found.lines} x {found.k} of {found.type}, {found.major} contiguous, {swizzle}: {found.bytes} bytes")
+    click.echo(bold(f"{one.encode():#018x}") + " with start address 0")
+    click.echo(f"  LBO {one.lbo}: {found.reasons['lbo']}")
+    click.echo(f"  SBO {one.sbo}: {found.reasons['sbo']}")
+    click.echo(f"  start: a multiple of {found.alignment}" + _base(found))
+    steps = ", ".join(f"+{n} bytes (+{n // 16})" for n in found.per_k)
+    click.echo(f"  each k step: {steps or 'there is one only'}")
+    block = units(f"+{found.per_block} bytes (+{found.per_block // 16})" if found.per_block else "there is one only")
+    click.echo(f"  each block of {found.block} lines: {block}")
+    click.echo(f"  CUDA: {cuda(found)}")
+    for name, text in cute(found).items():
+        click.echo(f"  CuTe {name}: {text}")
+    box = tma(found)
+    click.echo(f"  TMA: {box['boxes']} x box {box['box'][0]} x {box['box'][1]} ({box['box_bytes']} bytes), "
+               f"{box['data_type']}, {box['swizzle']}")  # fmt: skip
+
+
+def _base(found: Tile) -> str:
+    width = found.descriptor.swizzle
+    return f"; elsewhere, at a multiple of 128, base offset (address / 128) % {width // 16}" if width else ""
+
+
+COMMANDS = (descriptor,)
