@@ -5,9 +5,9 @@
 >>> hex(found.descriptor.encode()), found.per_k, found.per_block
 ('0x4000004000010000', [32], 8192)
 
-A tile is lines (m of A, n of B) x k. It is laid out atom after atom along the lines, then along k, as CuTe's
-tile_to_shape does. With major k an atom is 8 lines x one row of the pattern (16 bytes without a swizzle), with major mn
-a row of the pattern x 8 k. Source: PTX ISA 9.1, section 9.7.15.5.1.2; CUTLASS include/cute/atom/mma_traits_sm90_gmma.hpp.
+A tile is lines (m of A, n of B) x k. With major k an atom is 8 lines x one row of the pattern (16 bytes without a
+swizzle), and atoms follow each other along the lines, then along k; with major mn an atom is a row of the pattern x 8 k,
+and they follow each other along k, then along the lines: so a box of TMA fills a row of atoms. Source: PTX ISA 9.1, section 9.7.15.5.1.2; CUTLASS include/cute/atom/mma_traits_sm90_gmma.hpp.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def tile(lines: int, k: int, kind: str, major: str, swizzle: int, block: int = B
         )
     if lines % block and lines > block:
         raise UsageError(f"{lines} lines are no multiple of the {block} that one wgmma takes.")
-    found, reasons = _mn(lines, swizzle) if major == "mn" else _k(lines, swizzle)
+    found, reasons = _mn(k, swizzle) if major == "mn" else _k(lines, swizzle)
     for name in ("lbo", "sbo"):
         if getattr(found, name) >= REACH:
             raise UsageError(f"{name} {getattr(found, name)} does not fit 14 bits of 16 bytes: the tile is too large.")
@@ -146,16 +146,15 @@ def _k(lines: int, swizzle: int) -> tuple[Descriptor, dict[str, str]]:
     }
 
 
-def _mn(lines: int, swizzle: int) -> tuple[Descriptor, dict[str, str]]:
+def _mn(k: int, swizzle: int) -> tuple[Descriptor, dict[str, str]]:
     if not swizzle:
-        return Descriptor(16 * lines, 128), {
-            "lbo": f"from 8 k to the next 8: {lines // 8} core matrices of 128 bytes along the lines",
-            "sbo": "from 8 lines to the next 8: a core matrix of 8 k x 16 bytes",
+        return Descriptor(128, 16 * k), {
+            "lbo": "from 8 k to the next 8: a core matrix of 8 k x 16 bytes",
+            "sbo": f"from 8 lines to the next 8: all {k} k of 16 bytes lie between them",
         }
-    rows = lines * 2 // swizzle
-    return Descriptor(8 * swizzle, 8 * swizzle * rows, swizzle), {
-        "lbo": f"from {swizzle // 2} lines to the next {swizzle // 2}: an atom of 8 k x {swizzle} bytes",
-        "sbo": f"from 8 k to the next 8: {rows} atoms along the lines",
+    return Descriptor(swizzle * k, 8 * swizzle, swizzle), {
+        "lbo": f"from {swizzle // 2} lines to the next {swizzle // 2}: all {k} k of {swizzle} bytes lie between them",
+        "sbo": f"from 8 k to the next 8: 8 rows of {swizzle} bytes",
     }
 
 
@@ -197,8 +196,8 @@ def cute(found: Tile) -> dict[str, str]:
     if found.type not in CPP:
         return {"canonical": canonical, "layout": "CuTe has no wgmma of b1"}
     atom = f"GMMA::Layout_{found.major.upper()}_{name}_Atom<{CPP[found.type]}>"
-    shape = f"Shape<_{found.lines},_{found.k}>"
-    return {"canonical": canonical, "layout": f"tile_to_shape({atom}{{}}, {shape}{{}})"}
+    shape, order = f"Shape<_{found.lines},_{found.k}>", "Step<_1,_2>" if found.major == "k" else "Step<_2,_1>"
+    return {"canonical": canonical, "layout": f"tile_to_shape({atom}{{}}, {shape}{{}}, {order}{{}})"}
 
 
 def tma(found: Tile) -> dict[str, Any]:

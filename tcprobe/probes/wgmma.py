@@ -39,6 +39,7 @@ from tcprobe.probes.wgmma_op import BAD, IMAGES_SHIFT, ODD, SLOT_SHIFT, Kind, be
 from tcprobe.store.measurement import ADDRESSES, StructureHash
 
 Ints = NDArray[np.int64]
+CHUNK = 1024  # A slots whose triples are hashed at a time
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def places(bits: int, lines: int, k: int) -> tuple[Ints, Ints]:
     at = np.indices((lines, k)).reshape(2, -1)
     bit = offsets(packed("k", lines), "k", at[0], at[1], bits) * 8 + at[1] * bits % 8
     order = np.argsort(bit // bits)
-    return at[0][order], at[1][order]
+    return at[0][order].astype(np.int32), at[1][order].astype(np.int32)
 
 
 @cache
@@ -162,7 +163,7 @@ def _meetings(row: Instruction, raw: Bytes) -> tuple[Ints, Ints]:
         raise ProbeError(f"{row.name}: A slot {slot} reaches {counts[slot]} D slots, not {n}.")
     if (found & (ODD | BAD)).any():
         raise ProbeError(f"{row.name}: D answers where A or B is zero, or where all ones gave nothing.")
-    return (found >> SLOT_SHIFT).astype(np.int64), (found & BAD - 1).astype(np.int64)
+    return (found >> SLOT_SHIFT).astype(np.int32), (found & BAD - 1).astype(np.int32)
 
 
 def _numbered(row: Instruction, d_of: Ints, b_of: Ints) -> tuple[Ints, Ints, Ints]:
@@ -172,7 +173,7 @@ def _numbered(row: Instruction, d_of: Ints, b_of: Ints) -> tuple[Ints, Ints, Int
     if d_of.max() >= slots or b_of.max() >= len(cols):
         raise ProbeError(f"{row.name}: D slot {d_of.max()} or element {b_of.max()} of B, which there is not.")
     n, k = cols[b_of], ks[b_of]
-    col, first = np.full(slots, -1), np.full(slots, -1)
+    col, first = np.full(slots, -1, np.int32), np.full(slots, -1, np.int32)
     col[d_of], first[d_of] = n, d_of[:, :1]
     whole = (k == k[:, :1]).all() and (col[d_of] == n).all() and (first[d_of] == d_of[:, :1]).all()
     if not whole or col.min() < 0 or (d_of[:, 1:] == d_of[:, :-1]).any():
@@ -194,9 +195,13 @@ def _lines(row: Instruction, raw: Bytes, col: Ints) -> Ints:
 
 def _digest(row: Instruction, d_of: Ints, k: Ints, col: Ints) -> NDArray[np.uint8]:
     """Hash of the triples: A slot, element of B (row after row), D slot."""
-    slots = np.broadcast_to(np.arange(len(d_of))[:, None], d_of.shape)
-    triples = np.stack([slots, k[:, None] * row.shape.n + col[d_of], d_of], axis=2).astype("<u4")
-    return np.frombuffer(hashlib.sha256(triples.tobytes()).digest(), np.uint8)
+    found = hashlib.sha256()
+    for start in range(0, len(d_of), CHUNK):
+        d = d_of[start : start + CHUNK]
+        slots = np.broadcast_to(np.arange(start, start + len(d))[:, None], d.shape)
+        b = k[start : start + CHUNK, None] * row.shape.n + col[d]
+        found.update(np.stack([slots, b, d], axis=2).astype("<u4").tobytes())
+    return np.frombuffer(found.digest(), np.uint8)
 
 
 @cache
