@@ -99,12 +99,12 @@ def offsets(found: Descriptor, major: str, lines: Any, k: Any, bits: int) -> Any
     return found.offset("mn", lines * bits // 8, k)
 
 
-def packed(major: str, lines: int) -> Descriptor:
-    """The descriptor without swizzle by which a matrix of `lines` lines fills its bytes without a gap.
+def packed(k_bytes: int) -> Descriptor:
+    """The descriptor without swizzle by which lines of `k_bytes` bytes, k contiguous, fill memory without a gap.
 
-    Of 8 lines, chunk after chunk of k, then the next 8; with major mn chunk after chunk of lines, then the next 8 of k.
+    Of 8 lines chunk after chunk of k, then the next 8 lines.
     """
-    return Descriptor(128, 256) if major == "k" else Descriptor(16 * lines, 128)
+    return Descriptor(128, 8 * k_bytes)
 
 
 def formula(major: str, swizzle: int, bits: int, held: str) -> str:

@@ -18,18 +18,32 @@ from numpy.typing import NDArray
 
 from tcprobe.isa import inventory
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
+from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed
 from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import NUMBERS, elements
 from tcprobe.probes.ptx import Bytes, Launch, thread_bytes
 from tcprobe.probes.slots import pack
-from tcprobe.probes.wgmma import coded_launch, ones_by_k, spelled, spoken
+from tcprobe.probes.sparse import fields, random_metadata
+from tcprobe.probes.wgmma import (
+    FIRST,
+    LAST,
+    coded_launch,
+    held_bytes,
+    ones_by_k,
+    picked,
+    spelled,
+    spoken,
+    uniform,
+)  # fmt: skip
 from tcprobe.probes.wgmma_op import behind
 
 CODED_BYTES = 1 << 16
 DESCRIPTORS = 84  # of each case
 WIDTHS = {"f32.f16.f16": 16, "f32.tf32.tf32": 32, "s32.s8.s8": 8, "s32.b1.b1.and.popc": 1}  # a form of each width
+SPARSE = tuple(kind for kind, bits in WIDTHS.items() if bits > 1)
 LINES = {"a_smem": 64, "b_smem": 128}  # N of the form: A is 64 lines always
 Ints = NDArray[np.int64]
 Tables = Mapping[str, Table]
@@ -56,10 +70,11 @@ class Case:
 
 
 def cases(count: int = DESCRIPTORS) -> Iterator[Case]:
-    """Every width, operand, major and swizzle."""
-    for kind, (name, n) in product(WIDTHS, LINES.items()):
-        k = 256 // WIDTHS[kind]
-        row = inventory.instruction(f"wgmma.mma_async.m64n{n}k{k}.{kind}")
+    """Every width, operand, major and swizzle, dense and sparse."""
+    forms = [*product([""], WIDTHS, LINES.items()), *product([".sp"], SPARSE, LINES.items())]
+    for sparse, kind, (name, n) in forms:
+        k = 256 // WIDTHS[kind] * (2 if sparse else 1)
+        row = inventory.instruction(f"wgmma.mma_async{sparse}.m64n{n}k{k}.{kind}")
         one = behind(row, name)
         for major, swizzle in product(one.held.majors, SWIZZLES):
             yield Case(one, major, swizzle, described(one, major, swizzle, count))
@@ -68,7 +83,7 @@ def cases(count: int = DESCRIPTORS) -> Iterator[Case]:
 def described(one: SharedOperand, major: str, swizzle: int, count: int) -> tuple[Descriptor, ...]:
     """Descriptors of all kinds, the same in every run: strides of nothing, odd starts, every base offset."""
     rng = random.Random(f"{one.id} {major} {swizzle}")
-    found: list[Descriptor] = [packed(major, lines_of(one))._replace(swizzle=swizzle)]
+    found: list[Descriptor] = [Descriptor(128, 256, swizzle)]
     while len(found) < count:
         most = CODED_BYTES >> rng.randrange(1, 8)
         lbo, sbo = (rng.choice((0, UNIT, rng.randrange(0, most, UNIT), rng.randrange(0, most, UNIT))) for _ in "ls")
@@ -77,11 +92,6 @@ def described(one: SharedOperand, major: str, swizzle: int, count: int) -> tuple
         if bytes_of(one, one_of, major).max() + start < CODED_BYTES - 1024:
             found.append(one_of)
     return tuple(dict.fromkeys(found))
-
-
-def lines_of(one: SharedOperand) -> int:
-    """Rows of A, columns of B."""
-    return one.held.rows if one.held.name == "a_smem" else one.held.cols
 
 
 def bytes_of(one: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
@@ -100,26 +110,36 @@ def numbers_of(one: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
 
 
 def launch(case: Case, tables: Tables) -> Launch:
-    """All descriptors of a case; `tables` are the form's a and d as measured."""
+    """All descriptors of a case; `tables` are those of the form's registers as measured."""
     row, held = case.instruction, case.operand.held
-    b = behind(row, "b_smem").held
-    others = ones_by_k(row) if held.name == "a_smem" else _registers_by_k(row, tables["a"])
-    still = packed("k", b.cols).encode() if held.name == "a_smem" else 0
+    by_b = held.name == "a_smem"
+    others = ones_by_k(row) if by_b else _registers_by_k(row, tables["a"])
+    still = packed(held_bytes(behind(row, "b_smem").held)).encode() if by_b else 0
     pairs = [(one.encode(), still) for one in case.descriptors]
     size = 4 * row.fragment("d").slots * len(pairs) * len(others)
     return coded_launch(row, "codes", held.name, (spelled(held, CODED_BYTES), others), pairs, len(pairs), len(others),
-                        size, case.majors)  # fmt: skip
+                        size, case.majors, metadata=uniform(row, _metadata(case, len(others))))  # fmt: skip
+
+
+def _metadata(case: Case, images: int) -> list[int]:
+    """What every four bits of the metadata are beside each image of the other factor: B is met in two halves."""
+    if case.operand.held.name == "a_smem" or case.instruction.metadata is None:
+        return [FIRST] * images
+    return [FIRST] * (images // 2) + [LAST] * (images // 2)
 
 
 def _registers_by_k(row: Instruction, table: Table) -> Bytes:
-    """Images of A in registers in which every row has a single one: of image y row m at k = m + y * 64, modulo K."""
+    """Images of A in registers in which every row has a single one: of image y row m at m + y * 64, modulo columns.
+
+    Where A is sparse all of them twice, for both halves of B.
+    """
     a = row.fragment("a")
     index, used = elements(table, a)
-    m, k = np.divmod(index, a.cols)
+    m, s = np.divmod(index, a.cols)
     shifts = np.arange(-(-a.cols // a.rows))[:, None]
     found = np.zeros((len(shifts), a.slots), np.uint64)
-    found[:, used] = np.where(k == (m + shifts * a.rows) % a.cols, a.one, 0)
-    return pack(found, a.slot_bits)
+    found[:, used] = np.where(s == (m + shifts * a.rows) % a.cols, a.one, 0)
+    return np.concatenate([pack(found, a.slot_bits)] * (2 if row.metadata else 1))
 
 
 def measured(case: Case, tables: Tables, raw: Bytes) -> Ints:
@@ -131,11 +151,13 @@ def measured(case: Case, tables: Tables, raw: Bytes) -> Ints:
     numbers = spoken(row, words, len(spelled(held, CODED_BYTES)))[:, :, used]
     m, n = np.divmod(index, d.cols)
     found = np.full((len(case.descriptors), held.rows, held.cols), -1)
+    values = _metadata(case, len(numbers))
+    turns = len(numbers) // len(set(values))
     for y, said in enumerate(numbers):
         if held.name == "a_smem":
             found[:, m, (n + y * d.cols) % held.cols] = said
         else:
-            found[:, (m + y * d.rows) % held.rows, n] = said
+            found[:, picked(row, values[y])[(m + y % turns * d.rows) % row.stored], n] = said
     return found
 
 
@@ -147,6 +169,7 @@ class Judged(NamedTuple):
     agree: int
     readings: dict[str, tuple[int, int]]  # descriptors that a reading explains, of those that tell them apart
     without: dict[str, tuple[int, int]]  # descriptors with a field that is not 0: map as if it were, of how many
+    first: str | None  # a descriptor that the formula does not explain, with an element of it
 
 
 def judged(case: Case, found: Ints) -> Judged:
@@ -165,7 +188,17 @@ def judged(case: Case, found: Ints) -> Judged:
         set_ = [j for j, one in enumerate(case.descriptors) if getattr(one, field)]
         zero = _said(case, [case.descriptors[j]._replace(**{field: 0}) for j in set_])
         without[field] = (sum(bool((zero[i] == found[j]).all()) for i, j in enumerate(set_)), len(set_))
-    return Judged(case, found.size, int((said == found).sum()), readings, without)
+    return Judged(case, found.size, int((said == found).sum()), readings, without, _misfit(case, said, found))
+
+
+def _misfit(case: Case, said: Ints, found: Ints) -> str | None:
+    """The first element that the formula does not explain, and where those of its line are."""
+    wrong = np.argwhere(said != found)
+    if not len(wrong):
+        return None
+    at, row, col = wrong[0].tolist()
+    along = found[at, row] if case.operand.held.name == "a_smem" else found[at, :, col]
+    return f"{case.descriptors[at]}: row {row}, column {col}: said {said[at, row, col]}; along k measured {along.tolist()}"
 
 
 def _said(case: Case, descriptors: Sequence[Descriptor]) -> Ints:
@@ -216,8 +249,25 @@ def _products(row: Instruction, coded: str, majors: tuple[str, str], tables: Tab
     else:
         images, pairs = (other_side, _registers(row, left, tables["a"])), [(y.encode(), 0) for y in two]
     size = count * row.threads * thread_bytes(row.fragment("d"))
-    run = coded_launch(row, "raw", coded, images, pairs, count, 1, size, majors)
-    return Products(row, coded, majors, run, left @ right)
+    e = row.metadata
+    selector = int(rng.integers(len(e.selectors))) if e else 0
+    metadata = random_metadata(sparsity(e), count, rng, row.threads) if e else None
+    run = coded_launch(row, "raw", coded, images, pairs, count, 1, size, majors, selector=selector, metadata=metadata)
+    if e is None or metadata is None:
+        return Products(row, coded, majors, run, left @ right)
+    columns = _columns(e, tables["e"].selection(selector), metadata)
+    met = np.stack([right[j][columns[j]] for j in range(count)])
+    return Products(row, coded, majors, run, np.einsum("cms,cmsn->cmn", left, met))
+
+
+def _columns(e: Fragment, table: Table, metadata: Bytes) -> Ints:
+    """By image the column of A that each stored element is."""
+    rule = sparsity(e)
+    index, used = elements(table, e)
+    chosen = np.zeros((len(metadata), e.rows * e.cols), np.int64)
+    chosen[:, index] = fields(rule, metadata)[:, used]
+    found: Ints = np.arange(e.cols) // rule.fields * rule.positions + chosen.reshape(-1, e.rows, e.cols)
+    return found
 
 
 def _random(rng: np.random.Generator, one: SharedOperand, count: int) -> Ints:

@@ -38,7 +38,6 @@ from tcprobe.probes.sparse_numbering import Sparse, numbered
 from tcprobe.probes.sparse_op import Packed, Product
 
 NIBBLES = 8  # groups of four bits in a lane's metadata
-PLACES = WARP * NIBBLES
 # two legal values each that differ in one bit of one index; together in every bit of both
 PAIRS = {2: ((0x4, 0xE), (0x8, 0x9), (0x8, 0xC)), 1: ((0x4, 0xE),)}
 Ints = NDArray[np.int64]
@@ -160,14 +159,15 @@ def launches(instruction: Instruction) -> list[Launch]:
 
 
 @cache
-def metadata_images(rule: Sparsity) -> NDArray[np.uint8]:
+def metadata_images(rule: Sparsity, threads: int = WARP) -> NDArray[np.uint8]:
     """Four bits of metadata by image and place (lane * 8 + number): uniform ones, then those of positions."""
-    uniform = [np.full(PLACES, value, np.uint8) for value in rule.legal]
-    places = np.arange(PLACES)
+    count = threads * NIBBLES
+    uniform = [np.full(count, value, np.uint8) for value in rule.legal]
+    places = np.arange(count)
     spelled = [
         np.where((places >> bit & 1) ^ turned, other, one).astype(np.uint8)
         for one, other in PAIRS[rule.fields]
-        for bit in range(bit_length(PLACES))
+        for bit in range(bit_length(count))
         for turned in (0, 1)
     ]
     return np.stack(uniform + spelled)
@@ -220,18 +220,27 @@ def _unpacked(instruction: Instruction, raw: Bytes) -> NDArray[np.uint16]:
 
 def _selected(instruction: Instruction, raw: Bytes, selector: int) -> tuple[Ints, Ints, Ints]:
     """(D slots by A slot, B slots by A slot and index, field by A slot) under one selector."""
-    rule, name = sparsity(instruction.fragment("e")), f"{instruction.name}, selector {selector}"
+    name = f"{instruction.name}, selector {selector}"
     d, met = _meetings(instruction, _unpacked(instruction, raw), name)
+    by_index, field = obeyed(sparsity(instruction.fragment("e")), met, instruction.threads, name)
+    return d, by_index, field
+
+
+def obeyed(rule: Sparsity, met: Ints, threads: int, name: str) -> tuple[Ints, Ints]:
+    """(B slots by A slot and index, field by A slot), of the B slots met under all images of metadata.
+
+    ProbeError where an A slot does not obey one field alone.
+    """
     half = _half(rule, met, name)
     by_index = _by_index(rule, met, half)
-    place = _place(rule, met, half, by_index)
-    predicted = _predicted(rule, half, place, by_index)
+    place = _place(rule, met, half, by_index, threads * NIBBLES)
+    predicted = _predicted(rule, half, place, by_index, threads)
     wrong = np.argwhere((predicted != met).any(axis=2))
     if len(wrong):
         image, slot = (int(n) for n in wrong[0])
         raise ProbeError(f"{name}: A slot {slot} does not obey one field of the metadata alone: first in "
                          f"image {image}; {len(wrong)} of {met.shape[0] * met.shape[1]} answers.")  # fmt: skip
-    return d, by_index, place * rule.fields + half
+    return by_index, place * rule.fields + half
 
 
 def _meetings(instruction: Instruction, answers: NDArray[np.uint16], name: str) -> tuple[Ints, Ints]:
@@ -282,20 +291,20 @@ def _by_index(rule: Sparsity, met: Ints, half: Ints) -> Ints:
     return found
 
 
-def _place(rule: Sparsity, met: Ints, half: Ints, by_index: Ints) -> Ints:
+def _place(rule: Sparsity, met: Ints, half: Ints, by_index: Ints, count: int) -> Ints:
     """The place of the four bits that each A slot obeys, as the first pair of values spells it."""
     _, other = PAIRS[rule.fields][0]
     expected = np.array([rule.read(other, h) for h in range(rule.fields)])[half]
     shown = by_index[np.arange(len(half)), expected]
     first = len(rule.legal)
-    bits = [(met[first + 2 * bit] == shown).all(axis=1) for bit in range(bit_length(PLACES))]
+    bits = [(met[first + 2 * bit] == shown).all(axis=1) for bit in range(bit_length(count))]
     return sum((b.astype(np.int64) << i for i, b in enumerate(bits)), np.zeros(len(half), np.int64))
 
 
-def _predicted(rule: Sparsity, half: Ints, place: Ints, by_index: Ints) -> Ints:
+def _predicted(rule: Sparsity, half: Ints, place: Ints, by_index: Ints, threads: int) -> Ints:
     """What every image must have given if each A slot obeys that half of that place: (images, slots, n)."""
     table = np.array([[rule.read(v, h) if v in rule.legal else 0 for h in range(rule.fields)] for v in range(16)])
-    indices = table[metadata_images(rule)[:, place], half[None]]
+    indices = table[metadata_images(rule, threads)[:, place], half[None]]
     found: Ints = by_index[np.arange(len(half))[None], indices]
     return found
 
@@ -312,9 +321,9 @@ def _decode_c(instruction: Instruction, raw: Bytes) -> Ints:
     return reached
 
 
-def random_metadata(rule: Sparsity, images: int, generator: np.random.Generator) -> Bytes:
+def random_metadata(rule: Sparsity, images: int, generator: np.random.Generator, threads: int = WARP) -> Bytes:
     """Legal metadata at random: every four bits of every lane, (images, bytes)."""
-    chosen: NDArray[Any] = generator.choice(np.array(rule.legal, np.uint8), (images, PLACES))
+    chosen: NDArray[Any] = generator.choice(np.array(rule.legal, np.uint8), (images, threads * NIBBLES))
     return pack(chosen, 4)
 
 

@@ -29,16 +29,18 @@ from tcprobe.isa.forms import Forms
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand
+from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.descriptor import offsets, packed
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes.experiment import Conclusion, Context, Reading
 from tcprobe.probes.ptx import Bytes, Launch
 from tcprobe.probes.slots import codes, pack
 from tcprobe.probes.wgmma_kernels import kernel, shared_bytes
-from tcprobe.probes.wgmma_op import BAD, IMAGES_SHIFT, ODD, SLOT_SHIFT, Kind, behind
+from tcprobe.probes.wgmma_op import BAD, IMAGES_SHIFT, ODD, SHARED_A, SLOT_SHIFT, Kind, behind
 from tcprobe.store.measurement import ADDRESSES, StructureHash
 
 Ints = NDArray[np.int64]
+FIRST, LAST = 0x4, 0xE  # metadata that picks the first elements of each chunk, and the last
 CHUNK = 1024  # A slots whose triples are hashed at a time
 
 
@@ -68,35 +70,23 @@ class WarpgroupExperiment:
     def launches(self) -> list[Launch]:
         """A slot by slot in registers; A in shared memory."""
         row = self.instruction
-        (a, b), images = (behind(row, name).held for name in ("a_smem", "b_smem")), ones_by_k(row)
-        both = (packed("k", b.cols).encode(), packed("k", a.rows).encode())
-        slots, answers = row.fragment("a").slots, 4 * row.fragment("d").slots
-        nothing = np.zeros((1, 16), np.uint8)
-        return [
-            coded_launch(row, "meetings", "b_smem", (spelled(b), nothing), [(both[0], 0)], slots, 1,
-                         4 * slots * (1 + b.cols)),
-            coded_launch(row, "codes", "a_smem", (spelled(a), images), [(both[1], both[0])], 1, len(images),
-                         answers * len(images)),
-        ]  # fmt: skip
+        b, slots = behind(row, "b_smem").held, row.fragment("a").slots
+        return [registers_launch(row, "b_smem", slots, 1, 4 * slots * (1 + b.cols)), shared_launch(row)]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """Elements of A and D by slot; ProbeError where the answers are not those of a product of matrices."""
         row = self.instruction
-        d_of, b_of = _meetings(row, outputs[0])
-        k, col, first = _numbered(row, d_of, b_of)
-        lines = _lines(row, outputs[1], col)
-        of_first = lines[d_of[:, 0]]
+        d_of, b_of = meetings(row, outputs[0], row.shape.n)
+        k, col, first = numbered(row, d_of, b_of)
+        lines = lines_of(row, outputs[1], col)
         if (lines != lines[first]).any():
             raise ProbeError(f"{row.name}: A in registers and A in shared memory disagree about which D slots are a row.")
-        a, d = of_first * row.shape.k + k, lines * row.shape.n + col
-        for operand, numbers in (("a", a), ("d", d)):
-            if len(np.unique(numbers)) != row.fragment(operand).slots:
-                raise ProbeError(f"{row.name}: not every slot of {operand.upper()} holds an element of its own.")
-        return {"a": a.astype(np.int32), "d": d.astype(np.int32), "sha256": _digest(row, d_of, k, col)}
+        found = of_memory(row, lines[d_of[:, 0]] * row.shape.k + k, lines * row.shape.n + col)
+        return {**found, "sha256": digest(row, d_of, k, col)}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables by the addresses of shared memory."""
-        tables = {f.operand: _table(f.cols, f.elements, reading[f.operand].tobytes()) for f in self.fragments}
+        tables = {f.operand: table_of(f.cols, f.elements, reading[f.operand].tobytes()) for f in self.fragments}
         return Conclusion(tables, ADDRESSES, StructureHash(self.instruction.triples, reading["sha256"].tobytes().hex()))
 
 
@@ -106,17 +96,51 @@ def experiments() -> list[WarpgroupExperiment]:
     return [WarpgroupExperiment(row) for part in forms for row in part.values() if not row.metadata]
 
 
+def registers_launch(
+    row: Instruction, coded: str, blocks: int, others: int, output_bytes: int, flags: int = 0, selector: int = 0,
+    metadata: Bytes | None = None,
+) -> Launch:  # fmt: skip
+    """One of the two ways in which the kernel of registers runs; SHARED_A where A is coded."""
+    a, b = (behind(row, name).held for name in ("a_smem", "b_smem"))
+    both = [packed(held_bytes(held)).encode() for held in (b, a)]
+    images, ones = spelled(a if coded == "a_smem" else b), ones_by_k(row)
+    flags |= SHARED_A if coded == "a_smem" else 0
+    return coded_launch(row, "registers", "b_smem", (images, ones), [(both[0], 0), (both[1], both[0])], blocks, others,
+                        output_bytes, flags=flags, selector=selector, metadata=metadata)  # fmt: skip
+
+
+def shared_launch(row: Instruction) -> Launch:
+    """A in shared memory spells its elements' numbers, each image of B with the metadata of `picked`."""
+    shifts = len(ones_by_k(row))
+    size = 4 * row.fragment("d").slots * shifts
+    return registers_launch(row, "a_smem", 1, shifts, size, metadata=uniform(row, [FIRST] * shifts))
+
+
+def uniform(row: Instruction, values: Sequence[int]) -> Bytes | None:
+    """Images of metadata of which every four bits are one of `values`; None where A is not sparse."""
+    if row.metadata is None:
+        return None
+    return np.repeat(np.array([value * 0x11 for value in values], np.uint8)[:, None], 4 * row.threads, axis=1)
+
+
+def held_bytes(held: Operand) -> int:
+    """Bytes of k in a line."""
+    return (held.cols if held.name == "a_smem" else held.rows) * held.slot_bits // 8
+
+
 def coded_launch(
     row: Instruction, kind: Kind, coded: str, images: tuple[Bytes, Bytes], descriptors: Sequence[tuple[int, int]],
-    blocks: int, others: int, output_bytes: int, majors: tuple[str, str] = ("k", "k"),
+    blocks: int, others: int, output_bytes: int, majors: tuple[str, str] = ("k", "k"), flags: int = 0,
+    selector: int = 0, metadata: Bytes | None = None,
 ) -> Launch:  # fmt: skip
-    """Images of the coded matrix and of the other; by block the descriptors of both."""
+    """Images of the coded matrix and of the other; by block the descriptors of both; images of the metadata."""
     first, _ = images
     size, count = first.shape[1], len(first) if kind != "raw" else 1
     memory = shared_bytes(row, kind, size)
     described = np.array(descriptors, np.uint64).view(np.uint8).reshape(1, -1)
-    return Launch(kernel(row, kind, coded, majors), (blocks, others, 1), (*images, described),
-                  size | count << IMAGES_SHIFT, output_bytes, WARPGROUP, memory)  # fmt: skip
+    inputs = (*images, described, *([] if metadata is None else [metadata]))
+    return Launch(kernel(row, kind, coded, majors, selector), (blocks, others, 1), inputs,
+                  size | count << IMAGES_SHIFT | flags, output_bytes, WARPGROUP, memory)  # fmt: skip
 
 
 def spelled(held: Operand, image_bytes: int | None = None) -> Bytes:
@@ -129,18 +153,26 @@ def spelled(held: Operand, image_bytes: int | None = None) -> Bytes:
 def places(bits: int, lines: int, k: int) -> tuple[Ints, Ints]:
     """(line, k) of every element number of a packed matrix."""
     at = np.indices((lines, k)).reshape(2, -1)
-    bit = offsets(packed("k", lines), "k", at[0], at[1], bits) * 8 + at[1] * bits % 8
+    bit = offsets(packed(k * bits // 8), "k", at[0], at[1], bits) * 8 + at[1] * bits % 8
     order = np.argsort(bit // bits)
     return at[0][order].astype(np.int32), at[1][order].astype(np.int32)
 
 
+def picked(row: Instruction, value: int = FIRST) -> Ints:
+    """The k that A's stored columns meet where every four bits of the metadata are `value`; all without metadata."""
+    if row.metadata is None:
+        return np.arange(row.shape.k)
+    rule = sparsity(row.metadata)
+    return np.array([rule.k(s, rule.read(value, s % rule.fields)) for s in range(row.stored)])
+
+
 @cache
 def ones_by_k(row: Instruction) -> Bytes:
-    """Images of B, packed, in which every column has a single one: of image y column n at k = n + y * N, modulo K."""
-    b = behind(row, "b_smem").held
+    """Images of B, packed, in which every column has a single one: of image y column n at the (n + y * N)-th `picked`."""
+    b, chosen = behind(row, "b_smem").held, picked(row)
     lines, k = places(b.slot_bits, b.cols, b.rows)
-    shifts = np.arange(-(-b.rows // b.cols))[:, None]
-    return pack(np.where(k == (lines + shifts * b.cols) % b.rows, b.one, 0).astype(np.uint64), b.slot_bits)
+    shifts = np.arange(-(-len(chosen) // b.cols))[:, None]
+    return pack(np.where(k == chosen[(lines + shifts * b.cols) % len(chosen)], b.one, 0).astype(np.uint64), b.slot_bits)
 
 
 def spoken(row: Instruction, words: NDArray[np.uint32], images: int) -> Ints:
@@ -153,20 +185,19 @@ def spoken(row: Instruction, words: NDArray[np.uint32], images: int) -> Ints:
     return (words >> 1 & (1 << images - 2) - 1).astype(np.int64)
 
 
-def _meetings(row: Instruction, raw: Bytes) -> tuple[Ints, Ints]:
-    """By A slot the N D slots that it reaches, ascending, and which element of B it meets there."""
-    n = row.shape.n
+def meetings(row: Instruction, raw: Bytes, n: int) -> tuple[Ints, Ints]:
+    """By A slot the `n` D slots that it reaches, ascending, and which element of B it meets there."""
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, 1 + n)
     counts, found = words[:, 0], np.sort(words[:, 1:], axis=1)
     if (counts != n).any():
         slot = int(np.argmax(counts != n))
-        raise ProbeError(f"{row.name}: A slot {slot} reaches {counts[slot]} D slots, not {n}.")
+        raise ProbeError(f"{row.name}: A slot {slot % row.fragment('a').slots} reaches {counts[slot]} D slots, not {n}.")
     if (found & (ODD | BAD)).any():
         raise ProbeError(f"{row.name}: D answers where A or B is zero, or where all ones gave nothing.")
     return (found >> SLOT_SHIFT).astype(np.int32), (found & BAD - 1).astype(np.int32)
 
 
-def _numbered(row: Instruction, d_of: Ints, b_of: Ints) -> tuple[Ints, Ints, Ints]:
+def numbered(row: Instruction, d_of: Ints, b_of: Ints) -> tuple[Ints, Ints, Ints]:
     """k of every A slot, the column of every D slot, and the lowest D slot of its row."""
     b, slots = behind(row, "b_smem").held, row.fragment("d").slots
     cols, ks = places(b.slot_bits, b.cols, b.rows)
@@ -181,19 +212,19 @@ def _numbered(row: Instruction, d_of: Ints, b_of: Ints) -> tuple[Ints, Ints, Int
     return k[:, 0], col, first
 
 
-def _lines(row: Instruction, raw: Bytes, col: Ints) -> Ints:
+def lines_of(row: Instruction, raw: Bytes, col: Ints) -> Ints:
     """The row of every D slot; ProbeError where what it met of A is not of the k that B picked."""
-    a, k = behind(row, "a_smem").held, row.shape.k
+    a = behind(row, "a_smem").held
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(col))
     lines, ks = (x[spoken(row, words, len(spelled(a)))] for x in places(a.slot_bits, a.rows, a.cols))
-    picked = (col + np.arange(len(words))[:, None] * row.shape.n) % k
-    if (ks != picked).any() or (lines != lines[0]).any():
+    expected = (col + np.arange(len(words))[:, None] * row.shape.n) % row.stored
+    if (ks != expected).any() or (lines != lines[0]).any():
         raise ProbeError(f"{row.name}: A and B in shared memory disagree about k, or a D slot is of two rows.")
     found: Ints = lines[0]
     return found
 
 
-def _digest(row: Instruction, d_of: Ints, k: Ints, col: Ints) -> NDArray[np.uint8]:
+def digest(row: Instruction, d_of: Ints, k: Ints, col: Ints) -> NDArray[np.uint8]:
     """Hash of the triples: A slot, element of B (row after row), D slot."""
     found = hashlib.sha256()
     for start in range(0, len(d_of), CHUNK):
@@ -204,8 +235,17 @@ def _digest(row: Instruction, d_of: Ints, k: Ints, col: Ints) -> NDArray[np.uint
     return np.frombuffer(found.digest(), np.uint8)
 
 
+def of_memory(row: Instruction, a: Ints, d: Ints) -> Reading:
+    """The element that every slot of A and D holds; ProbeError where two slots hold the same one."""
+    for operand, numbers in (("a", a), ("d", d)):
+        if len(np.unique(numbers)) != row.fragment(operand).slots:
+            raise ProbeError(f"{row.name}: not every slot of {operand.upper()} holds an element of its own.")
+    return {"a": a.astype(np.int32), "d": d.astype(np.int32)}
+
+
 @cache
-def _table(cols: int, elements: int, numbers: bytes) -> Table:
+def table_of(cols: int, elements: int, numbers: bytes) -> Table:
+    """The table of slots that hold elements of these numbers, row after row."""
     rows, columns = np.divmod(np.frombuffer(numbers, np.int32), cols)
     values: dict[str, Any] = {"row": tuple(rows.tolist()), "col": tuple(columns.tolist())}
     return slot_table(WARPGROUP, elements, values)

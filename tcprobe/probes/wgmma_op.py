@@ -11,18 +11,22 @@ from numpy.typing import NDArray
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
+from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.descriptor import decode
 from tcprobe.probes.emulation import NUMBERS, RAW, elements
 from tcprobe.probes.ptx import POISON, Bytes, Launch, Tables
 from tcprobe.probes.slots import pack, unpack
 
-Kind = Literal["meetings", "codes", "raw"]
+Kind = Literal["registers", "codes", "raw"]
 Ints = NDArray[np.int64]
-IMAGES_SHIFT = 24  # the leading dimension of a launch: bytes of an image, and from this bit on how many there are
+# the leading dimension of a launch: bytes of an image, how many there are, and how a kernel of registers runs
+IMAGES_SHIFT, FEW, SHARED_A = 20, 1 << 30, 1 << 31
+FEW_SLOTS, FEW_MEETINGS = 4, 8  # of each thread; of each A slot: 4 threads hold a row, and 2 of these slots are in it
 BAD = 1 << 16  # of a word of meetings: the answers are none that one product of zeros and ones can give
 SLOT_SHIFT = 17
 ODD = 1 << 31  # of a word of codes: an answer was neither zero nor one
 VALUES = range(-8, 9)  # numbers that products are made of
+UNTOUCHED = int.from_bytes(bytes([POISON] * 4), "little")
 
 
 @dataclass(frozen=True)
@@ -33,15 +37,19 @@ class Warpgroup:
     kind: Kind
     coded: str
     majors: tuple[str, str]
+    selector: int = 0
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """What the launch would leave in its output."""
-        run = {"meetings": self._meetings, "codes": self._codes, "raw": self._raw}[self.kind]
-        return run(launch, tables).reshape(-1).view(np.uint8)
+        if self.kind == "registers":
+            found = self._codes(launch, tables, "a_smem") if launch.ldm & SHARED_A else self._meetings(launch, tables)
+        else:
+            found = (self._raw if self.kind == "raw" else self._codes)(launch, tables, self.coded)
+        return found.reshape(-1).view(np.uint8)
 
     def _meetings(self, launch: Launch, tables: Tables) -> Any:
-        row = self.instruction
+        row, few = self.instruction, bool(launch.ldm & FEW)
         a, d, n = row.fragment("a"), row.fragment("d"), row.shape.n
         acc = np.zeros((row.shape.k, n), np.int64)
         for number, image in enumerate(launch.inputs[0]):
@@ -49,39 +57,62 @@ class Warpgroup:
         bad = (acc & (1 | 1 << len(launch.inputs[0]) - 1)) != 1
         words = (acc >> 1 & BAD - 1) | np.where(bad, BAD, 0)
         holder = np.array([[tables.table(d).inverse[m, c][0] for c in range(n)] for m in range(row.shape.m)])
-        out = np.full((a.slots, 1 + n), np.frombuffer(bytes([POISON] * 4), np.uint32)[0], np.uint32)
-        for slot, (m, k) in enumerate(tables.table(a).cells):  # type: ignore[misc]
-            found = holder[m] << SLOT_SHIFT | words[k]
-            out[slot, 0], out[slot, 1:] = n, found
+        out = np.full((launch.grid[1], a.slots, 1 + (FEW_MEETINGS if few else n)), UNTOUCHED, np.uint32)
+        for y in range(launch.grid[1]):
+            columns = self._columns(launch, y, tables)
+            for slot, (m, s) in enumerate(tables.table(a).cells):  # type: ignore[misc]
+                found = holder[m] << SLOT_SHIFT | words[columns[m, s]]
+                if few:
+                    found = found[holder[m] % d.elements < FEW_SLOTS]
+                out[y, slot, 0] = len(found)
+                out[y, slot, 1 : 1 + len(found)] = found[: out.shape[2] - 1]
         return out
 
-    def _codes(self, launch: Launch, tables: Tables) -> Any:
-        coded, others, wanted = launch.inputs[0], launch.inputs[1], _descriptors(launch)
-        d = self.instruction.fragment("d")
-        out = np.zeros((launch.grid[1], launch.grid[0], d.slots), np.uint32)
+    def _codes(self, launch: Launch, tables: Tables, coded: str) -> Any:
+        images, others, wanted = launch.inputs[0], launch.inputs[1], _descriptors(launch)
+        wanted = wanted[1:] if self.kind == "registers" else wanted
+        out = np.zeros((launch.grid[1], launch.grid[0], self.instruction.fragment("d").slots), np.uint32)
         for y, other in enumerate(others):
+            columns = self._columns(launch, y, tables)
             for x, (first, second) in enumerate(wanted):
-                still = self._still(other, second, tables)
-                for number, image in enumerate(coded):
-                    found = self._slots(self._product(self._shared(self.coded, image, first, tables), still), tables)
+                still = self._still(coded, other, second, tables)
+                for number, image in enumerate(images):
+                    product = self._product(coded, self._shared(coded, image, first, tables), still, columns)
+                    found = self._slots(product, tables)
                     out[y, x] |= np.where(found == 1, np.uint32(1) << np.uint32(number), 0).astype(np.uint32)
                     out[y, x] |= np.where((found != 0) & (found != 1), ODD, 0).astype(np.uint32)
         return out
 
-    def _raw(self, launch: Launch, tables: Tables) -> Any:
+    def _raw(self, launch: Launch, tables: Tables, coded: str) -> Any:
         d, out = self.instruction.fragment("d"), []
-        for image, other, (first, second) in zip(*launch.inputs[:2], _descriptors(launch), strict=True):
-            still = self._still(other, second, tables)
-            found = self._slots(self._product(self._shared(self.coded, image, first, tables), still), tables)
+        for x, (image, other, (first, second)) in enumerate(zip(*launch.inputs[:2], _descriptors(launch), strict=True)):
+            still = self._still(coded, other, second, tables)
+            matrix = self._shared(coded, image, first, tables)
+            found = self._slots(self._product(coded, matrix, still, self._columns(launch, x, tables)), tables)
             out.append(pack(found.astype(NUMBERS[d.type]).view(RAW[d.type])[None], d.slot_bits)[0])
         return np.stack(out)
 
-    def _product(self, coded: Ints, still: Ints) -> Ints:
-        return coded @ still if self.coded == "a_smem" else still @ coded
+    def _product(self, coded: str, matrix: Ints, still: Ints, columns: Ints) -> Ints:
+        a, b = (matrix, still) if coded == "a_smem" else (still, matrix)
+        found: Ints = np.einsum("ms,msn->mn", a, b[columns])
+        return found
 
-    def _still(self, image: Bytes, descriptor: int, tables: Tables) -> Ints:
+    def _columns(self, launch: Launch, image: int, tables: Tables) -> Ints:
+        """The column of A that each stored element is, shape rows x stored columns."""
+        row, e = self.instruction, self.instruction.metadata
+        if e is None:
+            return np.broadcast_to(np.arange(row.shape.k), (row.shape.m, row.shape.k))
+        rule = sparsity(e)
+        index, used = elements(tables.table(e).selection(self.selector), e)
+        fields = unpack(launch.inputs[3][image][None], e.slot_bits)[0].astype(np.int64) >> (3 if rule.fields == 1 else 0)
+        chosen = np.zeros(e.rows * e.cols, np.int64)
+        chosen[index] = fields[used]
+        found: Ints = np.arange(e.cols) // rule.fields * rule.positions + chosen.reshape(e.rows, e.cols)
+        return found
+
+    def _still(self, coded: str, image: Bytes, descriptor: int, tables: Tables) -> Ints:
         """The matrix that is not coded."""
-        if self.coded == "a_smem":
+        if coded == "a_smem":
             return self._shared("b_smem", image, descriptor, tables)
         a = self.instruction.fragment("a")
         index, used = elements(tables.table(a), a)

@@ -71,9 +71,9 @@ def multiplied(
 
 
 def product_rows() -> list[Instruction]:
-    """The dense forms of some N, all types."""
+    """The forms of some N, all types."""
     rows = inventory.instructions().values()
-    return [row for row in rows if row.described and not row.metadata and row.shape.n in PRODUCT_N]
+    return [row for row in rows if row.described and row.shape.n in PRODUCT_N]
 
 
 def entry(found: Judged) -> dict[str, Any]:
@@ -117,6 +117,9 @@ def main(index: int, folder: Path, count: int, save: bool) -> None:
         hashed = ptx_hash([kernel for _, kernel in done])
         body = document(device, hashed, [entry(one) for one, _ in done], totals)
         bad = [name for name, _, wrong in closed if wrong]
+        for one, _ in done:
+            if one.first:
+                click.echo(f"{one.case.operand.id}, {one.case.major}, {one.case.swizzle}: {one.first}", err=True)
         seconds = {"maps": round(mapped - start, 2), "products": round(ended - mapped, 2)}
         click.echo(json.dumps({**body, "wrong_forms": bad[:50], "seconds": seconds}))
         if save:
