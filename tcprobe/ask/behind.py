@@ -17,7 +17,7 @@ from typing import Any
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import SharedOperand
-from tcprobe.layout.descriptor import Descriptor, formula, offsets
+from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
 from tcprobe.store.choose import Layers, whence
 
 ARCH = "sm_90"
@@ -57,8 +57,9 @@ class Behind:
         if self.measured is None:
             return f"documented only, by {STATED}; not measured"
         case, of = self.measured["case"], self.measured["provenance"]
-        return (f"measured: live on {of['device']}, driver {of['driver']}: {case['agree']} of {case['elements']} elements "
-                f"behind {case['descriptors']} descriptors lie where the formula says, {whence(self.source)}")  # fmt: skip
+        counted = f"{case['agree']} of {case['elements']} elements behind {case['descriptors']} descriptors"
+        made = f"live on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}, tcprobe {of['tcprobe']}"
+        return f"measured: {made}: {counted} lie where the formula says, {whence(self.source)}"
 
     def to_json(self) -> dict[str, Any]:
         """The object that `show --json` prints."""
@@ -93,7 +94,9 @@ def shared(name: str) -> SharedOperand:
         return (exact or found)[0]
     if not found:
         raise UsageError(f"no operand in shared memory is called {name!r}. See `tcprobe list 'wgmma*'`.")
-    raise UsageError(f"{name!r} means {len(found)} operands in shared memory, {found[0].id} for one. Say more of the name.")
+    raise UsageError(
+        f"{name!r} means {len(found)} operands in shared memory, such as {found[0].id}. Say more of the name."
+    )
 
 
 def behind(
@@ -107,7 +110,8 @@ def behind(
     if major not in one.held.majors:
         raise UsageError(f"{one.id}: {one.held.type} has major {' and '.join(one.held.majors)} only, not {major}.")
     usual = filled(one, major, swizzle)
-    chosen = Descriptor(usual.lbo if lbo is None else lbo, usual.sbo if sbo is None else sbo, swizzle, base_offset, start)
+    strides = (usual.lbo if lbo is None else lbo, usual.sbo if sbo is None else sbo)
+    chosen = Descriptor(*strides, swizzle, base_offset, start)
     case, source = evidence(one, major, swizzle, layers)
     return Behind(one, major, chosen.check(), case, source)
 
@@ -117,76 +121,9 @@ def filled(one: SharedOperand, major: str, swizzle: int) -> Descriptor:
     lines, k = (one.held.rows, one.held.cols) if one.held.name == "a_smem" else (one.held.cols, one.held.rows)
     if major == "mn":
         return Descriptor(swizzle * k, 8 * swizzle, swizzle) if swizzle else Descriptor(128, 16 * k)
-    return Descriptor(16, 8 * swizzle, swizzle) if swizzle else Descriptor(16 * lines, 128)
-
-
-def evidence(self) -> str:
-        """What the map rests on, in words."""
-        if self.measured is None:
-            return f"documented only, by {STATED}; not measured"
-        case, of = self.measured["case"], self.measured["provenance"]
-        return (f"measured: live on {of['device']}, driver {of['driver']}: {case['agree']} of {case['elements']} elements "
-                f"behind {case['descriptors']} descriptors lie where the formula says, {whence(self.source)}")  # fmt: skip
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that `show --json` prints."""
-        one = self.descriptor
-        stated = {"method": None, "arch": ARCH, "source": self.evidence}
-        return {
-            **entry(self.operand), "arch": ARCH, "source": self.source, "major": self.major,
-            "swizzle": one.swizzle or "none", "lbo": one.lbo, "sbo": one.sbo, "base_offset": one.base_offset,
-            "start": one.start, "descriptor": f"{one.encode():#018x}", "offsets": self.offsets, "formula": self.formula,
-            "provenance": stated if self.measured is None else {
-                "method": self.measured["method"], "arch": ARCH, **self.measured["provenance"], **self.measured["case"]},
-        }  # fmt: skip
-
-
-def entry(one: SharedOperand) -> dict[str, Any]:
-    """An entry of `list --json`, with the keys of a fragment's; `majors` are those that its type has."""
-    row, held = one.instruction, one.held
-    return {
-        "id": one.id, "family": row.family, "instruction": row.name, "shape": row.shape._asdict(),
-        "operand": held.name, "layout": None, "type": held.type, "threads": row.threads, "elements": 0,
-        "rows": held.rows, "cols": held.cols, "min_arch": row.target.name, "min_ptx": row.target.ptx,
-        "registers": 0, "register_bits": 32, "slot_bits": held.slot_bits, "products": row.products, "copies": 1,
-        "place": held.place.value, "majors": list(held.majors),
-    }  # fmt: skip
-
-
-def shared(name: str) -> SharedOperand:
-    """The one operand behind a descriptor that `name` means; UsageError if it means none or several."""
-    found = inventory.described(name)
-    exact = [one for one in found if one.id == inventory.short(name)]
-    if len(exact or found) == 1:
-        return (exact or found)[0]
-    if not found:
-        raise UsageError(f"no operand in shared memory is called {name!r}. See `tcprobe list 'wgmma*'`.")
-    raise UsageError(f"{name!r} means {len(found)} operands in shared memory, {found[0].id} for one. Say more of the name.")
-
-
-def behind(
-    one: SharedOperand, layers: Layers, major: str = "k", swizzle: int = 0, lbo: int | None = None,
-    sbo: int | None = None, base_offset: int = 0, start: int = 0,
-) -> Behind:  # fmt: skip
-    """The map of an operand; without strides those that fill the tile of one instruction without a gap.
-
-    UsageError where the type does not have the major, or a field cannot be written.
-    """
-    if major not in one.held.majors:
-        raise UsageError(f"{one.id}: {one.held.type} has major {' and '.join(one.held.majors)} only, not {major}.")
-    usual = filled(one, major, swizzle)
-    chosen = Descriptor(usual.lbo if lbo is None else lbo, usual.sbo if sbo is None else sbo, swizzle, base_offset, start)
-    case, source = evidence(one, major, swizzle, layers)
-    return Behind(one, major, chosen.check(), case, source)
-
-
-def filled(one: SharedOperand, major: str, swizzle: int) -> Descriptor:
-    """The descriptor of one instruction's operand by itself: groups of 8 next to each other."""
-    lines = one.held.rows if one.held.name == "a_smem" else one.held.cols
-    if not swizzle:
-        return packed(major, lines)
-    rows = -(-lines * one.held.slot_bits // 8 // swizzle) if major == "mn" else 1
-    return Descriptor(8 * swizzle if major == "mn" else 16, 8 * swizzle * rows, swizzle)
+    width = swizzle or UNIT
+    one_row = swizzle and k * one.held.slot_bits // 8 <= swizzle  # of the pattern: nothing reads the leading offset
+    return Descriptor(UNIT if one_row else width * lines, 8 * width, swizzle)
 
 
 def evidence(one: SharedOperand, major: str, swizzle: int, layers: Layers) -> tuple[dict[str, Any] | None, str]:

@@ -7,12 +7,14 @@
 
 A tile is lines (m of A, n of B) x k. With major k an atom is 8 lines x one row of the pattern (16 bytes without a
 swizzle), and atoms follow each other along the lines, then along k; with major mn an atom is a row of the pattern x 8 k,
-and they follow each other along k, then along the lines: so a box of TMA fills a row of atoms. Source: PTX ISA 9.1, section 9.7.15.5.1.2; CUTLASS include/cute/atom/mma_traits_sm90_gmma.hpp.
+and they follow each other along k, then along the lines: so a box of TMA fills a row of atoms. Source: PTX ISA 9.1,
+section 9.7.15.5.1.2; CUTLASS include/cute/atom/mma_traits_sm90_gmma.hpp.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from tcprobe.errors import UsageError
@@ -39,6 +41,7 @@ class Tile:
     descriptor: Descriptor
     reasons: dict[str, str]
     block: int = BLOCK
+    k_bytes: int = K_BYTES
 
     @property
     def bits(self) -> int:
@@ -63,9 +66,9 @@ class Tile:
     @property
     def per_k(self) -> list[int]:
         """Bytes from each k step to the next: one number where all are equal."""
-        step = K_BYTES * 8 // self.bits
+        step = self.k_bytes * 8 // self.bits
         starts = [self._at(0, k) for k in range(0, self.k, step)]
-        found = [later - before for before, later in zip(starts, starts[1:], strict=False)]
+        found = [later - before for before, later in pairwise(starts)]
         return found[:1] if len(set(found)) == 1 else found
 
     @property
@@ -93,25 +96,25 @@ class Tile:
         return self.bytes // (self.box[0] * self.box[1] * self.bits // 8)
 
 
-def tile(lines: int, k: int, kind: str, major: str, swizzle: int, block: int = BLOCK) -> Tile:
-    """The tile; UsageError says why where no descriptor can describe it."""
+def tile(lines: int, k: int, kind: str, major: str, swizzle: int, block: int = BLOCK, k_bytes: int = K_BYTES) -> Tile:  # noqa: PLR0913
+    """The tile of wgmmas that take `block` lines and `k_bytes` of k; UsageError where no descriptor can describe it."""
     _check_type(kind, major)
     bits = dtype(kind).bits
     width = swizzle or UNIT
     inner = (k if major == "k" else lines) * bits // 8
-    _check_size(lines, k, bits, major)
+    _check_size(lines, k, bits, k_bytes)
     if inner % width:
         raise UsageError(
-            f"{inner} bytes of {'k' if major == 'k' else 'lines'} are no whole rows of {width} bytes"
-            f"{f', which swizzle {swizzle} needs' if swizzle else ''}: take --swizzle {_fitting(inner)}, or a wider tile."
+            f"{inner} bytes of {'k' if major == 'k' else 'lines'} are no whole rows of {width} bytes, which the pattern "
+            f"needs: take --swizzle {_fitting(inner)}, or a wider tile."
         )
-    if lines % block and lines > block:
+    if lines % block:
         raise UsageError(f"{lines} lines are no multiple of the {block} that one wgmma takes.")
-    found, reasons = _mn(k, swizzle) if major == "mn" else _k(lines, swizzle)
+    found, reasons = _mn(k, swizzle) if major == "mn" else _k(lines, swizzle, k_bytes)
     for name in ("lbo", "sbo"):
         if getattr(found, name) >= REACH:
             raise UsageError(f"{name} {getattr(found, name)} does not fit 14 bits of 16 bytes: the tile is too large.")
-    return Tile(lines, k, kind, major, found, reasons, block)
+    return Tile(lines, k, kind, major, found, reasons, block, k_bytes)
 
 
 def _check_type(kind: str, major: str) -> None:
@@ -121,24 +124,32 @@ def _check_type(kind: str, major: str) -> None:
         raise UsageError(f"wgmma takes {kind} with k contiguous only: major mn is for f16 and bf16.")
 
 
-def _check_size(lines: int, k: int, bits: int, major: str) -> None:
+def _check_size(lines: int, k: int, bits: int, k_bytes: int) -> None:
     if lines < 8 or lines % 8:
         raise UsageError(f"{lines} lines: a descriptor counts groups of 8, so a multiple of 8 is needed.")
-    if k < 1 or k * bits % (8 * K_BYTES):
-        raise UsageError(f"k {k} is {k * bits / 8:g} bytes: one wgmma takes {K_BYTES}, so a multiple of that is needed.")
+    if k < 1 or k * bits % (8 * k_bytes):
+        raise UsageError(
+            f"k {k} is {k * bits / 8:g} bytes: one wgmma takes {k_bytes}, so a multiple of that is needed."
+        )
     if lines * k * bits // 8 > MOST_SHARED:
-        raise UsageError(f"the tile has {lines * k * bits // 8} bytes; a block has at most {MOST_SHARED} of shared memory.")
+        size = lines * k * bits // 8
+        raise UsageError(f"the tile has {size} bytes; a block has at most {MOST_SHARED} of shared memory.")
 
 
 def _fitting(inner: int) -> str:
     return " or ".join(str(w) if w else "none" for w in sorted(SWIZZLES) if inner % (w or UNIT) == 0) or "none"
 
 
-def _k(lines: int, swizzle: int) -> tuple[Descriptor, dict[str, str]]:
+def _k(lines: int, swizzle: int, k_bytes: int) -> tuple[Descriptor, dict[str, str]]:
     if not swizzle:
         return Descriptor(16 * lines, 128), {
             "lbo": f"from one 16 bytes of k to the next: all {lines} lines of 16 bytes lie between them",
             "sbo": "from 8 lines to the next 8: a core matrix of 8 x 16 bytes",
+        }
+    if k_bytes > swizzle:
+        return Descriptor(swizzle * lines, 8 * swizzle, swizzle), {
+            "lbo": f"from {swizzle} bytes of k to the next: all {lines} lines of {swizzle} bytes lie between them",
+            "sbo": f"from 8 lines to the next 8: 8 rows of {swizzle} bytes",
         }
     return Descriptor(UNIT, 8 * swizzle, swizzle), {
         "lbo": "ignored: k of one wgmma stays inside a row of the pattern (16 by custom)",
@@ -221,8 +232,6 @@ def explained(one: Descriptor) -> list[str]:
         f"sbo          {one.sbo} bytes (bits 32 to 45)" + ("" if one.sbo else ": every group of 8 is the same"),
         f"base offset  {one.base_offset} (bits 49 to 51)"
         + (": rows of 128 bytes that the pattern starts late" if one.base_offset else ""),
-        *([f"             the start is no multiple of {8 * width}: the pattern is that of the address, minus the base offset"]
+        *([f"             the start is no multiple of {8 * width}: the pattern goes by the address, minus the base offset"]
           if width and one.start % (8 * width) else []),
     ]  # fmt: skip
-
-

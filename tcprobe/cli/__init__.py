@@ -187,8 +187,11 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 
     device = arch.arch(name) if name else None
     shared = inventory.described(*patterns, family=family, device=device)
-    found = [] if patterns and shared and not any(map(inventory.matches, patterns)) else inventory.select_or_fail(
-        *patterns, family=family, device=device)
+    found = (
+        []
+        if patterns and shared and not any(map(inventory.matches, patterns))
+        else inventory.select_or_fail(*patterns, family=family, device=device)
+    )
     if as_json:
         click.echo(json.dumps([*map(fragment_entry, found), *map(entry, shared)], indent=1))
         return
@@ -224,7 +227,9 @@ def show(
         descriptor.shown(shared(pattern), layers, asked, as_json)
     given = [f"--{option.replace('_', '-')}" for option in descriptor.NAMES if asked[option] is not None]
     if given and not behind:
-        raise UsageError(f"{', '.join(given)}: say the operand in shared memory, such as wgmma.m64n8k16.f32.f16.f16.b_smem.")
+        raise UsageError(
+            f"{', '.join(given)}: say the operand in shared memory, such as wgmma.m64n8k16.f32.f16.f16.b_smem."
+        )
     patterns = tuple(pattern for pattern in patterns if pattern not in behind)
     if not patterns:
         return

@@ -25,8 +25,8 @@ MAJOR = click.Choice(["k", "mn"])
 OPTIONS = (
     click.option("--swizzle", type=SWIZZLE, help="Of an operand in shared memory: bytes of a row of its pattern."),
     click.option("--major", type=MAJOR, help="Which is contiguous: k, or m and n."),
-    click.option("--lbo", type=int, metavar="BYTES", help="Leading byte offset. Default: as one instruction's tile has."),
-    click.option("--sbo", type=int, metavar="BYTES", help="Stride byte offset. Default: as one instruction's tile has."),
+    click.option("--lbo", type=int, metavar="BYTES", help="Leading byte offset. Default: that of a tile without gaps."),
+    click.option("--sbo", type=int, metavar="BYTES", help="Stride byte offset. Default: that of a tile without gaps."),
     click.option("--base-offset", "base_offset", type=int, metavar="N", help="Base offset, 0 to 7."),
     click.option("--start", type=int, metavar="BYTES", help="Start address, modulo 1,024."),
 )
@@ -61,7 +61,8 @@ def _print(found: Behind) -> None:
     one, held, descriptor = found.operand, found.operand.held, found.descriptor
     click.echo(f"{bold(one.id)} on sm_90")
     swizzle = f"swizzle {descriptor.swizzle}" if descriptor.swizzle else "no swizzle"
-    click.echo(f"operand {held.name}, {held.rows} x {held.cols} of {held.type} in shared memory, {found.major} contiguous, {swizzle}")
+    size = f"{held.rows} x {held.cols} of {held.type}"
+    click.echo(f"operand {held.name}, {size} in shared memory, {found.major} contiguous, {swizzle}")
     click.echo(f"  descriptor {descriptor.encode():#018x}: LBO {descriptor.lbo}, SBO {descriptor.sbo}, "
                f"base offset {descriptor.base_offset}, start {descriptor.start}")  # fmt: skip
     click.echo(f"  offset = {found.formula}")
@@ -72,7 +73,8 @@ def _print(found: Behind) -> None:
     for row, offsets in enumerate(lines):
         click.echo(f"{row:4}  " + " ".join(f"{offset:5}" for offset in offsets[: 12 * step : step]))
     if held.rows > len(lines) or held.cols > 12 * step:
-        click.echo(f"of {held.rows} x {held.cols}; --json has them all" + (f"; every {step}th column" if step > 1 else ""))
+        every = f"; every {step}th column" if step > 1 else ""
+        click.echo(f"of {held.rows} x {held.cols}; --json has them all{every}")
     click.echo(found.evidence)
 
 
@@ -111,9 +113,9 @@ def descriptor(value: str | None, as_json: bool, **asked: Any) -> None:
     if value is not None:
         _explain(value, as_json)
         return
-    kind, block = _kind(asked)
     lines, k = asked["size"]
-    found = ask.tile(lines, k, kind, asked["major"], width(asked["swizzle"]), block)
+    kind, block, k_bytes = _kind(asked, lines)
+    found = ask.tile(lines, k, kind, asked["major"], width(asked["swizzle"]), block, k_bytes)
     if as_json:
         click.echo(json.dumps(ask.to_json(found)))
     else:
@@ -135,29 +137,29 @@ def _explain(value: str, as_json: bool) -> None:
         click.echo(f"  {line}")
 
 
-def _kind(asked: dict[str, Any]) -> tuple[str, int]:
-    """The type and the lines that one wgmma takes, of --type and --instruction."""
+def _kind(asked: dict[str, Any], lines: int) -> tuple[str, int, int]:
+    """The type, and the lines and bytes of k that one wgmma takes, of --type and --instruction."""
     from tcprobe.isa import inventory
 
     if asked["instruction"] is None:
         if asked["kind"] is None:
             raise UsageError("say --type or --instruction: what the tile holds.")
-        return asked["kind"], 64
-    named = inventory.short(asked["instruction"])
-    one = inventory.shared_operand(named) or inventory.instruction(named)
-    row, name = (one, "b_smem") if hasattr(one, "operands") else (one.instruction, one.held.name)  # type: ignore[union-attr]
-    found = [held for held in (o.held for o in row.described) if held.name == name]
-    if not found:
+        return asked["kind"], min(64, lines), 32
+    one = inventory.shared_operand(asked["instruction"])
+    row = one.instruction if one else inventory.instruction(asked["instruction"])
+    if not row.described:
         raise UsageError(f"{row.id} has no operand behind a descriptor; those of wgmma have.")
-    if asked["kind"] not in (None, found[0].type):
-        raise UsageError(f"{row.id} takes {found[0].type}, not {asked['kind']}.")
-    return found[0].type, found[0].rows if name == "a_smem" else found[0].cols
+    held = one.held if one else row.described[-1].held
+    if asked["kind"] not in (None, held.type):
+        raise UsageError(f"{row.id} takes {held.type}, not {asked['kind']}.")
+    block, k = (held.rows, held.cols) if held.name == "a_smem" else (held.cols, held.rows)
+    return held.type, block, k * held.slot_bits // 8
 
 
 def _tile(found: Tile) -> None:
     from tcprobe.ask.descriptor import cuda, cute, tma
 
-    one, units = found.descriptor, "".join
+    one = found.descriptor
     swizzle = f"swizzle {one.swizzle}" if one.swizzle else "no swizzle"
     click.echo(f"{found.lines} x {found.k} of {found.type}, {found.major} contiguous, {swizzle}: {found.bytes} bytes")
     click.echo(bold(f"{one.encode():#018x}") + " with start address 0")
@@ -166,7 +168,7 @@ def _tile(found: Tile) -> None:
     click.echo(f"  start: a multiple of {found.alignment}" + _base(found))
     steps = ", ".join(f"+{n} bytes (+{n // 16})" for n in found.per_k)
     click.echo(f"  each k step: {steps or 'there is one only'}")
-    block = units(f"+{found.per_block} bytes (+{found.per_block // 16})" if found.per_block else "there is one only")
+    block = f"+{found.per_block} bytes (+{found.per_block // 16})" if found.per_block else "there is one only"
     click.echo(f"  each block of {found.block} lines: {block}")
     click.echo(f"  CUDA: {cuda(found)}")
     for name, text in cute(found).items():

@@ -35,7 +35,7 @@ class Forms(Mapping[str, Instruction]):
 
     def meant_by(self, pattern: str) -> bool:
         """Whether a name, a shortened one or one with * and ? can mean one of them: it must say the opcode."""
-        stem = pattern.split("*")[0].split("?")[0].split("[")[0]
+        stem = pattern.split("*", maxsplit=1)[0].split("?", maxsplit=1)[0].split("[", maxsplit=1)[0]
         if stem != pattern:
             return f"{self.opcode}.".startswith(stem) or stem.startswith(f"{self.opcode}.")
         return self.opcode in pattern.split(".")

@@ -198,7 +198,9 @@ def _misfit(case: Case, said: Ints, found: Ints) -> str | None:
         return None
     at, row, col = wrong[0].tolist()
     along = found[at, row] if case.operand.held.name == "a_smem" else found[at, :, col]
-    return f"{case.descriptors[at]}: row {row}, column {col}: said {said[at, row, col]}; along k measured {along.tolist()}"
+    return (
+        f"{case.descriptors[at]}: row {row}, column {col}: said {said[at, row, col]}; along k measured {along.tolist()}"
+    )
 
 
 def _said(case: Case, descriptors: Sequence[Descriptor]) -> Ints:

@@ -80,7 +80,9 @@ class WarpgroupExperiment:
         k, col, first = numbered(row, d_of, b_of)
         lines = lines_of(row, outputs[1], col)
         if (lines != lines[first]).any():
-            raise ProbeError(f"{row.name}: A in registers and A in shared memory disagree about which D slots are a row.")
+            raise ProbeError(
+                f"{row.name}: A in registers and A in shared memory disagree about which D slots are a row."
+            )
         found = of_memory(row, lines[d_of[:, 0]] * row.shape.k + k, lines * row.shape.n + col)
         return {**found, "sha256": digest(row, d_of, k, col)}
 
@@ -191,7 +193,9 @@ def meetings(row: Instruction, raw: Bytes, n: int) -> tuple[Ints, Ints]:
     counts, found = words[:, 0], np.sort(words[:, 1:], axis=1)
     if (counts != n).any():
         slot = int(np.argmax(counts != n))
-        raise ProbeError(f"{row.name}: A slot {slot % row.fragment('a').slots} reaches {counts[slot]} D slots, not {n}.")
+        raise ProbeError(
+            f"{row.name}: A slot {slot % row.fragment('a').slots} reaches {counts[slot]} D slots, not {n}."
+        )
     if (found & (ODD | BAD)).any():
         raise ProbeError(f"{row.name}: D answers where A or B is zero, or where all ones gave nothing.")
     return (found >> SLOT_SHIFT).astype(np.int32), (found & BAD - 1).astype(np.int32)

@@ -116,7 +116,9 @@ def multiply(instruction: Instruction, by_descriptor: bool, majors: tuple[str, s
     """D = A x B, waited for; scales are one, and 16-bit types say whether A and B are transposed."""
     a = "%da" if by_descriptor else "{%a0, %a1, %a2, %a3}"
     scales = [] if instruction.type("d") == "s32" else ["1", "1"]
-    turned = ["1" if major == "mn" else "0" for major in majors] if len(instruction.described[0].held.majors) > 1 else []
+    turned = (
+        ["1" if major == "mn" else "0" for major in majors] if len(instruction.described[0].held.majors) > 1 else []
+    )
     sparse = ["%meta", str(selector)] if instruction.metadata else []
     given = [a, "%db", *sparse, "%never", *scales, *(turned if by_descriptor else turned[1:])]
     return [

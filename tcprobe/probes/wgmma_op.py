@@ -104,7 +104,9 @@ class Warpgroup:
             return np.broadcast_to(np.arange(row.shape.k), (row.shape.m, row.shape.k))
         rule = sparsity(e)
         index, used = elements(tables.table(e).selection(self.selector), e)
-        fields = unpack(launch.inputs[3][image][None], e.slot_bits)[0].astype(np.int64) >> (3 if rule.fields == 1 else 0)
+        fields = unpack(launch.inputs[3][image][None], e.slot_bits)[0].astype(np.int64) >> (
+            3 if rule.fields == 1 else 0
+        )
         chosen = np.zeros(e.rows * e.cols, np.int64)
         chosen[index] = fields[used]
         found: Ints = np.arange(e.cols) // rule.fields * rule.positions + chosen.reshape(e.rows, e.cols)

@@ -91,7 +91,9 @@ class SparseWarpgroupExperiment:
             raise ProbeError(f"{row.name}: a selector changes which elements of A the slots are.")
         lines = lines_of(row, outputs[-1], col)
         if (lines != lines[first]).any():
-            raise ProbeError(f"{row.name}: A in registers and A in shared memory disagree about which D slots are a row.")
+            raise ProbeError(
+                f"{row.name}: A in registers and A in shared memory disagree about which D slots are a row."
+            )
         a = lines[d_of[:, 0]] * row.stored + stored
         fields = np.stack([field for _, field in found])
         return {**of_memory(row, a, lines * row.shape.n + col), "e": fields.astype(np.int32),

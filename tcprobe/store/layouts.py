@@ -19,7 +19,7 @@ from tcprobe.errors import DataError
 from tcprobe.fit.linear import Layout, fit_layout, pack, unpack
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.space import Space, slots
-from tcprobe.layout.table import MOST_VALUE, SLOT_OUTPUTS, Table
+from tcprobe.layout.table import MOST_SLOTS, MOST_VALUE, SLOT_OUTPUTS, Table
 
 _KEYS = {"threads", "elements", "outputs", "origin", "bases"}
 MOST = 1 << 12  # threads, and elements a thread
@@ -47,7 +47,9 @@ def read(data: object) -> Table:
     outputs = tuple(data["outputs"])
     if outputs not in (("row",), ("row", "col"), SLOT_OUTPUTS):
         raise DataError("outputs must be row, col and product, in this order.")
-    images = tuple(image for axis in reversed(space.axes) for image in _images(data["bases"], axis.name, axis.bits, outputs))
+    images = tuple(
+        image for axis in reversed(space.axes) for image in _images(data["bases"], axis.name, axis.bits, outputs)
+    )
     found = Layout(space, outputs, images, _packed(data["origin"], outputs)).packed()
     cells = [unpack(value, outputs) for value in found]
     return Table(space, {o: tuple(cell[o] for cell in cells) for o in outputs})
@@ -58,6 +60,8 @@ def _space(threads: object, elements: object) -> Space:
         raise DataError(f"threads and elements must be numbers from 1 to {MOST}.")
     assert isinstance(threads, int)
     assert isinstance(elements, int)
+    if threads & (threads - 1) or threads * elements > MOST_SLOTS:
+        raise DataError(f"{threads} threads x {elements} elements: no power of two, or more than {MOST_SLOTS} slots.")
     return slots(threads, elements)
 
 
