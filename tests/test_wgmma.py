@@ -241,8 +241,8 @@ def test_a_pattern_exchanges_chunks_inside_their_row(one, line, byte):
 
 
 @pytest.mark.parametrize("name", ["wgmma.m64n24k16.f32.bf16.bf16.b_smem", "wgmma.m64n24k16.f32.bf16.bf16.a_smem",
-                                  "wgmma.m64n8k256.b1.b_smem", "wgmma.m64n16k32.u8.s8.b_smem", "wgmma.sp.m64n8k16.tf32.b_smem",
-                                  "wgmma.m64n8k8.tf32.a_smem"])  # fmt: skip
+                                  "wgmma.m64n8k256.b1.b_smem", "wgmma.m64n16k32.u8.s8.b_smem",
+                                  "wgmma.sp.m64n8k16.tf32.b_smem", "wgmma.m64n8k8.tf32.a_smem"])  # fmt: skip
 def test_the_formula_says_every_offset(name):
     one = shared(name)
     for major, swizzle in product(one.held.majors, SWIZZLES):
@@ -264,7 +264,7 @@ def test_steps_through_a_tile_lead_to_its_elements(kind, major, swizzle):
     """Every wgmma of a tile reads elements that no other reads, and together they fill it."""
     bits = {"bf16": 16, "tf32": 32, "b1": 1}.get(kind, 8)
     k, step = 2048 // bits, 256 // bits
-    found = tile(128, k, kind, major, swizzle)
+    found = tile((128, k), kind, major, swizzle)
     starts = [0]
     steps = found.per_k * (k // step - 1) if len(found.per_k) == 1 else found.per_k
     for one in steps:
@@ -288,7 +288,7 @@ def test_steps_through_a_tile_lead_to_its_elements(kind, major, swizzle):
 ])  # fmt: skip
 def test_impossible_tiles_say_why(arguments, words):
     with pytest.raises(UsageError, match=words):
-        tile(*arguments)
+        tile(arguments[:2], *arguments[2:])
 
 
 def test_descriptor_both_ways():
@@ -317,7 +317,8 @@ def test_descriptor_both_ways():
     ["descriptor", "--tile", "128x64"], ["descriptor", "--tile", "128", "--type", "bf16"],
     ["descriptor", "--tile", "64x64", "--instruction", "wgmma.m64n64k16.f32.f16.f16", "--type", "bf16"],
     ["descriptor", "--tile", "64x64", "--instruction", "mma.m16n8k16.f32.f16.f16.f32"],
-    ["show", "wgmma.m64n24k32.u8.u8.b_smem", "--major", "mn"], ["show", "wgmma.m64n24k16.f32.f16.f16.b_smem", "--lbo", "7"],
+    ["show", "wgmma.m64n24k32.u8.u8.b_smem", "--major", "mn"],
+    ["show", "wgmma.m64n24k16.f32.f16.f16.b_smem", "--lbo", "7"],
     ["show", "wgmma.m64n24k16.f32.f16.f16.b_smem", "--base-offset", "8"], ["show", "wgmma.b_smem"],
     ["show", "wgmma.m64n24k16.f32.f16.f16.d", "--swizzle", "128"],
 ])  # fmt: skip

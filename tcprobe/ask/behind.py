@@ -70,7 +70,8 @@ class Behind:
             "swizzle": one.swizzle or "none", "lbo": one.lbo, "sbo": one.sbo, "base_offset": one.base_offset,
             "start": one.start, "descriptor": f"{one.encode():#018x}", "offsets": self.offsets, "formula": self.formula,
             "provenance": stated if self.measured is None else {
-                "method": self.measured["method"], "arch": ARCH, **self.measured["provenance"], **self.measured["case"]},
+                "method": self.measured["method"], "arch": ARCH, **self.measured["provenance"],
+                **self.measured["case"]},
         }  # fmt: skip
 
 
@@ -99,19 +100,14 @@ def shared(name: str) -> SharedOperand:
     )
 
 
-def behind(
-    one: SharedOperand, layers: Layers, major: str = "k", swizzle: int = 0, lbo: int | None = None,
-    sbo: int | None = None, base_offset: int = 0, start: int = 0,
-) -> Behind:  # fmt: skip
-    """The map of an operand; without strides those that fill the tile of one instruction without a gap.
+def behind(one: SharedOperand, layers: Layers, major: str = "k", swizzle: int = 0, **given: int) -> Behind:
+    """The map of an operand; lbo, sbo, base_offset and start may be `given`, strides else are those without gaps.
 
     UsageError where the type does not have the major, or a field cannot be written.
     """
     if major not in one.held.majors:
         raise UsageError(f"{one.id}: {one.held.type} has major {' and '.join(one.held.majors)} only, not {major}.")
-    usual = filled(one, major, swizzle)
-    strides = (usual.lbo if lbo is None else lbo, usual.sbo if sbo is None else sbo)
-    chosen = Descriptor(*strides, swizzle, base_offset, start)
+    chosen = filled(one, major, swizzle)._replace(**given)
     case, source = evidence(one, major, swizzle, layers)
     return Behind(one, major, chosen.check(), case, source)
 

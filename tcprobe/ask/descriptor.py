@@ -1,13 +1,13 @@
 """A tile in shared memory for wgmma: its descriptor with the reasons, how to step through it, and how to fill it.
 
 >>> from tcprobe.ask.descriptor import tile
->>> found = tile(128, 64, "bf16", "k", 128)
+>>> found = tile((128, 64), "bf16", "k", 128)
 >>> hex(found.descriptor.encode()), found.per_k, found.per_block
 ('0x4000004000010000', [32], 8192)
 
 A tile is lines (m of A, n of B) x k. With major k an atom is 8 lines x one row of the pattern (16 bytes without a
-swizzle), and atoms follow each other along the lines, then along k; with major mn an atom is a row of the pattern x 8 k,
-and they follow each other along k, then along the lines: so a box of TMA fills a row of atoms. Source: PTX ISA 9.1,
+swizzle), and atoms follow each other along the lines, then along k; with major mn an atom is a row of the pattern x 8
+k, and they follow each other along k, then along the lines: so a box of TMA fills a row of atoms. Source: PTX ISA 9.1,
 section 9.7.15.5.1.2; CUTLASS include/cute/atom/mma_traits_sm90_gmma.hpp.
 """
 
@@ -79,7 +79,7 @@ class Tile:
     def _at(self, line: int, k: int) -> int:
         """Where a block that starts at (line, k) begins, before the swizzle, which the hardware applies."""
         if self.major == "mn":
-            return self.descriptor.linear("mn", line * self.bits // 8, k)
+            return int(self.descriptor.linear("mn", line * self.bits // 8, k))
         start = k * self.bits // 8
         across = self.width * self.lines  # atoms along all lines come first
         return line // 8 * self.descriptor.sbo + start // self.width * across + start % self.width
@@ -96,8 +96,14 @@ class Tile:
         return self.bytes // (self.box[0] * self.box[1] * self.bits // 8)
 
 
-def tile(lines: int, k: int, kind: str, major: str, swizzle: int, block: int = BLOCK, k_bytes: int = K_BYTES) -> Tile:  # noqa: PLR0913
-    """The tile of wgmmas that take `block` lines and `k_bytes` of k; UsageError where no descriptor can describe it."""
+def tile(
+    size: tuple[int, int], kind: str, major: str, swizzle: int, taken: tuple[int, int] = (BLOCK, K_BYTES)
+) -> Tile:  # fmt: skip
+    """A tile of `size` lines x k for wgmmas that take so many lines and bytes of k each.
+
+    UsageError says why where no descriptor can describe it.
+    """
+    (lines, k), (block, k_bytes) = size, taken
     _check_type(kind, major)
     bits = dtype(kind).bits
     width = swizzle or UNIT
@@ -105,8 +111,8 @@ def tile(lines: int, k: int, kind: str, major: str, swizzle: int, block: int = B
     _check_size(lines, k, bits, k_bytes)
     if inner % width:
         raise UsageError(
-            f"{inner} bytes of {'k' if major == 'k' else 'lines'} are no whole rows of {width} bytes, which the pattern "
-            f"needs: take --swizzle {_fitting(inner)}, or a wider tile."
+            f"{inner} bytes of {'k' if major == 'k' else 'lines'} are no whole rows of {width} bytes, as the "
+            f"pattern needs: take --swizzle {_fitting(inner)}, or a wider tile."
         )
     if lines % block:
         raise UsageError(f"{lines} lines are no multiple of the {block} that one wgmma takes.")
@@ -232,6 +238,6 @@ def explained(one: Descriptor) -> list[str]:
         f"sbo          {one.sbo} bytes (bits 32 to 45)" + ("" if one.sbo else ": every group of 8 is the same"),
         f"base offset  {one.base_offset} (bits 49 to 51)"
         + (": rows of 128 bytes that the pattern starts late" if one.base_offset else ""),
-        *([f"             the start is no multiple of {8 * width}: the pattern goes by the address, minus the base offset"]
+        *([f"{'':13}the start is no multiple of {8 * width}: the pattern goes by the address, minus the base offset"]
           if width and one.start % (8 * width) else []),
     ]  # fmt: skip

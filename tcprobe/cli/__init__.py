@@ -218,19 +218,7 @@ def show(
     wgmma) is shown behind a descriptor with --swizzle, --major, --lbo, --sbo, --base-offset, --start. --json: one
     object a line.
     """
-    from tcprobe.isa import inventory
-
-    behind = [pattern for pattern in patterns if inventory.short(pattern).endswith(SHARED)]
-    for pattern in behind:
-        from tcprobe.ask.behind import shared
-
-        descriptor.shown(shared(pattern), layers, asked, as_json)
-    given = [f"--{option.replace('_', '-')}" for option in descriptor.NAMES if asked[option] is not None]
-    if given and not behind:
-        raise UsageError(
-            f"{', '.join(given)}: say the operand in shared memory, such as wgmma.m64n8k16.f32.f16.f16.b_smem."
-        )
-    patterns = tuple(pattern for pattern in patterns if pattern not in behind)
+    patterns = _behind(patterns, layers, as_json, asked)
     if not patterns:
         return
     from tcprobe.ask.compare import verdicts
@@ -261,6 +249,21 @@ def show(
         raise lookup.no_table(chosen[0], name, layers)
     if without:
         click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
+
+
+def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, asked: dict[str, Any]) -> tuple[str, ...]:
+    """Show those that are operands in shared memory; the others."""
+    from tcprobe.isa import inventory
+
+    behind = [pattern for pattern in patterns if inventory.short(pattern).endswith(SHARED)]
+    given = [f"--{option.replace('_', '-')}" for option in descriptor.NAMES if asked[option] is not None]
+    if given and not behind:
+        raise UsageError(f"{', '.join(given)} is for operands in shared memory: wgmma.m64n8k16.f32.f16.f16.b_smem.")
+    for pattern in behind:
+        from tcprobe.ask.behind import shared
+
+        descriptor.shown(shared(pattern), layers, asked, as_json)
+    return tuple(pattern for pattern in patterns if pattern not in behind)
 
 
 @main.command("why-not", short_help="Why an arch does not have a fragment.")

@@ -114,8 +114,8 @@ def descriptor(value: str | None, as_json: bool, **asked: Any) -> None:
         _explain(value, as_json)
         return
     lines, k = asked["size"]
-    kind, block, k_bytes = _kind(asked, lines)
-    found = ask.tile(lines, k, kind, asked["major"], width(asked["swizzle"]), block, k_bytes)
+    kind, *taken = _kind(asked, lines)
+    found = ask.tile((lines, k), kind, asked["major"], width(asked["swizzle"]), (taken[0], taken[1]))
     if as_json:
         click.echo(json.dumps(ask.to_json(found)))
     else:

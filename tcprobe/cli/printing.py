@@ -75,8 +75,8 @@ def fragments(rows: Sequence[Fragment], shared: Sequence[SharedOperand] = ()) ->
         )
         for f in rows
     ]
-    lines += [(one.id, f"{one.held.rows} x {one.held.cols}", "in shared memory", f"major {' or '.join(one.held.majors)}",
-               one.instruction.target.name) for one in shared]  # fmt: skip
+    lines += [(one.id, f"{one.held.rows} x {one.held.cols}", "in shared memory",
+               f"major {' or '.join(one.held.majors)}", one.instruction.target.name) for one in shared]  # fmt: skip
     widths = [max(len(line[j]) for line in (heads, *lines)) for j in range(len(heads))]
     for line in (heads, *lines):
         text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()

@@ -93,7 +93,7 @@ def decode(bits: int) -> Descriptor:
 
 
 def offsets(found: Descriptor, major: str, lines: Any, k: Any, bits: int) -> Any:
-    """Byte offsets of elements of `bits` bits at (line, k), for numbers or arrays; of b1 the byte that holds the bit."""
+    """Byte offsets of elements of `bits` bits at (line, k), numbers or arrays; of b1 the byte that holds the bit."""
     if major == "k":
         return found.offset("k", lines, k * bits // 8)
     return found.offset("mn", lines * bits // 8, k)
@@ -108,16 +108,14 @@ def packed(k_bytes: int) -> Descriptor:
 
 
 def formula(major: str, swizzle: int, bits: int, held: str) -> str:
-    """Bytes from the start address in C syntax, in row and col of operand a_smem or b_smem, lbo, sbo, base_offset, start.
-
-    As `Descriptor.offset`, for dense multiples of a chunk; `lbo` is missing where nothing reads it.
-    """
+    """`Descriptor.offset` in C syntax, in row and col of operand a_smem or b_smem, lbo, sbo, base_offset and start."""
     line, k = ("row", "col") if held == "a_smem" else ("col", "row")
     width = swizzle or UNIT
     outer, inner = (line, _bytes(k, bits)) if major == "k" else (k, _bytes(line, bits))
     across, along = ("lbo", "sbo") if swizzle or major == "k" else ("sbo", "lbo")
     shift = width.bit_length() - 1
-    linear = f"({outer} & 7) * {width} + ({outer} >> 3) * {along} + ({inner} & {width - 1}) + ({inner} >> {shift}) * {across}"
+    rows = f"({outer} & 7) * {width} + ({outer} >> 3) * {along}"
+    linear = f"{rows} + ({inner} & {width - 1}) + ({inner} >> {shift}) * {across}"
     if not swizzle:
         return linear
     address = f"(start + {linear})"

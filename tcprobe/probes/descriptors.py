@@ -30,7 +30,7 @@ from tcprobe.probes.sparse import fields, random_metadata
 from tcprobe.probes.wgmma import (
     FIRST,
     LAST,
-    coded_launch,
+    Coded,
     held_bytes,
     ones_by_k,
     picked,
@@ -106,7 +106,8 @@ def numbers_of(one: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
     """As `bytes_of`, but the element's number in memory."""
     k = np.indices((one.held.rows, one.held.cols))[1 if one.held.name == "a_smem" else 0]
     bits = one.held.slot_bits
-    return ((bytes_of(one, descriptor, major) + descriptor.start) * 8 + k * bits % 8) // bits
+    found: Ints = ((bytes_of(one, descriptor, major) + descriptor.start) * 8 + k * bits % 8) // bits
+    return found
 
 
 def launch(case: Case, tables: Tables) -> Launch:
@@ -117,8 +118,8 @@ def launch(case: Case, tables: Tables) -> Launch:
     still = packed(held_bytes(behind(row, "b_smem").held)).encode() if by_b else 0
     pairs = [(one.encode(), still) for one in case.descriptors]
     size = 4 * row.fragment("d").slots * len(pairs) * len(others)
-    return coded_launch(row, "codes", held.name, (spelled(held, CODED_BYTES), others), pairs, len(pairs), len(others),
-                        size, case.majors, metadata=uniform(row, _metadata(case, len(others))))  # fmt: skip
+    run = Coded(row, "codes", held.name, case.majors, metadata=uniform(row, _metadata(case, len(others))))
+    return run.launch((spelled(held, CODED_BYTES), others), pairs, (len(pairs), len(others)), size)
 
 
 def _metadata(case: Case, images: int) -> list[int]:
@@ -177,9 +178,10 @@ def judged(case: Case, found: Ints) -> Judged:
     said = _said(case, case.descriptors)
     readings: dict[str, tuple[int, int]] = {}
     based = [j for j, one in enumerate(case.descriptors) if one.base_offset]
-    ways = {"subtracted": lambda one: one, "added": lambda one: one._replace(base_offset=-one.base_offset),
-            "ignored": lambda one: one._replace(base_offset=0)}  # fmt: skip
-    maps = {way: _said(case, [change(case.descriptors[j]) for j in based]) for way, change in ways.items()}
+    ways = {"subtracted": 1, "added": -1, "ignored": 0}  # times the base offset
+    changed = {way: [one._replace(base_offset=sign * one.base_offset) for one in (case.descriptors[j] for j in based)]
+               for way, sign in ways.items()}  # fmt: skip
+    maps = {way: _said(case, of) for way, of in changed.items()}
     telling = [j for j in range(len(based)) if len({maps[way][j].tobytes() for way in maps}) == len(maps)]
     for way, of in maps.items():
         readings[way] = (sum(bool((of[j] == found[based[j]]).all()) for j in telling), len(telling))
@@ -236,10 +238,12 @@ def products(row: Instruction, coded: str, tables: Tables, count: int, seed: int
     """For every major that A and B can have `count` products."""
     both = row.described[0].held.majors
     for majors in product(both if coded == "a_smem" else ("k",), both):
-        yield _products(row, coded, majors, tables, count, seed)
+        yield _products(row, coded, majors, tables, (count, seed))
 
 
-def _products(row: Instruction, coded: str, majors: tuple[str, str], tables: Tables, count: int, seed: int) -> Products:
+def _products(row: Instruction, coded: str, majors: tuple[str, str], tables: Tables, draw: tuple[int, int]) -> Products:
+    """`draw`: how many, and the seed."""
+    count, seed = draw
     rng = np.random.default_rng([seed, row.shape.n, row.shape.k, coded == "a_smem", *(m == "mn" for m in majors)])
     a, b = (behind(row, name) for name in ("a_smem", "b_smem"))
     left, right = _random(rng, a, count), _random(rng, b, count)
@@ -254,7 +258,7 @@ def _products(row: Instruction, coded: str, majors: tuple[str, str], tables: Tab
     e = row.metadata
     selector = int(rng.integers(len(e.selectors))) if e else 0
     metadata = random_metadata(sparsity(e), count, rng, row.threads) if e else None
-    run = coded_launch(row, "raw", coded, images, pairs, count, 1, size, majors, selector=selector, metadata=metadata)
+    run = Coded(row, "raw", coded, majors, selector, metadata=metadata).launch(images, pairs, (count, 1), size)
     if e is None or metadata is None:
         return Products(row, coded, majors, run, left @ right)
     columns = _columns(e, tables["e"].selection(selector), metadata)
@@ -293,7 +297,8 @@ def image(one: SharedOperand, matrix: Ints, descriptor: Descriptor, major: str) 
     bits = one.held.slot_bits
     memory = np.full(CODED_BYTES * 8 // bits, patterns(one, np.ones(1, np.int64))[0], np.uint64)
     memory[numbers_of(one, descriptor, major)] = patterns(one, matrix)
-    return pack(memory[None], bits)[0]
+    found: Bytes = pack(memory[None], bits)[0]
+    return found
 
 
 def patterns(one: SharedOperand, numbers: Ints) -> Any:

@@ -71,7 +71,7 @@ class WarpgroupExperiment:
         """A slot by slot in registers; A in shared memory."""
         row = self.instruction
         b, slots = behind(row, "b_smem").held, row.fragment("a").slots
-        return [registers_launch(row, "b_smem", slots, 1, 4 * slots * (1 + b.cols)), shared_launch(row)]
+        return [registers_launch(Coded(row), (slots, 1), 4 * slots * (1 + b.cols)), shared_launch(row)]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """Elements of A and D by slot; ProbeError where the answers are not those of a product of matrices."""
@@ -98,31 +98,44 @@ def experiments() -> list[WarpgroupExperiment]:
     return [WarpgroupExperiment(row) for part in forms for row in part.values() if not row.metadata]
 
 
-def registers_launch(
-    row: Instruction, coded: str, blocks: int, others: int, output_bytes: int, flags: int = 0, selector: int = 0,
-    metadata: Bytes | None = None,
-) -> Launch:  # fmt: skip
-    """One of the two ways in which the kernel of registers runs; SHARED_A where A is coded."""
-    a, b = (behind(row, name).held for name in ("a_smem", "b_smem"))
+@dataclass(frozen=True)
+class Coded:
+    """What a launch runs: the kernel, how (FEW, SHARED_A), and images of the metadata of a sparse form."""
+
+    row: Instruction
+    kind: Kind = "registers"
+    coded: str = "b_smem"
+    majors: tuple[str, str] = ("k", "k")
+    selector: int = 0
+    flags: int = 0
+    metadata: Bytes | None = None
+
+    def launch(
+        self, images: tuple[Bytes, Bytes], descriptors: Sequence[tuple[int, int]], grid: tuple[int, int], size: int
+    ) -> Launch:
+        """Images of the coded matrix and of the other; by block the descriptors of both; `size` bytes come out."""
+        first, _ = images
+        length, count = first.shape[1], len(first) if self.kind != "raw" else 1
+        described = np.array(descriptors, np.uint64).view(np.uint8).reshape(1, -1)
+        inputs = (*images, described, *([] if self.metadata is None else [self.metadata]))
+        text = kernel(self.row, self.kind, self.coded, self.majors, self.selector)
+        return Launch(text, (*grid, 1), inputs, length | count << IMAGES_SHIFT | self.flags, size, WARPGROUP,
+                      shared_bytes(self.row, self.kind, length))  # fmt: skip
+
+
+def registers_launch(run: Coded, grid: tuple[int, int], size: int) -> Launch:
+    """One of the two ways in which the kernel of registers runs; with SHARED_A it is A that is coded."""
+    a, b = (behind(run.row, name).held for name in ("a_smem", "b_smem"))
     both = [packed(held_bytes(held)).encode() for held in (b, a)]
-    images, ones = spelled(a if coded == "a_smem" else b), ones_by_k(row)
-    flags |= SHARED_A if coded == "a_smem" else 0
-    return coded_launch(row, "registers", "b_smem", (images, ones), [(both[0], 0), (both[1], both[0])], blocks, others,
-                        output_bytes, flags=flags, selector=selector, metadata=metadata)  # fmt: skip
+    images = spelled(a if run.flags & SHARED_A else b), ones_by_k(run.row)
+    return run.launch(images, [(both[0], 0), (both[1], both[0])], grid, size)
 
 
 def shared_launch(row: Instruction) -> Launch:
     """A in shared memory spells its elements' numbers, each image of B with the metadata of `picked`."""
     shifts = len(ones_by_k(row))
-    size = 4 * row.fragment("d").slots * shifts
-    return registers_launch(row, "a_smem", 1, shifts, size, metadata=uniform(row, [FIRST] * shifts))
-
-
-def uniform(row: Instruction, values: Sequence[int]) -> Bytes | None:
-    """Images of metadata of which every four bits are one of `values`; None where A is not sparse."""
-    if row.metadata is None:
-        return None
-    return np.repeat(np.array([value * 0x11 for value in values], np.uint8)[:, None], 4 * row.threads, axis=1)
+    run = Coded(row, flags=SHARED_A, metadata=uniform(row, [FIRST] * shifts))
+    return registers_launch(run, (1, shifts), 4 * row.fragment("d").slots * shifts)
 
 
 def held_bytes(held: Operand) -> int:
@@ -130,19 +143,11 @@ def held_bytes(held: Operand) -> int:
     return (held.cols if held.name == "a_smem" else held.rows) * held.slot_bits // 8
 
 
-def coded_launch(
-    row: Instruction, kind: Kind, coded: str, images: tuple[Bytes, Bytes], descriptors: Sequence[tuple[int, int]],
-    blocks: int, others: int, output_bytes: int, majors: tuple[str, str] = ("k", "k"), flags: int = 0,
-    selector: int = 0, metadata: Bytes | None = None,
-) -> Launch:  # fmt: skip
-    """Images of the coded matrix and of the other; by block the descriptors of both; images of the metadata."""
-    first, _ = images
-    size, count = first.shape[1], len(first) if kind != "raw" else 1
-    memory = shared_bytes(row, kind, size)
-    described = np.array(descriptors, np.uint64).view(np.uint8).reshape(1, -1)
-    inputs = (*images, described, *([] if metadata is None else [metadata]))
-    return Launch(kernel(row, kind, coded, majors, selector), (blocks, others, 1), inputs,
-                  size | count << IMAGES_SHIFT | flags, output_bytes, WARPGROUP, memory)  # fmt: skip
+def uniform(row: Instruction, values: Sequence[int]) -> Bytes | None:
+    """Images of metadata of which every four bits are one of `values`; None where A is not sparse."""
+    if row.metadata is None:
+        return None
+    return np.repeat(np.array([value * 0x11 for value in values], np.uint8)[:, None], 4 * row.threads, axis=1)
 
 
 def spelled(held: Operand, image_bytes: int | None = None) -> Bytes:
@@ -170,7 +175,7 @@ def picked(row: Instruction, value: int = FIRST) -> Ints:
 
 @cache
 def ones_by_k(row: Instruction) -> Bytes:
-    """Images of B, packed, in which every column has a single one: of image y column n at the (n + y * N)-th `picked`."""
+    """Images of B, packed, with a single one in every column: of image y column n at the (n + y * N)-th `picked`."""
     b, chosen = behind(row, "b_smem").held, picked(row)
     lines, k = places(b.slot_bits, b.cols, b.rows)
     shifts = np.arange(-(-len(chosen) // b.cols))[:, None]
@@ -182,8 +187,8 @@ def spoken(row: Instruction, words: NDArray[np.uint32], images: int) -> Ints:
     wrong = words & (ODD | 1 | 1 << images - 1) != 1
     if wrong.any():
         at = np.argwhere(wrong)[0].tolist()
-        raise ProbeError(f"{row.name}: {wrong.sum()} of {words.size} answers are no element of the coded matrix, first at "
-                         f"{at}: {int(words[tuple(at)]):#x}.")  # fmt: skip
+        raise ProbeError(f"{row.name}: {wrong.sum()} of {words.size} answers are no element of the coded matrix, "
+                         f"first at {at}: {int(words[tuple(at)]):#x}.")  # fmt: skip
     return (words >> 1 & (1 << images - 2) - 1).astype(np.int64)
 
 
@@ -213,7 +218,7 @@ def numbered(row: Instruction, d_of: Ints, b_of: Ints) -> tuple[Ints, Ints, Ints
     whole = (k == k[:, :1]).all() and (col[d_of] == n).all() and (first[d_of] == d_of[:, :1]).all()
     if not whole or col.min() < 0 or (d_of[:, 1:] == d_of[:, :-1]).any():
         raise ProbeError(f"{row.name}: not a matrix product: the slots that meet have no rows, columns and k.")
-    return k[:, 0], col, first
+    return k[:, 0], col.astype(np.int64), first.astype(np.int64)
 
 
 def lines_of(row: Instruction, raw: Bytes, col: Ints) -> Ints:

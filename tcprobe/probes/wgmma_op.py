@@ -46,7 +46,8 @@ class Warpgroup:
             found = self._codes(launch, tables, "a_smem") if launch.ldm & SHARED_A else self._meetings(launch, tables)
         else:
             found = (self._raw if self.kind == "raw" else self._codes)(launch, tables, self.coded)
-        return found.reshape(-1).view(np.uint8)
+        raw: Bytes = found.reshape(-1).view(np.uint8)
+        return raw
 
     def _meetings(self, launch: Launch, tables: Tables) -> Any:
         row, few = self.instruction, bool(launch.ldm & FEW)

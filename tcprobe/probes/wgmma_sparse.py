@@ -26,6 +26,7 @@ from tcprobe.probes.ptx import Bytes, Launch
 from tcprobe.probes.slots import pack
 from tcprobe.probes.sparse import metadata_images, obeyed
 from tcprobe.probes.wgmma import (
+    Coded,
     Ints,
     digest,
     lines_of,
@@ -38,7 +39,7 @@ from tcprobe.probes.wgmma import (
     table_of,
 )  # fmt: skip
 from tcprobe.probes.wgmma_op import FEW, FEW_MEETINGS, behind
-from tcprobe.store.measurement import ADDRESSES
+from tcprobe.store.measurement import ADDRESSES, StructureHash
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,8 @@ class SparseWarpgroupExperiment:
         slots, n = row.fragment("a").slots, row.shape.n
         few = 4 * slots * len(images) * (1 + FEW_MEETINGS)
         return [
-            registers_launch(row, "b_smem", slots, 1, 4 * slots * (1 + n), metadata=images),
-            *(registers_launch(row, "b_smem", slots, len(images), few, FEW, selector, images)
+            registers_launch(Coded(row, metadata=images), (slots, 1), 4 * slots * (1 + n)),
+            *(registers_launch(Coded(row, selector=selector, flags=FEW, metadata=images), (slots, len(images)), few)
               for selector in row.fragment("e").selectors),
             shared_launch(row),
         ]  # fmt: skip
@@ -119,8 +120,6 @@ class SparseWarpgroupExperiment:
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables by the addresses of shared memory; that of the metadata by what its fields govern."""
-        from tcprobe.store.measurement import StructureHash
-
         row = self.instruction
         tables = {o: table_of(row.fragment(o).cols, row.fragment(o).elements, reading[o].tobytes()) for o in "ad"}
         e = selected([self._governed(reading["a"], field) for field in reading["e"]])
@@ -135,8 +134,8 @@ class SparseWarpgroupExperiment:
         if (found[field] != elements).any():
             raise ProbeError(f"{self.instruction.name}: a field of the metadata governs two elements of A.")
         cells = [None if x < 0 else divmod(x, e.cols) for x in found.tolist()]
-        return slot_table(e.threads, e.elements, {
-            name: tuple(None if cell is None else cell[j] for cell in cells) for j, name in enumerate(("row", "col"))})  # fmt: skip
+        values = {n: tuple(None if cell is None else cell[j] for cell in cells) for j, n in enumerate(("row", "col"))}
+        return slot_table(e.threads, e.elements, values)
 
 
 def experiments() -> list[SparseWarpgroupExperiment]:
