@@ -28,7 +28,7 @@ def tcprobe(*arguments, code=0):
 
 def test_list_json_keeps_its_keys():
     entries = json.loads(tcprobe("list", "--json").stdout)
-    assert [entry["id"] for entry in entries] == list(inventory.fragments())
+    assert [e["id"] for e in entries] == [*inventory.fragments(), *(one.id for one in inventory.described())]
     for entry in entries:
         assert {"id", "family", "instruction", "shape", "operand", "layout", "type", "threads"} <= set(entry)
         assert {"elements", "rows", "cols", "min_arch"} <= set(entry)
@@ -38,7 +38,7 @@ def test_list_json_keeps_its_keys():
             sizes = {"a": (m, stored), "b": (k, n), "e": (m, stored)}
             assert (entry["rows"], entry["cols"]) == sizes.get(entry["operand"], (m, n))
         assert entry["layout"] in ("row", "col", None)
-        assert entry["threads"] == 32
+        assert entry["threads"] == (128 if entry["family"].startswith("wgmma") else 32)
 
 
 def test_list_selects():

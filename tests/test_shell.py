@@ -43,7 +43,7 @@ def test_a_full_or_closed_stderr_leaves_the_exit_code():
             for wrong in ("nonsense", "--nonsense"):
                 assert shell(f"{LIST} {wrong} {how}", PYTHONUNBUFFERED=unbuffered) == (2, "", "")
     code, out, _ = shell(f"{LIST} --json 2>&-")
-    assert (code, len(json.loads(out))) == (0, len(inventory.fragments()))
+    assert (code, len(json.loads(out))) == (0, len(inventory.fragments()) + len(inventory.described()))
 
 
 def test_a_reader_that_goes_is_no_error_but_not_success():

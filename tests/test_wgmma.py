@@ -96,9 +96,9 @@ def test_fields_of_the_rows():
     assert (sparse.target.ptx, row.target.name, row.threads) == ("8.4", "sm_90a", 128)
 
 
-def test_a_question_on_a_form_of_a_warp_makes_none_of_these():
+def test_a_question_on_a_formof_a_warp_makes_none_of_these():
     inventory.instructions.cache_clear()
-    inventory._of_a_warp.cache_clear()
+    inventory.of_a_warp.cache_clear()
     before = inventory.instructions().parts[1].made
     assert inventory.matches("m16n8k16.row.col.f32.bf16.bf16.f32.a")
     assert inventory.alike(inventory.fragment("mma.m16n8k16.row.col.f32.f16.f16.f32.a"))

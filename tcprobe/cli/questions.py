@@ -79,6 +79,11 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
     if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
     multiply = inventory.multiply(instruction)
+    if multiply.described:
+        words = (
+            f"{multiply.id} has factors in shared memory: `tcprobe show {multiply.described[-1].id}` says their bytes"
+        )
+        raise UsageError(f"{words}, `tcprobe where {multiply.fragments[-1].id}` the registers.")
     tables = operands(multiply, name, layers)
     tables = dict(zip(tables, selected(tables.values(), asked["selector"]), strict=True))
     if forward:
@@ -164,9 +169,9 @@ def convert(source: str, target: str, transpose: bool, **asked: Any) -> None:
 def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:
     """Check the tables on a live GPU: operands go in and out by the emitted CUDA header, D is compared with NumPy.
 
-    INSTRUCTION is shortened or a pattern; without one every wmma and dense mma form that the GPU has. Sparse forms are
-    left out. Shows as well which slots are never read, and that a wrong layout fails. Exit code 1 when something is
-    wrong.
+    INSTRUCTION is shortened or a pattern; without one every wmma and dense mma form that the GPU has. Sparse forms and
+    those of a warpgroup are left out. Shows as well which slots are never read, and that a wrong layout fails. Exit
+    code 1 when something is wrong.
     """
     from tcprobe.cli import answers
     from tcprobe.isa import arch, inventory
@@ -175,10 +180,11 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     from tcprobe.store.cell import operands
 
     rows = inventory.multiplies(*patterns)
-    sparse = rows[0]
-    rows = [row for row in rows if not row.metadata]
+    other = rows[0]
+    rows = [row for row in rows if not row.metadata and not row.described]
     if not rows:
-        raise UsageError(f"{sparse.id} is sparse: `verify` multiplies dense forms only; `tcprobe run` measures it.")
+        why = "has factors in shared memory" if other.described else "is sparse"
+        raise UsageError(f"{other.id} {why}: `verify` multiplies dense forms of a warp; `tcprobe run` measures it.")
     gpu = Gpu()
     gpu.open(index)
     device = gpu.devices()[index]

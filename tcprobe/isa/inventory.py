@@ -54,9 +54,9 @@ def fragments() -> MappingProxyType[str, Fragment]:
 
 
 @cache
-def _of_a_warp() -> dict[str, Fragment]:
-    """`fragments` without those of `Forms`."""
-    return _fragments(instructions().parts[0].values())
+def of_a_warp() -> MappingProxyType[str, Fragment]:
+    """`fragments` of what a warp executes: without those of `Forms`."""
+    return MappingProxyType(_fragments(instructions().parts[0].values()))
 
 
 def _fragments(rows: Iterable[Instruction]) -> dict[str, Fragment]:
@@ -101,7 +101,7 @@ def fragment(id_: str) -> Fragment:
     name, _, operand = id_.rpartition(".")
     row = instructions().get(name)
     own = next((f for f in row.fragments if f.operand == operand), None) if row else None
-    return own if own and not own.shared else _of_a_warp()[id_]
+    return own if own and not own.shared else of_a_warp()[id_]
 
 
 def of_experiment(id_: str) -> tuple[Fragment, ...]:
@@ -116,7 +116,7 @@ def of_experiment(id_: str) -> tuple[Fragment, ...]:
 def _moved() -> MappingProxyType[str, tuple[Fragment, ...]]:
     """The wmma fragments by the experiment that loads and stores them."""
     found: dict[str, tuple[Fragment, ...]] = {}
-    for fragment in (f for f in _of_a_warp().values() if f.family == "wmma"):
+    for fragment in (f for f in of_a_warp().values() if f.family == "wmma"):
         found[fragment.experiment] = (*found.get(fragment.experiment, ()), fragment)
     return MappingProxyType(found)
 
@@ -241,7 +241,7 @@ def matches(name: str) -> list[Fragment]:
 def _candidates(wanted: str) -> Mapping[str, Fragment]:
     """All fragments that a name can mean: those of `Forms` where it says their opcode."""
     forms = (part for part in instructions().parts if isinstance(part, Forms))
-    return fragments() if any(part.meant_by(wanted) for part in forms) else _of_a_warp()
+    return fragments() if any(part.meant_by(wanted) for part in forms) else of_a_warp()
 
 
 def select_or_fail(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:

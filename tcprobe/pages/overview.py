@@ -17,6 +17,7 @@ from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.pages import archs
 from tcprobe.pages.archs import MADE, grid, row_and_col
+from tcprobe.pages.warpgroup import warpgroup
 from tcprobe.references import references, said
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.measurement import Measurement, how
@@ -125,7 +126,7 @@ def _errata(results: Results) -> Iterator[str]:
             yield f"- {reference.NAME}, {finding.where}: {finding.words} (`{finding.pattern}`)"
     device = arch.arch(results.archs()[-1])
     seen = set()
-    for fragment in inventory.fragments().values():
+    for fragment in inventory.of_a_warp().values():
         for reference in references():
             claim = said(reference, fragment, device)
             if not isinstance(claim, str) and claim.erratum and (claim.where, claim.erratum) not in seen:
@@ -151,7 +152,7 @@ def _arch_page(results: Results, name: str, method: str) -> Iterator[str]:
     yield ""
     names = [reference.NAME for reference in references()]
     heads = ["fragment", "rows x cols", "layout", "row", "col", "numbers from", *names]
-    measured = [(f, saved[f.experiment]) for f in inventory.fragments().values() if _has(saved, f)]
+    measured = [(f, saved[f.experiment]) for f in inventory.of_a_warp().values() if _has(saved, f)]
     yield from grid(heads, (_fragment_line(f, m) for f, m in measured))
     yield from ("", "## Copies", "")
     yield "Some wmma fragments hold an element several times. The multiplies read one copy; the others are ignored."
@@ -163,8 +164,10 @@ def _arch_page(results: Results, name: str, method: str) -> Iterator[str]:
     triples = [m for m in saved.values() if m.structure and m.status == "measured"]
     wmma = [m for m in triples if m.experiment.startswith("wmma")]
     yield f"{len(wmma)} wmma.mma: every structure tensor is the one that the load and store tables predict."
-    yield f"{len(triples) - len(wmma)} mma: see the verdicts above."
+    other = [m for m in triples if m not in wmma and not m.experiment.startswith("wgmma")]
+    yield f"{len(other)} mma: see the verdicts above."
     yield "Each measurement's file has the count and the hash of its triples."
+    yield from warpgroup(results, name, method)
     yield from ("", "## Refused or failed", "")
     yield from _refusals([m for m in saved.values() if m.status != "measured"])
 
