@@ -58,6 +58,7 @@ class Behind:
             return f"documented only, by {STATED}; not measured"
         case, of = self.measured["case"], self.measured["provenance"]
         counted = f"{case['agree']} of {case['elements']} elements behind {case['descriptors']} descriptors"
+        counted += "" if case["instruction"] == self.operand.instruction.id else f" of {case['instruction']}"
         made = f"live on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}, tcprobe {of['tcprobe']}"
         return f"measured: {made}: {counted} lie where the formula says, {whence(self.source)}"
 

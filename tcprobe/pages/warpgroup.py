@@ -67,7 +67,7 @@ def _descriptors(results: Results, name: str) -> Iterator[str]:
     yield f"Measured on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}. *Elements*: how many lie where"
     yield "`tcprobe show` says, of all behind so many descriptors. *Ignored*: fields that made no difference. *Base*"
     yield "*offset*: of the descriptors that tell readings apart, those explained by subtracting it from the row of the"
-    yield f"pattern. {body['products']['products']} products of random matrices through random descriptors, predicted from"
+    yield f"pattern. {body['products']['products']} products of random matrices through random descriptors, said by"
     yield f"these maps and the tables of registers alone: {body['products']['wrong']} wrong."
     yield ""
     heads = ["operand", "form", "bits", "major", "swizzle", "descriptors", "elements", "ignored", "base offset"]
