@@ -31,7 +31,7 @@ TMA = {"f16": "FLOAT16", "bf16": "BFLOAT16", "tf32": "TFLOAT32"}
 
 
 @dataclass(frozen=True)
-class Tile:
+class SharedTile:
     """`lines` x `k` elements of `type`; `reasons` say why each stride is what it is."""
 
     lines: int
@@ -98,7 +98,7 @@ class Tile:
 
 def tile(
     size: tuple[int, int], kind: str, major: str, swizzle: int, taken: tuple[int, int] = (BLOCK, K_BYTES)
-) -> Tile:  # fmt: skip
+) -> SharedTile:  # fmt: skip
     """A tile of `size` lines x k for wgmmas that take so many lines and bytes of k each.
 
     UsageError says why where no descriptor can describe it.
@@ -120,7 +120,7 @@ def tile(
     for name in ("lbo", "sbo"):
         if getattr(found, name) >= REACH:
             raise UsageError(f"{name} {getattr(found, name)} does not fit 14 bits of 16 bytes: the tile is too large.")
-    return Tile(lines, k, kind, major, found, reasons, block, k_bytes)
+    return SharedTile(lines, k, kind, major, found, reasons, block, k_bytes)
 
 
 def _check_type(kind: str, major: str) -> None:
@@ -175,7 +175,7 @@ def _mn(k: int, swizzle: int) -> tuple[Descriptor, dict[str, str]]:
     }
 
 
-def to_json(found: Tile) -> dict[str, Any]:
+def to_json(found: SharedTile) -> dict[str, Any]:
     """Plain data of everything that `tcprobe descriptor` says of a tile."""
     one = found.descriptor
     return {
@@ -192,13 +192,13 @@ def fields(one: Descriptor) -> dict[str, Any]:
             "swizzle": one.swizzle or "none"}  # fmt: skip
 
 
-def cuda(found: Tile) -> str:
+def cuda(found: SharedTile) -> str:
     """The line that makes the descriptor of a tile at `smem`."""
     rest = found.descriptor._replace(start=0).encode()
     return f"uint64_t desc = {rest:#018x}ull | (uint64_t)((__cvta_generic_to_shared(smem) & 0x3ffff) >> 4);"
 
 
-def cute(found: Tile) -> dict[str, str]:
+def cute(found: SharedTile) -> dict[str, str]:
     """CuTe's canonical layout in units of T elements (16 bytes), and the atom that makes it."""
     width = found.descriptor.swizzle
     name = f"SW{width}" if width else "INTER"
@@ -217,7 +217,7 @@ def cute(found: Tile) -> dict[str, str]:
     return {"canonical": canonical, "layout": f"tile_to_shape({atom}{{}}, {shape}{{}}, {order}{{}})"}
 
 
-def tma(found: Tile) -> dict[str, Any]:
+def tma(found: SharedTile) -> dict[str, Any]:
     """The box and modes of a tensor map whose copies fill the tile, one box beside the other."""
     swizzle = found.descriptor.swizzle
     return {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tcprobe.ask.behind import Behind
-    from tcprobe.ask.descriptor import Tile
+    from tcprobe.ask.descriptor import SharedTile
     from tcprobe.isa.instruction import SharedOperand
     from tcprobe.store.choose import Layers
 
@@ -156,7 +156,7 @@ def _kind(asked: dict[str, Any], lines: int) -> tuple[str, int, int]:
     return held.type, block, k * held.slot_bits // 8
 
 
-def _tile(found: Tile) -> None:
+def _tile(found: SharedTile) -> None:
     from tcprobe.ask.descriptor import cuda, cute, tma
 
     one = found.descriptor
@@ -178,7 +178,7 @@ def _tile(found: Tile) -> None:
                f"{box['data_type']}, {box['swizzle']}")  # fmt: skip
 
 
-def _base(found: Tile) -> str:
+def _base(found: SharedTile) -> str:
     width = found.descriptor.swizzle
     return f"; elsewhere, at a multiple of 128, base offset (address / 128) % {width // 16}" if width else ""
 

@@ -215,7 +215,7 @@ def _said(case: Case, descriptors: Sequence[Descriptor]) -> Ints:
 
 
 @dataclass(frozen=True)
-class Products:
+class RandomProducts:
     """Random matrices through random descriptors: images, where they lie, and what D must be."""
 
     instruction: Instruction
@@ -234,14 +234,16 @@ class Products:
         return int((found.reshape(self.d.shape) != self.d).any(axis=(1, 2)).sum())
 
 
-def products(row: Instruction, coded: str, tables: Tables, count: int, seed: int) -> Iterator[Products]:
+def products(row: Instruction, coded: str, tables: Tables, count: int, seed: int) -> Iterator[RandomProducts]:
     """For every major that A and B can have `count` products."""
     both = row.described[0].held.majors
     for majors in product(both if coded == "a_smem" else ("k",), both):
         yield _products(row, coded, majors, tables, (count, seed))
 
 
-def _products(row: Instruction, coded: str, majors: tuple[str, str], tables: Tables, draw: tuple[int, int]) -> Products:
+def _products(
+    row: Instruction, coded: str, majors: tuple[str, str], tables: Tables, draw: tuple[int, int]
+) -> RandomProducts:
     """`draw`: how many, and the seed."""
     count, seed = draw
     rng = np.random.default_rng([seed, row.shape.n, row.shape.k, coded == "a_smem", *(m == "mn" for m in majors)])
@@ -260,10 +262,10 @@ def _products(row: Instruction, coded: str, majors: tuple[str, str], tables: Tab
     metadata = random_metadata(sparsity(e), count, rng, row.threads) if e else None
     run = Coded(row, "raw", coded, majors, selector, metadata=metadata).launch(images, pairs, (count, 1), size)
     if e is None or metadata is None:
-        return Products(row, coded, majors, run, left @ right)
+        return RandomProducts(row, coded, majors, run, left @ right)
     columns = _columns(e, tables["e"].selection(selector), metadata)
     met = np.stack([right[j][columns[j]] for j in range(count)])
-    return Products(row, coded, majors, run, np.einsum("cms,cmsn->cmn", left, met))
+    return RandomProducts(row, coded, majors, run, np.einsum("cms,cmsn->cmn", left, met))
 
 
 def _columns(e: Fragment, table: Table, metadata: Bytes) -> Ints:
