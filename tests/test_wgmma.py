@@ -2,15 +2,18 @@
 
 import json
 import random
+import sys
 from itertools import product
 
 import numpy as np
+import nvrtc
 import pytest
 from click.testing import CliRunner
 from emulation import shuffled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tcprobe import emit
 from tcprobe.ask.behind import behind, shared
 from tcprobe.ask.descriptor import tile
 from tcprobe.cli import main
@@ -20,10 +23,11 @@ from tcprobe.isa.arch import arch
 from tcprobe.layout.descriptor import SWIZZLES, Descriptor, decode
 from tcprobe.layout.table import selected, slot_table
 from tcprobe.probes import descriptors, experiments
-from tcprobe.references import cute_gmma, documented
+from tcprobe.references import cute_gmma, documented, shape_stride
 from tcprobe.run.emulator import Emulator
-from tcprobe.store import layouts
+from tcprobe.store import acceptance, layouts
 from tcprobe.store.acceptance import misfit
+from tcprobe.store.cell import cell
 from tcprobe.store.choose import alone
 from tcprobe.store.results import published
 
@@ -378,3 +382,72 @@ def test_a_damaged_layout_is_refused(damage):
     written = layouts.written(documented(fragment, arch("sm_90"))[1].meant)
     with pytest.raises((DataError, TypeError, KeyError)):  # what `documents.naming` turns into a DataError
         layouts.read({**written, **damage})
+
+
+# formats
+
+
+@pytest.mark.parametrize("n", [8, 24, 40, 256])
+def test_cute_layouts_lead_to_every_element(n):
+    from tcprobe.emit.cute import thread_value
+
+    table = cell(inventory.fragment(f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d"), "sm_90", published())
+    shape, stride = thread_value(table)
+    layout = [shape_stride.L(s, d) for s, d in zip(shape, stride, strict=True)]
+    found = [divmod(shape_stride.apply(layout[0], lane) + shape_stride.apply(layout[1], i), 64)
+             for lane in range(128) for i in range(n // 2)]  # fmt: skip
+    assert [(row, col) for col, row in found] == list(table.table.cells)
+
+
+def test_triton_tells_lane_and_warp_apart():
+    table = cell(inventory.fragment("wgmma.mma_async.m64n8k16.f32.f16.f16.d"), "sm_90", published())
+    text = emit.emit("triton", [table])
+    assert "lane_bases=[[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]]" in text
+    assert "warp_bases=[[16, 0], [32, 0]]" in text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one")
+@pytest.mark.parametrize("n", [24, 256])
+def test_the_header_proves_itself_for_a_warpgroup(n):
+    names = [f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.{operand}" for operand in "ad"]
+    text = emit.emit("cuda", [cell(inventory.fragment(name), "sm_90", published()) for name in names])
+    assert nvrtc.compile_cuda(nvrtc.library(), text, "-arch=sm_90a", "-std=c++17") == (True, "")
+    assert "static constexpr int lanes = 128;" in text
+
+
+# what is published
+
+
+def test_everything_is_published_and_agrees():
+    body = published().descriptors("sm_90")
+    assert all(case["agree"] == case["elements"] for case in body["cases"])
+    assert (body["method"], body["products"]["wrong"]) == ("live", 0)
+    assert sum(case["descriptors"] for case in body["cases"]) > 5000
+    told = [case["base_offset"] for case in body["cases"] if case["swizzle"] in (64, 128)]
+    assert all(of["subtracted"][0] == of["subtracted"][1] > 0 and not of["added"][0] for of in told if of["added"][1])
+    for row in FORMS.values():
+        for one in row.described:
+            assert behind(one, LAYERS, "k", 128).measured, one.id
+
+
+def test_all_n_have_one_formula():
+    for kind in ("f32.f16.f16", "f16.f16.f16", "f32.bf16.bf16"):
+        large = published().table("sm_90", "live", inventory.fragment(f"wgmma.mma_async.m64n256k16.{kind}.d"))
+        for n in range(8, 257, 8):
+            small = published().table("sm_90", "live", inventory.fragment(f"wgmma.mma_async.m64n{n}k16.{kind}.d"))
+            assert all(
+                small.cells[lane * n // 2 + i] == large.cells[lane * 128 + i] for lane in (0, 77) for i in range(n // 2)
+            )
+
+
+def test_results_stay_small():
+    files = [p for p in published().root.rglob("*.json") if "wgmma" in p.name or p.parent.name == "layouts"]
+    assert max(p.stat().st_size for p in files) <= 64 << 10
+
+
+def test_descriptors_that_cannot_be_are_refused():
+    body = published().descriptors("sm_90")
+    for change in ({"arch": "sm_80"}, {"method": "guess"}, {"cases": [{**body["cases"][0], "agree": 1 << 40}]},
+                   {"cases": [{**body["cases"][0], "operand": "d"}]}, {"extra": 1}):  # fmt: skip
+        with pytest.raises(DataError):
+            acceptance.descriptors({**body, **change}, "sm_90")
