@@ -342,6 +342,18 @@ def test_show_json_of_an_operand_behind_a_descriptor():
     assert (len(bits["offsets"]), len(bits["offsets"][0]), bits["offsets"][0][:9]) == (64, 256, [0] * 8 + [1])
 
 
+def test_trace_goes_through_shared_memory():
+    asked = ("trace", "wgmma.m64n24k16.f32.bf16.bf16", "--row", "3", "--col", "5", "--swizzle", "128", "--json")
+    found = json.loads(tcprobe(*asked).stdout)
+    shown = json.loads(tcprobe("show", "wgmma.m64n24k16.f32.bf16.bf16.b_smem", "--swizzle", "128", "--json").stdout)
+    assert [m["b_offsets"] for m in found["meetings"]] == [[row[5]] for row in shown["offsets"]]
+    assert [(m["a"][0]["row"], m["a"][0]["col"]) for m in found["meetings"]] == [(3, k) for k in range(16)]
+    sparse = json.loads(tcprobe("trace", "wgmma.sp.m64n8k32.f32.f16.f16", "--row", "0", "--col", "0", "--selector", "0",
+                                "--json").stdout)  # fmt: skip
+    assert [m["k"] for m in sparse["meetings"]] == [[s // 2 * 4 + j for j in range(4)] for s in range(16)]
+    tcprobe("trace", "wgmma.m64n24k16.f32.bf16.bf16", "--operand", "a", "--lane", "0", "--i", "0", code=2)
+
+
 def test_list_has_operands_behind_descriptors():
     found = json.loads(tcprobe("list", "--json", "--family", "wgmma").stdout)
     assert len({(e["instruction"], e["operand"]) for e in found if e["operand"] in ("a", "a_smem")}) == 948

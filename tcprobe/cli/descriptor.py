@@ -13,11 +13,12 @@ from tcprobe.cli.options import JSON
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tcprobe.ask.behind import Behind
     from tcprobe.ask.descriptor import SharedTile
-    from tcprobe.isa.instruction import SharedOperand
+    from tcprobe.isa.instruction import Instruction, SharedOperand
+    from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
 SWIZZLE = click.Choice(["none", "32", "64", "128"])
@@ -45,12 +46,39 @@ def width(text: str | None) -> int:
     return 0 if text in (None, "none") else int(str(text))
 
 
-def shown(one: SharedOperand, layers: Layers, asked: dict[str, Any], as_json: bool) -> None:
-    """`show` of an operand behind a descriptor."""
+def _found(one: SharedOperand, layers: Layers, asked: dict[str, Any]) -> Behind:
+    """The operand behind the descriptor that the options say."""
     from tcprobe.ask.behind import behind
 
     given = {name: asked[name] for name in ("lbo", "sbo", "base_offset", "start") if asked[name] is not None}
-    found = behind(one, layers, asked["major"] or "k", width(asked["swizzle"]), **given)
+    return behind(one, layers, asked["major"] or "k", width(asked["swizzle"]), **given)
+
+
+def traced(
+    row: Instruction, tables: Mapping[str, Cell], layers: Layers, asked: dict[str, Any], as_json: bool
+) -> None:  # fmt: skip
+    """`trace` of a multiply whose B is behind a descriptor; UsageError unless an element of D is asked for."""
+    from tcprobe.ask.trace_shared import traced as found_by
+
+    if asked["row"] is None:
+        raise UsageError(f"{row.id}: give --row and --col; what a slot feeds is not traced through shared memory.")
+    answer = found_by(row, tables, _found(row.described[-1], layers, asked), asked["row"], asked["col"])
+    if as_json:
+        click.echo(json.dumps(answer.to_json()))
+        return
+    click.echo(f"{bold(f'D{answer.d[0].element}')} in {row.id}, held by {answer.d[0]}")
+    for meeting in answer.meetings:
+        places = ", ".join(
+            f"B[{k}][{asked['col']}] at byte {at}" for k, at in zip(meeting.k, meeting.offsets, strict=True)
+        )
+        click.echo(f"  A{meeting.a[0].element} {meeting.a[0]}  x  {places}")
+    click.echo(f"A and D: {tables['d'].evidence}")
+    click.echo(f"B behind {answer.b.descriptor.encode():#018x}: {answer.b.evidence}")
+
+
+def shown(one: SharedOperand, layers: Layers, asked: dict[str, Any], as_json: bool) -> None:
+    """`show` of an operand behind a descriptor."""
+    found = _found(one, layers, asked)
     if as_json:
         click.echo(json.dumps(found.to_json()))
     else:

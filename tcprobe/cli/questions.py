@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli import descriptor
 from tcprobe.cli.options import ARCH, JSON, SELECTOR, Numbers, Output, read_results
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
@@ -60,6 +61,7 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
 @click.option("--operand", type=click.Choice(["a", "b", "c", "e"]), help="What a slot of this operand feeds instead.")
 @click.option("--lane", type=int, help="With --operand: the slot's lane.")
 @click.option("--i", "element", type=int, help="With --operand: the slot's i.")
+@descriptor.fields
 @SELECTOR
 @ARCH
 @read_results
@@ -67,7 +69,8 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
 def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 
-    Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet.
+    Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet. Of
+    a wgmma the bytes of B, behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say.
     """
     from tcprobe.ask import trace
     from tcprobe.cli import answers
@@ -80,10 +83,8 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
     multiply = inventory.multiply(instruction)
     if multiply.described:
-        words = (
-            f"{multiply.id} has factors in shared memory: `tcprobe show {multiply.described[-1].id}` says their bytes"
-        )
-        raise UsageError(f"{words}, `tcprobe where {multiply.fragments[-1].id}` the registers.")
+        descriptor.traced(multiply, operands(multiply, name, layers), layers, asked, as_json)
+        return
     tables = operands(multiply, name, layers)
     tables = dict(zip(tables, selected(tables.values(), asked["selector"]), strict=True))
     if forward:
