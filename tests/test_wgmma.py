@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from emulation import shuffled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine_code import TOOLS, needs_tools
 
 from tcprobe import emit
 from tcprobe.ask.behind import behind, shared
@@ -23,8 +24,10 @@ from tcprobe.isa.arch import arch
 from tcprobe.layout.descriptor import SWIZZLES, Descriptor, decode
 from tcprobe.layout.table import selected, slot_table
 from tcprobe.probes import descriptors, experiments
+from tcprobe.probes.wgmma_kernels import kernel
 from tcprobe.references import cute_gmma, documented, shape_stride
 from tcprobe.run.emulator import Emulator
+from tcprobe.sass.cubin import assemble
 from tcprobe.store import acceptance, layouts
 from tcprobe.store.acceptance import misfit
 from tcprobe.store.cell import cell
@@ -450,6 +453,16 @@ def test_all_n_have_one_formula():
             assert all(
                 small.cells[lane * n // 2 + i] == large.cells[lane * 128 + i] for lane in (0, 77) for i in range(n // 2)
             )
+
+
+@needs_tools
+def test_ptxas_takes_documented_selectors_only():
+    """So there is no undocumented one to find out about, as mma.sp has."""
+    rows = [row for row in SPARSE if row.shape.n == 8]
+    meant = {(row.id, s): kernel(row, "raw", selector=s) for row in rows for s in range(4)}
+    _, refused = assemble(TOOLS, list(meant.values()), arch("sm_90"))
+    for (name, selector), one in meant.items():
+        assert (one.name in refused) == (selector not in FORMS[name].fragment("e").selectors), one.name
 
 
 def test_results_stay_small():
