@@ -155,18 +155,20 @@ class Job:
 def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], method: str | None) -> None:
     """Serve one job on the backend that `make` makes; plan what `method` can do while the job is waited for."""
     asked: Queue[tuple[dict[str, Any], Arrays]] = Queue()
+    begun = threading.Event()
     try:
         threading.Thread(target=_listen, args=(source, asked), daemon=True).start()
         start = time.perf_counter()
         job = Job(make(), sink)
         job.stages["import"] = time.perf_counter() - start
         if method:
-            threading.Thread(target=_plan, args=(method,), daemon=True).start()
+            threading.Thread(target=_plan, args=(method, begun), daemon=True).start()
         with job.clock("devices"):
             send(sink, {"event": "hello", "devices": [d.to_json() for d in job.backend.devices()]})
         header, _ = asked.get()
         with job.clock("context"):
             job.backend.open(header["device"])
+        begun.set()
         job.work(header["experiments"], header["careful"])
     except BackendFaultError as error:
         send(sink, {"event": "fault", "words": str(error)})
@@ -193,9 +195,12 @@ def _listen(source: IO[bytes], asked: Queue[tuple[dict[str, Any], Arrays]]) -> N
     os._exit(1)
 
 
-def _plan(method: str) -> None:
+def _plan(method: str, begun: threading.Event) -> None:
+    """Plan until the job is there: it plans the rest of what it needs."""
     with suppress(Exception):  # the job meets the error, and reports it
         for id_, experiment in experiments().items():
+            if begun.is_set():
+                return
             if method in experiment.methods:
                 planned(id_)
 
