@@ -3,6 +3,7 @@
 import json
 import random
 import sys
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -16,6 +17,8 @@ from machine_code import TOOLS, needs_tools
 
 from tcprobe import emit
 from tcprobe.ask.behind import behind, shared
+from tcprobe.ask.convert import convert
+from tcprobe.ask.convert.band import band
 from tcprobe.ask.descriptor import tile
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError, UsageError
@@ -428,6 +431,23 @@ def test_the_header_proves_itself_for_a_warpgroup(n):
     text = emit.emit("cuda", [cell(inventory.fragment(name), "sm_90", published()) for name in names])
     assert nvrtc.compile_cuda(nvrtc.library(), text, "-arch=sm_90a", "-std=c++17") == (True, "")
     assert "static constexpr int lanes = 128;" in text
+
+
+@pytest.mark.parametrize(("n", "kind", "words"), [(16, "f32.f16.f16", "renamed"), (48, "f32.bf16.bf16", "renamed")])
+def test_d_becomes_a_of_the_next_multiply(n, kind, words):
+    d, a = (cell(inventory.fragment(f"wgmma.mma_async.m64n{n}k16.{kind}.{o}"), "sm_90", published()) for o in "da")
+    found = convert(d, a)
+    assert words in found.summary
+    assert (found.tiling.rows, found.tiling.cols, found.costs) == (16, n, {"cvt": n // 4})
+    with pytest.raises(UsageError, match="between warps"):
+        convert(d, a, transpose=True)
+
+
+def test_warps_that_hold_no_bands_are_refused():
+    table = cell(inventory.fragment("wgmma.mma_async.m64n8k16.f32.f16.f16.d"), "sm_90", published())
+    odd = replace(table, table=shuffled(table.fragment, random.Random(1)))
+    with pytest.raises(UsageError, match="does not hold the band"):
+        band(odd)
 
 
 # what is published

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.casts import Cast, cast
 from tcprobe.ask.convert.cuda import source
 from tcprobe.ask.convert.plan import Movmatrix, Pack, Plan, Shuffle
@@ -23,6 +24,7 @@ from tcprobe.ask.convert.route import route
 from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory
+from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, sources
@@ -67,12 +69,16 @@ class Conversion:
 def convert(from_: Cell, to: Cell, transpose: bool = False) -> Conversion:
     """How the matrix in fragments `from_` gets into fragments `to`; `transpose`: its transpose.
 
+    Of a warpgroup's fragments each warp converts the band of rows that it holds (`band`).
     UsageError where one is of no multiply, the two are on different archs, no conversion of their types is known, a
     warp holds several products in one of them, or a table is not a whole fragment's.
     """
     for cell in (from_, to):
         _require_matrix(cell.fragment)
         require_fit(cell.fragment, cell.table)
+    if transpose and WARPGROUP in (from_.fragment.threads, to.fragment.threads):
+        raise UsageError("the transpose of a warpgroup's matrix moves elements between warps: through shared memory.")
+    from_, to = band(from_), band(to)
     if from_.arch != to.arch:
         raise UsageError(f"tables of two archs, {from_.arch} and {to.arch}: a warp runs on one.")
     device = arch.arch(from_.arch)
