@@ -1,8 +1,8 @@
 """Forms: the instructions of one opcode by id, each made when somebody asks for it.
 
 >>> from tcprobe.isa.rows.wgmma import INSTRUCTIONS
->>> "wgmma.mma_async.m64n24k16.f32.f16.f16" in INSTRUCTIONS, INSTRUCTIONS.made
-(True, 0)
+>>> "wgmma.mma_async.m64n24k16.f32.f16.f16" in INSTRUCTIONS, len(INSTRUCTIONS)
+(True, 930)
 
 A family of hundreds of forms costs nothing but their names as long as nobody asks for it.
 """
