@@ -54,10 +54,10 @@ def _selected(fragment: Fragment) -> bool:
 
 
 def tables(seed: int, documented_mma: bool = True) -> tuple[dict[str, Table], dict[str, Table]]:
-    """(tables, reads) for every fragment; mma as PTX documents it, or shuffled as well."""
+    """(tables, reads) for every fragment of a warp; mma as PTX documents it, or shuffled as well."""
     rng = random.Random(seed)
     found: dict[str, Table] = {}
-    for fragment in (f for f in inventory.fragments().values() if not _selected(f)):
+    for fragment in (f for f in inventory.of_a_warp().values() if not _selected(f)):
         if fragment.family == "wmma" and fragment.operand == "d":
             found[fragment.id] = found[fragment.id.replace(".d.", ".c.")]
         elif fragment.family == "mma" and documented_mma:
@@ -66,5 +66,5 @@ def tables(seed: int, documented_mma: bool = True) -> tuple[dict[str, Table], di
             found[fragment.id] = pointed(fragment, rng)
         else:
             found[fragment.id] = shuffled(fragment, rng)
-    reads = {id_: one_copy(table, rng) for id_, table in found.items() if inventory.fragments()[id_].copies > 1}
+    reads = {id_: one_copy(table, rng) for id_, table in found.items() if inventory.of_a_warp()[id_].copies > 1}
     return found, reads

@@ -65,7 +65,7 @@ class Run:
         self.outputs = {}
         self.tables = {id_: self.read(id_, self.code) for id_ in self.planned}
         row = arch(name)
-        multiplies = [i for i in inventory.instructions().values() if i.multiplies]
+        multiplies = [i for i in inventory.executed_by(32) if i.multiplies]
         rows = [i for i in multiplies if i.target.on(row) and i.target.name[-1].isdigit()]
         kernels = {i.id: tensor.kernel(i) for i in rows}
         found, _ = assemble(TOOLS, list(kernels.values()), row)

@@ -19,10 +19,9 @@ from tcprobe.store.cell import cell, operands
 from tcprobe.store.results import published
 
 RESULTS = published()
-FRAGMENTS = [f for f in inventory.select(device=arch("sm_90")) if f.role in WHOLE]
-MULTIPLIES = [
-    i for i in inventory.instructions().values() if i.multiplies and i.target.on(arch("sm_90")) and not i.metadata
-]
+FRAGMENTS = [f for f in inventory.of_a_warp().values() if f.role in WHOLE and f.target.on(arch("sm_90"))]
+FRAGMENTS += inventory.select("wgmma.mma_async.m64n24k*.[ad]")
+MULTIPLIES = [i for i in inventory.executed_by(32) if i.multiplies and i.target.on(arch("sm_90")) and not i.metadata]
 RESULTS_OPTION = ["--results", str(RESULTS.root)]
 
 
@@ -49,7 +48,7 @@ def test_where_and_held_are_inverse(fragment, data):
 def test_all_elements_of_all_lanes():
     for fragment in FRAGMENTS[::9]:
         table = cell(fragment, "sm_90", RESULTS)
-        assert len(trace.held(table, range(32))) == table.table.points
+        assert len(trace.held(table, range(fragment.threads))) == table.table.points
         assert len(trace.where(table, range(fragment.rows), range(fragment.cols))) == table.table.points
 
 

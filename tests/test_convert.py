@@ -64,7 +64,7 @@ def distinct(name):
     """One fragment for each (layout, type) of an arch, of at most 512 elements."""
     found = {}
     multiplied = {
-        f.id for row in inventory.instructions().values() if row.multiplies and not row.metadata for f in row.fragments
+        f.id for row in inventory.executed_by(32) if row.multiplies and not row.metadata for f in row.fragments
     }
     for fragment in inventory.select(device=arch(name)):
         if fragment.id in multiplied and fragment.products == 1 and fragment.rows * fragment.cols <= 512:

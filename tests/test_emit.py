@@ -41,7 +41,7 @@ consumers = pytest.mark.consumer
 def distinct():
     """A table of every published layout, and of every operand."""
     found = {}
-    for table in for_emit([f for f in inventory.select() if f.role in WHOLE], "all", RESULTS):
+    for table in for_emit([f for f in inventory.of_a_warp().values() if f.role in WHOLE], "all", RESULTS):
         found.setdefault((table.table.id, table.fragment.operand), table)
     return list(found.values())
 
@@ -247,7 +247,7 @@ def test_tinygrad_has_the_same_rows_and_its_constructor_accepts_all():
     for key, name in cases.items():
         made = tinygrad_row(name)
         assert (made["opts"], made["swizzle"]) == theirs[key], name
-    for row in inventory.instructions().values():
+    for row in inventory.executed_by(32):
         if row.family == "mma" and row.products == 1 and row.target.on(arch("sm_90")):
             tc.TensorCore(**tinygrad_row(row.id), dtype_in=dtypes.half, dtype_out=dtypes.float)
 

@@ -19,7 +19,7 @@ from tcprobe.store.cell import cell, for_emit, load
 from tcprobe.store.results import published
 
 RESULTS = published()
-MATRICES = [f for f in inventory.fragments().values() if f.role in WHOLE]  # all but addresses
+MATRICES = [f for f in inventory.of_a_warp().values() if f.role in WHOLE]  # all but addresses
 consumers = pytest.mark.skipif(
     sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one"
 )

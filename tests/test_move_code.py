@@ -19,7 +19,7 @@ from tcprobe.sass.decode import UnreadError, instruction
 from tcprobe.store.results import published
 
 pytestmark = needs_tools
-FORMS = [row for row in inventory.instructions().values() if not row.multiplies]
+FORMS = [row for row in inventory.executed_by(32) if not row.multiplies]
 PLAIN = ("ldmatrix.m8n8.x1.shared.b16", "ldmatrix.m8n8.x2.shared.b16", "ldmatrix.m8n8.x2.trans.shared.b16",
          "movmatrix.m8n8.trans.b16")  # fmt: skip
 WIDE = ("ldmatrix.m8n8.x4.shared.b16", "ldmatrix.m8n8.x4.trans.shared.b16")

@@ -253,6 +253,6 @@ def test_any_table_at_all_is_drawn_fitted_and_emitted_or_refused(data):
 
 def test_shuffled_tables_of_every_fragment_size_can_be_theirs():
     rng = random.Random(3)
-    for fragment in [f for f in inventory.fragments().values() if not f.selectors][::7]:
+    for fragment in [f for f in inventory.of_a_warp().values() if not f.selectors][::7]:
         make = emulation.pointed if fragment.role is Role.ADDRESS else emulation.shuffled
         assert acceptance.misfit(fragment, make(fragment, rng)) is None

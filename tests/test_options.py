@@ -24,6 +24,7 @@ ASKED = {
     "swizzle table": ["swizzle", "table", "SWIZZLE_128B", "--extent", "64,8"], "banks": TILE,
     "diff": ["diff", "sm_70", "sm_80", A], "merge": ["merge", "no"], "lower": ["lower", MULTIPLY],
     "doctor": ["doctor"], "pages": ["pages"], "site": ["site"],
+    "descriptor": ["descriptor", "--tile", "128x64", "--type", "bf16"],
     "path": ["path", f"{MULTIPLY}.a", "--tile", "64x64"], "load": ["load", f"{MULTIPLY}.a", "--ld", "64"],
 }  # fmt: skip
 NOWHERE = ("", "a\0b", "\ud800")

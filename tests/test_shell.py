@@ -43,8 +43,8 @@ def test_a_full_or_closed_stderr_leaves_the_exit_code():
             for wrong in ("nonsense", "--nonsense"):
                 assert shell(f"{LIST} {wrong} {how}", PYTHONUNBUFFERED=unbuffered) == (2, "", "")
     code, out, _ = shell(f"{LIST} --json 2>&-")
-    forms = [row for row in inventory.instructions().values() if not row.fragments]
-    assert (code, len(json.loads(out))) == (0, len(inventory.fragments()) + len(forms))
+    others = [*inventory.described(), *inventory.bare()]
+    assert (code, len(json.loads(out))) == (0, len(inventory.fragments()) + len(others))
     script = "import os; from tcprobe.system import interrupts; interrupts.prepare(); print(os.fstat(2).st_rdev)"
     assert shell(f'{sys.executable} -c "{script}" 2>&-') == (
         0,

@@ -23,7 +23,7 @@ from tcprobe.store.results import Results
 
 pytestmark = [pytest.mark.skipif(os.name != "posix", reason="makes shell scripts"), needs_tools]
 ROW = arch("sm_90")
-FORMS = [i for i in inventory.instructions().values() if i.target.on(ROW) and i.family == "mma"]
+FORMS = [i for i in inventory.executed_by(32) if i.target.on(ROW) and i.family == "mma"]
 COUNTED = faults.COMPILE + 'echo call >> "$(dirname "$0")/calls"\n'
 # as ptxas 12.0 does, but without a word: dies over kernels of fp8, whatever is with them
 DIES_ON_FP8 = COUNTED + 'grep -q "mma.*e[45]m" "$3" && kill -SEGV $$; exec "$REAL" "$@"'
@@ -94,7 +94,7 @@ def test_a_ptxas_that_fails_at_everything_is_unfit_at_once(tmp_path, script, wor
 
 def test_a_ptxas_that_fails_at_all_but_nothing_is_given_up(tmp_path):
     tools = fake(tmp_path, COUNTED + 'grep -q mma "$3" && exit 1; exec "$REAL" "$@"')
-    forms = [i for i in inventory.multiplies() if i.target.on(ROW)]
+    forms = [i for i in inventory.executed_by(32) if i.multiplies and i.target.on(ROW)]
     with pytest.raises(EnvironmentUnfitError, match="ended with code 1"):
         assemble(tools, [multiply.kernel(i) for i in forms], ROW)
     assert calls(tmp_path) < 450

@@ -67,7 +67,7 @@ def same_slots(stated: Table, measured: Table) -> tuple[int, int, list[str]]:
             f"{measured.threads} x {measured.elements}."
         )
     if stated == measured:
-        given = sum(map(len, stated.inverse.values()))
+        given = sum(cell is not None for cell in stated.cells)
         return given, given, []
     wrong, given = [], 0
     for slot, cell in enumerate(stated.cells):
@@ -179,7 +179,7 @@ def numbered(fragment: Fragment) -> bool:
 def conventional(fragment: Fragment) -> bool:
     """Whether row, column and k numbers are a convention: neither a load, a store nor an address anchors them."""
     row = inventory.instructions().get(fragment.experiment)
-    return row is not None and not row.of_role(Role.ADDRESS)
+    return row is not None and not row.of_role(Role.ADDRESS) and not row.described
 
 
 def _by_number(reference: Reference, claim: Claim, measured: Table) -> Verdict:

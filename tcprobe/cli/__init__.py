@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe import __version__
+from tcprobe.cli import descriptor
 from tcprobe.cli.options import (
     ARCH,
     ARCHS,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
 MANY = 9  # fragments, from which on only one of a kind is named
+SHARED = ("a_smem", "b_smem")  # operands behind descriptors
 FAMILY = click.option(
     "--family", type=Given(), metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ..."
 )
@@ -54,7 +56,8 @@ def main() -> None:
 # what other modules have; they are imported when they are asked for
 for module, commands in {
     "questions": ("where", "trace", "convert", "emit", "verify"), "reduce": ("reduce",), "swizzle": ("swizzle",),
-    "banks": ("banks",), "path": ("path", "load"), "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
+    "banks": ("banks",), "path": ("path", "load"), "descriptor": ("descriptor",),
+    "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
 }.items():  # fmt: skip
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")
 
@@ -218,39 +221,49 @@ def _compare_arch(name: str, patterns: Sequence[str], layers: Layers, as_json: b
 def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_json: bool) -> None:
     """List fragments: all, or those that PATTERN means, that an arch has, or of a family.
 
-    Instructions that hold nothing in registers are listed after them.
+    Operands in shared memory behind descriptors, and instructions that hold nothing in registers, follow them.
     """
+    from tcprobe.ask.behind import entry
     from tcprobe.ask.describe import form_entry, fragment_entry
     from tcprobe.isa import arch, inventory
     from tcprobe.store import names
 
     device, patterns = arch.arch(name) if name else None, tuple(names.joined(patterns))
-    registers = [p for p in patterns if not inventory.bare(p) or inventory.matches(p)]
-    only_forms = bool(patterns) and not registers
-    found = [] if only_forms else inventory.select_or_fail(*registers, family=family, device=device)
+    shared = inventory.described(*patterns, family=family, device=device)
     forms = inventory.bare(*patterns, family=family, device=device)
+    registers = [p for p in patterns if inventory.matches(p) or not (inventory.bare(p) or inventory.described(p))]
+    only_others = bool(patterns) and not registers
+    found = [] if only_others else inventory.select_or_fail(*registers, family=family, device=device)
     if as_json:
-        click.echo(json.dumps([*map(fragment_entry, found), *map(form_entry, forms)], indent=1))
+        entries = [*map(fragment_entry, found), *map(entry, shared), *map(form_entry, forms)]
+        click.echo(json.dumps(entries, indent=1))
         return
     from tcprobe.cli import printing
 
-    printing.fragments(found, forms)
+    printing.fragments(found, shared, forms)
 
 
 @main.command(short_help="Formula, map both ways, evidence and verdicts.")
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...", shell_complete=fragment_names)
 @SELECTOR
+@descriptor.fields
 @ARCHS
 @read_results
 @JSON
-def show(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, selector: int | None) -> None:
+def show(
+    patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, selector: int | None, **asked: Any
+) -> None:
     """Show fragments: formulas, the map drawn both ways, where it comes from and what others say.
 
     Without --arch: of the archs measured in ./results, if it has any, else of all, the one with the strongest method,
     then the newest; --arch all: every one; --arch sm_70,sm_90: their formulas side by side. What nobody measured on an
-    arch is shown as documented, and says so. Metadata (operand e of mma.sp) has a table for each selector. --json: one
-    object a line.
+    arch is shown as documented, and says so. Metadata (operand e of mma.sp) has a table for each selector. An operand
+    in shared memory (a_smem and b_smem of wgmma) is shown behind a descriptor with --swizzle, --major, --lbo, --sbo,
+    --base-offset, --start. --json: one object a line.
     """
+    patterns = _behind(patterns, layers, as_json, asked)
+    if not patterns:
+        return
     from tcprobe.ask.compare import verdicts
     from tcprobe.ask.describe import notes
     from tcprobe.ask.describe import shown as described
@@ -313,6 +326,21 @@ def _side_by_side(patterns: Sequence[str], archs: Sequence[str | None], layers: 
         else:
             answers.side_by_side(cells)
         told(*missing)
+
+
+def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, asked: dict[str, Any]) -> tuple[str, ...]:
+    """Show those that are operands in shared memory; the others."""
+    from tcprobe.isa import inventory
+
+    behind = [pattern for pattern in patterns if inventory.short(pattern).endswith(SHARED)]
+    given = [f"--{option.replace('_', '-')}" for option in descriptor.NAMES if asked[option] is not None]
+    if given and not behind:
+        raise UsageError(f"{', '.join(given)} is for operands in shared memory: wgmma.m64n8k16.f32.f16.f16.b_smem.")
+    for pattern in behind:
+        from tcprobe.ask.behind import shared
+
+        descriptor.shown(shared(pattern), layers, asked, as_json)
+    return tuple(pattern for pattern in patterns if pattern not in behind)
 
 
 @main.command("why-not", short_help="Why an arch does not have a fragment.")

@@ -14,7 +14,7 @@ import click
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
 from tcprobe.fit import Fit
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
 from tcprobe.layout import draw
 from tcprobe.layout.table import Table
@@ -62,8 +62,10 @@ def say(text: str) -> None:
     click.echo(escaped(text), err=True)
 
 
-def fragments(rows: Sequence[Fragment], forms: Sequence[Instruction] = ()) -> None:
-    """`list`: aligned columns, never cut; then the instructions that hold nothing in registers."""
+def fragments(
+    rows: Sequence[Fragment], shared: Sequence[SharedOperand] = (), forms: Sequence[Instruction] = ()
+) -> None:
+    """`list`: aligned columns, never cut; then operands in shared memory, and what holds nothing in registers."""
     heads = ("fragment", "rows x cols", "elements x threads", "registers", "from")
     lines = [
         (
@@ -75,12 +77,16 @@ def fragments(rows: Sequence[Fragment], forms: Sequence[Instruction] = ()) -> No
         )
         for f in rows
     ]
+    lines += [(one.id, f"{one.held.rows} x {one.held.cols}", "in shared memory",
+                f"major {' or '.join(one.held.majors)}", one.instruction.target.name) for one in shared]  # fmt: skip
     lines += [(row.id, "-", "-", "none", row.target.name) for row in forms]
     widths = [max(len(line[j]) for line in (heads, *lines)) for j in range(len(heads))]
     for line in (heads, *lines):
         text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         click.echo(bold(text) if line is heads else text)
-    say(f"{len(rows)} fragments" + (f", {len(forms)} instructions without any" if forms else ""))
+    others = f", {len(shared)} operands in shared memory" if shared else ""
+    others += f", {len(forms)} instructions without any" if forms else ""
+    say(f"{len(rows)} fragments{others}")
 
 
 @contextmanager

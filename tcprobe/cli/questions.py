@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli import descriptor
 from tcprobe.cli.options import (
     ARCH,
     ARCHS,
@@ -93,6 +94,7 @@ def _holders(found: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
 @click.option("--operand", type=click.Choice(["a", "b", "c", "e"]), help="What a slot of this operand feeds instead.")
 @click.option("--lane", type=Numbers(), help="With --operand: the slot's lane, or a range.")
 @click.option("--i", "element", type=Numbers(), help="With --operand: the slot's i, or a range.")
+@descriptor.fields
 @SELECTOR
 @ARCH
 @read_results
@@ -100,7 +102,8 @@ def _holders(found: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
 def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 
-    Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet.
+    Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet. Of
+    a wgmma the bytes of B, behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say.
     Scales are left out: `where` says of operands scale_a and scale_b which byte scales what.
     With ranges one answer after the other; --json: one object a line.
     """
@@ -119,6 +122,9 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
     multiply, tables, note = names.multiply(" ".join(instruction), name, layers)
     tables = {o: cell for o, cell in tables.items() if cell.fragment.role is not Role.SCALE}
     told(note)
+    if multiply.described:
+        descriptor.traced(multiply, tables, layers, asked, as_json)
+        return
     tables = dict(zip(tables, selected(tables.values(), asked["selector"]), strict=True))
     pairs = product(lane, element) if forward else product(row, col)
     for first, second in pairs:
@@ -266,11 +272,10 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
 
     rows = inventory.multiplies(*patterns)
     other = rows[0]
-    rows = [row for row in rows if not row.scales]
+    rows = [row for row in rows if not row.scales and not row.described]
     if not rows:
-        raise UsageError(
-            f"{other.id} is block-scaled: `verify` has no scales to multiply by; `tcprobe run` measures it."
-        )
+        why = "has factors in shared memory" if other.described else "is block-scaled"
+        raise UsageError(f"{other.id} {why}: `verify` feeds registers, without scales; `tcprobe run` measures it.")
     gpu = Gpu()
     gpu.open(index)
     device = gpu.devices()[index]

@@ -72,14 +72,18 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
 def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: Path | None, as_json: bool) -> None:
     """Show which machine instructions a multiply or a matrix move becomes on each arch, native or emulated.
 
-    INSTRUCTION is an instruction, shortened, or a pattern; all without one. For an arch that ptxas does not know: what
-    is saved in ./results or published, and by which compiler; with --cuda or --save a mistake in the call.
+    INSTRUCTION is an instruction, shortened, or a pattern; without one all that a warp executes. For an arch that ptxas
+    does not know: what is saved in ./results or published, and by which compiler; with --cuda or --save a mistake in
+    the call.
     """
     from tcprobe.ask.lowered import lowered
+    from tcprobe.isa import inventory
+    from tcprobe.isa.arch import WARP
     from tcprobe.store.choose import default
     from tcprobe.store.names import instructions
 
-    for found in lowered(instructions(patterns, default()), name, cuda, save):
+    rows = instructions(patterns, default()) if patterns else inventory.executed_by(WARP)
+    for found in lowered(rows, name, cuda, save):
         click.echo(json.dumps(found.to_json()) if as_json else str(found))
 
 

@@ -72,8 +72,9 @@ def instructions(tables: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str
     by_id = {cell.fragment.id: cell for cell in tables}
     found = [
         (row, {f.operand: by_id[f.id] for f in row.fragments})
-        for row in inventory.instructions().values()
-        if row.fragments and all(f.id in by_id for f in row.fragments)
+        for threads in dict.fromkeys(cell.fragment.threads for cell in tables)
+        for row in inventory.executed_by(threads)
+        if row.fragments and not row.described and all(f.id in by_id for f in row.fragments)
     ]
     if not found:
         raise UsageError("this format describes a whole instruction: give that, not single fragments.")

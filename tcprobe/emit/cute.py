@@ -6,6 +6,7 @@ C and D, as the traits of CuTe's MMA atoms do. Further products of a warp follow
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tcprobe.emit.common import formulas, heading, layout, named
@@ -47,9 +48,12 @@ def thread_value(cell: Cell) -> tuple[Modes, Modes]:
     found = layout(cell)
     if any(formula.overlapping for formula in formulas(cell).values()):
         raise UsageError(f"{cell.fragment.id} on {cell.arch} needs XOR: no shape:stride without a swizzle says that.")
-    if found.elements & (found.elements - 1):
-        raise UsageError(f"{cell.fragment.id} holds {found.elements} elements a lane, no power of two.")
-    modes = [_merge([_number(cell.fragment, base) for base in found.bases[name]]) for name in ("lane", "i")]
+    modes = [
+        _merge([_number(cell.fragment, base) for base in found.bases[axis.name]], axis.size)
+        for axis in found.space.axes
+    ]
+    if math.prod(modes[1][0]) != found.elements:
+        raise UsageError(f"{cell.fragment.id} holds {found.elements} elements a lane, which no modes count.")
     return (modes[0][0], modes[1][0]), (modes[0][1], modes[1][1])
 
 
@@ -61,8 +65,8 @@ def _number(fragment: Fragment, element: dict[str, int]) -> int:
     return inner + size * product
 
 
-def _merge(strides: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Modes of size 2 as (sizes, strides), those whose stride doubles joined."""
+def _merge(strides: list[int], count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Modes of size 2 as (sizes, strides), those whose stride doubles joined; the last as long as `count` needs."""
     modes: list[list[int]] = []
     for stride in strides:
         if modes and stride == modes[-1][0] * modes[-1][1]:
@@ -70,6 +74,7 @@ def _merge(strides: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         else:
             modes.append([2, stride])
     modes = modes or [[1, 0]]
+    modes[-1][0] = -(-count // math.prod(size for size, _ in modes[:-1]))
     return tuple(size for size, _ in modes), tuple(stride for _, stride in modes)
 
 

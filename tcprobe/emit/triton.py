@@ -6,29 +6,35 @@ from collections.abc import Sequence
 
 from tcprobe.emit.common import heading, identifier, layout
 from tcprobe.errors import UsageError
+from tcprobe.isa.arch import WARP
 from tcprobe.store.cell import Cell
 
+LANE_BITS = WARP.bit_length() - 1
 WHAT = "Python code for Triton: LinearLayout bases and Gluon's DistributedLinearLayout"
 
 
 def emit(tables: Sequence[Cell]) -> str:
     """Bases and a Gluon layout a table; dimensions are row and col, after product where a warp holds several."""
-    lines = [*heading(tables, "#"), "# register counts elements, not 32-bit registers; one warp"]
+    lines = [
+        *heading(tables, "#"),
+        "# register counts elements, not 32-bit registers; one warp, or the four of a warpgroup",
+    ]
     lines += ["from triton.experimental.gluon import language as gl", ""]
     for cell in tables:
         name, sizes = identifier(cell.fragment.id), shape(cell)
-        register, lane = bases(cell)
+        register, threads = bases(cell)
+        lane, warp = threads[:LANE_BITS], threads[LANE_BITS:]
         lines += [
-            f"{name}_bases = [", f'    ("register", {register}),', f'    ("lane", {lane}),', '    ("warp", []),',
+            f"{name}_bases = [", f'    ("register", {register}),', f'    ("lane", {lane}),', f'    ("warp", {warp}),',
             '    ("block", []),', "]",
             f"{name} = gl.DistributedLinearLayout(", f"    reg_bases={register},", f"    lane_bases={lane},",
-            "    warp_bases=[],", "    block_bases=[],", f"    shape={sizes},", ")", "",
+            f"    warp_bases={warp},", "    block_bases=[],", f"    shape={sizes},", ")", "",
         ]  # fmt: skip
     return "\n".join(lines)
 
 
 def bases(cell: Cell) -> tuple[list[list[int]], list[list[int]]]:
-    """Bases of register (i) and of lane."""
+    """Bases of register (i) and of the thread: lane, then warp."""
     found = layout(cell)
     if found.elements & (found.elements - 1):
         raise UsageError(f"{cell.fragment.id} holds {found.elements} elements a lane; Triton needs a power of two.")

@@ -58,6 +58,7 @@ ARCHS = (
 )
 _BY_NAME = {a.name: a for a in ARCHS}
 WARP = 32  # threads of a warp, on every arch (PTX ISA 9.1, section 3.1)
+WARPGROUP = 128  # threads of four warps next to each other, the first a multiple of four (PTX ISA 9.1, section 9.7.15)
 RENAMED = {101: 110}  # CUDA 13 release notes: sm_101 is sm_110
 _TARGET = re.compile(r"sm_(\d+)([af]?)")
 _WRITTEN = re.compile(r"(?:sm_?|compute_?|cc ?)?([0-9]{2,3}|[0-9]{1,2}\.[0-9])([af]?)")

@@ -90,6 +90,12 @@ class Instruction:
         """The fragments with one of some roles, by name."""
         return tuple(fragment for fragment in self.fragments if fragment.role in roles)
 
+    @cached_property
+    def described(self) -> tuple[SharedOperand, ...]:
+        """The factors in shared memory, behind descriptors: a_smem, b_smem."""
+        return tuple(SharedOperand(f"{self.id}.{operand.name}", self, operand) for operand in self.operands
+                     if operand.majors)  # fmt: skip
+
     @property
     def multiplies(self) -> bool:
         """Whether it is a multiply, wherever its factors are; else it moves a matrix."""
@@ -157,3 +163,12 @@ class Instruction:
             own.id, own.experiment, own.instruction, self.family, self.shape, operand, self.target, self.threads,
             self.products, shared=shared is not None,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SharedOperand:
+    """A factor of `instruction` in shared memory, behind a descriptor: `held.rows` x `held.cols` elements."""
+
+    id: str
+    instruction: Instruction
+    held: Operand

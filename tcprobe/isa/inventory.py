@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from types import MappingProxyType
@@ -19,24 +19,26 @@ from typing import TypeVar
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch
+from tcprobe.isa.forms import Forms, Joined
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import IMPLIED, Instruction
+from tcprobe.isa.instruction import IMPLIED, Instruction, SharedOperand
 from tcprobe.isa.target import version
 from tcprobe.plugins import discover
 from tcprobe.text import quoted
 
 ROWS = "tcprobe.isa.rows"
 T = TypeVar("T", Fragment, Instruction)
-SPARSE = ("sp", "sp::ordered_metadata")
-APART = {"block_scale"}  # qualifiers that a shortened name must have
+SAID = ("sp", "sp::ordered_metadata", "wgmma", "block_scale")  # parts of a name that a shortened one keeps
 _VECTOR = re.compile(r"(scale_vec::\d)x")  # the one capital letter of an id
 
 
 @cache
-def instructions() -> MappingProxyType[str, Instruction]:
-    """All instructions by id, in the order of the rows, wmma first."""
-    rows = [row for module in discover(ROWS, ("INSTRUCTIONS",)).values() for row in module.INSTRUCTIONS]
-    return MappingProxyType({row.id: row for row in sorted(rows, key=lambda row: row.family != "wmma")})
+def instructions() -> Joined:
+    """All instructions by id, in the order of the rows, wmma first; those of `Forms` last, made when asked for."""
+    files = [module.INSTRUCTIONS for module in discover(ROWS, ("INSTRUCTIONS",)).values()]
+    rows = [row for file in files if not isinstance(file, Forms) for row in file]
+    whole = {row.id: row for row in sorted(rows, key=lambda row: row.family != "wmma")}
+    return Joined(MappingProxyType(whole), *(file for file in files if isinstance(file, Forms)))
 
 
 def families() -> tuple[str, ...]:
@@ -44,16 +46,59 @@ def families() -> tuple[str, ...]:
     return tuple(dict.fromkeys(row.family for row in instructions().values()))
 
 
+def executed_by(threads: int) -> list[Instruction]:
+    """The instructions that so many threads execute together: a warp, or a warpgroup."""
+    parts = (part for part in instructions().parts if not isinstance(part, Forms) or part.threads == threads)
+    return [row for part in parts for row in part.values() if row.threads == threads]
+
+
 @cache
 def fragments() -> MappingProxyType[str, Fragment]:
     """All fragments by id. One that several instructions share has the least of their targets."""
+    return MappingProxyType(_fragments(instructions().values()))
+
+
+@cache
+def of_a_warp() -> MappingProxyType[str, Fragment]:
+    """`fragments` of what a warp executes: without those of `Forms`."""
+    return MappingProxyType(_fragments(instructions().parts[0].values()))
+
+
+def _fragments(rows: Iterable[Instruction]) -> dict[str, Fragment]:
     found: dict[str, Fragment] = {}
-    for instruction in instructions().values():
-        for fragment in instruction.fragments:
+    for row in rows:
+        for fragment in row.fragments:
             known = found.setdefault(fragment.id, fragment)
             if version(fragment.target.ptx) < version(known.target.ptx):
                 found[fragment.id] = fragment
-    return MappingProxyType(found)
+    return found
+
+
+def described(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[SharedOperand]:
+    """The operands behind descriptors that patterns mean (all without one), of `family`, allowed on `device`.
+
+    None where a pattern means fragments only; as a fragment, one is meant by a shortened id, and by its instruction's.
+    """
+    rows = [row for part in instructions().parts if isinstance(part, Forms)
+            and (not patterns or any(part.meant_by(short(p)) for p in patterns)) for row in part.values()]  # fmt: skip
+    return [
+        one for row in rows for one in row.described
+        if family in (None, row.family) and (device is None or row.target.on(device))
+        and (not patterns or any(_means(short(pattern), one) for pattern in patterns))
+    ]  # fmt: skip
+
+
+def shared_operand(id_: str) -> SharedOperand | None:
+    """The operand behind a descriptor of that very id, None if there is none."""
+    name, _, operand = short(id_).rpartition(".")
+    row = instructions().get(name)
+    return next((one for one in row.described if one.held.name == operand), None) if row else None
+
+
+def _means(wanted: str, one: SharedOperand) -> bool:
+    if any(c in wanted for c in "*?["):
+        return fnmatch.fnmatchcase(one.id, wanted)
+    return wanted in (one.id, one.instruction.id) or _shortens(wanted, one.id)
 
 
 def fragment(id_: str) -> Fragment:
@@ -61,7 +106,7 @@ def fragment(id_: str) -> Fragment:
     name, _, operand = id_.rpartition(".")
     row = instructions().get(name)
     own = next((f for f in row.fragments if f.operand == operand), None) if row else None
-    return own if own and not own.shared else fragments()[id_]
+    return own if own and not own.shared else of_a_warp()[id_]
 
 
 def of_experiment(id_: str) -> tuple[Fragment, ...]:
@@ -76,7 +121,7 @@ def of_experiment(id_: str) -> tuple[Fragment, ...]:
 def _moved() -> MappingProxyType[str, tuple[Fragment, ...]]:
     """The wmma fragments by the experiment that loads and stores them."""
     found: dict[str, tuple[Fragment, ...]] = {}
-    for fragment in (f for f in fragments().values() if f.family == "wmma"):
+    for fragment in (f for f in of_a_warp().values() if f.family == "wmma"):
         found[fragment.experiment] = (*found.get(fragment.experiment, ()), fragment)
     return MappingProxyType(found)
 
@@ -84,7 +129,7 @@ def _moved() -> MappingProxyType[str, tuple[Fragment, ...]]:
 def alike(wanted: Fragment) -> list[Fragment]:
     """Other fragments with as many rows, columns, products and elements a thread: those that may have its layout."""
     size = (wanted.rows, wanted.cols)
-    rows = (row for row in instructions().values() if row.products == wanted.products)
+    rows = (row for row in executed_by(wanted.threads) if row.products == wanted.products)
     found = {
         f.id: f
         for row in rows
@@ -100,7 +145,7 @@ def users(fragment_id: str) -> tuple[str, ...]:
     row = instructions().get(fragment_id.rpartition(".")[0])
     if row and row.fragments and not row.fragments[0].shared:
         return (row.name,)
-    sharing = (i for i in instructions().values() if i.definitions)
+    sharing = (i for i in instructions().parts[0].values() if i.definitions)
     return tuple(i.name for i in sharing if any(f.id == fragment_id for f in i.fragments))
 
 
@@ -121,7 +166,7 @@ def select(*patterns: str, family: str | None = None, device: Arch | None = None
 
 def bare(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Instruction]:
     """Instructions that hold no matrix in registers, which the patterns mean (all without one); as `select`."""
-    rows = [row for row in instructions().values() if not row.fragments]
+    rows = [row for row in instructions().parts[0].values() if not row.fragments]
     ids = [row.id for row in rows]
     meant = {i for p in patterns for i in _meant(short(p), ids)} if patterns else set(ids)
     return [
@@ -169,7 +214,7 @@ def instruction_candidates(name: str) -> list[Instruction]:
     wanted, known = short(name), instructions()
     if wanted in known:
         return [known[wanted]]
-    found = [i for i in known.values() if _shortens(wanted, i.id)] or spoken_instructions(name)
+    found = [known[id_] for id_ in known if _shortens(wanted, id_)] or spoken_instructions(name)
     if not found:
         raise _unknown(name, known)
     return found
@@ -180,7 +225,7 @@ def spoken_instructions(name: str) -> list[Instruction]:
     from tcprobe.isa import words
 
     wanted = words.words(name)
-    return _closest(wanted, [i for i in instructions().values() if words.fits(wanted, _parts(i.id, *_types(i)))])
+    return _closest(wanted, [i for i in _meant_rows(name) if words.fits(wanted, _parts(i.id, *_types(i)))])
 
 
 def _spoken(name: str) -> list[Fragment]:
@@ -188,10 +233,19 @@ def _spoken(name: str) -> list[Fragment]:
     from tcprobe.isa import words
 
     wanted = words.words(name)
-    found = [f for f in fragments().values() if words.fits(wanted, _parts(f.id, *((f.type,) if f.shared else ())))]
+    known = _candidates(name.lower().replace(" ", ".")).values()
+    found = [f for f in known if words.fits(wanted, _parts(f.id, *((f.type,) if f.shared else ())))]
     if found:
         return _closest(wanted, found)
     return list(dict.fromkeys(fragment(f.id) for i in spoken_instructions(name) for f in i.fragments))
+
+
+def _meant_rows(name: str) -> Iterable[Instruction]:
+    """The instructions that words can mean: of `Forms` only where they say the opcode."""
+    said = name.lower().replace(" ", ".")
+    for part in instructions().parts:
+        if not isinstance(part, Forms) or part.meant_by(said):
+            yield from part.values()
 
 
 def _closest(wanted: list[str], found: list[T]) -> list[T]:
@@ -221,9 +275,11 @@ def _types(row: Instruction) -> tuple[str, ...]:
 
 
 def multiply(name: str) -> Instruction:
-    """The one multiply of registers that `name` means; UsageError where it means none, several, or something else."""
+    """The one multiply of registers, or behind descriptors, that `name` means; UsageError where it means none, several,
+    or something else.
+    """
     found = instruction(name)
-    if not found.multiplies_registers:
+    if not (found.multiplies_registers or found.described):
         raise no_multiply(found)
     return found
 
@@ -274,7 +330,7 @@ def matches(name: str) -> list[Fragment]:
         return [fragment(wanted)]
     if wanted in instructions():
         return [fragment(f.id) for f in instructions()[wanted].fragments]
-    known = fragments()
+    known = _candidates(wanted)
     if any(c in wanted for c in "*?["):
         return [known[id_] for id_ in _globbed(wanted, known)]
     whole = [f for f in known.values() if wanted in (f.experiment, short(f.instruction))]
@@ -288,6 +344,12 @@ def _meant(wanted: str, known: Collection[str]) -> list[str]:
     if any(c in wanted for c in "*?["):
         return _globbed(wanted, known)
     return [i for i in known if _shortens(wanted, i)]
+
+
+def _candidates(wanted: str) -> Mapping[str, Fragment]:
+    """All fragments that a name can mean: those of `Forms` where it says their opcode."""
+    forms = (part for part in instructions().parts if isinstance(part, Forms))
+    return fragments() if any(part.meant_by(wanted) for part in forms) else of_a_warp()
 
 
 def select_or_fail(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:
@@ -326,8 +388,7 @@ def _globbed(wanted: str, ids: Iterable[str]) -> list[str]:
 def _shortens(wanted: str, full: str) -> bool:
     """Whether `wanted` has parts of `full`, in order; what sets a form apart (that it is sparse) must be said."""
     whole = full.split(".")
-    apart = {part for part in whole[:2] if part in SPARSE} | (APART & set(whole))
-    if not apart <= set(wanted.split(".")):
+    if not {part for part in whole if part in SAID} <= set(wanted.split(".")):
         return False
     parts = iter(whole)
     return bool(wanted) and all(part in parts for part in wanted.split("."))

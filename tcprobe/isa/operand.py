@@ -53,7 +53,8 @@ class Operand:
     has none. `selectors` are the documented values of a selector, and of the operand that it selects from: that has a
     table for each of them. `span` is how many columns next to each other a slot speaks for, the first of them standing
     for all. `picks` are the immediates of which a selector's number is made, in PTX's order, the last counting fastest;
-    a selector that is an immediate itself has none. RowError where that contradicts itself.
+    a selector that is an immediate itself has none. `majors` says which of k and m (or n) may be contiguous, of a
+    factor in shared memory behind a descriptor. RowError where that contradicts itself.
     """
 
     name: str
@@ -68,15 +69,18 @@ class Operand:
     selectors: tuple[int, ...] = ()
     span: int = 1
     picks: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    majors: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         laid_out = self.role is Role.FACTOR and self.place is Place.REGISTERS
-        if self.layout not in (("row", "col") if laid_out else (None,)):
+        if self.layout not in (("row", "col", None) if laid_out else (None,)):
             raise RowError(f"operand {self.name}: {self.role.value} cannot have layout {self.layout!r}.")
         if dtype(self.type).bits > self.slot_bits:
             raise RowError(f"operand {self.name}: {self.type} does not fit a slot of {self.slot_bits} bits.")
         if (self.registers > 0) != (self.place is Place.REGISTERS):
             raise RowError(f"operand {self.name}: {self.registers} registers, in {self.place.value}.")
+        if self.majors and (self.role is not Role.FACTOR or self.place is not Place.SHARED):
+            raise RowError(f"operand {self.name}: {self.role.value} in {self.place.value} with majors {self.majors}.")
         selected = self.role in SELECTED and self.place in (Place.REGISTERS, Place.IMMEDIATE)
         if bool(self.selectors) != selected or self.selectors != tuple(range(len(self.selectors))):
             raise RowError(f"operand {self.name}: {self.role.value} cannot have selectors {self.selectors}.")

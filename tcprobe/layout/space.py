@@ -14,7 +14,6 @@ from functools import cached_property
 from math import prod
 
 from tcprobe.errors import DataError, UsageError
-from tcprobe.isa.arch import WARP
 
 MOST_POINTS = 1 << 20
 
@@ -98,5 +97,5 @@ class Space:
 
 
 def slots(threads: int, elements: int) -> Space:
-    """The places of a fragment: lane (thread in a warpgroup) x i."""
-    return Space((Axis("lane" if threads <= WARP else "thread", threads), Axis("i", elements)))
+    """The places of a fragment: lane, the number of a thread in its warp or warpgroup, x i."""
+    return Space((Axis("lane", threads), Axis("i", elements)))

@@ -9,6 +9,7 @@ from typing import Any
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, verdicts
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
@@ -34,7 +35,7 @@ def matrix(results: Results) -> Iterator[str]:
     yield "[documented.md](documented.md)); -: the arch does not have the fragment. The link leads to the table."
     yield ""
     lines: dict[tuple[str, ...], list[str]] = {}
-    for fragment in inventory.fragments().values():
+    for fragment in inventory.of_a_warp().values():
         cells = tuple(_cell(results, layers, name, fragment) for name in names)
         if any(cell != "-" for cell in cells):
             lines.setdefault(cells, []).append(fragment.id)
@@ -63,7 +64,7 @@ def documentation(results: Results) -> Iterator[str]:
     yield ""
     layers = alone(results)
     lines: dict[tuple[str, ...], tuple[list[str], list[str]]] = {}
-    for fragment in inventory.fragments().values():
+    for fragment in inventory.of_a_warp().values():
         for name in results.archs():
             row = arch.arch(name)
             stated = documented(fragment, row)
@@ -117,7 +118,7 @@ def lowering(results: Results) -> Iterator[str]:
         yield f"- {name}: {markdown(data['compiler'])}"
     yield ""
     lines: dict[tuple[str, ...], list[str]] = {}
-    for row in inventory.instructions().values():
+    for row in inventory.executed_by(WARP):
         if not any(row.id in data["instructions"] for data in saved.values()):
             continue
         cells = tuple(_lowered(data["instructions"].get(row.id), row) for data in saved.values())
@@ -160,7 +161,7 @@ def _change(layers: Layers, before: str, after: str) -> Iterator[str]:
     tables: dict[str, Table] = {}
     groups: dict[tuple[str, ...], list[str]] = {}
     new = []
-    for fragment in inventory.fragments().values():
+    for fragment in inventory.of_a_warp().values():
         one, two = (layers.choose(fragment, [name]) for name in (before, after))
         if one and two:
             pair = [found.table(fragment) for found in (one, two)]

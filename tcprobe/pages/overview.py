@@ -18,6 +18,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.pages import archs, tensor_memory, undocumented
 from tcprobe.pages.archs import MADE, grid, row_and_col
+from tcprobe.pages.warpgroup import warpgroup
 from tcprobe.references import references, said
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.lookup import some
@@ -133,7 +134,7 @@ def _errata(results: Results) -> Iterator[str]:
             yield f"- {reference.NAME}, {finding.where}: {finding.words} (`{finding.pattern}`)"
     device = arch.arch(results.archs()[-1])
     seen = set()
-    for fragment in inventory.fragments().values():
+    for fragment in inventory.of_a_warp().values():
         for reference in references():
             claim = said(reference, fragment, device)
             if not isinstance(claim, str) and claim.erratum and (claim.where, claim.erratum) not in seen:
@@ -163,7 +164,7 @@ def _arch_page(results: Results, name: str, method: str) -> Iterator[str]:
     yield ""
     names = [reference.NAME for reference in references()]
     heads = ["fragment", "rows x cols", "layout", "row", "col", "numbers from", *names]
-    measured = [(f, saved[f.experiment]) for f in inventory.fragments().values() if _has(saved, f)]
+    measured = [(f, saved[f.experiment]) for f in inventory.of_a_warp().values() if _has(saved, f)]
     yield from grid(heads, (_fragment_line(f, m) for f, m in measured))
     yield from _metadata([(f, m.tables[f.operand]) for f, m in measured if f.selectors])
     yield from _emulations(saved.values())
@@ -177,8 +178,10 @@ def _arch_page(results: Results, name: str, method: str) -> Iterator[str]:
     triples = [m for m in saved.values() if m.structure and m.status == "measured"]
     wmma = [m for m in triples if m.experiment.startswith("wmma")]
     yield f"{len(wmma)} wmma.mma: every structure tensor is the one that the load and store tables predict."
-    yield f"{len(triples) - len(wmma)} mma: see the verdicts above."
+    other = [m for m in triples if m not in wmma and not m.experiment.startswith("wgmma")]
+    yield f"{len(other)} mma: see the verdicts above."
     yield "Each measurement's file has the count and the hash of its triples."
+    yield from warpgroup(results, name, method)
     yield from ("", "## Refused or failed", "")
     yield from _refusals([m for m in saved.values() if m.status != "measured"])
 

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 from typing import Protocol
 
 import numpy as np
@@ -17,8 +18,9 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.target import Target, version
+from tcprobe.layout.descriptor import Descriptor
 from tcprobe.layout.table import Table
 
 POISON = 0xA5
@@ -43,6 +45,9 @@ class Tables(Protocol):
 
     def read(self, fragment: Fragment) -> Table:
         """The same for the slots that a multiply takes into account."""
+
+    def behind(self, operand: SharedOperand, descriptor: Descriptor, major: str) -> NDArray[np.int64]:
+        """The number of the bit, from the start of shared memory, where each element of an operand begins."""
 
 
 class Op(Protocol):
@@ -160,7 +165,7 @@ def point(pointer: str, image: str, fragment: Fragment) -> list[str]:
 def move(op: str, pointer: str, prefix: str, fragment: Fragment) -> list[str]:
     """Load ("ld") or store ("st") a fragment's registers at `pointer`, raw, up to 16 bytes at a time."""
     kind, step = _kind(fragment), fragment.register_bits // 8
-    width = min(fragment.registers, 16 // step)
+    width = gcd(fragment.registers, 16 // step)
     vector = f".v{width}" if width > 1 else ""
     lines = []
     for first in range(0, fragment.registers, width):

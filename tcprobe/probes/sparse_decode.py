@@ -16,7 +16,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.probes.ptx import Bytes
 from tcprobe.probes.slots import bit_length
-from tcprobe.probes.sparse_images import PAIRS, PLACES, b_images, metadata_images, read
+from tcprobe.probes.sparse_images import PAIRS, b_images, metadata_images, read
 from tcprobe.probes.sparse_numbering import Sparse
 
 Ints = NDArray[np.int64]
@@ -44,11 +44,21 @@ def governed(instruction: Instruction, raw: Bytes, selector: int) -> tuple[Ints,
     """(D slots by A slot, B slots by A slot and index, field by A slot) under one selector; ProbeError as `decode`."""
     rule, name = sparsity(instruction.fragment("e")), f"{instruction.name}, selector {selector}"
     d, met = _meetings(instruction, _words(raw), name)
+    by_index, field = obeyed(rule, met, instruction.threads, name)
+    return d, by_index.astype(np.int64), field
+
+
+def obeyed(rule: Sparsity, met: Small | Ints, threads: int, name: str) -> tuple[Small | Ints, Ints]:
+    """(B slots by A slot and index, field by A slot), of the B slots met under all images of metadata.
+
+    ProbeError where an A slot does not obey one field alone.
+    """
     half = _half(rule, met, name)
     by_index = _by_index(rule, met, half)
-    place = _place(rule, met, half, by_index)
-    _check(rule, met, (half, place, by_index), name)
-    return d, by_index.astype(np.int64), place * rule.fields + half
+    images = metadata_images(rule, threads)
+    place = _place(rule, met, by_index[np.arange(len(half)), _second(rule)[half]], bit_length(images.shape[1]))
+    _check(read(rule)[images[:, place], half[None]], met, by_index, name)
+    return by_index, place * rule.fields + half
 
 
 def _words(raw: Bytes) -> Words:
@@ -111,7 +121,7 @@ def _misled(instruction: Instruction, found: Words, hit: Words, name: str) -> Pr
     return ProbeError(f"{name}: D answers where A or B is zero, or where all ones gave nothing.")
 
 
-def _half(rule: Sparsity, met: Small, name: str) -> Ints:
+def _half(rule: Sparsity, met: Small | Ints, name: str) -> Ints:
     """Which half of four bits each A slot obeys: under the legal values equal indices give equal answers."""
     fits = np.stack([_follows(rule, met, half) for half in range(rule.fields)])
     if (fits.sum(axis=0) != 1).any():
@@ -121,7 +131,7 @@ def _half(rule: Sparsity, met: Small, name: str) -> Ints:
     return found
 
 
-def _follows(rule: Sparsity, met: Small, half: int) -> NDArray[np.bool_]:
+def _follows(rule: Sparsity, met: Small | Ints, half: int) -> NDArray[np.bool_]:
     """By A slot: whether equal indices in `half` meet the same B slots, and different ones no common one."""
     indices = [rule.read(value, half) for value in rule.legal]
     fits = np.ones(met.shape[1], bool)
@@ -132,35 +142,36 @@ def _follows(rule: Sparsity, met: Small, half: int) -> NDArray[np.bool_]:
     return fits
 
 
-def _by_index(rule: Sparsity, met: Small, half: Ints) -> Small:
+def _by_index(rule: Sparsity, met: Small | Ints, half: Ints) -> Small | Ints:
     """The B slots that each A slot meets under each index (slots, positions, n), -1 where no legal value has it."""
-    found = np.full((met.shape[1], rule.positions, met.shape[2]), -1, np.int16)
+    found = np.full((met.shape[1], rule.positions, met.shape[2]), -1, met.dtype)
     for image, value in enumerate(rule.legal):
         for h in range(rule.fields):
             found[half == h, rule.read(value, h)] = met[image, half == h]
     return found
 
 
-def _place(rule: Sparsity, met: Small, half: Ints, by_index: Small) -> Ints:
-    """The place of the four bits that each A slot obeys, as the first pair of values spells it."""
+def _second(rule: Sparsity) -> Ints:
+    """The index in each half of the second value of the first pair, which spells ones of a place's number."""
     _, other = PAIRS[rule.fields][0]
-    expected = np.array([rule.read(other, h) for h in range(rule.fields)])[half]
-    shown = by_index[np.arange(len(half)), expected]
+    return np.array([rule.read(other, h) for h in range(rule.fields)])
+
+
+def _place(rule: Sparsity, met: Small | Ints, shown: Small | Ints, count: int) -> Ints:
+    """The place of the four bits that each A slot obeys: `count` bits, one where it meets what `shown` has."""
     first = len(rule.legal)
-    bits = [(met[first + 2 * bit] == shown).all(axis=1) for bit in range(bit_length(PLACES))]
-    return sum((b.astype(np.int64) << i for i, b in enumerate(bits)), np.zeros(len(half), np.int64))
+    bits = [(met[first + 2 * bit] == shown).all(axis=1) for bit in range(count)]
+    return sum((b.astype(np.int64) << i for i, b in enumerate(bits)), np.zeros(len(shown), np.int64))
 
 
-def _check(rule: Sparsity, met: Small, found: tuple[Ints, Ints, Small], name: str) -> None:
-    """ProbeError unless every image gave what it must if each A slot obeys that half of that place alone."""
-    half, place, by_index = found
-    indices = read(rule)[metadata_images(rule)[:, place], half[None]]
-    slots = np.arange(len(half))
+def _check(indices: Ints, met: Small | Ints, by_index: Small | Ints, name: str) -> None:
+    """ProbeError unless every image gave what the index says that each A slot obeys in it."""
+    slots = np.arange(len(by_index))
     wrong = np.concatenate([(by_index[slots, indices[p]] != met[p]).any(axis=2) for p in _parts(met)])
     if wrong.any():
         image, slot = (int(n) for n in np.argwhere(wrong)[0])
         raise ProbeError(f"{name}: A slot {slot} does not obey one field of the metadata alone: first in "
-                         f"image {image}; {np.count_nonzero(wrong)} of {len(met) * len(half)} answers.")  # fmt: skip
+                         f"image {image}; {np.count_nonzero(wrong)} of {len(met) * len(slots)} answers.")  # fmt: skip
 
 
 def _decode_c(instruction: Instruction, raw: Bytes) -> Ints:

@@ -27,22 +27,23 @@ def b_images(instruction: Instruction) -> int:
 
 
 @cache
-def metadata_images(rule: Sparsity) -> NDArray[np.uint8]:
+def metadata_images(rule: Sparsity, threads: int = WARP) -> NDArray[np.uint8]:
     """Four bits of metadata by image and place (lane * 8 + number): uniform ones, then those of positions."""
-    uniform = [np.full(PLACES, value, np.uint8) for value in rule.legal]
-    places = np.arange(PLACES)
+    count = threads * NIBBLES
+    uniform = [np.full(count, value, np.uint8) for value in rule.legal]
+    places = np.arange(count)
     spelled = [
         np.where((places >> bit & 1) ^ turned, other, one).astype(np.uint8)
         for one, other in PAIRS[rule.fields]
-        for bit in range(bit_length(PLACES))
+        for bit in range(bit_length(count))
         for turned in (0, 1)
     ]
     return np.stack(uniform + spelled)
 
 
-def random_metadata(rule: Sparsity, images: int, generator: np.random.Generator) -> Bytes:
+def random_metadata(rule: Sparsity, images: int, generator: np.random.Generator, threads: int = WARP) -> Bytes:
     """Legal metadata at random: every four bits of every lane, (images, bytes)."""
-    chosen: NDArray[Any] = generator.choice(np.array(rule.legal, np.uint8), (images, PLACES))
+    chosen: NDArray[Any] = generator.choice(np.array(rule.legal, np.uint8), (images, threads * NIBBLES))
     return pack(chosen, 4)
 
 

@@ -33,6 +33,7 @@ class Reference(Protocol):
 APART = (
     "claim",
     "cute_copy",
+    "cute_gmma",
     "cute_scale",
     "cute_tensor_memory",
     "formulas",

@@ -1,4 +1,5 @@
-"""CuTe (CUTLASS): the (thread, value) layouts of its MMA atoms, as shape:stride; copy atoms are in `cute_copy`.
+"""CuTe (CUTLASS): the (thread, value) layouts of its MMA atoms, as shape:stride; copy atoms are in `cute_copy`,
+those of a warpgroup in `cute_gmma`.
 
 A layout maps (thread, value), taken colexicographically, to sum(coordinate * stride). For A that number is
 m + M * k, for B n + N * k, for C m + M * n. Atoms are named as in the source; their names carry the shape,
@@ -32,8 +33,9 @@ _TYPES = "TF32|BF16|F16|F32|F64|S32|[USE]\\d(?:M\\d)?"
 
 
 WHOLE_WARP = L(32, 1)
-_COPIES: dict[str, Callable[[Fragment], Claim | str]] = {
+_APART: dict[str, Callable[[Fragment], Claim | str]] = {
     **dict.fromkeys(cute_copy.FAMILIES, cute_copy.claim),
+    **dict.fromkeys(cute_gmma.FAMILIES, cute_gmma.claim),
     **dict.fromkeys(cute_tensor_memory.FAMILIES, cute_tensor_memory.claim),
 }
 
@@ -61,8 +63,8 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     """What the traits say of `fragment` (the same for every arch that has the atom), or why nothing."""
     if fragment.family == "wmma":
         return "CuTe has no wmma atoms"
-    if fragment.family in _COPIES:
-        return _COPIES[fragment.family](fragment)
+    if fragment.family in _APART:
+        return _APART[fragment.family](fragment)
     instruction = inventory.instructions()[fragment.experiment]
     atom = _atom(_key(instruction))
     if atom is None:

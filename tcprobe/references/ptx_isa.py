@@ -21,6 +21,11 @@ from tcprobe.references.formulas import FormulaRow, Map, group, member
 NAME = "PTX ISA"
 PER_ARCH = False
 SOURCE = "NVIDIA, Parallel Thread Execution ISA Version 9.1, section 9.7.14"
+SILENT = {
+    "wmma": "unspecified by design (9.7.14.4.1)",
+    "wgmma": "shown in figures only (9.7.15.5.1.1)",
+    "wgmma.sp": "shown in figures only (9.7.15.6.2)",
+}
 
 
 def quadpair(lane: int, i: int) -> int:
@@ -30,8 +35,8 @@ def quadpair(lane: int, i: int) -> int:
 
 def claim(fragment: Fragment, device: Arch) -> Claim | str:
     """What the document says of `fragment` (the same for every arch), or why it says nothing."""
-    if fragment.family == "wmma":
-        return "unspecified by design (9.7.14.4.1)"
+    if fragment.family in SILENT:
+        return SILENT[fragment.family]
     if fragment.family in ptx_moves.SECTIONS:
         return ptx_moves.claim(fragment)
     instruction = inventory.instructions()[fragment.experiment]

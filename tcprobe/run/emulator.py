@@ -9,8 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import SharedOperand
+from tcprobe.layout.descriptor import Descriptor, offsets
 from tcprobe.layout.table import Table
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
 from tcprobe.run.backend import Device
@@ -49,3 +54,12 @@ class Emulator:
     def read(self, fragment: Fragment) -> Table:
         """The same for the slots that a multiply takes into account."""
         return self._reads.get(fragment.id, self._tables[fragment.id])
+
+    def behind(self, operand: SharedOperand, descriptor: Descriptor, major: str) -> NDArray[np.int64]:
+        """As the descriptor says; a test may know better."""
+        held = operand.held
+        row, col = np.indices((held.rows, held.cols))
+        line, k = (row, col) if held.name == "a_smem" else (col, row)
+        byte = offsets(descriptor, major, line, k, held.slot_bits) + descriptor.start
+        found: NDArray[np.int64] = byte * 8 + k * held.slot_bits % 8
+        return found

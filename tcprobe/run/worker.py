@@ -54,9 +54,10 @@ class Planned:
         return sum(launch.output_bytes for launch in self.launches)
 
     @property
-    def special(self) -> bool:
-        """Whether it needs a target with a suffix, such as `sm_120a`."""
-        return not self.experiment.fragments[0].target.name[-1].isdigit()
+    def target(self) -> str:
+        """The target with a suffix that it needs, such as `sm_120a`; nothing where it needs none."""
+        name = self.experiment.fragments[0].target.name
+        return "" if name[-1].isdigit() else name
 
     @property
     def about(self) -> dict[str, object]:
@@ -76,15 +77,12 @@ def planned(id_: str) -> Planned:
 def chunks(plans: Sequence[Planned]) -> list[list[Planned]]:
     """What others lean on (wmma fragments) first; then the rest, the largest first, CHUNK at a time.
 
-    What needs a special target (`sm_120a`) is apart, at the end, so that the rest does not need it.
+    What needs a special target (`sm_90a`) is apart, at the end, so that the rest does not need it.
     """
-    ordered = sorted(plans, key=lambda plan: -plan.output_bytes)
-    early = [plan for plan in plans if plan.experiment.early]
-    late = [plan for plan in ordered if not plan.experiment.early]
-    special = [plan for plan in late if plan.special]
-    plain = [plan for plan in late if not plan.special]
-    found = [early, *(plain[start : start + CHUNK] for start in range(0, len(plain), CHUNK)), special]
-    return [chunk for chunk in found if chunk]
+    late = sorted((plan for plan in plans if not plan.experiment.early), key=lambda plan: -plan.output_bytes)
+    parts = [[plan for plan in late if plan.target == target] for target in sorted({plan.target for plan in late})]
+    found = [part[start : start + CHUNK] for part in parts for start in range(0, len(part), CHUNK)]
+    return [chunk for chunk in ([plan for plan in plans if plan.experiment.early], *found) if chunk]
 
 
 class Job:
@@ -157,18 +155,20 @@ class Job:
 def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], method: str | None) -> None:
     """Serve one job on the backend that `make` makes; plan what `method` can do while the job is waited for."""
     asked: Queue[tuple[dict[str, Any], Arrays]] = Queue()
+    begun = threading.Event()
     try:
         threading.Thread(target=_listen, args=(source, asked), daemon=True).start()
         start = time.perf_counter()
         job = Job(make(), sink)
         job.stages["import"] = time.perf_counter() - start
         if method:
-            threading.Thread(target=_plan, args=(method,), daemon=True).start()
+            threading.Thread(target=_plan, args=(method, begun), daemon=True).start()
         with job.clock("devices"):
             send(sink, {"event": "hello", "devices": [d.to_json() for d in job.backend.devices()]})
         header, _ = asked.get()
         with job.clock("context"):
             job.backend.open(header["device"])
+        begun.set()
         job.work(header["experiments"], header["careful"])
     except BackendFaultError as error:
         send(sink, {"event": "fault", "words": str(error)})
@@ -195,9 +195,12 @@ def _listen(source: IO[bytes], asked: Queue[tuple[dict[str, Any], Arrays]]) -> N
     os._exit(1)
 
 
-def _plan(method: str) -> None:
+def _plan(method: str, begun: threading.Event) -> None:
+    """Plan until the job is there: it plans the rest of what it needs."""
     with suppress(Exception):  # the job meets the error, and reports it
         for id_, experiment in experiments().items():
+            if begun.is_set():
+                return
             if method in experiment.methods:
                 planned(id_)
 

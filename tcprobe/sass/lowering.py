@@ -18,25 +18,28 @@ from dataclasses import dataclass, field
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.probes import experiments, sparse, tensor_memory
+from tcprobe.probes import experiments, sparse, tensor_memory, wgmma_kernels
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import Kernel
 from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.text import one_line
 
-TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "UTCHMMA", "UTCIMMA", "UTCQMMA", "UTCOMMA")
+TENSOR = (
+    "HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "BGMMA", "QGMMA",
+    "UTCHMMA", "UTCIMMA", "UTCQMMA", "UTCOMMA",
+)  # fmt: skip
 MOVES = ("LDSM", "STSM", "MOVM", "LDTM", "STTM", "UTCCP", "UTCSHIFT")
 # what a tensor-core opcode of the type of A looks like
 NATIVE = {
-    "f16": r"HMMA\.(?!.*(BF16|TF32))",
-    "bf16": r"HMMA\..*BF16",
-    "tf32": r"HMMA\..*TF32",
+    "f16": r"HG?MMA\.(?!.*(BF16|TF32))",
+    "bf16": r"HG?MMA\..*BF16",
+    "tf32": r"HG?MMA\..*TF32",
     "f64": r"DMMA",
-    **dict.fromkeys(("s8", "u8"), r"IMMA\..*[SU]8"),
+    **dict.fromkeys(("s8", "u8"), r"IG?MMA\..*[SU]8"),
     **dict.fromkeys(("s4", "u4"), r"IMMA\..*[SU]4"),
-    "b1": r"BMMA",
-    **dict.fromkeys(("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"), r"QMMA"),
+    "b1": r"BG?MMA",
+    **dict.fromkeys(("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"), r"QG?MMA"),
 }
 # the same where the kind decides
 KIND = {
@@ -86,7 +89,12 @@ def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> d
 
 
 def _kernel(instruction: Instruction) -> Kernel:
-    """The probe; of a sparse multiply that with the first selector and D as it is; what has none is just assembled."""
+    """The probe; of a sparse multiply that with the first selector and D as it is; of a warpgroup A in registers.
+
+    What has none is just assembled.
+    """
+    if instruction.described:
+        return wgmma_kernels.kernel(instruction, "raw")
     if instruction.id not in experiments():
         return tensor_memory.kernel(instruction)
     return sparse.product_kernel(instruction, 0) if instruction.metadata else kernels(experiments()[instruction.id])[0]

@@ -195,6 +195,10 @@ class Layers:
         found = next(self.documents(arch, "opcodes", partial(_opcodes, arch)), None)
         return found[0] if found else {}
 
+    def descriptors(self, arch: str) -> Iterator[tuple[dict[str, Any], str]]:
+        """What was measured of an arch's descriptors, as in `Results.descriptors`, and whose layer says so."""
+        return self.documents(arch, "descriptors", lambda results: results.descriptors(arch))
+
     def _has(self, layer: Layer, arch: str, fragment: Fragment) -> bool:
         saved = (self._read(layer, arch, method, fragment.experiment) for method in self._methods_of(layer, arch))
         return any(found is not None and fragment.operand in found.tables for found in saved)

@@ -14,6 +14,7 @@ WEAKER = "same-opcode"  # rests on what another arch shows
 METHODS = ("live", *FROM_CODE, "emulated")
 STATUSES = ("measured", "refused", "failed")
 MEMORY = "memory addresses"  # what numbers rows and columns where a load or store does
+ADDRESSES = "addresses behind descriptors"  # where factors in shared memory number them, as PTX counts there
 MAKER = ("device", "driver", "cuda", "compiler")  # what makes one run of measuring another
 PROVENANCE = ("device", "driver", "cuda", "compiler", "ptx", "tcprobe")
 

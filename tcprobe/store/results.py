@@ -29,7 +29,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
-from tcprobe.store import acceptance, documents
+from tcprobe.store import acceptance, documents, layouts
 from tcprobe.store.documents import naming
 from tcprobe.store.measurement import METHODS, Measurement, StructureHash
 from tcprobe.system import files
@@ -146,7 +146,7 @@ class Results:
             if body is None:
                 raise DataError(f"{path}: missing, though a measurement names it. Measure again with --force.")
             with naming(path):
-                table = Table.from_json(body["layout"])
+                table = layouts.read(body["layout"])
             if table.id != layout:
                 raise DataError(f"{path}: its content belongs to layout {table.id}. Measure again with --force.")
             self._layouts[layout] = table
@@ -268,10 +268,23 @@ class Results:
         """Save what was found of an arch beyond PTX's text."""
         _save(self.root / arch / "undocumented.json", "undocumented", dict(body))
 
+    def descriptors(self, arch: str) -> dict[str, Any] | None:
+        """What was measured of an arch's shared memory descriptors (`run.descriptors`), None if nothing."""
+        path = self.root / arch / "descriptors.json"
+        body = documents.read(path, "descriptors")
+        if body is not None:
+            with naming(path):
+                acceptance.descriptors(body, arch)
+        return body
+
+    def write_descriptors(self, arch: str, body: Mapping[str, Any]) -> None:
+        """Save what was measured of an arch's descriptors."""
+        _save(self.root / arch / "descriptors.json", "descriptors", dict(body))
+
     def _write_layouts(self, tables: Iterable[Table]) -> None:
         for table in tables:
             if table.id not in self._layouts:
-                _save(self.layout_path(table.id), "layout", {"layout": table.to_json()})
+                _save(self.layout_path(table.id), "layout", {"layout": layouts.written(table)})
                 self._layouts[table.id] = table
 
     def sweep(self) -> None:

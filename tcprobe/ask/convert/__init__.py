@@ -17,6 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.casts import Cast, cast
 from tcprobe.ask.convert.cuda import NAME, source
 from tcprobe.ask.convert.permute import k_order, other_factor
@@ -26,6 +27,7 @@ from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
+from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
 from tcprobe.store.acceptance import require_fit
@@ -86,7 +88,8 @@ class Conversion:
 def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = False, name: str = NAME) -> Conversion:
     """How the matrix in fragments `from_` gets into fragments `to`; `transpose`: its transpose.
 
-    With `permute_k` k of the factor `to` is put in an order that spares all exchange; `name` is the function's.
+    With `permute_k` k of the factor `to` is put in an order that spares all exchange; `name` is the function's. Of a
+    warpgroup's fragments each warp converts the band of rows that it holds (`band`).
 
     UsageError where one is of no multiply, the two are on different archs, no conversion of their types is known, a
     warp holds several products in one of them, or a table is not a whole fragment's.
@@ -94,6 +97,9 @@ def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = Fa
     for cell in (from_, to):
         _require_matrix(cell.fragment)
         require_fit(cell.fragment, cell.table)
+    if transpose and WARPGROUP in (from_.fragment.threads, to.fragment.threads):
+        raise UsageError("the transpose of a warpgroup's matrix moves elements between warps: through shared memory.")
+    from_, to = band(from_), band(to)
     if from_.arch != to.arch:
         raise UsageError(f"tables of two archs, {from_.arch} and {to.arch}: a warp runs on one.")
     device = arch.arch(from_.arch)

@@ -1,0 +1,134 @@
+"""What a descriptor leads to, of an operand of wgmma: the byte of every element, the formula, and what it rests on.
+
+>>> from tcprobe.ask.behind import behind, shared
+>>> from tcprobe.store.choose import alone
+>>> from tcprobe.store.results import published
+>>> one = shared("wgmma.m64n24k16.f32.bf16.bf16.b_smem")
+>>> found = behind(one, alone(published()), major="k", swizzle=128, sbo=1024)
+>>> found.offsets[3][1], found.offsets[8][9]
+(150, 1152)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.isa.instruction import SharedOperand
+from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
+from tcprobe.store.choose import Layers, whence
+
+ARCH = "sm_90"
+STATED = "PTX ISA, section 9.7.15.5.1.2, and CUTLASS, mma_sm90_desc.hpp"
+
+
+@dataclass(frozen=True)
+class Behind:
+    """`measured` is the case of descriptors.json that covers it, with its provenance; None where there is none."""
+
+    operand: SharedOperand
+    major: str
+    descriptor: Descriptor
+    measured: dict[str, Any] | None
+    source: str
+
+    @property
+    def offsets(self) -> list[list[int]]:
+        """Bytes from the start address: m x stored k of A, k x n of B."""
+        held = self.operand.held
+        turned = held.name == "b_smem"
+        return [
+            [offsets(self.descriptor, self.major, *((c, r) if turned else (r, c)), held.slot_bits)
+             for c in range(held.cols)]
+            for r in range(held.rows)
+        ]  # fmt: skip
+
+    @property
+    def formula(self) -> str:
+        """C syntax in row, col, lbo, sbo, base_offset and start."""
+        held = self.operand.held
+        return formula(self.major, self.descriptor.swizzle, held.slot_bits, held.name)
+
+    @property
+    def evidence(self) -> str:
+        """What the map rests on, in words."""
+        if self.measured is None:
+            return f"documented only, by {STATED}; not measured"
+        case, of = self.measured["case"], self.measured["provenance"]
+        counted = f"{case['agree']} of {case['elements']} elements behind {case['descriptors']} descriptors"
+        counted += "" if case["instruction"] == self.operand.instruction.id else f" of {case['instruction']}"
+        made = f"live on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}, tcprobe {of['tcprobe']}"
+        return f"measured: {made}: {counted} lie where the formula says, {whence(self.source)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `show --json` prints."""
+        one = self.descriptor
+        stated = {"method": None, "arch": ARCH, "source": self.evidence}
+        return {
+            **entry(self.operand), "arch": ARCH, "source": self.source, "major": self.major,
+            "swizzle": one.swizzle or "none", "lbo": one.lbo, "sbo": one.sbo, "base_offset": one.base_offset,
+            "start": one.start, "descriptor": f"{one.encode():#018x}", "offsets": self.offsets, "formula": self.formula,
+            "provenance": stated if self.measured is None else {
+                "method": self.measured["method"], "arch": ARCH, **self.measured["provenance"],
+                **self.measured["case"]},
+        }  # fmt: skip
+
+
+def entry(one: SharedOperand) -> dict[str, Any]:
+    """An entry of `list --json`, with the keys of a fragment's; `majors` are those that its type has."""
+    row, held = one.instruction, one.held
+    return {
+        "id": one.id, "family": row.family, "instruction": row.name, "shape": row.shape._asdict(),
+        "operand": held.name, "layout": None, "type": held.type, "threads": row.threads, "elements": 0,
+        "rows": held.rows, "cols": held.cols, "min_arch": row.target.name, "min_ptx": row.target.ptx,
+        "registers": 0, "register_bits": 32, "slot_bits": held.slot_bits, "products": row.products, "copies": 1,
+        "place": held.place.value, "majors": list(held.majors),
+    }  # fmt: skip
+
+
+def shared(name: str) -> SharedOperand:
+    """The one operand behind a descriptor that `name` means; UsageError if it means none or several."""
+    found = inventory.described(name)
+    exact = [one for one in found if one.id == inventory.short(name)]
+    if len(exact or found) == 1:
+        return (exact or found)[0]
+    if not found:
+        raise UsageError(f"no operand in shared memory is called {name!r}. See `tcprobe list 'wgmma*'`.")
+    raise UsageError(
+        f"{name!r} means {len(found)} operands in shared memory, such as {found[0].id}. Say more of the name."
+    )
+
+
+def behind(one: SharedOperand, layers: Layers, major: str = "k", swizzle: int = 0, **given: int) -> Behind:
+    """The map of an operand; lbo, sbo, base_offset and start may be `given`, strides else are those without gaps.
+
+    UsageError where the type does not have the major, or a field cannot be written.
+    """
+    if major not in one.held.majors:
+        raise UsageError(f"{one.id}: {one.held.type} has major {' and '.join(one.held.majors)} only, not {major}.")
+    chosen = filled(one, major, swizzle)._replace(**given)
+    case, source = evidence(one, major, swizzle, layers)
+    return Behind(one, major, chosen.check(), case, source)
+
+
+def filled(one: SharedOperand, major: str, swizzle: int) -> Descriptor:
+    """The descriptor of one instruction's operand by itself: atoms of 8 next to each other, as `ask.descriptor` has."""
+    lines, k = (one.held.rows, one.held.cols) if one.held.name == "a_smem" else (one.held.cols, one.held.rows)
+    if major == "mn":
+        return Descriptor(swizzle * k, 8 * swizzle, swizzle) if swizzle else Descriptor(128, 16 * k)
+    width = swizzle or UNIT
+    one_row = swizzle and k * one.held.slot_bits // 8 <= swizzle  # of the pattern: nothing reads the leading offset
+    return Descriptor(UNIT if one_row else width * lines, 8 * width, swizzle)
+
+
+def evidence(one: SharedOperand, major: str, swizzle: int, layers: Layers) -> tuple[dict[str, Any] | None, str]:
+    """The measured case that covers an operand, with method and provenance, and where it is saved."""
+    wanted = {"operand": one.held.name, "bits": one.held.slot_bits, "major": major, "swizzle": swizzle}
+    for body, source in layers.descriptors(ARCH):
+        for case in body["cases"]:
+            same = inventory.instructions()[case["instruction"]].family == one.instruction.family
+            if same and wanted.items() <= case.items() and case["agree"] == case["elements"]:
+                return {"case": case, "method": body["method"], "provenance": body["provenance"]}, source
+    return None, "published"

@@ -1,0 +1,243 @@
+"""A tile in shared memory for wgmma: its descriptor with the reasons, how to step through it, and how to fill it.
+
+>>> from tcprobe.ask.descriptor import tile
+>>> found = tile((128, 64), "bf16", "k", 128)
+>>> hex(found.descriptor.encode()), found.per_k, found.per_block
+('0x4000004000010000', [32], 8192)
+
+A tile is lines (m of A, n of B) x k. With major k an atom is 8 lines x one row of the pattern (16 bytes without a
+swizzle), and atoms follow each other along the lines, then along k; with major mn an atom is a row of the pattern x 8
+k, and they follow each other along k, then along the lines: so a box of TMA fills a row of atoms. Source: PTX ISA 9.1,
+section 9.7.15.5.1.2; CUTLASS include/cute/atom/mma_traits_sm90_gmma.hpp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from tcprobe.errors import UsageError
+from tcprobe.isa.dtypes import dtype
+from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor
+
+K_BYTES = 32  # of one wgmma, dense
+BLOCK = 64  # lines of A that one wgmma takes
+MOST_SHARED = 227 << 10  # bytes that a block can have on sm_90
+TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1")
+CPP = {"f16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t", "tf32": "cutlass::tfloat32_t", "s8": "int8_t",
+       "e4m3": "cutlass::float_e4m3_t", "e5m2": "cutlass::float_e5m2_t", "u8": "uint8_t"}  # fmt: skip
+TMA = {"f16": "FLOAT16", "bf16": "BFLOAT16", "tf32": "TFLOAT32"}
+
+
+@dataclass(frozen=True)
+class SharedTile:
+    """`lines` x `k` elements of `type`; `reasons` say why each stride is what it is."""
+
+    lines: int
+    k: int
+    type: str
+    major: str
+    descriptor: Descriptor
+    reasons: dict[str, str]
+    block: int = BLOCK
+    k_bytes: int = K_BYTES
+
+    @property
+    def bits(self) -> int:
+        """Of an element."""
+        return dtype(self.type).bits
+
+    @property
+    def width(self) -> int:
+        """Bytes of a row of the pattern, 16 without a swizzle."""
+        return self.descriptor.swizzle or UNIT
+
+    @property
+    def bytes(self) -> int:
+        """Of the whole tile."""
+        return self.lines * self.k * self.bits // 8
+
+    @property
+    def alignment(self) -> int:
+        """What a start address is a multiple of, with base offset 0."""
+        return 8 * self.descriptor.swizzle or UNIT
+
+    @property
+    def per_k(self) -> list[int]:
+        """Bytes from each k step to the next: one number where all are equal."""
+        step = self.k_bytes * 8 // self.bits
+        starts = [self._at(0, k) for k in range(0, self.k, step)]
+        found = [later - before for before, later in pairwise(starts)]
+        return found[:1] if len(set(found)) == 1 else found
+
+    @property
+    def per_block(self) -> int | None:
+        """Bytes to the next block of lines, None where there is only one."""
+        return self._at(self.block, 0) if self.lines > self.block else None
+
+    def _at(self, line: int, k: int) -> int:
+        """Where a block that starts at (line, k) begins, before the swizzle, which the hardware applies."""
+        if self.major == "mn":
+            return int(self.descriptor.linear("mn", line * self.bits // 8, k))
+        start = k * self.bits // 8
+        across = self.width * self.lines  # atoms along all lines come first
+        return line // 8 * self.descriptor.sbo + start // self.width * across + start % self.width
+
+    @property
+    def box(self) -> tuple[int, int]:
+        """Elements of a TMA box: (contiguous, other)."""
+        inner = self.width * 8 // self.bits
+        return inner, self.lines if self.major == "k" else self.k
+
+    @property
+    def boxes(self) -> int:
+        """How many of them fill the tile."""
+        return self.bytes // (self.box[0] * self.box[1] * self.bits // 8)
+
+
+def tile(
+    size: tuple[int, int], kind: str, major: str, swizzle: int, taken: tuple[int, int] = (BLOCK, K_BYTES)
+) -> SharedTile:  # fmt: skip
+    """A tile of `size` lines x k for wgmmas that take so many lines and bytes of k each.
+
+    UsageError says why where no descriptor can describe it.
+    """
+    (lines, k), (block, k_bytes) = size, taken
+    _check_type(kind, major)
+    bits = dtype(kind).bits
+    width = swizzle or UNIT
+    inner = (k if major == "k" else lines) * bits // 8
+    _check_size(lines, k, bits, k_bytes)
+    if inner % width:
+        raise UsageError(
+            f"{inner} bytes of {'k' if major == 'k' else 'lines'} are no whole rows of {width} bytes, as the "
+            f"pattern needs: take --swizzle {_fitting(inner)}, or a wider tile."
+        )
+    if lines % block:
+        raise UsageError(f"{lines} lines are no multiple of the {block} that one wgmma takes.")
+    found, reasons = _mn(k, swizzle) if major == "mn" else _k(lines, swizzle, k_bytes)
+    for name in ("lbo", "sbo"):
+        if getattr(found, name) >= REACH:
+            raise UsageError(f"{name} {getattr(found, name)} does not fit 14 bits of 16 bytes: the tile is too large.")
+    return SharedTile(lines, k, kind, major, found, reasons, block, k_bytes)
+
+
+def _check_type(kind: str, major: str) -> None:
+    if kind not in TYPES:
+        raise UsageError(f"wgmma takes no A or B of {kind!r}; it takes {', '.join(TYPES)}.")
+    if major == "mn" and dtype(kind).bits != 16:
+        raise UsageError(f"wgmma takes {kind} with k contiguous only: major mn is for f16 and bf16.")
+
+
+def _check_size(lines: int, k: int, bits: int, k_bytes: int) -> None:
+    if lines < 8 or lines % 8:
+        raise UsageError(f"{lines} lines: a descriptor counts groups of 8, so a multiple of 8 is needed.")
+    if k < 1 or k * bits % (8 * k_bytes):
+        raise UsageError(
+            f"k {k} is {k * bits / 8:g} bytes: one wgmma takes {k_bytes}, so a multiple of that is needed."
+        )
+    if lines * k * bits // 8 > MOST_SHARED:
+        size = lines * k * bits // 8
+        raise UsageError(f"the tile has {size} bytes; a block has at most {MOST_SHARED} of shared memory.")
+
+
+def _fitting(inner: int) -> str:
+    return " or ".join(str(w) if w else "none" for w in sorted(SWIZZLES) if inner % (w or UNIT) == 0) or "none"
+
+
+def _k(lines: int, swizzle: int, k_bytes: int) -> tuple[Descriptor, dict[str, str]]:
+    if not swizzle:
+        return Descriptor(16 * lines, 128), {
+            "lbo": f"from one 16 bytes of k to the next: all {lines} lines of 16 bytes lie between them",
+            "sbo": "from 8 lines to the next 8: a core matrix of 8 x 16 bytes",
+        }
+    if k_bytes > swizzle:
+        return Descriptor(swizzle * lines, 8 * swizzle, swizzle), {
+            "lbo": f"from {swizzle} bytes of k to the next: all {lines} lines of {swizzle} bytes lie between them",
+            "sbo": f"from 8 lines to the next 8: 8 rows of {swizzle} bytes",
+        }
+    return Descriptor(UNIT, 8 * swizzle, swizzle), {
+        "lbo": "ignored: k of one wgmma stays inside a row of the pattern (16 by custom)",
+        "sbo": f"from 8 lines to the next 8: 8 rows of {swizzle} bytes",
+    }
+
+
+def _mn(k: int, swizzle: int) -> tuple[Descriptor, dict[str, str]]:
+    if not swizzle:
+        return Descriptor(128, 16 * k), {
+            "lbo": "from 8 k to the next 8: a core matrix of 8 k x 16 bytes",
+            "sbo": f"from 8 lines to the next 8: all {k} k of 16 bytes lie between them",
+        }
+    return Descriptor(swizzle * k, 8 * swizzle, swizzle), {
+        "lbo": f"from {swizzle // 2} lines to the next {swizzle // 2}: all {k} k of {swizzle} bytes lie between them",
+        "sbo": f"from 8 k to the next 8: 8 rows of {swizzle} bytes",
+    }
+
+
+def to_json(found: SharedTile) -> dict[str, Any]:
+    """Plain data of everything that `tcprobe descriptor` says of a tile."""
+    one = found.descriptor
+    return {
+        "descriptor": f"{one.encode():#018x}", "fields": fields(one), "reasons": found.reasons, "type": found.type,
+        "lines": found.lines, "k": found.k, "major": found.major, "bytes": found.bytes,
+        "start_multiple_of": found.alignment, "advance_k": found.per_k, "advance_block": found.per_block,
+        "block": found.block, "cuda": cuda(found), "cute": cute(found), "tma": tma(found),
+    }  # fmt: skip
+
+
+def fields(one: Descriptor) -> dict[str, Any]:
+    """Every field in bytes."""
+    return {"start": one.start, "lbo": one.lbo, "sbo": one.sbo, "base_offset": one.base_offset,
+            "swizzle": one.swizzle or "none"}  # fmt: skip
+
+
+def cuda(found: SharedTile) -> str:
+    """The line that makes the descriptor of a tile at `smem`."""
+    rest = found.descriptor._replace(start=0).encode()
+    return f"uint64_t desc = {rest:#018x}ull | (uint64_t)((__cvta_generic_to_shared(smem) & 0x3ffff) >> 4);"
+
+
+def cute(found: SharedTile) -> dict[str, str]:
+    """CuTe's canonical layout in units of T elements (16 bytes), and the atom that makes it."""
+    width = found.descriptor.swizzle
+    name = f"SW{width}" if width else "INTER"
+    rows = found.width // UNIT
+    swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[width]
+    canonical = {
+        ("k", False): "((8,m),(T,2)):((1T,SBO),(1,LBO))",
+        ("k", True): f"Swizzle<{swizzle},4,3> o smem_ptr o ((8,m),(T,2)):(({rows}T,SBO),(1,T))",
+        ("mn", False): "((T,1,m),(8,k)):((1,T,SBO),(1T,LBO))",
+        ("mn", True): f"Swizzle<{swizzle},4,3> o smem_ptr o ((T,{rows},m),(8,k)):((1,T,LBO),({rows}T,SBO))",
+    }[found.major, bool(width)]
+    if found.type not in CPP:
+        return {"canonical": canonical, "layout": "CuTe has no wgmma of b1"}
+    atom = f"GMMA::Layout_{found.major.upper()}_{name}_Atom<{CPP[found.type]}>"
+    shape, order = f"Shape<_{found.lines},_{found.k}>", "Step<_1,_2>" if found.major == "k" else "Step<_2,_1>"
+    return {"canonical": canonical, "layout": f"tile_to_shape({atom}{{}}, {shape}{{}}, {order}{{}})"}
+
+
+def tma(found: SharedTile) -> dict[str, Any]:
+    """The box and modes of a tensor map whose copies fill the tile, one box beside the other."""
+    swizzle = found.descriptor.swizzle
+    return {
+        "data_type": f"CU_TENSOR_MAP_DATA_TYPE_{TMA.get(found.type, 'UINT8')}",
+        "box": list(found.box) if found.bits >= 8 else [found.width, found.box[1]],
+        "boxes": found.boxes, "box_bytes": found.bytes // found.boxes,
+        "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{f'{swizzle}B' if swizzle else 'NONE'}",
+    }  # fmt: skip
+
+
+def explained(one: Descriptor) -> list[str]:
+    """A descriptor in words, a line a field."""
+    width = one.swizzle
+    return [
+        f"swizzle      {width or 'none'}" + (f": 16-byte chunks exchanged in rows of {width} bytes" if width else ""),
+        f"start        {one.start} (bits 0 to 13, in 16 bytes; of addresses the low 18 bits)",
+        f"lbo          {one.lbo} bytes (bits 16 to 29)" + ("; ignored where k is contiguous" if width else ""),
+        f"sbo          {one.sbo} bytes (bits 32 to 45)" + ("" if one.sbo else ": every group of 8 is the same"),
+        f"base offset  {one.base_offset} (bits 49 to 51)"
+        + (": rows of 128 bytes that the pattern starts late" if one.base_offset else ""),
+        *([f"{'':13}the start is no multiple of {8 * width}: the pattern goes by the address, minus the base offset"]
+          if width and one.start % (8 * width) else []),
+    ]  # fmt: skip

@@ -1,0 +1,227 @@
+"""The descriptors of wgmma: `tcprobe descriptor`, and what `show` says of operands behind them."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.cli.answers import bold
+from tcprobe.cli.options import JSON, Given, Number
+from tcprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tcprobe.ask.behind import Behind
+    from tcprobe.ask.descriptor import SharedTile
+    from tcprobe.ask.trace_shared import SharedTrace
+    from tcprobe.isa.instruction import Instruction, SharedOperand
+    from tcprobe.store.cell import Cell
+    from tcprobe.store.choose import Layers
+
+SWIZZLE = click.Choice(["none", "32", "64", "128"])
+MAJOR = click.Choice(["k", "mn"])
+OPTIONS = (
+    click.option("--swizzle", type=SWIZZLE, help="Of an operand in shared memory: bytes of a row of its pattern."),
+    click.option("--major", type=MAJOR, help="Which is contiguous: k, or m and n."),
+    click.option("--lbo", type=Number(), metavar="BYTES", help="Leading byte offset. Default: of a tile without gaps."),
+    click.option("--sbo", type=Number(), metavar="BYTES", help="Stride byte offset. Default: of a tile without gaps."),
+    click.option("--base-offset", "base_offset", type=Number(), metavar="N", help="Base offset, 0 to 7."),
+    click.option("--start", type=Number(), metavar="BYTES", help="Start address, modulo 1,024."),
+)
+NAMES = ("swizzle", "major", "lbo", "sbo", "base_offset", "start")
+
+
+def fields(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say what a descriptor says."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def width(text: str | None) -> int:
+    """The bytes that --swizzle names; 0 for none."""
+    return 0 if text in (None, "none") else int(str(text))
+
+
+def _found(one: SharedOperand, layers: Layers, asked: dict[str, Any]) -> Behind:
+    """The operand behind the descriptor that the options say."""
+    from tcprobe.ask.behind import behind
+
+    given = {name: asked[name] for name in ("lbo", "sbo", "base_offset", "start") if asked[name] is not None}
+    return behind(one, layers, asked["major"] or "k", width(asked["swizzle"]), **given)
+
+
+def traced(
+    row: Instruction, tables: Mapping[str, Cell], layers: Layers, asked: dict[str, Any], as_json: bool
+) -> None:  # fmt: skip
+    """`trace` of a multiply whose B is behind a descriptor; UsageError unless an element of D is asked for."""
+    from tcprobe.ask.trace_shared import traced as found_by
+
+    if asked["row"] is None:
+        raise UsageError(f"{row.id}: give --row and --col; what a slot feeds is not traced through shared memory.")
+    behind = _found(row.described[-1], layers, asked)
+    for at in product(asked["row"], asked["col"]):
+        answer = found_by(row, tables, behind, *at)
+        if as_json:
+            click.echo(json.dumps(answer.to_json()))
+        else:
+            _meetings(row, tables, answer)
+
+
+def _meetings(row: Instruction, tables: Mapping[str, Cell], answer: SharedTrace) -> None:
+    """What meets in an element of D, and what that rests on."""
+    d = answer.d[0]
+    click.echo(f"{bold(f'D{d.element}')} in {row.id}, held by {d}")
+    for meeting in answer.meetings:
+        places = ", ".join(f"B[{k}][{d.col}] at byte {at}" for k, at in zip(meeting.k, meeting.offsets, strict=True))
+        click.echo(f"  A{meeting.a[0].element} {meeting.a[0]}  x  {places}")
+    click.echo(f"A and D: {tables['d'].evidence}")
+    click.echo(f"B behind {answer.b.descriptor.encode():#018x}: {answer.b.evidence}")
+
+
+def shown(one: SharedOperand, layers: Layers, asked: dict[str, Any], as_json: bool) -> None:
+    """`show` of an operand behind a descriptor."""
+    found = _found(one, layers, asked)
+    if as_json:
+        click.echo(json.dumps(found.to_json()))
+    else:
+        _print(found)
+
+
+def _print(found: Behind) -> None:
+    one, held, descriptor = found.operand, found.operand.held, found.descriptor
+    click.echo(f"{bold(one.id)} on sm_90")
+    swizzle = f"swizzle {descriptor.swizzle}" if descriptor.swizzle else "no swizzle"
+    size = f"{held.rows} x {held.cols} of {held.type}"
+    click.echo(f"operand {held.name}, {size} in shared memory, {found.major} contiguous, {swizzle}")
+    click.echo(f"  descriptor {descriptor.encode():#018x}: LBO {descriptor.lbo}, SBO {descriptor.sbo}, "
+               f"base offset {descriptor.base_offset}, start {descriptor.start}")  # fmt: skip
+    click.echo(f"  offset = {found.formula}")
+    click.echo("")
+    click.echo("byte from the start address of element (row, col)")
+    lines = found.offsets[:16]
+    step = max(1, 8 // held.slot_bits)
+    for row, offsets in enumerate(lines):
+        click.echo(f"{row:4}  " + " ".join(f"{offset:5}" for offset in offsets[: 12 * step : step]))
+    if held.rows > len(lines) or held.cols > 12 * step:
+        every = f"; every {step}th column" if step > 1 else ""
+        click.echo(f"of {held.rows} x {held.cols}; --json has them all{every}")
+    click.echo(found.evidence)
+
+
+class Size(click.ParamType[tuple[int, int]]):
+    """Lines x k: 128x64."""
+
+    name = "LINESxK"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Both numbers."""
+        if isinstance(value, tuple):
+            return value
+        match = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", str(value))
+        if not match:
+            self.fail(f"{value!r} is no size such as 128x64.", param, ctx)
+        return int(match[1]), int(match[2])
+
+
+@click.command(short_help="The shared memory descriptor of a wgmma tile, and back.")
+@click.argument("value", required=False, metavar="[0xVALUE]")
+@click.option("--tile", "size", type=Size(), help="Lines (m of A, n of B) x k of a tile in shared memory: 128x64.")
+@click.option("--type", "kind", type=Given(), metavar="TYPE", help="f16, bf16, tf32, e4m3, e5m2, s8, u8 or b1.")
+@click.option(
+    "--instruction",
+    type=Given(),
+    metavar="NAME",
+    help="A wgmma, or its operand a_smem or b_smem: its type and its lines.",
+)
+@click.option("--major", type=MAJOR, default="k", show_default=True, help="Which is contiguous: k, or m and n.")
+@click.option("--swizzle", type=SWIZZLE, default="128", show_default=True, help="Bytes of a row of the pattern.")
+@JSON
+def descriptor(value: str | None, as_json: bool, **asked: Any) -> None:
+    """The descriptor of a tile: the 64 bits with the reasons, steps along k and lines, CUDA, CuTe and TMA for it.
+
+    With a value of 64 bits: what it says.
+    """
+    from tcprobe.ask import descriptor as ask
+
+    if (value is None) == (asked["size"] is None):
+        raise UsageError("give a descriptor such as 0x4000004000010000, or --tile 128x64 --type bf16.")
+    if value is not None:
+        _explain(value, as_json)
+        return
+    lines, k = asked["size"]
+    kind, *taken = _kind(asked, lines)
+    found = ask.tile((lines, k), kind, asked["major"], width(asked["swizzle"]), (taken[0], taken[1]))
+    if as_json:
+        click.echo(json.dumps(ask.to_json(found)))
+    else:
+        _tile(found)
+
+
+def _explain(value: str, as_json: bool) -> None:
+    from tcprobe.ask.descriptor import explained, fields
+    from tcprobe.layout.descriptor import decode
+
+    if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
+        raise UsageError(f"{value[:40]!r} is no number of 64 bits such as 0x4000004000010000.")
+    found = decode(int(value, 0) if value[:2].lower() == "0x" else int(value))
+    if as_json:
+        click.echo(json.dumps({"descriptor": f"{found.encode():#018x}", **fields(found)}))
+        return
+    click.echo(bold(f"{found.encode():#018x}"))
+    for line in explained(found):
+        click.echo(f"  {line}")
+
+
+def _kind(asked: dict[str, Any], lines: int) -> tuple[str, int, int]:
+    """The type, and the lines and bytes of k that one wgmma takes, of --type and --instruction."""
+    from tcprobe.isa import inventory
+
+    if asked["instruction"] is None:
+        if asked["kind"] is None:
+            raise UsageError("say --type or --instruction: what the tile holds.")
+        return asked["kind"], min(64, lines), 32
+    one = inventory.shared_operand(asked["instruction"])
+    row = one.instruction if one else inventory.instruction(asked["instruction"])
+    if not row.described:
+        raise UsageError(f"{row.id} has no operand behind a descriptor; those of wgmma have.")
+    held = one.held if one else row.described[-1].held
+    if asked["kind"] not in (None, held.type):
+        raise UsageError(f"{row.id} takes {held.type}, not {asked['kind']}.")
+    block, k = (held.rows, held.cols) if held.name == "a_smem" else (held.cols, held.rows)
+    return held.type, block, k * held.slot_bits // 8
+
+
+def _tile(found: SharedTile) -> None:
+    from tcprobe.ask.descriptor import cuda, cute, tma
+
+    one = found.descriptor
+    swizzle = f"swizzle {one.swizzle}" if one.swizzle else "no swizzle"
+    click.echo(f"{found.lines} x {found.k} of {found.type}, {found.major} contiguous, {swizzle}: {found.bytes} bytes")
+    click.echo(bold(f"{one.encode():#018x}") + " with start address 0")
+    click.echo(f"  LBO {one.lbo}: {found.reasons['lbo']}")
+    click.echo(f"  SBO {one.sbo}: {found.reasons['sbo']}")
+    click.echo(f"  start: a multiple of {found.alignment}" + _base(found))
+    steps = ", ".join(f"+{n} bytes (+{n // 16})" for n in found.per_k)
+    click.echo(f"  each k step: {steps or 'there is one only'}")
+    block = f"+{found.per_block} bytes (+{found.per_block // 16})" if found.per_block else "there is one only"
+    click.echo(f"  each block of {found.block} lines: {block}")
+    click.echo(f"  CUDA: {cuda(found)}")
+    for name, text in cute(found).items():
+        click.echo(f"  CuTe {name}: {text}")
+    box = tma(found)
+    click.echo(f"  TMA: {box['boxes']} x box {box['box'][0]} x {box['box'][1]} ({box['box_bytes']} bytes), "
+               f"{box['data_type']}, {box['swizzle']}")  # fmt: skip
+
+
+def _base(found: SharedTile) -> str:
+    width = found.descriptor.swizzle
+    return f"; elsewhere, at a multiple of 128, base offset (address / 128) % {width // 16}" if width else ""
+
+
+COMMANDS = (descriptor,)

@@ -1,0 +1,97 @@
+"""The warpgroup multiplies wgmma and wgmma.sp of PTX ISA 9.1, section 9.7.15, as rows; one row stands for every N.
+
+A is in registers (operand a) or in shared memory (a_smem): PTX has one name for both. B is in shared memory always.
+Of sparse forms A is m x k/2: what is stored of it. Only 16-bit types have operands with m or n contiguous (`majors`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import product
+from typing import NamedTuple
+
+from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.forms import Forms, Makers
+from tcprobe.isa.fragment import Shape
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Operand, Place, Role, registers_for
+from tcprobe.isa.target import Target
+
+M = 64
+K_BYTES = 32  # of a dense row of A, and of what is stored of a sparse one
+FLOAT_N = tuple(range(8, 257, 8))
+INTEGER_N = (8, 16, 24, *range(32, 257, 16))
+OLD, MIXED, SPARSE = "8.0", "8.4", "8.2"  # PTX ISA versions: dense, u8 with s8, sparse
+
+
+class WarpgroupRow(NamedTuple):
+    """One type of D with types of A and B; `selectors` are those of the sparse form, 0 where there is none."""
+
+    d: str
+    a: str
+    b: str
+    ptx: str
+    numbers: tuple[int, ...]
+    selectors: int
+    bit_op: str | None = None
+
+
+ROWS = (
+    WarpgroupRow("f16", "f16", "f16", OLD, FLOAT_N, 2),
+    WarpgroupRow("f32", "f16", "f16", OLD, FLOAT_N, 2),
+    WarpgroupRow("f32", "bf16", "bf16", OLD, FLOAT_N, 2),
+    WarpgroupRow("f32", "tf32", "tf32", OLD, FLOAT_N, 2),
+    *(WarpgroupRow(d, a, b, OLD, FLOAT_N, 1)
+      for a, b, d in product(("e4m3", "e5m2"), ("e4m3", "e5m2"), ("f16", "f32"))),
+    *(WarpgroupRow("s32", a, b, OLD if a == b else MIXED, INTEGER_N, 1)
+      for a, b in product(("u8", "s8"), ("u8", "s8"))),
+    WarpgroupRow("s32", "b1", "b1", OLD, INTEGER_N, 0, "and"),
+)  # fmt: skip
+
+
+def _names() -> Makers:
+    forms = [(row, n, sparse) for sparse in (False, True) for row in ROWS if row.selectors or not sparse
+             for n in row.numbers]  # fmt: skip
+    return {_name(*form).replace(".sync.aligned", ""): partial(_instruction, *form) for form in forms}
+
+
+def _shape(row: WarpgroupRow, n: int, sparse: bool) -> Shape:
+    return Shape(M, n, K_BYTES * 8 // dtype(row.a).bits * (2 if sparse else 1))
+
+
+def _name(row: WarpgroupRow, n: int, sparse: bool) -> str:
+    bits = f".{row.bit_op}.popc" if row.bit_op else ""
+    shape = _shape(row, n, sparse)
+    return f"wgmma.mma_async{'.sp' if sparse else ''}.sync.aligned.{shape}.{row.d}.{row.a}.{row.b}{bits}"
+
+
+def _instruction(row: WarpgroupRow, n: int, sparse: bool) -> Instruction:
+    shape = _shape(row, n, sparse)
+    operands = _factors(row, shape, sparse) + (_metadata(row, shape) if sparse else ())
+    target = Target("sm_90a", max(row.ptx, SPARSE) if sparse else row.ptx)
+    return Instruction("wgmma.sp" if sparse else "wgmma", _name(row, n, sparse), shape, operands, target,
+                       threads=WARPGROUP, bit_op="and" if row.bit_op else None)  # fmt: skip
+
+
+def _factors(row: WarpgroupRow, shape: Shape, sparse: bool) -> tuple[Operand, ...]:
+    """d, a in registers or in shared memory, b in shared memory."""
+    (m, n, k), bits = shape, dtype(row.a).bits
+    stored, slot = k // 2 if sparse else k, dtype(row.d).bits
+    majors = ("k", "mn") if bits == 16 else ("k",)
+    d = Operand("d", Role.RESULT, row.d, m, n, slot, registers_for(m * n, slot, WARPGROUP))
+    a = Operand("a", Role.FACTOR, row.a, m, stored, bits, registers_for(m * stored, bits, WARPGROUP))
+    shared = ((name, kind, sizes) for name, kind, sizes in
+              (("a_smem", row.a, (m, stored)), ("b_smem", row.b, (k, n))))  # fmt: skip
+    return (d, a, *(Operand(name, Role.FACTOR, kind, *sizes, bits, 0, place=Place.SHARED, majors=majors)
+                    for name, kind, sizes in shared))  # fmt: skip
+
+
+def _metadata(row: WarpgroupRow, shape: Shape) -> tuple[Operand, ...]:
+    """The index fields of a register, and the selector that says whose registers count."""
+    bits, selectors = 4 if row.a == "tf32" else 2, tuple(range(row.selectors))
+    e = Operand("e", Role.METADATA, f"b{bits}", shape.m, shape.k // 2, bits, 1, selectors=selectors)
+    return e, Operand("selector", Role.SELECTOR, "s32", 1, 1, 32, 0, place=Place.IMMEDIATE, selectors=selectors)
+
+
+INSTRUCTIONS = Forms("wgmma", WARPGROUP, _names)

@@ -1,0 +1,126 @@
+"""Descriptor: the 64 bits by which wgmma finds a matrix in shared memory, and the bytes that they lead to.
+
+>>> from tcprobe.layout.descriptor import Descriptor, decode
+>>> found = decode(0x4000004000010000)
+>>> found
+Descriptor(lbo=16, sbo=1024, swizzle=128, base_offset=0, start=0)
+>>> hex(found.encode()), found.offset("k", line=1, byte=0), found.offset("mn", line=0, byte=2)
+('0x4000004000010000', 144, 288)
+
+A matrix is lines (rows of A, columns of B) x k. With major k the elements of a line are next to each other, 16 bytes of
+them in a chunk; with major mn the lines are. One formula covers all modes: fields of the line and of k are put side by
+side or times a stride, then the swizzle exchanges chunks of 16 bytes:
+
+    none, k     line % 8 * 16 + line / 8 * SBO + k' / 16 * LBO + k' % 16        (k' = bytes of k, l' = bytes of lines)
+    none, mn    k % 8 * 16 + k / 8 * LBO + l' / 16 * SBO + l' % 16
+    W, k        line % 8 * W + line / 8 * SBO + k' % W + k' / W * LBO
+    W, mn       k % 8 * W + k / 8 * SBO + l' % W + l' / W * LBO
+    address ^= ((address / 128 - base offset) % (W / 16)) * 16                  (of the absolute address)
+
+Source: PTX ISA 9.1, section 9.7.15.5.1.2; CUTLASS include/cute/arch/mma_sm90_desc.hpp; the base offset as measured.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tcprobe.errors import UsageError
+
+SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}  # bytes that a row of the pattern has, and bits 62 and 63 of a descriptor
+MAJORS = ("k", "mn")
+UNIT = 16  # bytes that fields count
+REACH = UNIT << 14  # what a field of 14 bits can say, in bytes
+PERIOD = 1024  # bytes after which the widest pattern starts again
+_KNOWN = 0x3FFF | 0x3FFF << 16 | 0x3FFF << 32 | 7 << 49 | 3 << 62
+
+
+class Descriptor(NamedTuple):
+    """Leading and stride byte offset, swizzle in bytes (0: none), base offset 0 to 7, start address in bytes."""
+
+    lbo: int
+    sbo: int
+    swizzle: int = 0
+    base_offset: int = 0
+    start: int = 0
+
+    def check(self) -> Descriptor:
+        """Itself; UsageError where a field cannot be written."""
+        for name, value in (("leading byte offset", self.lbo), ("stride byte offset", self.sbo), ("start", self.start)):
+            if not 0 <= value < REACH or value % UNIT:
+                raise UsageError(f"{name} {value}: expected a multiple of {UNIT} from 0 to {REACH - UNIT}.")
+        if self.swizzle not in SWIZZLES:
+            raise UsageError(f"swizzle {self.swizzle}: expected none, 32, 64 or 128.")
+        if not 0 <= self.base_offset < 8:
+            raise UsageError(f"base offset {self.base_offset}: expected 0 to 7.")
+        return self
+
+    def encode(self) -> int:
+        """The 64 bits; UsageError as `check`."""
+        self.check()
+        fields = self.start >> 4 | self.lbo >> 4 << 16 | self.sbo >> 4 << 32
+        return fields | self.base_offset << 49 | SWIZZLES[self.swizzle] << 62
+
+    def linear(self, major: str, line: Any, byte: Any) -> Any:
+        """The offset before the swizzle; see `offset`."""
+        width = self.swizzle or UNIT
+        outer, inner = (line, byte) if major == "k" else (byte, line)  # inner: bytes next to each other
+        across, along = (self.lbo, self.sbo) if self.swizzle or major == "k" else (self.sbo, self.lbo)
+        return outer % 8 * width + outer // 8 * along + inner % width + inner // width * across
+
+    def offset(self, major: str, line: Any, byte: Any) -> Any:
+        """Bytes from the start address to an element, for numbers or arrays.
+
+        With major k: `line` counts lines, `byte` bytes of k. With major mn: `line` counts bytes of lines, `byte` k.
+        """
+        address = self.start + self.linear(major, line, byte)
+        return self.swizzled(address) - self.start
+
+    def swizzled(self, address: Any) -> Any:
+        """Where the bytes at an address are, by the pattern."""
+        chunks = max(1, self.swizzle // UNIT)
+        return address ^ (((address >> 7) - self.base_offset) & chunks - 1) << 4
+
+
+def decode(bits: int) -> Descriptor:
+    """The fields of 64 bits; UsageError where bits are set that belong to none."""
+    if not 0 <= bits < 1 << 64:
+        raise UsageError(f"{bits:#x} has more than 64 bits.")
+    if bits & ~_KNOWN:
+        raise UsageError(f"{bits:#x} has bits {bits & ~_KNOWN:#x} set, which belong to no field of a descriptor.")
+    swizzle = {code: width for width, code in SWIZZLES.items()}[bits >> 62]
+    start, lbo, sbo = ((bits >> low & 0x3FFF) << 4 for low in (0, 16, 32))
+    return Descriptor(lbo, sbo, swizzle, bits >> 49 & 7, start)
+
+
+def offsets(found: Descriptor, major: str, lines: Any, k: Any, bits: int) -> Any:
+    """Byte offsets of elements of `bits` bits at (line, k), numbers or arrays; of b1 the byte that holds the bit."""
+    if major == "k":
+        return found.offset("k", lines, k * bits // 8)
+    return found.offset("mn", lines * bits // 8, k)
+
+
+def packed(k_bytes: int) -> Descriptor:
+    """The descriptor without swizzle by which lines of `k_bytes` bytes, k contiguous, fill memory without a gap.
+
+    Of 8 lines chunk after chunk of k, then the next 8 lines.
+    """
+    return Descriptor(128, 8 * k_bytes)
+
+
+def formula(major: str, swizzle: int, bits: int, held: str) -> str:
+    """`Descriptor.offset` in C syntax, in row and col of operand a_smem or b_smem, lbo, sbo, base_offset and start."""
+    line, k = ("row", "col") if held == "a_smem" else ("col", "row")
+    width = swizzle or UNIT
+    outer, inner = (line, _bytes(k, bits)) if major == "k" else (k, _bytes(line, bits))
+    across, along = ("lbo", "sbo") if swizzle or major == "k" else ("sbo", "lbo")
+    shift = width.bit_length() - 1
+    rows = f"({outer} & 7) * {width} + ({outer} >> 3) * {along}"
+    linear = f"{rows} + ({inner} & {width - 1}) + ({inner} >> {shift}) * {across}"
+    if not swizzle:
+        return linear
+    address = f"(start + {linear})"
+    return f"({address} ^ ((({address} >> 7) - base_offset & {swizzle // UNIT - 1}) << 4)) - start"
+
+
+def _bytes(name: str, bits: int) -> str:
+    return f"({name} >> 3)" if bits == 1 else f"({name} * {bits // 8})" if bits > 8 else name

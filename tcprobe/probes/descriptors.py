@@ -1,0 +1,318 @@
+"""What a descriptor leads to: maps of many descriptors, measured element by element, and products through them.
+
+The matrix behind the descriptor is in CODED_BYTES of shared memory that spell the number of every element there. The
+other factor picks one k for every row of D (A in registers, for B), or for every column (B, for A): so every D slot
+says which element of memory it got, whatever the strides are, also where elements share an address.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.isa import inventory
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction, SharedOperand
+from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed
+from tcprobe.layout.table import Table
+from tcprobe.probes.emulation import NUMBERS, elements
+from tcprobe.probes.ptx import Bytes, Launch, thread_bytes
+from tcprobe.probes.slots import pack
+from tcprobe.probes.sparse_images import fields, random_metadata
+from tcprobe.probes.wgmma import (
+    FIRST,
+    LAST,
+    Coded,
+    held_bytes,
+    ones_by_k,
+    picked,
+    spelled,
+    spoken,
+    uniform,
+)  # fmt: skip
+from tcprobe.probes.wgmma_op import behind
+
+CODED_BYTES = 1 << 16
+DESCRIPTORS = 84  # of each case
+WIDTHS = {"f32.f16.f16": 16, "f32.tf32.tf32": 32, "s32.s8.s8": 8, "s32.b1.b1.and.popc": 1}  # a form of each width
+SPARSE = tuple(kind for kind, bits in WIDTHS.items() if bits > 1)
+LINES = {"a_smem": 64, "b_smem": 128}  # N of the form: A is 64 lines always
+Ints = NDArray[np.int64]
+Tables = Mapping[str, Table]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Descriptors of one operand of a form with one swizzle and one major."""
+
+    operand: SharedOperand
+    major: str
+    swizzle: int
+    descriptors: tuple[Descriptor, ...]
+
+    @property
+    def instruction(self) -> Instruction:
+        """The form."""
+        return self.operand.instruction
+
+    @property
+    def majors(self) -> tuple[str, str]:
+        """Of A and B: the other factor has k contiguous."""
+        return (self.major, "k") if self.operand.held.name == "a_smem" else ("k", self.major)
+
+
+def cases(count: int = DESCRIPTORS) -> Iterator[Case]:
+    """Every width, operand, major and swizzle, dense and sparse."""
+    forms = [*product([""], WIDTHS, LINES.items()), *product([".sp"], SPARSE, LINES.items())]
+    for sparse, kind, (name, n) in forms:
+        k = 256 // WIDTHS[kind] * (2 if sparse else 1)
+        row = inventory.instruction(f"wgmma.mma_async{sparse}.m64n{n}k{k}.{kind}")
+        one = behind(row, name)
+        for major, swizzle in product(one.held.majors, SWIZZLES):
+            yield Case(one, major, swizzle, described(one, major, swizzle, count))
+
+
+def described(one: SharedOperand, major: str, swizzle: int, count: int) -> tuple[Descriptor, ...]:
+    """Descriptors of all kinds, the same in every run: strides of nothing, odd starts, every base offset."""
+    rng = random.Random(f"{one.id} {major} {swizzle}")
+    found: list[Descriptor] = [Descriptor(128, 256, swizzle)]
+    while len(found) < count:
+        most = CODED_BYTES >> rng.randrange(1, 8)
+        lbo, sbo = (rng.choice((0, UNIT, rng.randrange(0, most, UNIT), rng.randrange(0, most, UNIT))) for _ in "ls")
+        start = rng.choice((0, 0, rng.randrange(0, 2048, 128), rng.randrange(0, 2048, UNIT)))
+        one_of = Descriptor(lbo, sbo, swizzle, rng.choice((0, 0, *range(8))), start)
+        if bytes_of(one, one_of, major).max() + start < CODED_BYTES - 1024:
+            found.append(one_of)
+    return tuple(dict.fromkeys(found))
+
+
+def bytes_of(one: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
+    """The byte of every element, from the start address; shape rows x cols."""
+    row, col = np.indices((one.held.rows, one.held.cols))
+    line, k = (row, col) if one.held.name == "a_smem" else (col, row)
+    found: Ints = offsets(descriptor, major, line, k, one.held.slot_bits)
+    return found
+
+
+def numbers_of(one: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
+    """As `bytes_of`, but the element's number in memory."""
+    k = np.indices((one.held.rows, one.held.cols))[1 if one.held.name == "a_smem" else 0]
+    bits = one.held.slot_bits
+    found: Ints = ((bytes_of(one, descriptor, major) + descriptor.start) * 8 + k * bits % 8) // bits
+    return found
+
+
+def launch(case: Case, tables: Tables) -> Launch:
+    """All descriptors of a case; `tables` are those of the form's registers as measured."""
+    row, held = case.instruction, case.operand.held
+    by_b = held.name == "a_smem"
+    others = ones_by_k(row) if by_b else _registers_by_k(row, tables["a"])
+    still = packed(held_bytes(behind(row, "b_smem").held)).encode() if by_b else 0
+    pairs = [(one.encode(), still) for one in case.descriptors]
+    size = 4 * row.fragment("d").slots * len(pairs) * len(others)
+    run = Coded(row, "codes", held.name, case.majors, metadata=uniform(row, _metadata(case, len(others))))
+    return run.launch((spelled(held, CODED_BYTES), others), pairs, (len(pairs), len(others)), size)
+
+
+def _metadata(case: Case, images: int) -> list[int]:
+    """What every four bits of the metadata are beside each image of the other factor: B is met in two halves."""
+    if case.operand.held.name == "a_smem" or case.instruction.metadata is None:
+        return [FIRST] * images
+    return [FIRST] * (images // 2) + [LAST] * (images // 2)
+
+
+def _registers_by_k(row: Instruction, table: Table) -> Bytes:
+    """Images of A in registers in which every row has a single one: of image y row m at m + y * 64, modulo columns.
+
+    Where A is sparse all of them twice, for both halves of B.
+    """
+    a = row.fragment("a")
+    index, used = elements(table, a)
+    m, s = np.divmod(index, a.cols)
+    shifts = np.arange(-(-a.cols // a.rows))[:, None]
+    found = np.zeros((len(shifts), a.slots), np.uint64)
+    found[:, used] = np.where(s == (m + shifts * a.rows) % a.cols, a.one, 0)
+    return np.concatenate([pack(found, a.slot_bits)] * (2 if row.metadata else 1))
+
+
+def measured(case: Case, tables: Tables, raw: Bytes) -> Ints:
+    """By descriptor the number in memory of every element: (descriptors, rows, cols)."""
+    row, held = case.instruction, case.operand.held
+    d = row.fragment("d")
+    index, used = elements(tables["d"], d)
+    words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(case.descriptors), d.slots)
+    numbers = spoken(row, words, len(spelled(held, CODED_BYTES)))[:, :, used]
+    m, n = np.divmod(index, d.cols)
+    found = np.full((len(case.descriptors), held.rows, held.cols), -1)
+    values = _metadata(case, len(numbers))
+    turns = len(numbers) // len(set(values))
+    for y, said in enumerate(numbers):
+        if held.name == "a_smem":
+            found[:, m, (n + y * d.cols) % held.cols] = said
+        else:
+            found[:, picked(row, values[y])[(m + y % turns * d.rows) % row.stored], n] = said
+    return found
+
+
+class Judged(NamedTuple):
+    """Of how many elements of a case the formula says the very number; the readings of the base offset beside it."""
+
+    case: Case
+    elements: int
+    agree: int
+    readings: dict[str, tuple[int, int]]  # descriptors that a reading explains, of those that tell them apart
+    without: dict[str, tuple[int, int]]  # descriptors with a field that is not 0: map as if it were, of how many
+    first: str | None  # a descriptor that the formula does not explain, with an element of it
+
+
+def judged(case: Case, found: Ints) -> Judged:
+    """The formula against what was measured."""
+    said = _said(case, case.descriptors)
+    readings: dict[str, tuple[int, int]] = {}
+    based = [j for j, one in enumerate(case.descriptors) if one.base_offset]
+    ways = {"subtracted": 1, "added": -1, "ignored": 0}  # times the base offset
+    changed = {way: [one._replace(base_offset=sign * one.base_offset) for one in (case.descriptors[j] for j in based)]
+               for way, sign in ways.items()}  # fmt: skip
+    maps = {way: _said(case, of) for way, of in changed.items()}
+    telling = [j for j in range(len(based)) if len({maps[way][j].tobytes() for way in maps}) == len(maps)]
+    for way, of in maps.items():
+        readings[way] = (sum(bool((of[j] == found[based[j]]).all()) for j in telling), len(telling))
+    without = {}
+    for field in ("lbo", "sbo", "base_offset", "start"):
+        set_ = [j for j, one in enumerate(case.descriptors) if getattr(one, field)]
+        zero = _said(case, [case.descriptors[j]._replace(**{field: 0}) for j in set_])
+        without[field] = (sum(bool((zero[i] == found[j]).all()) for i, j in enumerate(set_)), len(set_))
+    return Judged(case, found.size, int((said == found).sum()), readings, without, _misfit(case, said, found))
+
+
+def _misfit(case: Case, said: Ints, found: Ints) -> str | None:
+    """The first element that the formula does not explain, and where those of its line are."""
+    wrong = np.argwhere(said != found)
+    if not len(wrong):
+        return None
+    at, row, col = wrong[0].tolist()
+    along = found[at, row] if case.operand.held.name == "a_smem" else found[at, :, col]
+    return (
+        f"{case.descriptors[at]}: row {row}, column {col}: said {said[at, row, col]}; along k measured {along.tolist()}"
+    )
+
+
+def _said(case: Case, descriptors: Sequence[Descriptor]) -> Ints:
+    shape = (len(descriptors), case.operand.held.rows, case.operand.held.cols)
+    maps = [numbers_of(case.operand, one, case.major) for one in descriptors]
+    return np.stack(maps) if maps else np.zeros(shape, np.int64)
+
+
+# products
+
+
+@dataclass(frozen=True)
+class RandomProducts:
+    """Random matrices through random descriptors: images, where they lie, and what D must be."""
+
+    instruction: Instruction
+    coded: str  # a_smem: A in shared memory; b_smem: A in registers
+    majors: tuple[str, str]
+    launch: Launch
+    d: Ints
+
+    def wrong(self, table: Table, raw: Bytes) -> int:
+        """How many of the products are not what they must be, D read by its table."""
+        d = self.instruction.fragment("d")
+        index, used = elements(table, d)
+        numbers = np.ascontiguousarray(raw).view(NUMBERS[d.type]).reshape(len(self.d), -1)
+        found = np.zeros(self.d.shape, np.float64).reshape(len(self.d), -1)
+        found[:, index] = numbers[:, used]
+        return int((found.reshape(self.d.shape) != self.d).any(axis=(1, 2)).sum())
+
+
+def products(row: Instruction, coded: str, tables: Tables, count: int, seed: int) -> Iterator[RandomProducts]:
+    """For every major that A and B can have `count` products."""
+    both = row.described[0].held.majors
+    for majors in product(both if coded == "a_smem" else ("k",), both):
+        yield _products(row, coded, majors, tables, (count, seed))
+
+
+def _products(
+    row: Instruction, coded: str, majors: tuple[str, str], tables: Tables, draw: tuple[int, int]
+) -> RandomProducts:
+    """`draw`: how many, and the seed."""
+    count, seed = draw
+    rng = np.random.default_rng([seed, row.shape.n, row.shape.k, coded == "a_smem", *(m == "mn" for m in majors)])
+    a, b = (behind(row, name) for name in ("a_smem", "b_smem"))
+    left, right = _random(rng, a, count), _random(rng, b, count)
+    one, two = ([free(rng, x, major) for _ in range(count)] for x, major in ((a, majors[0]), (b, majors[1])))
+    other_side = np.stack([image(b, right[j], two[j], majors[1]) for j in range(count)])
+    if coded == "a_smem":
+        first = np.stack([image(a, left[j], one[j], majors[0]) for j in range(count)])
+        images, pairs = (first, other_side), [(x.encode(), y.encode()) for x, y in zip(one, two, strict=True)]
+    else:
+        images, pairs = (other_side, _registers(row, left, tables["a"])), [(y.encode(), 0) for y in two]
+    size = count * row.threads * thread_bytes(row.fragment("d"))
+    e = row.metadata
+    selector = int(rng.integers(len(e.selectors))) if e else 0
+    metadata = random_metadata(sparsity(e), count, rng, row.threads) if e else None
+    run = Coded(row, "raw", coded, majors, selector, metadata=metadata).launch(images, pairs, (count, 1), size)
+    if e is None or metadata is None:
+        return RandomProducts(row, coded, majors, run, left @ right)
+    columns = _columns(e, tables["e"].selection(selector), metadata)
+    met = np.stack([right[j][columns[j]] for j in range(count)])
+    return RandomProducts(row, coded, majors, run, np.einsum("cms,cmsn->cmn", left, met))
+
+
+def _columns(e: Fragment, table: Table, metadata: Bytes) -> Ints:
+    """By image the column of A that each stored element is."""
+    rule = sparsity(e)
+    index, used = elements(table, e)
+    chosen = np.zeros((len(metadata), e.rows * e.cols), np.int64)
+    chosen[:, index] = fields(rule, metadata)[:, used]
+    found: Ints = np.arange(e.cols) // rule.fields * rule.positions + chosen.reshape(-1, e.rows, e.cols)
+    return found
+
+
+def _random(rng: np.random.Generator, one: SharedOperand, count: int) -> Ints:
+    low, high = {"b1": (0, 1), "u8": (0, 2)}.get(one.held.type, (-2, 2))
+    return rng.integers(low, high + 1, (count, one.held.rows, one.held.cols))
+
+
+def free(rng: np.random.Generator, one: SharedOperand, major: str) -> Descriptor:
+    """A random descriptor under which no two elements share an address."""
+    while True:
+        swizzle = int(rng.choice(list(SWIZZLES)))
+        lbo, sbo = (int(rng.integers(1, 1 << rng.integers(4, 11))) * UNIT for _ in "ls")
+        found = Descriptor(lbo, sbo, swizzle, int(rng.integers(0, 8)), int(rng.integers(0, 64)) * UNIT)
+        numbers = numbers_of(one, found, major)
+        if numbers.max() * one.held.slot_bits // 8 < CODED_BYTES - 1024 and len(np.unique(numbers)) == numbers.size:
+            return found
+
+
+def image(one: SharedOperand, matrix: Ints, descriptor: Descriptor, major: str) -> Bytes:
+    """Shared memory with a matrix where the descriptor leads to, random bytes of numbers elsewhere."""
+    bits = one.held.slot_bits
+    memory = np.full(CODED_BYTES * 8 // bits, patterns(one, np.ones(1, np.int64))[0], np.uint64)
+    memory[numbers_of(one, descriptor, major)] = patterns(one, matrix)
+    found: Bytes = pack(memory[None], bits)[0]
+    return found
+
+
+def patterns(one: SharedOperand, numbers: Ints) -> Any:
+    """The bits of whole numbers in the operand's type."""
+    low = int(numbers.min())
+    known = [dtype(one.held.type).pattern(v, one.held.slot_bits) for v in range(low, int(numbers.max()) + 1)]
+    return np.array(known, np.uint64)[numbers - low]
+
+
+def _registers(row: Instruction, matrices: Ints, table: Table) -> Bytes:
+    a = row.fragment("a")
+    index, used = elements(table, a)
+    found = np.zeros((len(matrices), a.slots), np.uint64)
+    found[:, used] = patterns(behind(row, "a_smem"), matrices).reshape(len(matrices), -1)[:, index]
+    return pack(found, a.slot_bits)

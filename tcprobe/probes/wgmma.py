@@ -1,0 +1,260 @@
+"""Registers of a warpgroup's multiply, numbered by the addresses that its factors have in shared memory.
+
+Two launches a form, with factors packed in shared memory without a swizzle, k contiguous:
+
+- A in registers, one slot alone is one, B spells the number of its element: which D slots answer, and which element of
+  B each of them met. So the k of an A slot and the column of a D slot are those of addresses of B.
+- A in shared memory spells the number of its element, B is as many ones: which element of A every D slot met. So the
+  row of a D slot, and of the A slots that reach it, is that of an address of A.
+
+Addresses count rows, columns and k as the packed descriptor does (`layout.descriptor`); that the hardware's elements
+are numbered like this is what PTX ISA says of canonical layouts, and which elements meet shows that it fits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.forms import Forms
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Operand
+from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.descriptor import offsets, packed
+from tcprobe.layout.table import Table, slot_table
+from tcprobe.probes.experiment import Conclusion, Context, Reading
+from tcprobe.probes.ptx import Bytes, Launch
+from tcprobe.probes.slots import codes, pack
+from tcprobe.probes.wgmma_kernels import kernel, shared_bytes
+from tcprobe.probes.wgmma_op import BAD, IMAGES_SHIFT, ODD, SHARED_A, SLOT_SHIFT, Kind, behind
+from tcprobe.store.measurement import ADDRESSES, StructureHash
+
+Ints = NDArray[np.int64]
+FIRST, LAST = 0x4, 0xE  # metadata that picks the first elements of each chunk, and the last
+CHUNK = 1024  # A slots whose triples are hashed at a time
+
+
+@dataclass(frozen=True)
+class WarpgroupExperiment:
+    """A dense wgmma. A reading has "a" and "d", the element number of every slot, and the hash of the triples."""
+
+    instruction: Instruction
+    methods: tuple[str, ...] = ("live",)
+    early: bool = False
+
+    @property
+    def id(self) -> str:
+        """The instruction's."""
+        return self.instruction.id
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """Operands a and d."""
+        return self.instruction.fragments
+
+    @property
+    def kind(self) -> str:
+        """wgmma."""
+        return self.instruction.family
+
+    def launches(self) -> list[Launch]:
+        """A slot by slot in registers; A in shared memory."""
+        row = self.instruction
+        b, slots = behind(row, "b_smem").held, row.fragment("a").slots
+        return [registers_launch(Coded(row), (slots, 1), 4 * slots * (1 + b.cols)), shared_launch(row)]
+
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+        """Elements of A and D by slot; ProbeError where the answers are not those of a product of matrices."""
+        row = self.instruction
+        d_of, b_of = meetings(row, outputs[0], row.shape.n)
+        k, col, first = numbered(row, d_of, b_of)
+        lines = lines_of(row, outputs[1], col)
+        if (lines != lines[first]).any():
+            raise ProbeError(
+                f"{row.name}: A in registers and A in shared memory disagree about which D slots are a row."
+            )
+        found = of_memory(row, lines[d_of[:, 0]] * row.shape.k + k, lines * row.shape.n + col)
+        return {**found, "sha256": digest(row, d_of, k, col)}
+
+    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+        """Tables by the addresses of shared memory."""
+        tables = {f.operand: table_of(f.cols, f.elements, reading[f.operand].tobytes()) for f in self.fragments}
+        return Conclusion(tables, ADDRESSES, StructureHash(self.instruction.triples, reading["sha256"].tobytes().hex()))
+
+
+def experiments() -> list[WarpgroupExperiment]:
+    """One for each dense wgmma, wherever A is."""
+    forms = (part for part in inventory.instructions().parts if isinstance(part, Forms))
+    return [WarpgroupExperiment(row) for part in forms for row in part.values() if not row.metadata]
+
+
+@dataclass(frozen=True)
+class Coded:
+    """What a launch runs: the kernel, how (FEW, SHARED_A), and images of the metadata of a sparse form."""
+
+    row: Instruction
+    kind: Kind = "registers"
+    coded: str = "b_smem"
+    majors: tuple[str, str] = ("k", "k")
+    selector: int = 0
+    flags: int = 0
+    metadata: Bytes | None = None
+
+    def launch(
+        self, images: tuple[Bytes, Bytes], descriptors: Sequence[tuple[int, int]], grid: tuple[int, int], size: int
+    ) -> Launch:
+        """Images of the coded matrix and of the other; by block the descriptors of both; `size` bytes come out."""
+        first, _ = images
+        length, count = first.shape[1], len(first) if self.kind != "raw" else 1
+        described = np.array(descriptors, np.uint64).view(np.uint8).reshape(1, -1)
+        inputs = (*images, described, *([] if self.metadata is None else [self.metadata]))
+        text = kernel(self.row, self.kind, self.coded, self.majors, self.selector)
+        return Launch(text, (*grid, 1), inputs, length | count << IMAGES_SHIFT | self.flags, size, WARPGROUP,
+                      shared_bytes(self.row, self.kind, length))  # fmt: skip
+
+
+def registers_launch(run: Coded, grid: tuple[int, int], size: int) -> Launch:
+    """One of the two ways in which the kernel of registers runs; with SHARED_A it is A that is coded."""
+    a, b = (behind(run.row, name).held for name in ("a_smem", "b_smem"))
+    both = [packed(held_bytes(held)).encode() for held in (b, a)]
+    images = spelled(a if run.flags & SHARED_A else b), ones_by_k(run.row)
+    return run.launch(images, [(both[0], 0), (both[1], both[0])], grid, size)
+
+
+def shared_launch(row: Instruction) -> Launch:
+    """A in shared memory spells its elements' numbers, each image of B with the metadata of `picked`."""
+    shifts = len(ones_by_k(row))
+    run = Coded(row, flags=SHARED_A, metadata=uniform(row, [FIRST] * shifts))
+    return registers_launch(run, (1, shifts), 4 * row.fragment("d").slots * shifts)
+
+
+def held_bytes(held: Operand) -> int:
+    """Bytes of k in a line."""
+    return (held.cols if held.name == "a_smem" else held.rows) * held.slot_bits // 8
+
+
+def uniform(row: Instruction, values: Sequence[int]) -> Bytes | None:
+    """Images of metadata of which every four bits are one of `values`; None where A is not sparse."""
+    if row.metadata is None:
+        return None
+    return np.repeat(np.array([value * 0x11 for value in values], np.uint8)[:, None], 4 * row.threads, axis=1)
+
+
+def spelled(held: Operand, image_bytes: int | None = None) -> Bytes:
+    """Images of a matrix that spell the number of every element in memory; by default it fills them without a gap."""
+    count = image_bytes * 8 // held.slot_bits if image_bytes else held.rows * held.cols
+    return codes(count, held.slot_bits, held.one)
+
+
+@cache
+def places(bits: int, lines: int, k: int) -> tuple[Ints, Ints]:
+    """(line, k) of every element number of a packed matrix."""
+    at = np.indices((lines, k)).reshape(2, -1)
+    bit = offsets(packed(k * bits // 8), "k", at[0], at[1], bits) * 8 + at[1] * bits % 8
+    order = np.argsort(bit // bits)
+    return at[0][order].astype(np.int32), at[1][order].astype(np.int32)
+
+
+def picked(row: Instruction, value: int = FIRST) -> Ints:
+    """The k that A's stored columns meet where every four bits of the metadata are `value`; all without metadata."""
+    if row.metadata is None:
+        return np.arange(row.shape.k)
+    rule = sparsity(row.metadata)
+    return np.array([rule.k(s, rule.read(value, s % rule.fields)) for s in range(row.stored)])
+
+
+@cache
+def ones_by_k(row: Instruction) -> Bytes:
+    """Images of B, packed, with a single one in every column: of image y column n at the (n + y * N)-th `picked`."""
+    b, chosen = behind(row, "b_smem").held, picked(row)
+    lines, k = places(b.slot_bits, b.cols, b.rows)
+    shifts = np.arange(-(-len(chosen) // b.cols))[:, None]
+    return pack(np.where(k == chosen[(lines + shifts * b.cols) % len(chosen)], b.one, 0).astype(np.uint64), b.slot_bits)
+
+
+def spoken(row: Instruction, words: NDArray[np.uint32], images: int) -> Ints:
+    """The numbers that words of codes spell; ProbeError where an answer is none that a single one can give."""
+    wrong = words & (ODD | 1 | 1 << images - 1) != 1
+    if wrong.any():
+        at = np.argwhere(wrong)[0].tolist()
+        raise ProbeError(f"{row.name}: {wrong.sum()} of {words.size} answers are no element of the coded matrix, "
+                         f"first at {at}: {int(words[tuple(at)]):#x}.")  # fmt: skip
+    return (words >> 1 & (1 << images - 2) - 1).astype(np.int64)
+
+
+def meetings(row: Instruction, raw: Bytes, n: int) -> tuple[Ints, Ints]:
+    """By A slot the `n` D slots that it reaches, ascending, and which element of B it meets there."""
+    words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, 1 + n)
+    counts, found = words[:, 0], np.sort(words[:, 1:], axis=1)
+    if (counts != n).any():
+        slot = int(np.argmax(counts != n))
+        raise ProbeError(
+            f"{row.name}: A slot {slot % row.fragment('a').slots} reaches {counts[slot]} D slots, not {n}."
+        )
+    if (found & (ODD | BAD)).any():
+        raise ProbeError(f"{row.name}: D answers where A or B is zero, or where all ones gave nothing.")
+    return (found >> SLOT_SHIFT).astype(np.int32), (found & BAD - 1).astype(np.int32)
+
+
+def numbered(row: Instruction, d_of: Ints, b_of: Ints) -> tuple[Ints, Ints, Ints]:
+    """k of every A slot, the column of every D slot, and the lowest D slot of its row."""
+    b, slots = behind(row, "b_smem").held, row.fragment("d").slots
+    cols, ks = places(b.slot_bits, b.cols, b.rows)
+    if d_of.max() >= slots or b_of.max() >= len(cols):
+        raise ProbeError(f"{row.name}: D slot {d_of.max()} or element {b_of.max()} of B, which there is not.")
+    n, k = cols[b_of], ks[b_of]
+    col, first = np.full(slots, -1, np.int32), np.full(slots, -1, np.int32)
+    col[d_of], first[d_of] = n, d_of[:, :1]
+    whole = (k == k[:, :1]).all() and (col[d_of] == n).all() and (first[d_of] == d_of[:, :1]).all()
+    if not whole or col.min() < 0 or (d_of[:, 1:] == d_of[:, :-1]).any():
+        raise ProbeError(f"{row.name}: not a matrix product: the slots that meet have no rows, columns and k.")
+    return k[:, 0], col.astype(np.int64), first.astype(np.int64)
+
+
+def lines_of(row: Instruction, raw: Bytes, col: Ints) -> Ints:
+    """The row of every D slot; ProbeError where what it met of A is not of the k that B picked."""
+    a = behind(row, "a_smem").held
+    words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(col))
+    lines, ks = (x[spoken(row, words, len(spelled(a)))] for x in places(a.slot_bits, a.rows, a.cols))
+    expected = (col + np.arange(len(words))[:, None] * row.shape.n) % row.stored
+    if (ks != expected).any() or (lines != lines[0]).any():
+        raise ProbeError(f"{row.name}: A and B in shared memory disagree about k, or a D slot is of two rows.")
+    found: Ints = lines[0]
+    return found
+
+
+def digest(row: Instruction, d_of: Ints, k: Ints, col: Ints) -> NDArray[np.uint8]:
+    """Hash of the triples: A slot, element of B (row after row), D slot."""
+    found = hashlib.sha256()
+    for start in range(0, len(d_of), CHUNK):
+        d = d_of[start : start + CHUNK]
+        slots = np.broadcast_to(np.arange(start, start + len(d))[:, None], d.shape)
+        b = k[start : start + CHUNK, None] * row.shape.n + col[d]
+        found.update(np.stack([slots, b, d], axis=2).astype("<u4").tobytes())
+    return np.frombuffer(found.digest(), np.uint8)
+
+
+def of_memory(row: Instruction, a: Ints, d: Ints) -> Reading:
+    """The element that every slot of A and D holds; ProbeError where two slots hold the same one."""
+    for operand, numbers in (("a", a), ("d", d)):
+        if len(np.unique(numbers)) != row.fragment(operand).slots:
+            raise ProbeError(f"{row.name}: not every slot of {operand.upper()} holds an element of its own.")
+    return {"a": a.astype(np.int32), "d": d.astype(np.int32)}
+
+
+@cache
+def table_of(cols: int, elements: int, numbers: bytes) -> Table:
+    """The table of slots that hold elements of these numbers, row after row."""
+    rows, columns = np.divmod(np.frombuffer(numbers, np.int32), cols)
+    values: dict[str, Any] = {"row": tuple(rows.tolist()), "col": tuple(columns.tolist())}
+    return slot_table(WARPGROUP, elements, values)

@@ -1,0 +1,337 @@
+"""PTX of warpgroup multiplies: one matrix in shared memory runs through images, D is packed or goes out raw.
+
+The *coded* matrix (B, or A behind a descriptor) is all one, then spells each bit of its elements' numbers, then is all
+zero. Three kinds of kernel:
+
+- registers: A in registers, of which the slot with the block's number alone is one; for every D slot that answers (FEW:
+  for the first of each thread) a word of the D slot and the number of B's element that it met. SHARED_A: A is coded in
+  shared memory, and the output is that of codes
+- codes: the other matrix stays as it is (A in registers, B in shared memory); for every D slot what it answered
+- raw: one image of both, and D as it is: products
+
+Image y of the metadata goes with them where A is sparse. Shared memory, from a base aligned to 1024: the coded matrix,
+the other one, the answers. Start addresses in descriptors count from there. Every thread that writes shared memory
+fences it towards the asynchronous proxy.
+"""
+
+from __future__ import annotations
+
+from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.descriptor import PERIOD
+from tcprobe.probes import ptx
+from tcprobe.probes.ptx import Kernel
+from tcprobe.probes.wgmma_op import (
+    BAD,
+    FEW_MEETINGS,
+    FEW_SLOTS,
+    IMAGES_SHIFT,
+    SLOT_SHIFT,
+    Kind,
+    Warpgroup,
+    behind,
+)  # fmt: skip
+
+POINTERS = ("coded", "other", "desc", "out")
+ANSWER_BYTES = 4 * WARPGROUP
+COUNT_BYTES = 16
+FEW_BIT, SHARED_BIT = 30, 31
+
+
+def other_bytes(instruction: Instruction) -> int:
+    """Bytes of B in shared memory where it stays as it is: packed without a gap."""
+    b = behind(instruction, "b_smem").held
+    return b.rows * b.cols * b.slot_bits // 8
+
+
+def shared_bytes(instruction: Instruction, kind: Kind, image_bytes: int) -> int:
+    """Dynamic shared memory of a launch."""
+    answers = 0 if kind == "raw" else _image(instruction) + instruction.fragment("d").elements * ANSWER_BYTES
+    other = image_bytes if kind == "raw" else other_bytes(instruction)
+    return PERIOD + _rounded(image_bytes) + _rounded(other) + answers + COUNT_BYTES
+
+
+def kernel(
+    instruction: Instruction, kind: Kind, coded: str = "b_smem", majors: tuple[str, str] = ("k", "k"), selector: int = 0
+) -> Kernel:
+    """`coded` is the operand that is coded: b_smem, or a_smem; `majors` those of A and B."""
+    turned = "".join(f".{name}.mn" for name, major in zip("ab", majors, strict=True) if major == "mn")
+    chosen = f".selector{selector}" if instruction.metadata else ""
+    name = ptx.identifier(f"{kind}.{instruction.id}.{coded}{turned}{chosen}")
+    memory = f".extern .shared .align 1024 .b8 {name}_memory[];\n"
+    pointers = POINTERS[:3] + (("e",) if instruction.metadata else ()) + POINTERS[3:]
+    body = [*_layout(instruction, kind, name), *_bodies(instruction, kind, coded, majors, selector)]
+    text = memory + ptx.entry(name, pointers, _registers(instruction), body)
+    return Kernel(name, Warpgroup(instruction, kind, coded, majors, selector), text, instruction.target)
+
+
+def _registers(instruction: Instruction) -> list[str]:
+    return [
+        ptx.declare("d", instruction.fragment("d")),
+        ".reg .b32 %a<4>, %v<4>, %w, %acc, %meta;",
+        ".reg .u32 %base, %bytes, %size, %images, %there, %answers, %found, %count, %n, %s, %at, %own, %t, %i, %to;",
+        ".reg .u32 %slots, %most;",
+        ".reg .u64 %da, %db, %place, %low;",
+        ".reg .pred %p, %q, %never, %few, %shared;",
+    ]
+
+
+def _bodies(
+    instruction: Instruction, kind: Kind, coded: str, majors: tuple[str, str], selector: int
+) -> list[str]:  # fmt: skip
+    by_descriptor, raw, slots = coded == "a_smem", kind == "raw", instruction.fragment("d").elements
+    image = "%x" if raw else "%y"
+    both = {False: multiply(instruction, False, majors, selector), True: multiply(instruction, True, majors, selector)}
+    if kind == "registers":
+        inputs = [*_descriptors("%db", "%da", "0"), "@!%shared bra.uni HOT;", *_descriptors("%da", "%db", "16"),
+                  *_b_image(instruction, "%y", str(other_bytes(instruction))), "HOT:", *_hot(instruction)]  # fmt: skip
+        work = ["@%shared bra.uni BEHIND;", *both[False], "bra.uni DONE;", "BEHIND:", *both[True], "DONE:"]
+        output = ["@%shared bra.uni TELL;", *_meetings(instruction), "TELL:", *_codes(instruction)]
+    else:
+        size = "%bytes" if raw else str(other_bytes(instruction))
+        other = _b_image(instruction, image, size) if by_descriptor else _a_image(image)
+        pair = ("%da", "%db") if by_descriptor else ("%db", "%da")
+        inputs = ["mad.wide.u32 %desc, %x, 16, %desc;", *_descriptors(*pair, "0"), *other]
+        work, output = both[by_descriptor], _raw(instruction) if raw else _codes(instruction)
+    return [
+        *inputs,
+        *(_metadata(image) if instruction.metadata else []),
+        *([] if raw else _cleared(slots)),
+        "mov.u32 %n, 0;",
+        *(["mad.wide.u32 %coded, %x, %bytes, %coded;"] if raw else []),
+        "setp.ne.u32 %never, %n, 0;",
+        "NEXT:",
+        *_copied("%coded", "%base", "%bytes", "CODED"),
+        "fence.proxy.async;",
+        "bar.sync 0;",
+        *work,
+        *([] if raw else _answers(instruction)),
+        *([] if raw else ["add.u32 %n, %n, 1;", "cvt.u64.u32 %low, %bytes;", "add.u64 %coded, %coded, %low;",
+                          "setp.lt.u32 %p, %n, %images;", "@%p bra.uni NEXT;"]),
+        *output,
+    ]  # fmt: skip
+
+
+def multiply(instruction: Instruction, by_descriptor: bool, majors: tuple[str, str], selector: int) -> list[str]:
+    """D = A x B, waited for; scales are one, and 16-bit types say whether A and B are transposed."""
+    a = "%da" if by_descriptor else "{%a0, %a1, %a2, %a3}"
+    scales = [] if instruction.type("d") == "s32" else ["1", "1"]
+    turned = (
+        ["1" if major == "mn" else "0" for major in majors] if len(instruction.described[0].held.majors) > 1 else []
+    )
+    sparse = ["%meta", str(selector)] if instruction.metadata else []
+    given = [a, "%db", *sparse, "%never", *scales, *(turned if by_descriptor else turned[1:])]
+    return [
+        "wgmma.fence.sync.aligned;",
+        f"{instruction.name} {ptx.braces('d', instruction.fragment('d'))}, {', '.join(given)};",
+        "wgmma.commit_group.sync.aligned;",
+        "wgmma.wait_group.sync.aligned 0;",
+    ]
+
+
+def _image(instruction: Instruction) -> int:
+    """Bytes of D's registers as they lie in shared memory."""
+    return instruction.fragment("d").registers * ANSWER_BYTES
+
+
+def _rounded(size: int) -> int:
+    return -(-size // PERIOD) * PERIOD
+
+
+def _layout(instruction: Instruction, kind: Kind, name: str) -> list[str]:
+    """What the leading dimension says, and where everything lies in shared memory."""
+    other = "%there" if kind == "raw" else str(_rounded(other_bytes(instruction)))
+    slots = instruction.fragment("d").elements
+    return [
+        f"mov.u32 %base, {name}_memory;",
+        f"add.u32 %base, %base, {PERIOD - 1};",
+        f"and.b32 %base, %base, -{PERIOD};",
+        f"bfe.u32 %images, %ldm, {IMAGES_SHIFT}, {FEW_BIT - IMAGES_SHIFT};",
+        f"and.b32 %bytes, %ldm, {(1 << IMAGES_SHIFT) - 1};",
+        f"and.b32 %t, %ldm, {1 << FEW_BIT:#x};",
+        "setp.ne.u32 %few, %t, 0;",
+        f"and.b32 %t, %ldm, {1 << SHARED_BIT:#x};",
+        "setp.ne.u32 %shared, %t, 0;",
+        f"selp.u32 %slots, {FEW_SLOTS}, {slots}, %few;",
+        f"selp.u32 %most, {FEW_MEETINGS}, {instruction.shape.n}, %few;",
+        f"add.u32 %there, %bytes, {PERIOD - 1};",
+        f"and.b32 %there, %there, -{PERIOD};",  # for now: bytes of the coded matrix, rounded
+        f"add.u32 %answers, %there, {other};",
+        "add.u32 %there, %there, %base;",
+        "add.u32 %answers, %answers, %base;",
+        "mad.lo.u32 %answers, %lane, 4, %answers;",
+        f"add.u32 %found, %answers, {_image(instruction)};",
+    ]
+
+
+def _descriptors(coded: str, other: str, at: str) -> list[str]:
+    """The coded matrix's descriptor and the other's, their start addresses counted from where these lie."""
+    return [
+        f"ld.global.v2.b64 {{{coded}, {other}}}, [%desc+{at}];",
+        *(line for name, where in ((coded, "%base"), (other, "%there"))
+          for line in (f"shr.u32 %t, {where}, 4;", "cvt.u64.u32 %low, %t;", f"add.u64 {name}, {name}, %low;")),
+    ]  # fmt: skip
+
+
+def _metadata(image: str) -> list[str]:
+    return [f"mov.u32 %image, {image};", f"mad.lo.u32 %image, %image, {WARPGROUP}, %lane;",
+            "mad.wide.u32 %e, %image, 4, %e;", "ld.global.b32 %meta, [%e];"]  # fmt: skip
+
+
+def _hot(instruction: Instruction) -> list[str]:
+    """A in registers: the slot with the block's number is one, all others are zero."""
+    a = instruction.fragment("a")
+    each = 32 // a.slot_bits
+    return [
+        f"div.u32 %t, %x, {a.elements};",
+        f"rem.u32 %i, %x, {a.elements};",
+        f"rem.u32 %at, %i, {each};",
+        f"mul.lo.u32 %at, %at, {a.slot_bits};",
+        f"mov.b32 %w, {a.one:#x};",
+        "shl.b32 %w, %w, %at;",
+        f"div.u32 %i, %i, {each};",
+        "setp.eq.u32 %q, %t, %lane;",
+        *(line for r in range(4) for line in (
+            f"setp.eq.and.u32 %p, %i, {r}, %q;", f"selp.b32 %a{r}, %w, 0, %p;")),
+    ]  # fmt: skip
+
+
+def _a_image(image: str) -> list[str]:
+    """A in registers."""
+    return [
+        f"mad.lo.u32 %image, {image}, {WARPGROUP}, %lane;",
+        "mad.wide.u32 %other, %image, 16, %other;",
+        "ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%other];",
+    ]
+
+
+def _b_image(instruction: Instruction, image: str, size: str) -> list[str]:
+    """B in shared memory, as it stays."""
+    return [f"mov.u32 %size, {size};", f"mad.wide.u32 %other, {image}, %size, %other;",
+            *_copied("%other", "%there", "%size", "OTHER")]  # fmt: skip
+
+
+def _copied(source: str, target: str, size: str, label: str) -> list[str]:
+    """All threads copy `size` bytes, a multiple of 16, into shared memory."""
+    return [
+        "mul.lo.u32 %at, %lane, 16;",
+        f"{label}:",
+        f"setp.ge.u32 %p, %at, {size};",
+        f"@%p bra {label}_DONE;",
+        "cvt.u64.u32 %low, %at;",
+        f"add.u64 %place, {source}, %low;",
+        "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%place];",
+        f"add.u32 %to, {target}, %at;",
+        "st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};",
+        f"add.u32 %at, %at, {16 * WARPGROUP};",
+        f"bra {label};",
+        f"{label}_DONE:",
+    ]
+
+
+def _cleared(slots: int) -> list[str]:
+    return ["mov.u32 %s, 0;", "mov.u32 %at, %found;", "mov.b32 %w, 0;",
+            *_each(str(slots), "CLEAR", ["st.shared.b32 [%at], %w;"])]  # fmt: skip
+
+
+def _each(slots: str, label: str, body: list[str]) -> list[str]:
+    """`body` for every slot of the thread, %at being where its answers are."""
+    return [f"{label}:", *body, f"add.u32 %at, %at, {ANSWER_BYTES};", "add.u32 %s, %s, 1;",
+            f"setp.lt.u32 %p, %s, {slots};", f"@%p bra {label};"]  # fmt: skip
+
+
+def _answers(instruction: Instruction) -> list[str]:
+    """Registers of D into the thread's own words; then a bit for each slot that is one, the sign where it is odd."""
+    d = instruction.fragment("d")
+    kind = "f32" if d.type == "f32" else "b32"
+    half = ["shr.u32 %t, %s, 1;", f"mad.lo.u32 %own, %t, {ANSWER_BYTES}, %answers;", "ld.shared.b32 %w, [%own];",
+            "and.b32 %t, %s, 1;", "shl.b32 %t, %t, 4;", "shr.u32 %w, %w, %t;", "and.b32 %w, %w, 0xffff;"]  # fmt: skip
+    whole = [f"mad.lo.u32 %own, %s, {ANSWER_BYTES}, %answers;", "ld.shared.b32 %w, [%own];"]
+    return [
+        *(f"st.shared.{kind} [%answers+{r * ANSWER_BYTES}], %d{r};" for r in range(d.registers)),
+        "mov.u32 %s, 0;", "mov.u32 %at, %found;",
+        *_each("%slots", "ANSWER", [
+            *(half if d.slot_bits == 16 else whole),
+            "ld.shared.b32 %acc, [%at];",
+            f"setp.eq.u32 %q, %w, {d.one:#x};",
+            "selp.b32 %v0, 1, 0, %q;",
+            "shl.b32 %v0, %v0, %n;",
+            "or.b32 %acc, %acc, %v0;",
+            "setp.ne.u32 %p, %w, 0;",
+            "selp.b32 %v0, 0x80000000, 0, %p;",
+            "selp.b32 %v0, 0, %v0, %q;",
+            "or.b32 %acc, %acc, %v0;",
+            "st.shared.b32 [%at], %acc;",
+        ]),
+        "bar.sync 0;",
+    ]  # fmt: skip
+
+
+def _meetings(instruction: Instruction) -> list[str]:
+    """By block (y, x) a count, then a word for every D slot that answered: its number, and what it spelled."""
+    slots = instruction.fragment("d").elements
+    count = slots * ANSWER_BYTES
+    return [
+        f"mul.lo.u32 %t, %lane, 4; sub.u32 %count, %found, %t; add.u32 %count, %count, {count};",
+        "mov.b32 %w, 0;",
+        "setp.eq.u32 %p, %lane, 0;",
+        "@%p st.shared.b32 [%count], %w;",
+        "bar.sync 0;",
+        "mad.lo.u32 %image, %y, %nx, %x;",
+        "add.u32 %t, %most, 1;",
+        "mul.lo.u32 %t, %t, 4;",
+        "mad.wide.u32 %out, %image, %t, %out;",
+        "sub.u32 %i, %images, 1;",
+        "mov.b32 %v1, 1;",
+        "shl.b32 %v1, %v1, %i;",
+        "or.b32 %v1, %v1, 0x80000001;",
+        "mov.u32 %s, 0;", "mov.u32 %at, %found;",
+        *_each("%slots", "MET", [
+            "ld.shared.b32 %acc, [%at];",
+            "setp.eq.u32 %p, %acc, 0;",
+            "@%p bra MET_NOT;",
+            "atom.shared.add.u32 %to, [%count], 1;",
+            "setp.ge.u32 %p, %to, %most;",
+            "@%p bra MET_NOT;",
+            "and.b32 %v0, %acc, %v1;",
+            "setp.ne.u32 %p, %v0, 1;",
+            f"selp.b32 %w, {BAD:#x}, 0, %p;",
+            "shr.u32 %acc, %acc, 1;",
+            "and.b32 %acc, %acc, 0xffff;",
+            "or.b32 %w, %w, %acc;",
+            f"mad.lo.u32 %t, %lane, {slots}, %s;",
+            f"shl.b32 %t, %t, {SLOT_SHIFT};",
+            "or.b32 %w, %w, %t;",
+            "mad.wide.u32 %place, %to, 4, %out;",
+            "st.global.b32 [%place+4], %w;",
+            "MET_NOT:",
+        ]),
+        "bar.sync 0;",
+        "setp.ne.u32 %p, %lane, 0;",
+        "@%p ret;",
+        "ld.shared.b32 %w, [%count];",
+        "st.global.b32 [%out], %w;",
+        "ret;",
+    ]  # fmt: skip
+
+
+def _codes(instruction: Instruction) -> list[str]:
+    """What every D slot answered, by block (y, x) and slot."""
+    slots = instruction.fragment("d").elements
+    return [
+        "mad.lo.u32 %image, %y, %nx, %x;",
+        f"mad.lo.u32 %image, %image, {WARPGROUP}, %lane;",
+        f"mad.wide.u32 %out, %image, {4 * slots}, %out;",
+        "mov.u32 %s, 0;", "mov.u32 %at, %found;",
+        *_each(str(slots), "SAY", ["ld.shared.b32 %acc, [%at];", "mad.wide.u32 %place, %s, 4, %out;",
+                              "st.global.b32 [%place], %acc;"]),
+    ]  # fmt: skip
+
+
+def _raw(instruction: Instruction) -> list[str]:
+    d = instruction.fragment("d")
+    return [
+        f"mad.lo.u32 %image, %x, {WARPGROUP}, %lane;",
+        f"mad.wide.u32 %out, %image, {ptx.thread_bytes(d)}, %out;",
+        *ptx.move("st", "out", "d", d),
+    ]

@@ -1,0 +1,164 @@
+"""What the kernels of warpgroup multiplies do on a tensor core with any layouts and address maps, for the emulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction, SharedOperand
+from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.descriptor import decode
+from tcprobe.probes.emulation import NUMBERS, RAW, elements
+from tcprobe.probes.ptx import POISON, Bytes, Launch, Tables
+from tcprobe.probes.slots import pack, unpack
+
+Kind = Literal["registers", "codes", "raw"]
+Ints = NDArray[np.int64]
+# the leading dimension of a launch: bytes of an image, how many there are, and how a kernel of registers runs
+IMAGES_SHIFT, FEW, SHARED_A = 20, 1 << 30, 1 << 31
+FEW_SLOTS, FEW_MEETINGS = 4, 8  # of each thread; of each A slot: 4 threads hold a row, and 2 of these slots are in it
+BAD = 1 << 16  # of a word of meetings: the answers are none that one product of zeros and ones can give
+SLOT_SHIFT = 17
+ODD = 1 << 31  # of a word of codes: an answer was neither zero nor one
+VALUES = range(-8, 9)  # numbers that products are made of
+UNTOUCHED = int.from_bytes(bytes([POISON] * 4), "little")
+
+
+@dataclass(frozen=True)
+class Warpgroup:
+    """One kernel: `coded` is the operand whose image changes, `majors` are those of A and B."""
+
+    instruction: Instruction
+    kind: Kind
+    coded: str
+    majors: tuple[str, str]
+    selector: int = 0
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """What the launch would leave in its output."""
+        if self.kind == "registers":
+            found = self._codes(launch, tables, "a_smem") if launch.ldm & SHARED_A else self._meetings(launch, tables)
+        else:
+            found = (self._raw if self.kind == "raw" else self._codes)(launch, tables, self.coded)
+        raw: Bytes = found.reshape(-1).view(np.uint8)
+        return raw
+
+    def _meetings(self, launch: Launch, tables: Tables) -> Any:
+        row, few = self.instruction, bool(launch.ldm & FEW)
+        a, d, n = row.fragment("a"), row.fragment("d"), row.shape.n
+        acc = np.zeros((row.shape.k, n), np.int64)
+        for number, image in enumerate(launch.inputs[0]):
+            acc |= self._shared("b_smem", image, _descriptors(launch)[0, 0], tables) << number
+        bad = (acc & (1 | 1 << len(launch.inputs[0]) - 1)) != 1
+        words = (acc >> 1 & BAD - 1) | np.where(bad, BAD, 0)
+        holder = np.array([[tables.table(d).inverse[m, c][0] for c in range(n)] for m in range(row.shape.m)])
+        out = np.full((launch.grid[1], a.slots, 1 + (FEW_MEETINGS if few else n)), UNTOUCHED, np.uint32)
+        for y in range(launch.grid[1]):
+            columns = self._columns(launch, y, tables)
+            for slot, (m, s) in enumerate(tables.table(a).cells):  # type: ignore[misc]
+                found = holder[m] << SLOT_SHIFT | words[columns[m, s]]
+                if few:
+                    found = found[holder[m] % d.elements < FEW_SLOTS]
+                out[y, slot, 0] = len(found)
+                out[y, slot, 1 : 1 + len(found)] = found[: out.shape[2] - 1]
+        return out
+
+    def _codes(self, launch: Launch, tables: Tables, coded: str) -> Any:
+        images, others, wanted = launch.inputs[0], launch.inputs[1], _descriptors(launch)
+        wanted = wanted[1:] if self.kind == "registers" else wanted
+        out = np.zeros((launch.grid[1], launch.grid[0], self.instruction.fragment("d").slots), np.uint32)
+        for y, other in enumerate(others):
+            columns = self._columns(launch, y, tables)
+            for x, (first, second) in enumerate(wanted):
+                still = self._still(coded, other, second, tables)
+                for number, image in enumerate(images):
+                    product = self._product(coded, self._shared(coded, image, first, tables), still, columns)
+                    found = self._slots(product, tables)
+                    out[y, x] |= np.where(found == 1, np.uint32(1) << np.uint32(number), 0).astype(np.uint32)
+                    out[y, x] |= np.where((found != 0) & (found != 1), ODD, 0).astype(np.uint32)
+        return out
+
+    def _raw(self, launch: Launch, tables: Tables, coded: str) -> Any:
+        d, out = self.instruction.fragment("d"), []
+        for x, (image, other, (first, second)) in enumerate(zip(*launch.inputs[:2], _descriptors(launch), strict=True)):
+            still = self._still(coded, other, second, tables)
+            matrix = self._shared(coded, image, first, tables)
+            found = self._slots(self._product(coded, matrix, still, self._columns(launch, x, tables)), tables)
+            out.append(pack(found.astype(NUMBERS[d.type]).view(RAW[d.type])[None], d.slot_bits)[0])
+        return np.stack(out)
+
+    def _product(self, coded: str, matrix: Ints, still: Ints, columns: Ints) -> Ints:
+        a, b = (matrix, still) if coded == "a_smem" else (still, matrix)
+        found: Ints = np.einsum("ms,msn->mn", a, b[columns])
+        return found
+
+    def _columns(self, launch: Launch, image: int, tables: Tables) -> Ints:
+        """The column of A that each stored element is, shape rows x stored columns."""
+        row, e = self.instruction, self.instruction.metadata
+        if e is None:
+            return np.broadcast_to(np.arange(row.shape.k), (row.shape.m, row.shape.k))
+        rule = sparsity(e)
+        index, used = elements(tables.table(e).selection(self.selector), e)
+        fields = unpack(launch.inputs[3][image][None], e.slot_bits)[0].astype(np.int64) >> (
+            3 if rule.fields == 1 else 0
+        )
+        chosen = np.zeros(e.rows * e.cols, np.int64)
+        chosen[index] = fields[used]
+        found: Ints = np.arange(e.cols) // rule.fields * rule.positions + chosen.reshape(e.rows, e.cols)
+        return found
+
+    def _still(self, coded: str, image: Bytes, descriptor: int, tables: Tables) -> Ints:
+        """The matrix that is not coded."""
+        if coded == "a_smem":
+            return self._shared("b_smem", image, descriptor, tables)
+        a = self.instruction.fragment("a")
+        index, used = elements(tables.table(a), a)
+        found = np.zeros(a.rows * a.cols, np.int64)
+        found[index] = values(a.type, unpack(image[None], a.slot_bits)[0])[used]
+        return found.reshape(a.rows, a.cols)
+
+    def _shared(self, name: str, image: Bytes, descriptor: int, tables: Tables) -> Ints:
+        one = behind(self.instruction, name)
+        major = self.majors[name == "b_smem"]
+        bits = tables.behind(one, decode(int(descriptor)), major)
+        return values(one.held.type, unpack(image[None], one.held.slot_bits)[0])[bits // one.held.slot_bits]
+
+    def _slots(self, matrix: Ints, tables: Tables) -> Ints:
+        d: Fragment = self.instruction.fragment("d")
+        index, used = elements(tables.table(d), d)
+        found = np.zeros(d.slots, np.int64)
+        found[used] = matrix.reshape(-1)[index]
+        return found
+
+
+def behind(instruction: Instruction, name: str) -> SharedOperand:
+    """The operand a_smem or b_smem."""
+    return next(one for one in instruction.described if one.held.name == name)
+
+
+def values(kind: str, raw: NDArray[Any]) -> Ints:
+    """Whole numbers from their bit patterns; 99 for one that is not among VALUES."""
+    row = dtype(kind)
+    known = {row.pattern(v, row.bits): v for v in VALUES if _holds(kind, v)}
+    patterns = np.array(sorted(known))
+    at = np.searchsorted(patterns, raw).clip(max=len(patterns) - 1)
+    numbers = np.array([known[p] for p in patterns.tolist()])
+    return np.where(patterns[at] == raw, numbers[at], 99)
+
+
+def _holds(kind: str, value: int) -> bool:
+    """Whether a type has a number: unsigned ones no negative, bits nothing but 0 and 1."""
+    if kind == "b1":
+        return value in (0, 1)
+    return value >= 0 or not kind.startswith("u")
+
+
+def _descriptors(launch: Launch) -> NDArray[np.uint64]:
+    """By x: that of the coded matrix, and that of the other."""
+    return launch.inputs[2].view(np.uint64).reshape(-1, 2)

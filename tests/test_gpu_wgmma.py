@@ -1,0 +1,49 @@
+"""On a live GPU of sm_90: warpgroup forms give the published tables, descriptors and products what these say."""
+
+import pytest
+
+from tcprobe.isa import inventory
+from tcprobe.probes import descriptors
+from tcprobe.run import runner
+from tcprobe.run.descriptors import maps, multiplied
+from tcprobe.run.gpu import Gpu
+from tcprobe.run.process import Worker
+from tcprobe.store.choose import alone
+from tcprobe.store.results import Results, published
+
+pytestmark = pytest.mark.gpu
+PATTERNS = ("wgmma.mma_async.m64n24k*", "wgmma.mma_async.m64n104k*", "wgmma.mma_async.sp.m64n24k*")
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    found = Gpu()
+    found.open(0)
+    if found.devices()[0].arch != "sm_90":
+        pytest.skip("wgmma is sm_90's alone")
+    return found
+
+
+def test_forms_give_the_published_tables(gpu, tmp_path):
+    with runner.Session(Worker()) as session:
+        device = runner.choose(session.devices)
+        items = list(runner.measure(session, device, runner.select(PATTERNS), Results(tmp_path)))
+    measured = [m for m in items if not isinstance(m, runner.Done)]
+    assert len(measured) > 30
+    for found in measured:
+        assert found.status == "measured", (found.experiment, found.words)
+        known = published().measurement("sm_90", "live", found.experiment)
+        assert (dict(found.tables), found.structure) == (dict(known.tables), known.structure)
+
+
+def test_descriptors_lead_where_the_formula_says(gpu):
+    for judged, _ in maps(gpu, descriptors.cases(6), alone(published()), "sm_90"):
+        assert judged.first is None
+
+
+def test_products_through_random_descriptors(gpu):
+    names = ("m64n40k16.f32.bf16.bf16", "m64n96k32.f16.e5m2.e4m3", "m64n16k256.s32.b1.b1.and.popc",
+             "sp.m64n72k32.f16.f16.f16", "sp.m64n48k64.s32.s8.u8")  # fmt: skip
+    rows = [inventory.instructions()[f"wgmma.mma_async.{name}"] for name in names]
+    for name, count, wrong in multiplied(gpu, rows, alone(published()), "sm_90", 3):
+        assert (count >= 3, wrong) == (True, 0), name
