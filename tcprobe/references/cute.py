@@ -20,7 +20,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table, selected, slot_table
-from tcprobe.references import cute_copy, cute_scale, cute_tensor_memory
+from tcprobe.references import cute_copy, cute_gmma, cute_scale, cute_tensor_memory
 from tcprobe.references.claim import Claim, Finding
 from tcprobe.references.shape_stride import L, apply, flat, modes, size
 
