@@ -9,6 +9,7 @@ MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 D, A = f"{MULTIPLY}.d", f"{MULTIPLY}.a"
 S4 = "mma.m16n8k32.row.col.s32.s4.s4.s32.b"
 SPARSE = "mma.sp.m16n8k32.row.col.f32.f16.f16.f32"
+WGMMA = "wgmma.mma_async.m64n8k16.f32.f16.f16"
 SCALED = "mma.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"
 FP8 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 PATTERN = json.dumps({"op": "ld.shared.b32", "address": [4 * lane for lane in range(32)]})
@@ -19,12 +20,14 @@ CALLS = {
     "show": [("show", "wmma.m16n16k16.?.row.f16", "--arch", "all"), ("show", MULTIPLY),
              ("show", "ldmatrix.m8n8.x1.shared.b16.*"),
              ("show", f"{MULTIPLY}.b", "--arch", "sm_120"), ("show", "mma.m8n8k4.row.col.f32.f16.f16.f32.d"),
-             ("show", A, "--arch", "a100,h100"), ("show", SPARSE), ("show", f"{SCALED}.?cale_?")],
+             ("show", A, "--arch", "a100,h100"), ("show", SPARSE), ("show", f"{SCALED}.?cale_?"),
+             ("show", f"{WGMMA}.b_smem", "--swizzle", "32"), ("show", f"{WGMMA}.d")],
     "where": [("where", D, "--row", "0"), ("where", "ldmatrix.m8n8.x1.shared.b16.address", "--lane", "0-3"),
               ("where", "mma.m8n8k4.row.col.f32.f16.f16.f32.d", "--lane", "5", "--arch", "sm_70")],
     "trace": [("trace", MULTIPLY, "--row", "0-1", "--col", "2"), ("trace", MULTIPLY, "--operand", "a", "--lane", "1",
               "--i", "0"), ("trace", MULTIPLY, "--operand", "c", "--lane", "1", "--i", "0"),
-              ("trace", SPARSE, "--row", "3", "--col", "2", "--selector", "1")],
+              ("trace", SPARSE, "--row", "3", "--col", "2", "--selector", "1"),
+              ("trace", WGMMA, "--row", "3", "--col", "5", "--swizzle", "128")],
     "convert": [("convert", D, A), ("convert", f"{FP8}.d", f"{FP8}.a", "--permute-k"),
                 ("convert", S4, S4, "--transpose")],
     "reduce": [("reduce", D, "--over", "row")],
@@ -41,6 +44,7 @@ CALLS = {
     "run": [("run", "wmma.m8n8k4.*", "--arch", "sm_80", "--method", "sass", "--results", "{folder}")],
     "fit": [("fit", "{csv}"), ("fit",)],
     "doctor": [("doctor",)],
+    "descriptor": [("descriptor", "--tile", "128x64", "--type", "bf16"), ("descriptor", "0x4000004000010000")],
     "why-not": [("why-not", A, "--arch", "sm_75"), ("why-not", A, "--arch", "sm_86")],
     "merge": [("merge", "results", "--results", "{folder}")],
     "swizzle fit": [("swizzle", "fit", "{offsets}"), ("swizzle", "fit", "{offsets}", "--bits", "16")],

@@ -22,6 +22,7 @@ from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
+from tcprobe.isa.operand import WHOLE
 from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.store.cell import load
 from tcprobe.store.results import published
@@ -102,9 +103,10 @@ def test_sweeps():
     assert (matrix.line[:, 8:] == -1).all()
 
 
-FRAGMENTS = [f for f in inventory.fragments().values() if f.products == 1 and f.slot_bits >= 8 and "m16n8k" in f.id][
-    ::7
-]
+FRAGMENTS = [
+    f for f in inventory.of_a_warp().values()
+    if f.role in WHOLE and f.products == 1 and f.slot_bits >= 8 and "m16n8k" in f.id
+][::9]  # fmt: skip
 
 
 @pytest.mark.parametrize("fragment", [*FRAGMENTS, inventory.resolve(MMA + ".b"), inventory.resolve(MMA + ".a")],

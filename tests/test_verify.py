@@ -24,7 +24,7 @@ EXAMPLES = json.loads((Path(__file__).parent / "data" / "worked_examples.json").
 RESULTS = published()
 
 
-@pytest.mark.parametrize("kind", [d.name for d in DTYPES if d.name != "b1"])
+@pytest.mark.parametrize("kind", [d.name for d in DTYPES if d.name not in ("b1", "ue8m0", "ue4m3")])
 def test_patterns_of_whole_numbers(kind):
     row = dtype(kind)
     slot = max(8, row.bits) if kind in ("e3m2", "e2m3", "e2m1") else row.bits

@@ -139,14 +139,19 @@ def alike(wanted: Fragment) -> list[Fragment]:
     return list(found.values())
 
 
-@cache
 def users(fragment_id: str) -> tuple[str, ...]:
     """Names of the instructions that take the fragment as an operand: only one of wmma is shared by several."""
+    return tuple(instructions()[id_].name for id_ in user_ids(fragment_id))
+
+
+@cache
+def user_ids(fragment_id: str) -> tuple[str, ...]:
+    """Ids of the instructions that take the fragment as an operand."""
     row = instructions().get(fragment_id.rpartition(".")[0])
     if row and row.fragments and not row.fragments[0].shared:
-        return (row.name,)
+        return (row.id,)
     sharing = (i for i in instructions().parts[0].values() if i.definitions)
-    return tuple(i.name for i in sharing if any(f.id == fragment_id for f in i.fragments))
+    return tuple(i.id for i in sharing if any(f.id == fragment_id for f in i.fragments))
 
 
 def select(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:

@@ -52,8 +52,7 @@ def drawn(block: Block, fact: Fact) -> dict[str, Any]:
 
 def users(fact: Fact) -> list[tuple[str, str]]:
     """(id, page) of the instructions that take the fragment."""
-    ids = map(inventory.short, inventory.users(fact.id))
-    return [(id_, addresses.instruction(id_)) for id_ in ids]
+    return [(id_, addresses.instruction(id_)) for id_ in inventory.user_ids(fact.id)]
 
 
 def picture(cell: Cell) -> str:

@@ -12,7 +12,7 @@ from tcprobe.ask.compare import Verdict, verdicts
 from tcprobe.errors import UsageError
 from tcprobe.fit import Fit, fitted
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import ARCHS
+from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
@@ -21,6 +21,7 @@ from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell, cell
 from tcprobe.store.choose import Found, Layers
 
+SHOWN_N = (8, 24)  # of warpgroup multiplies
 BADGES = {
     "live": ("L", "measured live on a GPU"),
     "sass": ("M", "read from machine code"),
@@ -94,7 +95,7 @@ class Facts:
     @cached_property
     def instructions(self) -> dict[str, Instruction]:
         """Instructions of whose operands in registers all have a fact."""
-        rows = inventory.instructions().values()
+        rows = [*inventory.executed_by(WARP), *inventory.executed_by(WARPGROUP)]
         return {row.id: row for row in rows if row.fragments and all(f.id in self.facts for f in row.fragments)}
 
     @cached_property
@@ -135,11 +136,19 @@ def gather(layers: Layers) -> Facts:
 
 
 def _facts(layers: Layers) -> Iterator[Fact]:
-    for fragment in inventory.fragments().values():
+    for fragment in _shown():
         cells = {row.name: at for row in ARCHS if (at := _cell(fragment, row.name, layers))}
         main = _cell(fragment, None, layers)
         if main:
             yield Fact(fragment, cells, cells[main.arch], layers)
+
+
+def _shown() -> Iterator[Fragment]:
+    """The fragments that have pages: of a warpgroup's those of few N, whose formulas are those of every N."""
+    yield from inventory.of_a_warp().values()
+    for row in inventory.executed_by(WARPGROUP):
+        if row.shape.n in SHOWN_N:
+            yield from row.fragments
 
 
 def _cell(fragment: Fragment, arch: str | None, layers: Layers) -> Cell | None:

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.pages.site import addresses, words
-from tcprobe.pages.site.facts import BADGES, Fact, Facts
+from tcprobe.pages.site.facts import BADGES, SHOWN_N, Fact, Facts
 from tcprobe.pages.site.render import ListPart, View
 
 Links = list[tuple[str, str]]
@@ -21,7 +22,8 @@ def view(facts: Facts, makers: Links) -> View:
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
     shown = {
-        "count": len(facts.facts), "families": ", ".join(families), "archs": facts.archs, "legend": words.legend(),
+        "count": len(facts.facts), "families": ", ".join(map(_said, families)),
+        "archs": facts.archs, "legend": words.legend(),
         "rows": _rows(facts), "makers": makers,
         "filters": [("family", "Family", families), ("type", "Type", types), ("arch", "Arch", facts.archs)],
         "arch_links": [(f"{name}, {arch_row(name).generation}", addresses.arch(name)) for name in facts.archs],
@@ -29,6 +31,13 @@ def view(facts: Facts, makers: Links) -> View:
     }  # fmt: skip
     about = "Measured register layouts of NVIDIA tensor-core instructions: a page for every fragment"
     return View("index.html", "index", "Register layouts of tensor-core fragments", about, shown)
+
+
+def _said(family: str) -> str:
+    """A family, and of which N it has pages."""
+    row = next(row for row in inventory.instructions().values() if row.family == family)
+    few = f" (N = {' and '.join(map(str, SHOWN_N))}; the formulas are those of every N)"
+    return family + (few if row.threads == WARPGROUP else "")
 
 
 def shape_page(family: str, shape: object) -> str:
