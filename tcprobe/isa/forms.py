@@ -57,7 +57,7 @@ class Forms(Mapping[str, Instruction]):
         return len(self._makers)
 
 
-class Joined(Mapping[str, Instruction]):
+class Together(Mapping[str, Instruction]):
     """Several mappings as one; an id is in one of them."""
 
     def __init__(self, *parts: Mapping[str, Instruction]) -> None:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch
-from tcprobe.isa.forms import Forms, Joined
+from tcprobe.isa.forms import Forms, Together
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import IMPLIED, Instruction, SharedOperand
 from tcprobe.isa.target import version
@@ -33,12 +33,12 @@ _VECTOR = re.compile(r"(scale_vec::\d)x")  # the one capital letter of an id
 
 
 @cache
-def instructions() -> Joined:
+def instructions() -> Together:
     """All instructions by id, in the order of the rows, wmma first; those of `Forms` last, made when asked for."""
     files = [module.INSTRUCTIONS for module in discover(ROWS, ("INSTRUCTIONS",)).values()]
     rows = [row for file in files if not isinstance(file, Forms) for row in file]
     whole = {row.id: row for row in sorted(rows, key=lambda row: row.family != "wmma")}
-    return Joined(MappingProxyType(whole), *(file for file in files if isinstance(file, Forms)))
+    return Together(MappingProxyType(whole), *(file for file in files if isinstance(file, Forms)))
 
 
 def families() -> tuple[str, ...]:
