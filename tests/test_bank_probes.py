@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from tcprobe.ask import banks as model
 from tcprobe.ask.bank_rules import document, rules_for
 from tcprobe.ask.banks import BankRule, designed
+from tcprobe.cli import main
 from tcprobe.errors import ProbeError, UnreadProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import access, accesses
@@ -265,3 +266,16 @@ def test_without_a_gpu_it_says_so():
     done = CliRunner().invoke(live.main, ["--patterns", "10"])
     assert done.exit_code in (0, 3)
     assert done.exit_code == 0 or "Error: " in done.stderr
+
+
+def test_run_takes_banks_as_a_family(tmp_path, monkeypatch):
+    """On the clock of a stand-in: the rule is saved where `tcprobe banks` finds it."""
+    found = live.sweep(Machine(), accesses().values(), 20, MOST)
+    monkeypatch.setattr(live, "on_gpu", lambda *_: (arch("sm_90"), dict.fromkeys(PROVENANCE, "x"), found))
+    done = CliRunner().invoke(main, ["run", "--family", "banks", "--results", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "ld.shared.b128" in done.stdout
+    assert rules_for("sm_90", Results(tmp_path)).measured
+    for wrong in (["ldmatrix*"], ["--arch", "sm_90"], ["--method", "sass"]):
+        refused = CliRunner().invoke(main, ["run", "--family", "banks", "--results", str(tmp_path), *wrong])
+        assert (refused.exit_code, "only --device goes" in refused.stderr) == (2, True)

@@ -30,7 +30,7 @@ from tcprobe.cli.options import (
     told,
 )
 from tcprobe.cli.shell import Group
-from tcprobe.errors import UsageError
+from tcprobe.errors import ProbeError, UsageError
 
 if TYPE_CHECKING:
     from tcprobe.ask.absent import WhyNot
@@ -75,6 +75,9 @@ for module, commands in {
     help="On a live GPU, or from the machine code that ptxas emits; auto: a GPU of the arch if there is one.",
 )
 @click.option("--device", "index", type=Number(), metavar="N", help="GPU number N, in CUDA's order.")
+@click.option(
+    "--family", type=Given(), metavar="NAME", help="Only this family: wmma, wgmma, ...; banks: shared memory's, timed."
+)
 @CUDA
 @WRITTEN
 @click.option("--force", is_flag=True, help="Measure again what is already there.")
@@ -95,6 +98,9 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
     GPU that is there, else machine code for all archs. What is measured already is kept, so a run that was stopped is
     taken up where it ended. --json: one object a device or arch.
     """
+    if asked["family"] == "banks":
+        _time_banks(folder, as_json, asked)
+        return
     from tcprobe.isa import arch
     from tcprobe.run.process import Worker, ended_by_errors, sass_worker
 
@@ -132,6 +138,27 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
             printing.stages(report.done)
     if any(m.status == "failed" for report in reports for m in report.found):
         sys.exit(1)
+
+
+def _time_banks(folder: Path, as_json: bool, asked: dict[str, Any]) -> None:
+    """Time every access of shared memory on a live GPU, fit the rule of its banks, and save it."""
+    if asked["patterns"] or asked["method"] == "sass" or asked["name"]:
+        raise UsageError("--family banks times the accesses of shared memory on the GPU at hand: only --device goes.")
+    from tcprobe.run.backend import BackendFaultError
+    from tcprobe.run.banks import measured
+
+    try:
+        found = measured(asked["index"] or 0, folder=folder)
+    except BackendFaultError as error:
+        raise ProbeError(str(error)) from None
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for name, row in found["accesses"].items():
+        click.echo(f"{name:22} {row['misfits']} of {row['patterns']} patterns do not fit")
+    for name, words in found["failed"].items():
+        click.echo(f"{name:22} {words}")
+    click.echo(f"{found['provenance']['device']} ({found['arch']}): rule saved in {folder}; `tcprobe banks --rule`")
 
 
 @main.command(short_help="Fit closed formulas to saved tables.")

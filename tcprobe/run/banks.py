@@ -162,6 +162,17 @@ def on_gpu(index: int, count: int) -> tuple[Arch, dict[str, str], dict[str, Fitt
                  "ptx": hashed, "tcprobe": __version__}, found  # fmt: skip
 
 
+def measured(index: int, count: int = PATTERNS, folder: Path | None = None) -> dict[str, Any]:
+    """The report of one GPU, saved in a folder if one is named; EnvironmentUnfitError without a GPU."""
+    from tcprobe.store.results import Results
+
+    row, provenance, found = on_gpu(index, count)
+    said = report(found)
+    if folder:
+        Results(folder).write_banks(row.name, document(row.name, provenance, said["accesses"]))
+    return {"arch": row.name, "provenance": provenance, **said}
+
+
 @click.command()
 @click.option("--device", "index", type=int, default=0, show_default=True, metavar="N", help="GPU number N.")
 @click.option("--patterns", "count", type=click.IntRange(1, 100_000), default=PATTERNS, show_default=True,
@@ -169,14 +180,8 @@ def on_gpu(index: int, count: int) -> tuple[Arch, dict[str, str], dict[str, Fitt
 @click.option("--results", "folder", type=click.Path(path_type=Path, file_okay=False), help="Save the rule here.")
 def main(index: int, count: int, folder: Path | None) -> None:
     """Time every access of shared memory on a GPU and fit the rule of its banks."""
-    from tcprobe.store.results import Results
-
     try:
-        row, provenance, found = on_gpu(index, count)
-        said = report(found)
-        click.echo(json.dumps({"arch": row.name, "provenance": provenance, **said}))
-        if folder:
-            Results(folder).write_banks(row.name, document(row.name, provenance, said["accesses"]))
+        click.echo(json.dumps(measured(index, count, folder)))
     except (TcprobeError, BackendFaultError) as error:
         click.echo(f"Error: {error}", err=True)
         raise SystemExit(getattr(error, "exit_code", 1)) from None

@@ -48,6 +48,7 @@ class Request:
     cuda: Path | None = None
     force: bool = False
     limit: float = 60.0
+    family: str | None = None
 
 
 @dataclass
@@ -94,7 +95,7 @@ class Campaign:
 
     def run(self, live: runner.Session | None) -> list[Report]:
         """Carry it out; `live` is a session on the GPU worker, started early, or None for method sass."""
-        chosen = runner.select(self.request.patterns)
+        chosen = runner.select(self.request.patterns, self.request.family)
         with ExitStack() as stack:
             if live:
                 stack.enter_context(live)

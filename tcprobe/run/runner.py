@@ -264,8 +264,21 @@ def _taken_before(experiment: Experiment, device: Device, results: Results) -> b
         return False
 
 
-def select(patterns: Sequence[str]) -> list[Experiment]:
-    """Experiments of the fragments and instructions that `patterns` mean, with the fragments they lean on."""
+def select(patterns: Sequence[str], family: str | None = None) -> list[Experiment]:
+    """Experiments of the fragments and instructions that `patterns` mean, with the fragments they lean on; those of a
+    family alone where one is named. UsageError for a family without any.
+    """
+    found = _meant(patterns)
+    if family is None:
+        return found
+    inventory.select(family=family)  # which refuses an unknown one
+    chosen = [e for e in found if any(f.family == family for f in e.fragments)]
+    if not chosen:
+        raise UsageError(f"nothing of family {family} can be measured here: `tcprobe why-not` says why.")
+    return chosen
+
+
+def _meant(patterns: Sequence[str]) -> list[Experiment]:
     if not patterns:
         return list(experiments().values())
     wanted: set[str] = set()
