@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import nvrtc
 import pytest
 
 from tcprobe import emit
+from tcprobe.cli import main
 from tcprobe.isa import inventory
 from tcprobe.store.cell import for_emit
 from tcprobe.store.results import published
@@ -82,3 +84,24 @@ def test_links_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text("utf-8")):
             assert target.startswith("http") or (page.parent / target).exists(), (page.name, target)
+
+
+def test_every_command_option_and_format_is_documented():
+    text = "\n".join(page.read_text("utf-8") for page in PAGES)
+    commands = dict(every_command(main))
+    missing = [f"tcprobe {name}" for name in commands if not re.search(rf"tcprobe {name}\b", text)]
+    options = [p.opts for command in commands.values() for p in command.params if isinstance(p, click.Option)]
+    missing += [names for names in options if not any(re.search(rf"{name}\b", text) for name in names)]
+    missing += [name for name in emit.names() if not re.search(rf"(?<![\w-]){name}(?![\w-])", text, re.I)]
+    assert missing == []
+
+
+def every_command(group, path=()):
+    """Name and command of everything that can be called."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from every_command(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
