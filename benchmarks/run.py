@@ -1,9 +1,10 @@
 """What a run costs, as ratios within this run: python benchmarks/run.py [REPEATS]
 
-- cold: `tcprobe run` of all forms with an empty driver cache, against compiling and running prober.cu with
-  nvcc (one fragment); target: below 1
+- cold: `tcprobe run` of all forms of wmma and mma with an empty driver cache, against compiling and running prober.cu
+  with nvcc (one fragment); target: below 1
 - warm: the same with a filled driver cache, against the floor: interpreter, importing CuPy, creating the
   context; target: at most 1.5
+- the other families, cold and warm, once each, in floors
 - peak memory of the tool and of its worker; target: below 500 MB
 - fit: mean and largest time a layout, and all of results/; `tcprobe --help` against importing click and rich
 
@@ -25,6 +26,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 FLOOR = "import cupy; cupy.cuda.Device(0).use(); cupy.cuda.runtime.free(0)"
 TCPROBE = [sys.executable, "-m", "tcprobe"]
+FIRST = ("wmma*", "mma.m*")
+OTHERS = {"moves and mma.sp": ("ldmatrix*", "stmatrix*", "movmatrix*", "mma.sp*"), "wgmma and wgmma.sp": ("wgmma*",)}
 
 
 def seconds(command: list[str], **environment: str) -> tuple[float, str]:
@@ -38,7 +41,7 @@ def line(what: str, value: str, target: str = "") -> None:
 
 
 def gpu(repeats: int, folder: Path) -> None:
-    run = [*TCPROBE, "run", "--force", "--stages", "--results", str(folder / "results")]
+    run = [*TCPROBE, "run", *FIRST, "--force", "--stages", "--results", str(folder / "results")]
     for path in (HERE.parent / "tcprobe").rglob("*.py"):  # sources into the file cache, for both sides alike
         path.read_bytes()
     seconds([sys.executable, "-c", FLOOR])
@@ -55,9 +58,9 @@ def gpu(repeats: int, folder: Path) -> None:
             nvcc.append(build + seconds([exe])[0])
     floor = statistics.median(floors)
     line("floor: interpreter, CuPy, context", f"{floor:.2f} s")
-    line("warm run of all forms", f"{statistics.median(warm):.2f} s")
+    line("warm run of wmma and mma", f"{statistics.median(warm):.2f} s")
     line("warm / floor", f"{statistics.median(warm) / floor:.2f}", "target: at most 1.5")
-    line("cold run of all forms", f"{statistics.median(cold):.2f} s")
+    line("cold run of wmma and mma", f"{statistics.median(cold):.2f} s")
     if nvcc:
         line("nvcc + run of a one-fragment prober", f"{statistics.median(nvcc):.2f} s")
         line("cold / nvcc", f"{statistics.median(cold) / statistics.median(nvcc):.2f}", "target: below 1")
@@ -67,6 +70,13 @@ def gpu(repeats: int, folder: Path) -> None:
         line(f"peak memory of the {name}", f"{peak} MB", "target: below 500")
     print("stages of the last warm run's worker:")
     print("\n".join(text for text in stages.splitlines() if " s " in text))
+    for name, patterns in OTHERS.items():
+        run = [*TCPROBE, "run", *patterns, "--force", "--stages", "--results", str(folder / "others")]
+        spent = [seconds(run, CUDA_CACHE_PATH=str(folder / f"cache {name}")) for _ in ("cold", "warm")]
+        line(f"{name}: cold, warm / floor", " and ".join(f"{time_ / floor:.1f}" for time_, _ in spent))
+        line(
+            f"{name}: peak memory of the worker", f"{re.findall(r'memory of the worker +([0-9.]+)', spent[1][1])[0]} MB"
+        )
 
 
 def fit() -> None:
