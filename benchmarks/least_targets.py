@@ -19,7 +19,7 @@ from typing import NamedTuple
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import version
-from tcprobe.probes import experiments, sparse, tensor_memory
+from tcprobe.probes import experiments, sparse, tensor_memory, wgmma_kernels
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import Kernel
 from tcprobe.sass import toolchain
@@ -47,6 +47,8 @@ def forms() -> list[Form]:
 
 def probe(row: Instruction) -> Kernel:
     """The kernel of an instruction."""
+    if row.described:
+        return wgmma_kernels.kernel(row, "raw")
     if row.id not in experiments():
         return tensor_memory.kernel(row, least=True)
     return sparse.product_kernel(row, 0) if row.metadata else kernels(experiments()[row.id])[0]

@@ -22,7 +22,7 @@ from tcprobe import __version__
 from tcprobe.ask.undocumented import document
 from tcprobe.errors import ProbeError, TcprobeError
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import arch
+from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.probes import sparse_undocumented as probe
@@ -52,9 +52,9 @@ class Loaded(Protocol):
 
 
 def measured(name: str) -> dict[str, tuple[Instruction, dict[str, Table]]]:
-    """The sparse multiplies of an arch whose tables are published, with them, by id."""
+    """The sparse multiplies of a warp on an arch whose tables are published, with them, by id."""
     layers, found = published(), {}
-    for row in inventory.instructions().values():
+    for row in inventory.executed_by(WARP):
         if row.metadata and row.target.on(arch(name)) and layers.measurement(name, "live", row.id):
             tables = {operand: cell.table for operand, cell in operands(row, name, layers).items()}
             found[row.id] = (row, tables)
