@@ -12,6 +12,7 @@ closed form". `contradiction` names the first slots that no linear map fits.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from tcprobe.fit.formula import Formula, linear_formula, proven
@@ -39,10 +40,16 @@ def fit(table: Table) -> Fit:
     """Layout and formulas of a table."""
     found = fit_layout(table)
     if isinstance(found, Layout):
-        return Fit(LINEAR, {name: _linear(found, name) for name in table.outputs}, found, None)
-    formulas = {name: _one(table, name) for name in table.outputs}
+        return Fit(LINEAR, {name: _sized(_linear(found, name), table) for name in table.outputs}, found, None)
+    formulas = {name: one and _sized(one, table) for name in table.outputs for one in [_one(table, name)]}
     verdict = NONE if None in formulas.values() else BOOLEAN
     return Fit(verdict, formulas, None, found)
+
+
+def _sized(formula: Formula, table: Table) -> Formula:
+    """A formula that knows how far the variables of its table go."""
+    sizes = {axis.name: axis.size for axis in table.space.axes}
+    return replace(formula, sizes=tuple(sizes[name] for name in formula.variables))
 
 
 def fitted(table: Table) -> Fit:

@@ -13,7 +13,7 @@ variables, by position or by name, and takes no others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tcprobe.errors import VariableError
@@ -91,12 +91,14 @@ def _literal(variable: str, bit: int, wanted: bool) -> str:
 class Formula:
     """Sum (XOR where terms overlap) of `terms`, and of `constant`, in `variables`.
 
-    Callable with a number for each variable, in their order or by name: formula(3, 0), formula(lane=3, i=0).
+    Callable with a number for each variable, in their order or by name: formula(3, 0), formula(lane=3, i=0). `sizes`
+    are those of the variables in the table that it was fitted to, none where it is of no table.
     """
 
     terms: tuple[Term | Products, ...]
     constant: int = 0
     variables: tuple[str, ...] = SLOT
+    sizes: tuple[int, ...] = field(default=(), compare=False)
 
     @property
     def overlapping(self) -> bool:
@@ -114,11 +116,17 @@ class Formula:
         return all(isinstance(term, Term) for term in self.terms)
 
     def __call__(self, *values: int, **named: int) -> int:
-        """The value for a number of each variable; VariableError where one is missing, unknown or given twice."""
+        """The value for a number of each variable.
+
+        VariableError where one is missing, unknown, given twice, or outside the table that the formula was fitted to.
+        """
         given = dict(zip(self.variables, values, strict=False), **named)
         count = len(self.variables)
         if len(given) != count or len(values) + len(named) != count or named.keys() - self.variables:
             raise self._misfit(values, named)
+        for name, size in zip(self.variables, self.sizes, strict=False):
+            if not 0 <= given[name] < size:
+                raise VariableError(f"{name} {given[name]} is outside 0 to {size - 1}.")
         total = self.constant
         for term in self.terms:
             total ^= term.at(given)
