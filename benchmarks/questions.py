@@ -90,7 +90,7 @@ def counts(texts: dict[str, str]) -> dict[str, int]:
         source, cubin, image = (Path(folder) / f"code.{end}" for end in ("ptx", "cubin", "bin"))
         source.write_text(nvrtc.ptx(lib, "\n".join(texts.values()), "-arch=compute_90", "-std=c++17"))
         subprocess.run([tools.ptxas, "-arch", "sm_90", str(source), "-o", str(cubin)], check=True)
-        for name, (raw, *_) in contents(cubin).items():
+        for name, (raw, *_) in contents(cubin)[1].items():
             image.write_bytes(raw)
             done = subprocess.run([tools.nvdisasm, "--binary", "SM90", str(image)], check=True, capture_output=True,
                                   text=True)  # fmt: skip
