@@ -145,7 +145,7 @@ def test_an_answer_that_is_another_is_refused(small, data):
 def test_a_byte_that_scales_too_much_is_refused(small):
     """Bytes of two rows exchanged are another map, which is found; but not under one selector of B's scales only."""
     experiment, launches, raw = small
-    row = experiment.row
+    row = experiment.instruction
     tables = documented(row)
     a = tables[row.fragment("scale_a").id]
     rows, cols = list(a.values["row"]), list(a.values["col"])

@@ -169,7 +169,7 @@ def test_an_answer_that_is_another_is_refused(small, data):
     experiment, launches, raw = small
     number = data.draw(st.integers(0, len(raw) - 1))
     byte, bit = data.draw(st.integers(0, len(raw[number]) - 1)), data.draw(st.integers(0, 7))
-    bits = 2 * b_images(experiment.row)
+    bits = 2 * b_images(experiment.instruction)
     if byte % 4 * 8 + bit in range(bits, 31):  # the kernel leaves these zero, whatever it measures
         return
     with pytest.raises(ProbeError):
@@ -188,7 +188,7 @@ def test_a_slot_that_obeys_two_fields_is_refused(small):
 def test_selectors_that_change_the_product_are_refused(small):
     experiment, launches, raw = small
     other = experiments()[experiment.id].launches()[1]
-    row = experiment.row
+    row = experiment.instruction
     turned = Emulator(documented(row, 3) | {row.fragment("b").id: shuffled(row.fragment("b"), random.Random(1))})
     with pytest.raises(ProbeError, match="selector 1 changes"):
         experiment.decode(launches, [raw[0], turned.run([other])[0], *raw[2:]])

@@ -28,7 +28,7 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.probes import ptx
 from tcprobe.probes.block_scale_numbering import Scales, scaled
 from tcprobe.probes.block_scale_op import EXPONENT_OF_ONE, Scaled
-from tcprobe.probes.experiment import Conclusion, Context, Experiment, Reading
+from tcprobe.probes.experiment import Conclusion, Context, Experiment, OfInstruction, Reading
 from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
@@ -44,46 +44,27 @@ IMAGES = 1 + 2 * 2 * DIGITS  # all one; by operand, by digit, as it is and turne
 
 
 @dataclass(frozen=True)
-class ScaledExperiment:
+class ScaledExperiment(OfInstruction):
     """A block-scaled mma or mma.sp with all values of byte-id and thread-id."""
-
-    row: Instruction
-    methods: tuple[str, ...] = ("live",)
-    early: bool = False
-
-    @property
-    def id(self) -> str:
-        """The instruction's."""
-        return self.row.id
-
-    @property
-    def fragments(self) -> tuple[Fragment, ...]:
-        """Operands a, b, c, d, scale_a, scale_b, and e of a sparse one."""
-        return self.row.fragments
-
-    @property
-    def kind(self) -> str:
-        """mma.block_scale, mma.sp.block_scale."""
-        return self.row.family
 
     @cached_property
     def unscaled(self) -> Experiment:
         """What is measured with all scales one."""
-        return SparseExperiment(self.row) if self.row.metadata else MultiplyExperiment(self.row)
+        return SparseExperiment(self.instruction) if self.instruction.metadata else MultiplyExperiment(self.instruction)
 
     def launches(self) -> list[Launch]:
         """Those of the structure tensor, then that of scales."""
-        return [*self.unscaled.launches(), launch(self.row)]
+        return [*self.unscaled.launches(), launch(self.instruction)]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """What the structure tensor's experiment reads; "scale_a" and "scale_b", the bytes by choice, A slot and met D
         slot; "met", the D slots that each A slot reaches.
         """
         found = self.unscaled.decode(launches[:-1], outputs[:-1])
-        read = [decode(self.row, raw) for raw in outputs[-1].reshape(len(choices(self.row)), -1)]
+        read = [decode(self.instruction, raw) for raw in outputs[-1].reshape(len(choices(self.instruction)), -1)]
         met = read[0][0]
         if any(not np.array_equal(met, other) for other, _, _ in read):
-            raise ProbeError(f"{self.row.name}: byte-id or thread-id changes which slots of A and D meet.")
+            raise ProbeError(f"{self.instruction.name}: byte-id or thread-id changes which slots of A and D meet.")
         return {**found, "met": met, "scale_a": np.stack([a for _, a, _ in read]),
                 "scale_b": np.stack([b for _, _, b in read])}  # fmt: skip
 
@@ -91,7 +72,7 @@ class ScaledExperiment:
         """Tables that predict the structure tensor and every scale."""
         own = ("met", "scale_a", "scale_b")
         inner = self.unscaled.conclude({n: v for n, v in reading.items() if n not in own}, context)
-        return scaled(self.row, inner, Scales(**{name: reading[name].astype(np.int64) for name in own}))
+        return scaled(self.instruction, inner, Scales(**{name: reading[name].astype(np.int64) for name in own}))
 
 
 def experiments() -> list[ScaledExperiment]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
 from tcprobe.store.measurement import StructureHash
@@ -69,6 +70,30 @@ class Experiment(Protocol):
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """The tables; ProbeError where the reading is no layout, or contradicts what is known."""
+
+
+@dataclass(frozen=True)
+class OfInstruction:
+    """What experiments on one instruction, on a GPU, have in common: they measure all its operands in registers."""
+
+    instruction: Instruction
+    methods: tuple[str, ...] = ("live",)
+    early: bool = False
+
+    @property
+    def id(self) -> str:
+        """The instruction's."""
+        return self.instruction.id
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """The operands in registers, by name."""
+        return self.instruction.fragments
+
+    @property
+    def kind(self) -> str:
+        """The instruction's family."""
+        return self.instruction.family
 
 
 def kernels(experiment: Experiment) -> list[Kernel]:

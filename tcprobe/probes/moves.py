@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, Arch
-from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.isa.rows.moves import ROW_BYTES
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, Reading
+from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, OfInstruction, Reading
 from tcprobe.probes.move_kernels import (
     NOT_MOVED,
     SIZE,
@@ -51,27 +50,8 @@ FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
 
 
 @dataclass(frozen=True)
-class MemoryMove:
+class MemoryMove(OfInstruction):
     """ldmatrix or stmatrix. A reading has, for every bit of the registers, "lane" and "offset": where its row is."""
-
-    instruction: Instruction
-    methods: tuple[str, ...] = ("live",)
-    early: bool = False
-
-    @property
-    def id(self) -> str:
-        """The instruction's."""
-        return self.instruction.id
-
-    @property
-    def fragments(self) -> tuple[Fragment, ...]:
-        """The matrices in registers, and the address."""
-        return self.instruction.fragments
-
-    @property
-    def kind(self) -> str:
-        """ldmatrix or stmatrix."""
-        return self.instruction.family
 
     def launches(self) -> list[Launch]:
         """One launch: images x address patterns."""
@@ -118,27 +98,8 @@ class MemoryMove:
 
 
 @dataclass(frozen=True)
-class RegisterMove:
+class RegisterMove(OfInstruction):
     """movmatrix. A reading has, for every bit of D, the number of the bit of A ("source") that it comes from."""
-
-    instruction: Instruction
-    methods: tuple[str, ...] = ("live",)
-    early: bool = False
-
-    @property
-    def id(self) -> str:
-        """The instruction's."""
-        return self.instruction.id
-
-    @property
-    def fragments(self) -> tuple[Fragment, ...]:
-        """Operands a and d."""
-        return self.instruction.fragments
-
-    @property
-    def kind(self) -> str:
-        """movmatrix."""
-        return self.instruction.family
 
     def launches(self) -> list[Launch]:
         """One launch: an image a block."""

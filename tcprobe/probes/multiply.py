@@ -27,7 +27,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
 from tcprobe.probes.emulation import NUMBERS, RAW, elements
-from tcprobe.probes.experiment import Conclusion, Context, Reading
+from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
 from tcprobe.probes.numbering import numbered
 from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables
 from tcprobe.probes.slots import codes, one_hot, pack, unpack
@@ -88,22 +88,8 @@ def _scatter(fragment: Fragment, matrices: NDArray[Any], tables: Tables) -> Byte
 
 
 @dataclass(frozen=True)
-class MultiplyExperiment:
+class MultiplyExperiment(OfInstruction):
     """An mma or wmma.mma through its structure tensor."""
-
-    instruction: Instruction
-    methods: tuple[str, ...] = ("live",)
-    early: bool = False
-
-    @property
-    def id(self) -> str:
-        """The instruction's."""
-        return self.instruction.id
-
-    @property
-    def fragments(self) -> tuple[Fragment, ...]:
-        """Operands a, b, c, d."""
-        return self.instruction.fragments
 
     @property
     def kind(self) -> str:

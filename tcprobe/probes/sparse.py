@@ -27,7 +27,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import Conclusion, Context, Reading
+from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse_decode import decode
@@ -37,40 +37,21 @@ from tcprobe.probes.sparse_op import Packed, Product
 
 
 @dataclass(frozen=True)
-class SparseExperiment:
+class SparseExperiment(OfInstruction):
     """An mma.sp with all documented values of its selector."""
-
-    row: Instruction
-    methods: tuple[str, ...] = ("live",)
-    early: bool = False
-
-    @property
-    def id(self) -> str:
-        """The instruction's."""
-        return self.row.id
-
-    @property
-    def fragments(self) -> tuple[Fragment, ...]:
-        """Operands a, b, c, d, e."""
-        return self.row.fragments
-
-    @property
-    def kind(self) -> str:
-        """mma.sp."""
-        return self.row.family
 
     def launches(self) -> list[Launch]:
         """One launch for each selector, and the C launch."""
-        return launches(self.row)
+        return launches(self.instruction)
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """What A slots meet by index, "d" and "b"; "field" by selector; "c": the D slot of each C slot."""
-        found = decode(self.row, outputs)
+        found = decode(self.instruction, outputs)
         return {"d": found.d, "b": found.b, "field": found.field, "c": found.c}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables that predict the structure tensor under any legal metadata."""
-        return numbered(self.row, Sparse(**{name: reading[name].astype(np.int64) for name in reading}), context)
+        return numbered(self.instruction, Sparse(**{name: reading[name].astype(np.int64) for name in reading}), context)
 
 
 def experiments() -> list[SparseExperiment]:

@@ -26,13 +26,12 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.forms import Forms
-from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.descriptor import offsets, packed
 from tcprobe.layout.table import Table, slot_table
-from tcprobe.probes.experiment import Conclusion, Context, Reading
+from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
 from tcprobe.probes.ptx import Bytes, Launch
 from tcprobe.probes.slots import codes, pack
 from tcprobe.probes.wgmma_kernels import kernel, shared_bytes
@@ -45,27 +44,8 @@ CHUNK = 1024  # A slots whose triples are hashed at a time
 
 
 @dataclass(frozen=True)
-class WarpgroupExperiment:
+class WarpgroupExperiment(OfInstruction):
     """A dense wgmma. A reading has "a" and "d", the element number of every slot, and the hash of the triples."""
-
-    instruction: Instruction
-    methods: tuple[str, ...] = ("live",)
-    early: bool = False
-
-    @property
-    def id(self) -> str:
-        """The instruction's."""
-        return self.instruction.id
-
-    @property
-    def fragments(self) -> tuple[Fragment, ...]:
-        """Operands a and d."""
-        return self.instruction.fragments
-
-    @property
-    def kind(self) -> str:
-        """wgmma."""
-        return self.instruction.family
 
     def launches(self) -> list[Launch]:
         """A slot by slot in registers; A in shared memory."""

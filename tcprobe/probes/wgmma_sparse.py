@@ -17,11 +17,9 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.forms import Forms
-from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.table import Table, selected, slot_table
-from tcprobe.probes.experiment import Conclusion, Context, Reading
+from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
 from tcprobe.probes.ptx import Bytes, Launch
 from tcprobe.probes.slots import pack
 from tcprobe.probes.sparse_decode import obeyed
@@ -44,27 +42,8 @@ from tcprobe.store.measurement import ADDRESSES, StructureHash
 
 
 @dataclass(frozen=True)
-class SparseWarpgroupExperiment:
+class SparseWarpgroupExperiment(OfInstruction):
     """A wgmma.sp. A reading has "a" and "d", elements by slot; "e": by selector the field that each A slot obeys."""
-
-    instruction: Instruction
-    methods: tuple[str, ...] = ("live",)
-    early: bool = False
-
-    @property
-    def id(self) -> str:
-        """The instruction's."""
-        return self.instruction.id
-
-    @property
-    def fragments(self) -> tuple[Fragment, ...]:
-        """Operands a, d and e."""
-        return self.instruction.fragments
-
-    @property
-    def kind(self) -> str:
-        """wgmma.sp."""
-        return self.instruction.family
 
     def launches(self) -> list[Launch]:
         """All D slots under one metadata; a few under all of it, for each selector; A in shared memory."""
