@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import sys
 from dataclasses import replace
 from itertools import product
@@ -25,6 +26,7 @@ from tcprobe.errors import DataError, ProbeError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.layout.descriptor import SWIZZLES, Descriptor, decode
+from tcprobe.layout.expression import values
 from tcprobe.layout.table import selected, slot_table
 from tcprobe.probes import descriptors, experiments
 from tcprobe.probes.wgmma_kernels import kernel
@@ -250,6 +252,13 @@ def test_a_pattern_exchanges_chunks_inside_their_row(one, line, byte):
     assert one.swizzled(one.swizzled(address)) == address
 
 
+def said(text, numbers, cols):
+    """What a formula is for every col, as the reader of expressions in `lane` has it."""
+    text = re.sub(r"[a-z_]+", lambda name: str(numbers.get(name[0], name[0])), text)
+    starts = (text.replace("col", f"(lane + {start})") for start in range(0, cols, 32))
+    return [value for line in starts for value in values(line)][:cols]
+
+
 @pytest.mark.parametrize("name", ["wgmma.m64n24k16.f32.bf16.bf16.b_smem", "wgmma.m64n24k16.f32.bf16.bf16.a_smem",
                                   "wgmma.m64n8k256.b1.b_smem", "wgmma.m64n16k32.u8.s8.b_smem",
                                   "wgmma.sp.m64n8k16.tf32.b_smem", "wgmma.m64n8k8.tf32.a_smem"])  # fmt: skip
@@ -259,9 +268,7 @@ def test_the_formula_says_every_offset(name):
         given_ = {"lbo": 48, "sbo": 2064, "base_offset": 3, "start": 80}
         found = behind(one, LAYERS, major, swizzle, **given_)
         text = found.formula
-        assert found.offsets == [
-            [eval(text, {"row": r, "col": c, **given_}) for c in range(one.held.cols)] for r in range(one.held.rows)
-        ]
+        assert found.offsets == [said(text, {"row": row, **given_}, one.held.cols) for row in range(one.held.rows)]
         usual = behind(one, LAYERS, major, swizzle)
         flat = [offset for row in usual.offsets for offset in row]
         assert len(set(flat)) == len(flat) // max(1, 8 // one.held.slot_bits)  # no two elements at one place
