@@ -1,0 +1,200 @@
+"""`list`, `show`, `why-not`: what there is, and what is known of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.cli import descriptor
+from tcprobe.cli.options import (
+    ARCH,
+    ARCHS,
+    JSON,
+    SELECTOR,
+    Given,
+    fragment_names,
+    read_results,
+    several,
+    told,
+)
+from tcprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    from tcprobe.ask.absent import WhyNot
+    from tcprobe.store.choose import Layers
+
+MANY = 9  # fragments, from which on only one of a kind is named
+SHARED = ("a_smem", "b_smem")  # operands behind descriptors
+FAMILY = click.option(
+    "--family", type=Given(), metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ..."
+)
+
+
+@click.command("list", short_help="List fragments, with patterns.")
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...", shell_complete=fragment_names)
+@ARCH
+@FAMILY
+@JSON
+def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_json: bool) -> None:
+    """List fragments: all, or those that PATTERN means, that an arch has, or of a family.
+
+    Operands in shared memory behind descriptors, and instructions that hold nothing in registers, follow them.
+    """
+    from tcprobe.ask.behind import entry
+    from tcprobe.ask.describe import form_entry, fragment_entry
+    from tcprobe.isa import arch, inventory
+    from tcprobe.store import names
+
+    device, patterns = arch.arch(name) if name else None, tuple(names.joined(patterns))
+    shared = inventory.described(*patterns, family=family, device=device)
+    forms = inventory.bare(*patterns, family=family, device=device)
+    registers = [p for p in patterns if inventory.matches(p) or not (inventory.bare(p) or inventory.described(p))]
+    only_others = bool(patterns) and not registers
+    found = [] if only_others else inventory.select_or_fail(*registers, family=family, device=device)
+    if as_json:
+        entries = [*map(fragment_entry, found), *map(entry, shared), *map(form_entry, forms)]
+        click.echo(json.dumps(entries, indent=1))
+        return
+    from tcprobe.cli import printing
+
+    printing.fragments(found, shared, forms)
+
+
+@click.command(short_help="Formula, map both ways, evidence and verdicts.")
+@click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...", shell_complete=fragment_names)
+@SELECTOR
+@descriptor.fields
+@ARCHS
+@read_results
+@JSON
+def show(
+    patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, selector: int | None, **asked: Any
+) -> None:
+    """Show fragments: formulas, the map drawn both ways, where it comes from and what others say.
+
+    Without --arch: of the archs measured in ./results, if it has any, else of all, the one with the strongest method,
+    then the newest; --arch all: every one; --arch sm_70,sm_90: their formulas side by side. What nobody measured on an
+    arch is shown as documented, and says so. Metadata (operand e of mma.sp) has a table for each selector. An operand
+    in shared memory (a_smem and b_smem of wgmma) is shown behind a descriptor with --swizzle, --major, --lbo, --sbo,
+    --base-offset, --start. --json: one object a line.
+    """
+    patterns = _behind(patterns, layers, as_json, asked)
+    if not patterns:
+        return
+    from tcprobe.ask.compare import verdicts
+    from tcprobe.ask.describe import notes
+    from tcprobe.ask.describe import shown as described
+    from tcprobe.cli import printing
+    from tcprobe.fit import fit as fit_table
+    from tcprobe.store import lookup, names
+    from tcprobe.store.cell import everywhere, selections
+
+    if name and "," in name:
+        _side_by_side(patterns, several(name), layers, as_json)
+        return
+    (chosen, spoken), without = names.chosen(patterns, name, layers), 0
+    told(*spoken)
+    for fragment in chosen:
+        try:
+            cells = everywhere(fragment, name, layers)
+        except UsageError:
+            if len(chosen) == 1:
+                raise
+            cells = []
+        without += not cells
+        wanted = selector if fragment.selectors or len(chosen) == 1 else None
+        for cell in (one for each in cells for one in selections(each, wanted)):
+            if as_json:
+                click.echo(json.dumps(described(cell)))
+            else:
+                judged = verdicts(fragment, cell.measured) if cell.measured else []
+                printing.shown(cell, fit_table(cell.table), judged, notes(cell))
+    if without == len(chosen):
+        raise lookup.no_table(chosen[0], name, layers)
+    if without:
+        click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
+
+
+def _side_by_side(patterns: Sequence[str], archs: Sequence[str | None], layers: Layers, as_json: bool) -> None:
+    """Fragments on several archs: formulas, layout and evidence of each; what one does not have is said."""
+    from tcprobe.ask.describe import shown as described
+    from tcprobe.cli import answers
+    from tcprobe.isa.arch import arch as arch_row
+    from tcprobe.store import lookup, names
+    from tcprobe.store.cell import cell
+
+    chosen, spoken = names.chosen(patterns, archs[-1], layers)
+    told(*spoken)
+    for fragment in chosen:
+        cells, missing = [], []
+        for at in archs:
+            try:
+                cells.append(cell(fragment, at, layers))
+            except UsageError as error:
+                if not fragment.target.on(arch_row(at or "")):
+                    missing.append(f"{arch_row(at or '').name} does not have it")
+                else:
+                    missing.append(str(error))
+        if not cells:
+            raise lookup.no_table(fragment, archs[0], layers)
+        if as_json:
+            for one in cells:
+                click.echo(json.dumps(described(one)))
+        else:
+            answers.side_by_side(cells)
+        told(*missing)
+
+
+def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, asked: dict[str, Any]) -> tuple[str, ...]:
+    """Show those that are operands in shared memory; the others."""
+    from tcprobe.isa import inventory
+
+    behind = [pattern for pattern in patterns if inventory.short(pattern).endswith(SHARED)]
+    given = [f"--{option.replace('_', '-')}" for option in descriptor.NAMES if asked[option] is not None]
+    if given and not behind:
+        raise UsageError(f"{', '.join(given)} is for operands in shared memory: wgmma.m64n8k16.f32.f16.f16.b_smem.")
+    for pattern in behind:
+        from tcprobe.ask.behind import shared
+
+        descriptor.shown(shared(pattern), layers, asked, as_json)
+    return tuple(pattern for pattern in patterns if pattern not in behind)
+
+
+@click.command("why-not", short_help="Why an arch does not have a fragment.")
+@click.argument("fragment", nargs=-1, required=True, shell_complete=fragment_names)
+@click.option(
+    "--arch", "name", type=Given(), required=True, metavar="sm_XX", help="Compute capability, for example sm_75."
+)
+@read_results
+@JSON
+def why_not(fragment: tuple[str, ...], name: str, layers: Layers, as_json: bool) -> None:
+    """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json: one object a line."""
+    from tcprobe.ask.absent import why_not as explained
+    from tcprobe.ask.absent import why_not_form
+    from tcprobe.isa import arch, inventory
+    from tcprobe.store import names
+    from tcprobe.store.lookup import some
+
+    asked, row = " ".join(fragment), arch.arch(name)
+    forms = inventory.bare(asked)
+    found = [] if forms and not inventory.matches(asked) else names.like(asked, layers)
+    answers = [*(explained(one, row, layers) for one in found), *(why_not_form(form, row, layers) for form in forms)]
+    if as_json:
+        click.echo("\n".join(json.dumps(answer.to_json()) for answer in answers))
+        return
+    groups: dict[object, list[WhyNot]] = {}
+    for answer in answers:
+        same = answer.words if len(answers) < MANY else (answer.allowed, answer.measured)
+        groups.setdefault(same, []).append(answer)
+    for alike in groups.values():
+        click.echo(f"{some([answer.id for answer in alike], 1 if len(answers) >= MANY else MANY)}: {alike[0].words}")
+
+
+COMMANDS = (
+    list_,
+    show,
+    why_not,
+)
