@@ -15,7 +15,7 @@ power of two, and points may lead to nothing: the map is asked for on the points
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
@@ -209,3 +209,9 @@ def pack(element: Mapping[str, int], outputs: tuple[str, ...]) -> int:
 def unpack(value: int, outputs: tuple[str, ...]) -> dict[str, int]:
     """The inverse of `pack`."""
     return {name: value >> FIELD * shift & MASK for shift, name in enumerate(outputs)}
+
+
+def unpacked(values: Sequence[int], outputs: int) -> Iterator[list[int]]:
+    """Of many packed elements the numbers of each output."""
+    for shift in range(outputs):
+        yield [value >> FIELD * shift & MASK for value in values]

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -42,9 +43,10 @@ class Table:
         for name, column in self.values.items():
             if len(column) != self.points:
                 raise DataError(f"output {name} has {len(column)} values instead of {self.points}.")
-            if any(v is not None and not 0 <= v < MOST_VALUE for v in column):
+            if not _in_range(column):
                 raise DataError(f"output {name} has a value outside 0 to {MOST_VALUE - 1}.")
-        if len({tuple(v is None for v in column) for column in self.values.values()}) > 1:
+        holes = any(None in column for column in self.values.values())
+        if holes and len({tuple(v is None for v in column) for column in self.values.values()}) > 1:
             raise DataError("a slot is used in one output and unused in another.")
 
     def __repr__(self) -> str:
@@ -74,7 +76,10 @@ class Table:
     @cached_property
     def cells(self) -> tuple[Values | None, ...]:
         """Per point the values of all outputs, in the order of `outputs`; None where there is nothing."""
-        joined = zip(*(self.values[name] for name in self.outputs), strict=True)
+        columns = [self.values[name] for name in self.outputs]
+        joined: Iterator[tuple[Any, ...]] = zip(*columns, strict=True)
+        if None not in columns[0]:
+            return tuple(joined)
         return tuple(None if cell[0] is None else cell for cell in joined)
 
     def at(self, *values: int, **point: int) -> dict[str, int] | None:
@@ -95,9 +100,14 @@ class Table:
         return found
 
     @cached_property
+    def held(self) -> Counter[Values]:
+        """How many holders each element has that has any."""
+        return Counter(cell for cell in self.cells if cell is not None)
+
+    @cached_property
     def copies(self) -> frozenset[int]:
         """How many holders elements have: {1} where each has one."""
-        return frozenset(map(len, self.inverse.values()))
+        return frozenset(self.held.values())
 
     def holders(self, **element: int) -> list[tuple[int, ...]]:
         """Every point, (lane, i) of a fragment, that leads to an element given by the names of the outputs.
@@ -122,8 +132,15 @@ class Table:
     def selection(self, selector: int) -> Table:
         """The table of one value of a selector, by lane and i; UsageError where there is no such value."""
         first, *rest = self.space.axes
-        start = first.check(selector) * (size := self.points // first.size)
-        return Table(Space(tuple(rest)), {name: v[start : start + size] for name, v in self.values.items()})
+        if first.check(selector) not in self._selections:
+            start = selector * (size := self.points // first.size)
+            values = {name: v[start : start + size] for name, v in self.values.items()}
+            self._selections[selector] = Table(Space(tuple(rest)), values)
+        return self._selections[selector]
+
+    @cached_property
+    def _selections(self) -> dict[int, Table]:
+        return {}
 
     def with_values(self, values: Mapping[str, tuple[int | None, ...]]) -> Table:
         """Other values on the same inputs."""
@@ -155,6 +172,11 @@ class Table:
         return slot_table(
             threads, elements, {name: _column(name, _joined(name, data[name], elements)) for name in names}
         )
+
+
+def _in_range(column: Sequence[int | None]) -> bool:
+    said = set(column) - {None}
+    return not said or (min(said) >= 0 and max(said) < MOST_VALUE)  # type: ignore[type-var, operator]
 
 
 def slot_table(threads: int, elements: int, values: Mapping[str, tuple[int | None, ...]]) -> Table:

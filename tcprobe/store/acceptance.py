@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from tcprobe.errors import DataError, UsageError
@@ -96,8 +97,8 @@ def misfit(fragment: Fragment, table: Table) -> str | None:
         if table.extent[name] > size:
             return f"{name} {table.extent[name] - 1} is outside 0 to {size - 1}"
     total = fragment.rows * fragment.cols * fragment.products
-    if len(table.inverse) != total or table.copies != {fragment.copies}:
-        held = sum(len(slots) == fragment.copies for slots in table.inverse.values())
+    if len(table.held) != total or table.copies != {fragment.copies}:
+        held = sum(count == fragment.copies for count in table.held.values())
         return f"{held} of {total} elements are held {fragment.copies} times, as all must be"
     return None
 
@@ -116,11 +117,16 @@ def _misfit_selected(fragment: Fragment, table: Table) -> str | None:
 
 def _misfit_selection(fragment: Fragment, table: Table) -> str | None:
     """`misfit` of the table of one selector: some lanes are not read, but every unit of A is governed once."""
-    units = {(row, col) for row in range(fragment.rows) for col in range(0, fragment.cols, fragment.span)}
-    if set(table.inverse) == units and table.copies == {1}:
+    units = _units(fragment.rows, fragment.cols, fragment.span)
+    if set(table.held) == units and table.copies == {1}:
         return None
-    governed = sum(len(table.inverse.get(unit, ())) == 1 for unit in units)
+    governed = sum(table.held[unit] == 1 for unit in units)
     return f"{governed} of {len(units)} units are governed once, as all must be"
+
+
+@cache
+def _units(rows: int, cols: int, span: int) -> frozenset[tuple[int, int]]:
+    return frozenset((row, col) for row in range(rows) for col in range(0, cols, span))
 
 
 def _sizes(fragment: Fragment) -> dict[str, int]:
@@ -224,10 +230,10 @@ def _check_unread(found: Measurement, row: Instruction | None, operand: str, lan
     """Slots of A or B of a multiply; of each element at least one holder is read."""
     if operand not in "ab" or row is None:
         raise DataError(f"unread: {operand} is no factor of a multiply.")
-    table = found.tables[operand]
-    if len(lanes) != table.threads or not all(_ascending(lane, table.elements) for lane in set(lanes)):
-        raise DataError(f"unread: {operand} needs {table.threads} lanes of ascending numbers below {table.elements}.")
-    skipped = {lane * table.elements + i for lane, unread in enumerate(lanes) for i in unread}
+    table, elements = found.tables[operand], found.tables[operand].elements
+    if len(lanes) != table.threads or not all(_ascending(lane, elements) for lane in set(lanes)):
+        raise DataError(f"unread: {operand} needs {table.threads} lanes of ascending numbers below {elements}.")
+    skipped = {lane * elements + i for lane, unread in enumerate(lanes) for i in unread}
     if any(skipped.issuperset(slots) for slots in table.inverse.values()):
         raise DataError(f"unread: of some element of {operand} no holder would be read.")
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from tcprobe.errors import DataError
-from tcprobe.fit.linear import Layout, fit_layout, pack, unpack
+from tcprobe.fit.linear import Layout, fit_layout, pack, unpacked
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.space import Space, slots
 from tcprobe.layout.table import MOST_SLOTS, MOST_VALUE, SLOT_OUTPUTS, Table
@@ -51,8 +51,7 @@ def read(data: object) -> Table:
         image for axis in reversed(space.axes) for image in _images(data["bases"], axis.name, axis.bits, outputs)
     )
     found = Layout(space, outputs, images, _packed(data["origin"], outputs)).packed()
-    cells = [unpack(value, outputs) for value in found]
-    return Table(space, {o: tuple(cell[o] for cell in cells) for o in outputs})
+    return Table(space, {o: tuple(column) for o, column in zip(outputs, unpacked(found, len(outputs)), strict=True)})
 
 
 def _space(threads: object, elements: object) -> Space:
