@@ -15,7 +15,7 @@ from tcprobe.cli import main
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.layout.table import slot_table
-from tcprobe.pages import archs, overview
+from tcprobe.pages import known, overview
 from tcprobe.store.cell import cell, for_emit, load
 from tcprobe.store.choose import Layer, Layers, alone, default, over_published, whence
 from tcprobe.store.measurement import METHODS, STATUSES
@@ -107,8 +107,8 @@ def test_a_failed_live_measurement_hides_no_table_anywhere(tmp_path):
     assert {json.loads(line)["method"] for line in lines} == {"sass"}
     assert "nothing is in the way" in tcprobe("why-not", FRAGMENT.id, *alone_there).stdout
     assert "measured: sass" in tcprobe("why-not", FRAGMENT.id, *alone_there).stdout
-    lines = [line for line in archs.matrix(results) if FRAGMENT.id in line]
-    assert lines[0].count(f"[{layout[:6]}](layouts/{layout}.json) S") == 2
+    of = known.facts(results)[FRAGMENT.id]
+    assert {(name, of[name].how, of[name].table.id) for name in ARCHS} == {(name, "sass", layout) for name in ARCHS}
     (found,) = tcprobe("diff", "sm_80", "sm_86", FRAGMENT.id, "--json", *alone_there[:3]).stdout.splitlines()
     assert json.loads(found)["same"] == [FRAGMENT.id]
     overview.write(results)
@@ -117,14 +117,9 @@ def test_a_failed_live_measurement_hides_no_table_anywhere(tmp_path):
 
 def test_pages_compare_and_show_choose_the_same(tmp_path):
     """Over everything published: one table for each cell, whoever asks."""
-    layers = alone(published())
-    for name in ("sm_70", "sm_90"):
-        shown = {k.fragment.id: k.table.id for k in for_emit(inventory.select("wmma.*"), "all", layers)
-                 if k.arch == name}  # fmt: skip
-        for line in archs.matrix(published()):
-            for id_, layout in shown.items():
-                if line.startswith("| ") and f"`{id_}`" in line:
-                    assert f"(layouts/{layout}.json)" in line
+    layers, facts = alone(published()), known.facts(published())
+    for one in for_emit(inventory.select("wmma.*", "mma.m*"), "all", layers):
+        assert facts[one.fragment.id][one.arch].table.id == one.table.id
 
 
 # local over published

@@ -254,8 +254,8 @@ def test_pages_writes_whole_files_through_links_and_leaves_no_parts(tmp_path):
     assert (tmp_path / "elsewhere.md").read_text().endswith("\n")
     assert not parts(tmp_path)
     before = {p: p.read_bytes() for p in root.rglob("*.md")}
-    (root / "archs.md").unlink()
-    (root / "archs.md").mkdir()  # a page that cannot be written
+    (root / "changes.md").unlink()
+    (root / "changes.md").mkdir()  # a page that cannot be written
     done = CliRunner().invoke(main, ["pages", "--results", str(root)])
     assert done.exit_code == 3
     assert "cannot write" in done.stderr
@@ -267,7 +267,7 @@ def test_pages_writes_whole_files_through_links_and_leaves_no_parts(tmp_path):
 def test_a_fifo_in_place_of_a_page_is_stale_and_not_waited_for(tmp_path):
     results = Results(tmp_path)
     results.write(published().measurement("sm_90", "live", "wmma.m16n16k16.accumulator.f32"))
-    os.mkfifo(tmp_path / "archs.md")
+    os.mkfifo(tmp_path / "changes.md")
     done = CliRunner().invoke(main, ["pages", "--check", "--results", str(tmp_path)])
     assert done.exit_code == 1
-    assert "archs.md" in done.stdout
+    assert "changes.md" in done.stdout

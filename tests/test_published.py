@@ -9,7 +9,8 @@ import pytest
 from tcprobe.fit import LINEAR, fit
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
-from tcprobe.pages import overview
+from tcprobe.pages import known, overview
+from tcprobe.pages.tables import MADE
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels, ptx_hash
 from tcprobe.probes.structure import predict
@@ -95,7 +96,7 @@ def test_links_of_pages_lead_somewhere():
     import re
 
     for page, text in overview.render(RESULTS).items():
-        for link in re.findall(r"\]\(([^)]+)\)", text):
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
             assert (page.parent / link).exists(), (page, link)
 
 
@@ -106,7 +107,20 @@ def test_a_changed_table_makes_its_pages_stale(tmp_path):
     shutil.copytree(RESULTS.root, copy)
     assert overview.stale(Results(copy)) == []
     next((copy / "sm_90" / "live").glob("*.json")).unlink()
-    assert {p.name for p in overview.stale(Results(copy))} == {"README.md", "live.md"}
+    assert {p.name for p in overview.stale(Results(copy))} >= {"README.md"}
+
+
+def test_a_page_that_is_no_longer_made_goes_and_what_others_wrote_stays(tmp_path):
+    results = Results(tmp_path)
+    results.write(RESULTS.measurement("sm_90", "live", "wmma.m16n16k16.accumulator.f32"))
+    former, foreign = tmp_path / "sm_90" / "live.md", tmp_path / "notes.md"
+    former.write_text(f"{MADE}\n# live\n")
+    foreign.write_text("mine\n")
+    assert former in overview.stale(results)
+    overview.write(results)
+    assert not former.exists()
+    assert foreign.read_text() == "mine\n"
+    assert overview.stale(results) == []
 
 
 def test_no_file_holds_a_path_or_time_of_the_machine():
@@ -135,9 +149,10 @@ def test_layouts_of_opcodes_are_stored_whole():
 
 def test_what_is_not_measured_on_an_arch_is_documented_there():
     """Every fragment that an arch has is measured on it or stated by a reference, and never both in one cell."""
-    documented = (RESULTS.root / "documented.md").read_text("utf-8")
+    facts = known.facts(RESULTS)
     for name in RESULTS.archs():
         for f in inventory.select("wmma.*", "mma.m*", device=arch(name)):
             found = cell(f, name, RESULTS)
             assert (found.measured is None) == (alone(RESULTS).choose(f, [name]) is None)
-            assert found.measured or found.table.id[:6] in documented
+            assert (facts[f.id][name].how == known.DOCUMENTED) == (found.measured is None)
+            assert facts[f.id][name].table == found.table

@@ -106,15 +106,16 @@ def doctor(cuda: Path | None, as_json: bool) -> None:
 @click.option("--check", is_flag=True, help="Write nothing; exit code 1 if a page is not what would be written.")
 def pages(folder: Path, check: bool) -> None:
     """Write the pages of a results folder anew from its tables."""
-    from tcprobe.pages.overview import stale, write
+    from tcprobe.pages.overview import render, stale, write
     from tcprobe.store.results import Results
 
     results = Results(folder)
     if not results.archs():
         raise UsageError(f"no measurements in {folder}. `tcprobe run` makes them.")
-    changed = stale(results)
+    made = render(results)
+    changed = stale(results, made)
     if not check:
-        write(results)
+        write(results, made)
     for path in changed:
         click.echo(escaped(f"{'stale' if check else 'written'}: {path}"))
     sys.exit(1 if check and changed else 0)

@@ -8,7 +8,7 @@ from tcprobe.fit import fitted
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
-from tcprobe.pages.archs import MADE, grid
+from tcprobe.pages.tables import MADE, grid
 from tcprobe.references import cute_tensor_memory, tensor_memory
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import wrap
 
 from tcprobe.ask.undocumented import Undocumented, everything
 from tcprobe.isa import inventory
-from tcprobe.pages.archs import MADE, grid
+from tcprobe.pages.tables import MADE, code
 from tcprobe.store.choose import alone
 from tcprobe.store.results import Results
 from tcprobe.text import markdown
 
 
 def page(results: Results) -> Iterator[str]:
-    """A table an arch; forms of which the same was found share a line."""
+    """A section an arch; forms of which the same was found stand together."""
     yield from (MADE, "# Sparse multiplies beyond what is documented", "")
     yield "Found on a GPU by `python -m tcprobe.run.undocumented`; nothing of it is promised by PTX, and another GPU or"
     yield "driver may do otherwise. Values of four bits of metadata that are not legal: at which index in its chunk a"
@@ -21,8 +22,8 @@ def page(results: Results) -> Iterator[str]:
     for name in results.archs():
         found = _found(results, name)
         if found:
-            yield from ("", f"## {name}", "", markdown(_how(found[0])), "")
-            yield from grid(["forms", "illegal values", "selectors"], _rows(found))
+            yield from ("", f"## {name}", "", markdown(_how(found[0])))
+            yield from _lists(found)
 
 
 def _found(results: Results, name: str) -> list[Undocumented]:
@@ -36,9 +37,15 @@ def _how(one: Undocumented) -> str:
     return f"Live on {said['device']}, driver {said['driver']}, CUDA {said['cuda']}, tcprobe {said['tcprobe']}."
 
 
-def _rows(found: list[Undocumented]) -> Iterator[tuple[str, str, str]]:
-    lines: dict[tuple[str, str], list[str]] = {}
+def _lists(found: list[Undocumented]) -> Iterator[str]:
+    """What was found, each with the forms that it was found of."""
+    forms: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for one in found:
-        said = tuple("<br>".join(map(markdown, words)) or "-" for words in (one.values_said, one.selectors_said))
-        lines.setdefault((said[0], said[1]), []).append(f"`{one.metadata.experiment}`")
-    yield from (("<br>".join(forms), *said) for said, forms in lines.items())
+        forms.setdefault((tuple(one.values_said), tuple(one.selectors_said)), []).append(one.metadata.experiment)
+    for (values, selectors), ids in forms.items():
+        yield from ("", *_wrapped(", ".join(code(ids)) + ":"), "")
+        yield from (f"- {markdown(words)}" for words in (*values, *selectors))
+
+
+def _wrapped(text: str) -> list[str]:
+    return wrap(text, 120, break_long_words=False, break_on_hyphens=False)

@@ -8,6 +8,8 @@ thread-id; their bytes from byte-id on, one for each block in rising k.
 
 from __future__ import annotations
 
+from functools import cache
+
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table, selected, slot_table
@@ -15,25 +17,27 @@ from tcprobe.references.claim import Claim
 from tcprobe.references.shape_stride import L, apply, modes
 
 QUAD = 4
+Pair = tuple[int, int]
 TEXT = "lanes of thread-id and bytes of byte-id as in PTX ISA section 9.7.14.3"
 
 
 def claim(fragment: Fragment, layout: L, header: str) -> Claim:
     """The map of scales under every pair of thread-id and byte-id."""
-    table = selected([_table(fragment, layout, **fragment.held.picked(s)) for s in fragment.selectors])
+    share = QUAD // len(dict(fragment.held.picks)["thread_id"])  # lanes of four that are read together
+    picked = tuple((one["thread_id"], one["byte_id"]) for one in map(fragment.held.picked, fragment.selectors))
+    table = _tables(layout, (fragment.rows, fragment.cols), fragment.elements, share, picked)
     return Claim(table, f"{header}, {TEXT}", None, table)
 
 
-def _table(fragment: Fragment, layout: L, thread_id: int, byte_id: int) -> Table:
-    """Blocks by lane and byte; the lines are rows of A, or columns of B."""
-    (threads, _), of_a = modes(layout), fragment.rows > fragment.cols
-    blocks = min(fragment.rows, fragment.cols)
-    share = QUAD // len(dict(fragment.held.picks)["thread_id"])  # lanes of four that are read together
-    cells = [
-        (apply(threads, lane), i - byte_id) if lane % QUAD // share == thread_id and 0 <= i - byte_id < blocks else None
-        for lane in range(WARP)
-        for i in range(fragment.elements)
-    ]
-    line, block = (tuple(None if cell is None else cell[part] for cell in cells) for part in (0, 1))
-    values = {"row": line, "col": block} if of_a else {"row": block, "col": line}
-    return slot_table(WARP, fragment.elements, values)
+@cache
+def _tables(layout: L, size: Pair, elements: int, share: int, picked: tuple[Pair, ...]) -> Table:
+    """Under each (thread-id, byte-id) blocks by lane and byte; the lines are rows of A, or columns of B."""
+    (rows, cols), blocks, lines = size, min(size), [apply(modes(layout)[0], lane) for lane in range(WARP)]
+    found = []
+    for thread_id, byte_id in picked:
+        slots = [(lane % QUAD // share == thread_id and 0 <= i - byte_id < blocks, lines[lane], i - byte_id)
+                 for lane in range(WARP) for i in range(elements)]  # fmt: skip
+        line, block = (tuple(slot[part] if slot[0] else None for slot in slots) for part in (1, 2))
+        found.append(slot_table(WARP, elements, {"row": line, "col": block} if rows > cols else
+                                {"row": block, "col": line}))  # fmt: skip
+    return selected(found)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import prod
 from typing import NamedTuple
 
@@ -28,10 +29,16 @@ def size(shape: Nested) -> int:
 def apply(layout: L, index: int) -> int:
     """The layout at a colexicographic index."""
     total = 0
-    for extent, stride in zip(flat(layout.shape), flat(layout.stride), strict=True):
+    for extent, stride in _digits(layout):
         index, digit = divmod(index, extent)
         total += digit * stride
     return total
+
+
+@cache
+def _digits(layout: L) -> tuple[tuple[int, int], ...]:
+    """(extent, stride) of every coordinate, the leftmost first."""
+    return tuple(zip(flat(layout.shape), flat(layout.stride), strict=True))
 
 
 def modes(layout: L) -> list[L]:

@@ -15,15 +15,16 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.probes import experiments, sparse, tensor_memory, wgmma_kernels
-from tcprobe.probes.experiment import kernels
-from tcprobe.probes.ptx import Kernel
-from tcprobe.sass.cubin import Code, assemble
-from tcprobe.sass.toolchain import Toolchain
 from tcprobe.text import one_line
+
+if TYPE_CHECKING:  # what is saved is read without NumPy and tools
+    from tcprobe.probes.ptx import Kernel
+    from tcprobe.sass.cubin import Code
+    from tcprobe.sass.toolchain import Toolchain
 
 TENSOR = (
     "HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "BGMMA", "QGMMA",
@@ -83,6 +84,8 @@ class Lowering:
 
 def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> dict[str, Lowering]:
     """The lowering of each instruction on an arch, by id; the same whatever else is asked for beside it."""
+    from tcprobe.sass.cubin import assemble
+
     probes = {i.id: _kernel(i) for i in instructions}
     codes, refused = assemble(tools, list(probes.values()), row, apart=True) if probes else ({}, {})
     return {i.id: _lowering(codes, refused, probes[i.id].name, i) for i in instructions}
@@ -93,6 +96,9 @@ def _kernel(instruction: Instruction) -> Kernel:
 
     What has none is just assembled.
     """
+    from tcprobe.probes import experiments, sparse, tensor_memory, wgmma_kernels
+    from tcprobe.probes.experiment import kernels
+
     if instruction.described:
         return wgmma_kernels.kernel(instruction, "raw")
     if instruction.id not in experiments():

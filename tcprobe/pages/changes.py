@@ -1,0 +1,84 @@
+"""What changes from one arch to the next: a table of all steps, and of each the fragments whose layout changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.layout.table import Table
+from tcprobe.pages.known import DOCUMENTED, Facts
+from tcprobe.pages.tables import MADE, code, fitting, grid, named, row_and_col
+
+
+class Change(NamedTuple):
+    """From an arch to the next: how many measured fragments keep their layout, which change it, which are new."""
+
+    before: str
+    after: str
+    same: int
+    changed: dict[tuple[str, str], list[str]]
+    new: list[str]
+
+    @property
+    def title(self) -> str:
+        """Both archs with their generations."""
+        rows = (arch(name) for name in (self.before, self.after))
+        return " to ".join(f"{row.name} ({row.generation})" for row in rows)
+
+
+def page(facts: Facts, archs: Sequence[str]) -> Iterator[str]:
+    """For each arch against the one before it: which fragments are new, which changed their layout and how."""
+    yield from (MADE, "# What changes between architectures", "")
+    yield "Each arch is compared with the one before it, over the fragments that are measured on both."
+    yield "x[i] of a fragment is not the same element across a change: code that indexes x must be told the arch."
+    yield ""
+    tables: dict[str, Table] = {}
+    steps = [_step(facts, *pair, tables) for pair in pairwise(archs)]
+    yield from grid(["from, to", "keep their layout", "change it", "new"], map(_line, steps))
+    for step in steps:
+        yield from _section(step, tables)
+
+
+def _line(step: Change) -> list[str]:
+    changed = sum(map(len, step.changed.values()))
+    return [f"[{step.before} to {step.after}](#{named(step.title)})", str(step.same), str(changed), str(len(step.new))]
+
+
+def _step(facts: Facts, before: str, after: str, tables: dict[str, Table]) -> Change:
+    changed: dict[tuple[str, str], list[str]] = {}
+    same, new = 0, []
+    for id_, archs in facts.items():
+        pair = [archs[name].table for name in (before, after) if name in archs and archs[name].how != DOCUMENTED]
+        if len(pair) == 2 and pair[0].id == pair[1].id:
+            same += 1
+        elif len(pair) == 2:
+            tables |= {table.id: table for table in pair}
+            changed.setdefault((pair[0].id, pair[1].id), []).append(id_)
+        elif _is_new(id_, facts, before, after):
+            new.append(id_)
+    return Change(before, after, same, changed, new)
+
+
+def _is_new(id_: str, facts: Facts, before: str, after: str) -> bool:
+    measured = after in facts[id_] and facts[id_][after].how != DOCUMENTED
+    return measured and not inventory.fragments()[id_].target.on(arch(before))
+
+
+def _section(step: Change, tables: dict[str, Table]) -> Iterator[str]:
+    yield from ("", f"## {step.title}", "")
+    yield f"{step.same} fragments keep their layout, {sum(map(len, step.changed.values()))} change it,"
+    yield f"{len(step.new)} are new" + (f": {fitting(code(step.new))}." if step.new else ".")
+    if step.changed:
+        yield ""
+        one, two = step.before, step.after
+        heads = ["fragments", f"row on {one}", f"row on {two}", f"col on {one}", f"col on {two}"]
+        yield from grid(heads, ([fitting(code(ids)), *_formulas([tables[id_] for id_ in pair])]
+                                for pair, ids in step.changed.items()))  # fmt: skip
+
+
+def _formulas(tables: Sequence[Table]) -> list[str]:
+    texts = [row_and_col(table) for table in tables]
+    return [text for pair in zip(*texts, strict=True) for text in pair]

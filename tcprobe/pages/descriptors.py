@@ -1,0 +1,50 @@
+"""The part of the overview on operands in shared memory: what was measured of their descriptors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tcprobe.isa import inventory
+from tcprobe.pages.tables import grid
+from tcprobe.store.results import Results
+
+Case = Mapping[str, Any]
+
+
+def sections(results: Results) -> Iterator[str]:
+    """A section for each arch with descriptors."""
+    for name in results.archs():
+        body = results.descriptors(name)
+        if body:
+            yield from _section(name, body)
+
+
+def _section(name: str, body: Mapping[str, Any]) -> Iterator[str]:
+    of, products = body["provenance"], body["products"]
+    yield from ("", f"## Operands behind descriptors on {name}", "")
+    yield f"Measured on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}. *Elements*: how many lie where"
+    yield "`tcprobe show` says, of all behind so many descriptors. *Ignored*: fields that made no difference. *Base*"
+    yield "*offset*: of the descriptors that tell readings apart, those explained by subtracting it from the row of the"
+    yield f"pattern. {products['products']} products of random matrices through random descriptors, said by these maps"
+    yield f"and the tables of registers alone: {products['wrong']} wrong."
+    yield ""
+    groups: dict[tuple[str, ...], list[Case]] = {}
+    for case in body["cases"]:
+        family = inventory.instructions()[case["instruction"]].family
+        key = (case["operand"], family, str(case["swizzle"] or "none"), ", ".join(case["ignored"]) or "-")
+        groups.setdefault(key, []).append(case)
+    heads = ["operand of", "swizzle", "major, bits", "descriptors", "elements", "ignored", "base offset"]
+    yield from grid(heads, (_row(key, cases) for key, cases in groups.items()))
+
+
+def _row(key: tuple[str, ...], cases: Sequence[Case]) -> list[str]:
+    operand, family, swizzle, ignored = key
+    majors: dict[str, list[str]] = {}
+    for case in cases:
+        majors.setdefault(case["major"], []).append(str(case["bits"]))
+    counts = [sum(case[name] for case in cases) for name in ("descriptors", "agree", "elements")]
+    offsets = [sum(case["base_offset"]["subtracted"][at] for case in cases) for at in (0, 1)]
+    said = "; ".join(f"{major}: {', '.join(bits)}" for major, bits in majors.items())
+    return [f"{operand} of {family}", swizzle, said, str(counts[0]), f"{counts[1]} of {counts[2]}", ignored,
+            f"{offsets[0]} of {offsets[1]}"]  # fmt: skip

@@ -1,0 +1,72 @@
+"""The part of the overview on fragments: a section a family, a line for what is known alike on every arch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tcprobe.isa import inventory
+from tcprobe.isa.fragment import Fragment
+from tcprobe.pages.known import DOCUMENTED, Facts, Known
+from tcprobe.pages.tables import code, fitting, grid, named, spans
+from tcprobe.store.measurement import METHODS
+
+HEADS = {
+    "live": "live", "sass": "machine code", "derived": "derived", "same-opcode": "same opcode", "emulated": "emulated",
+    DOCUMENTED: "documented only",
+}  # fmt: skip
+Kinds = tuple[tuple[str, str], ...]  # (how, archs)
+Shape = tuple[int, int]  # m and k
+
+
+def sections(facts: Facts) -> Iterator[str]:
+    """All families."""
+    families = _families(facts)
+    yield from ("", "## Fragments", "")
+    yield "On which archs the layouts of a shape are measured, and how: live on a GPU, read from machine code, derived"
+    yield "from it, or, which is weaker evidence, by an opcode that another arch shows, encoded alike. What nobody"
+    yield "measured on an arch is documented only. An arch that is not named does not have the fragments."
+    yield ""
+    yield from (f"- [{family}](#{named(family)})" for family in families)
+    for family, lines in families.items():
+        hows = [how for how in (*METHODS, DOCUMENTED) if any(how in dict(kinds) for kinds, _ in lines)]
+        yield from ("", f"### {family}", "")
+        yield from grid(["fragments", *(HEADS[how] for how in hows)], _rows(lines, hows))
+
+
+Lines = dict[tuple[Kinds, Shape], list[Fragment]]
+
+
+def _families(facts: Facts) -> dict[str, Lines]:
+    """By family the fragments of one m and k of which the same is known."""
+    found: dict[str, Lines] = {}
+    for id_, archs in facts.items():
+        fragment = inventory.fragments()[id_]
+        key = (_kinds(archs), (fragment.shape.m, fragment.shape.k))
+        found.setdefault(fragment.family, {}).setdefault(key, []).append(fragment)
+    return found
+
+
+def _kinds(archs: Mapping[str, Known]) -> Kinds:
+    by_kind: dict[str, list[str]] = {}
+    for name, one in archs.items():
+        by_kind.setdefault(one.how, []).append(name)
+    return tuple((how, spans(names)) for how, names in by_kind.items())
+
+
+def _rows(lines: Lines, hows: Sequence[str]) -> Iterator[list[str]]:
+    """Fragments in words, or, where the same words would stand twice, by their ids."""
+    words = [_named(shape, of) for (_, shape), of in lines.items()]
+    for ((kinds, _), of), said in zip(lines.items(), words, strict=True):
+        names = said if words.count(said) == 1 else fitting(code(fragment.id for fragment in of))
+        yield [names, *(dict(kinds).get(how, "") for how in hows)]
+
+
+def _named(shape: Shape, of: Sequence[Fragment]) -> str:
+    """Shape, operands, types, how many: m64nNk16, N of 8 to 256: A, D of f16, f32 (64)."""
+    ns = sorted({fragment.shape.n for fragment in of})
+    m, k = shape
+    deep = f"k{k}" if k else ""  # a matrix that is moved has none
+    size = f"m{m}n{ns[0]}{deep}" if len(ns) == 1 else f"m{m}nN{deep}, {len(ns)} N from {ns[0]} to {ns[-1]}"
+    operands = fitting([o.upper() if len(o) == 1 else o for o in dict.fromkeys(f.operand for f in of)], 30)
+    types = fitting(sorted({f.type for f in of}), 30)
+    return f"{size}: {operands} of {types} ({len(of)})"

@@ -1,0 +1,105 @@
+"""What multiplies and matrix moves become in machine code, and the layouts of those machine instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tcprobe.isa import inventory
+from tcprobe.isa.instruction import Instruction
+from tcprobe.pages.tables import MADE, code, fitting, grid, named, row_and_col, spans
+from tcprobe.sass.lowering import NOTHING, Lowering
+from tcprobe.store.results import Results
+from tcprobe.text import markdown
+
+LAYOUTS = "Layouts of machine instructions"
+Lines = dict[tuple[tuple[str, str], ...], list[str]]  # (archs, words) of all archs, and the forms that become that
+
+
+def there(results: Results) -> bool:
+    """Whether a folder has anything to say of machine code."""
+    return any(results.lowering(name) or results.opcodes(name) for name in results.archs())
+
+
+def page(results: Results) -> Iterator[str]:
+    """A section a family, and one of opcodes."""
+    saved = {name: data for name in results.archs() if (data := results.lowering(name))}
+    families = _families(saved)
+    yield from (MADE, "# What each multiply and matrix move becomes in machine code", "")
+    yield "Tensor-core opcodes with counts, as ptxas emits them. *emulated*: opcodes of another type, or none. Of archs"
+    yield "that are not named ptxas refuses the form. `tcprobe lower` has each form by itself, how many other"
+    yield "instructions an emulated one takes, and the routines that the compiler links for it."
+    yield ""
+    yield from (f"- [{family}](#{named(family)})" for family in families)
+    yield f"- [{LAYOUTS}](#{named(LAYOUTS)})"
+    for family, lines in families.items():
+        yield from ("", f"## {family}", "")
+        yield from grid(["forms", "archs", "opcodes"], _rows(lines))
+    yield from _layouts(results)
+    yield from _compilers(saved)
+
+
+def _compilers(saved: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    archs: dict[str, list[str]] = {}
+    for name, data in saved.items():
+        archs.setdefault(data["compiler"], []).append(name)
+    yield from ("", "## Compilers", "")
+    yield from (f"- {spans(names)}: {markdown(compiler)}" for compiler, names in archs.items())
+
+
+def _families(saved: Mapping[str, Mapping[str, Any]]) -> dict[str, Lines]:
+    found: dict[str, Lines] = {}
+    for row in inventory.instructions().values():
+        of = {name: data["instructions"].get(row.id) for name, data in saved.items()}
+        key = _archs({name: _words(data, row) for name, data in of.items() if data and not data["refused"]})
+        if key:
+            found.setdefault(row.family, {}).setdefault(key, []).append(row.id)
+    return found
+
+
+def _archs(said: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """(archs, words), archs of which the same is said together."""
+    archs: dict[str, list[str]] = {}
+    for name, words in said.items():
+        archs.setdefault(words, []).append(name)
+    return tuple((spans(names), words) for words, names in archs.items())
+
+
+def _words(data: dict[str, Any], row: Instruction) -> str:
+    found = Lowering(**data)
+    text = fitting([f"{opcode} x {n}" if n > 1 else opcode for opcode, n in found.opcodes.items()], 90)
+    return text if found.native(row) else f"*emulated*: {text or NOTHING[row.multiplies]}"
+
+
+def _rows(lines: Lines) -> Iterator[list[str]]:
+    for said, ids in lines.items():
+        names = fitting(code(ids))
+        yield from ([names if number == 0 else "", *pair] for number, pair in enumerate(said))
+
+
+def _layouts(results: Results) -> Iterator[str]:
+    """The layouts of tensor-core machine instructions; opcodes of which all is the same share a line."""
+    lines: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for name in results.archs():
+        for opcode, data in results.opcodes(name).items():
+            for operands, layout in _operands(data["layouts"]).items():
+                key = (operands, f"[{layout[:6]}](layouts/{layout}.json)", *row_and_col(results.layout(layout)))
+                lines.setdefault(key, []).append((opcode, name))
+    if lines:
+        yield from ("", f"## {LAYOUTS}", "")
+        yield "Which element each register of an instruction holds: i counts a lane's elements of the operand from the"
+        yield "low bits of its first register. wmma.load, the instruction and wmma.store anchor it in memory addresses."
+        yield "HMMA.884 stands for all its STEPs, which share A and B; its .ROW and .COL are on the operands A and B. A"
+        yield "warp does four such products at a time, one for each quad pair."
+        yield ""
+        rows = ([fitting(code(dict.fromkeys(o for o, _ in of))), spans(a for _, a in of), *key]
+                for key, of in sorted(lines.items(), key=lambda line: line[1]))  # fmt: skip
+        yield from grid(["opcodes", "archs", "operand", "layout", "row", "col"], rows)
+
+
+def _operands(layouts: Mapping[str, str]) -> dict[str, str]:
+    """Layouts by operand, C with D where it has the same."""
+    found = {name.upper(): layouts[name] for name in "abd"}
+    if layouts.get("c", layouts["d"]) == layouts["d"]:
+        return found
+    return {**found, "C": layouts["c"]}

@@ -1,0 +1,36 @@
+"""The part of the overview on what was run: by which method, with what, how much came of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from tcprobe.pages.tables import grid, spans
+from tcprobe.store.measurement import FROM_CODE, Measurement
+from tcprobe.store.results import Results
+from tcprobe.text import markdown
+
+MOST_MADE = 80  # characters of what a run was made with
+
+
+def table(results: Results) -> Iterator[str]:
+    """A line for each method and compiler or device; archs of which all is the same share it."""
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for folder in (results, *results.runs()):
+        for name in folder.archs():
+            for method in folder.methods(name):
+                lines.setdefault(_line(method, list(folder.measurements(name, method))), []).append(name)
+    rows = ([spans(archs), *key] for key, archs in lines.items())
+    yield from grid(["archs", "method", "made with", "measured", "refused", "failed"], rows)
+
+
+def _line(method: str, found: Sequence[Measurement]) -> tuple[str, ...]:
+    counts = Counter(m.status for m in found)
+    made = "; ".join(sorted({_made(m) for m in found}))
+    made = made if len(made) <= MOST_MADE else f"{made[: MOST_MADE - 3]}..."
+    return (method, markdown(made), *(str(counts[status]) for status in ("measured", "refused", "failed")))
+
+
+def _made(measured: Measurement) -> str:
+    p = measured.provenance
+    return p["compiler"] if measured.method in FROM_CODE else f"{p['device']}, driver {p['driver']}, CUDA {p['cuda']}"

@@ -1,0 +1,58 @@
+"""What Markdown pages are made of: tables of bounded cells, lists of names and archs in few words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tcprobe.fit import fitted
+from tcprobe.isa.arch import ARCHS
+from tcprobe.layout.table import Table
+from tcprobe.store.lookup import some
+
+MADE = "<!-- made by `tcprobe pages`; edit nothing here -->"
+WIDEST, COLUMNS = 110, 7  # characters of a cell, columns of a table
+
+
+def grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A table in Markdown."""
+    yield "| " + " | ".join(heads) + " |"
+    yield "|" + " --- |" * len(heads)
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+
+
+def spans(names: Iterable[str]) -> str:
+    """Archs in order, three or more that follow each other by their ends: sm_70, sm_80 to sm_89."""
+    wanted, runs = set(names), list[list[str]]()
+    for row in ARCHS:
+        if row.name not in wanted:
+            runs.append([])
+        elif runs:
+            runs[-1].append(row.name)
+        else:
+            runs.append([row.name])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs if run)
+
+
+def fitting(names: Sequence[str], most: int = WIDEST) -> str:
+    """As many of the first names as fit into `most` characters, and how many more there are; at least one."""
+    for count in range(len(names), 0, -1):
+        if len(text := some(names, count)) <= most:
+            return text
+    return f"{names[0]} +{len(names) - 1}" if len(names) > 1 else "".join(names)
+
+
+def code(names: Iterable[str]) -> list[str]:
+    """Names as code."""
+    return [f"`{name}`" for name in names]
+
+
+def row_and_col(table: Table) -> list[str]:
+    """The formulas of row and of col as cells; - for an output that the table does not have."""
+    texts = {name: f"`{f}`" if f else "no closed form" for name, f in fitted(table).formulas.items()}
+    return [texts.get(name, "-") for name in ("row", "col")]
+
+
+def named(title: str) -> str:
+    """The anchor that a heading has on GitHub."""
+    return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c in "-_")
