@@ -30,8 +30,9 @@ def pages():
 
 @functools.cache
 def distinct():
-    """A fact for each layout and width of its elements: pages of others differ in words only."""
-    return tuple({(fact.main.table.id, fact.fragment.slot_bits): fact for fact in facts().facts.values()}.values())
+    """A fact for each layout that pages draw, and width of its elements: pages of others differ in words only."""
+    drawn = {(fact.each[0].table.id, fact.fragment.slot_bits): fact for fact in facts().facts.values()}
+    return tuple(drawn.values())
 
 
 class Page(HTMLParser):

@@ -22,9 +22,11 @@ pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium here: apt-get 
 MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 A = f"f/{MMA}.a.html"
 WMMA = "f/wmma.m16n16k16.a.row.f16.html"
+EVERY_N = "f/wgmma.mma_async.m64nNk16.f32.f16.f16.d.html"
 KINDS = (
     "index.html", A, WMMA, "f/ldmatrix.m8n8.x2.shared.b16.address.html", "f/mma.m8n8k4.row.col.f32.f16.f16.f32.a.html",
     f"m/{MMA}.html", "m/ldmatrix.m8n8.x4.shared.b16.html", "m/family-mma-m16n8k16.html", "l/6f521bd25bff.html",
+    EVERY_N, "f/wgmma.mma_async.m64nNk16.f32.f16.f16.a.html", "m/wgmma.mma_async.m64nNk16.f32.f16.f16.html",
     "a/sm_80.html", "s/index.html", "s/ldmatrix-of-a.html", "s/swizzle-swizzle-128b.html", "diff.html", "errata.html",
     "method.html", "contribute.html",
 )  # fmt: skip
@@ -189,6 +191,37 @@ def test_search(watched, base):
     watched.keyboard.press("Enter")
     watched.wait_for_url("**/f/wmma.m16n16k16.c.f32.html?arch=sm_75")
     assert watched.locator("#evidence").inner_text().startswith("sm_75:")
+
+
+@both
+def test_n_is_chosen(watched, base):
+    open_(watched, base, f"{EVERY_N}#r=3&c=6")
+    assert readout(watched).startswith("D[3][6]: thread 15, i 0, register 0")
+    assert watched.locator(".matrix tbody tr").first.locator("td").count() == 8
+    watched.locator("#n select").select_option("128")
+    watched.wait_for_function("location.search === '?n=128'")
+    assert readout(watched).startswith("D[3][6]: thread 15, i 0, register 0")
+    assert watched.locator(".matrix tbody tr").count() == 64
+    assert watched.locator(".lanes tbody tr").count() == 128
+    assert len(watched.locator("#csv").text_content().splitlines()) == 64 * 128 + 1
+    open_(watched, base, f"{EVERY_N}?n=256#r=63&c=255")
+    assert readout(watched).startswith("D[63][255]: thread 127, i 127, register 127")
+    assert watched.locator("#n a").inner_text() in watched.locator("#n a").get_attribute("href")
+
+
+def test_an_address_of_one_n_leads_to_it(watched, base):
+    watched.goto(base + "f/wgmma.mma_async.m64n24k16.f32.f16.f16.d.html")
+    watched.wait_for_url("**/f/wgmma.mma_async.m64nNk16.f32.f16.f16.d.html?n=24")
+    assert watched.locator(".matrix tbody tr").first.locator("td").count() == 24
+
+
+def test_search_of_an_n(watched, base):
+    open_(watched, base, "index.html")
+    watched.keyboard.press("/")
+    watched.keyboard.type("wgmma m64n128k16 f32.f16 d")
+    watched.locator("#results a").first.wait_for()
+    hrefs = [a.get_attribute("href") for a in watched.locator("#results a").all()]
+    assert f"{EVERY_N}?n=128" in hrefs
 
 
 def test_filters(watched, base):

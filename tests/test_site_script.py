@@ -1,6 +1,7 @@
 """The script builds the very tables that are published: every fragment on every arch, from the bases in its page."""
 
 import json
+import re
 import shutil
 import subprocess
 
@@ -59,9 +60,28 @@ def test_every_fragment_on_every_arch(tmp_path):
     assert [values for values, _ in found] == [cells(table) for table in expected]
 
 
+def test_every_n(tmp_path):
+    """A page for every N gives the layout of the largest: of as many elements as an N has it is that N's own."""
+    asked, expected = {}, {}
+    for fact in (fact for fact in facts().facts.values() if fact.grows):
+        data = data_of(pages()[addresses.fact(fact.id)])
+        given = data["layouts"][data["archs"][data["main"]][0]]
+        assert [tuple(of) for of in data["sizes"]] == [
+            (c.fragment.shape.n, c.fragment.cols, c.fragment.elements, c.table.id) for c in fact.sizes
+        ]
+        for cell, (_, cols, elements, id_) in zip(fact.sizes, data["sizes"], strict=True):
+            inputs = [[name, elements if name == "i" else size] for name, size in given["in"]]
+            asked[given["id"], id_] = (data | {"cols": cols, "elements": elements}, given | {"in": inputs})
+            expected[given["id"], id_] = cell.table
+    assert len(expected) >= 32
+    for key, (values, drawn) in zip(asked, run(tmp_path, list(asked.values())), strict=True):
+        assert values == cells(expected[key])
+        assert len(drawn) == 1
+
+
 def same(html):
-    """Without the quotes that HTML lets one leave out."""
-    return html.replace('"', "")
+    """Without the quotes and end tags that HTML lets one leave out, and without colours."""
+    return re.sub(r"</t[dhr]>| class=[^ >]*( d\d)?", "", html.replace('"', ""))
 
 
 def agrees(script, page):

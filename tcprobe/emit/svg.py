@@ -13,12 +13,13 @@ from tcprobe.emit.common import about, instructions
 from tcprobe.emit.svg_drawing import Drawing, Label
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
-from tcprobe.layout.grid import blocks
+from tcprobe.layout.grid import WIDE, blocks
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 
 WHAT = "SVG: the matrix with its holders lane:i, and each lane's elements; of a multiply A, B and D together"
 ARCHS = "any"
+SMALL = 32  # columns
 
 
 def emit(tables: Sequence[Cell]) -> str:
@@ -36,8 +37,13 @@ def labelled(tables: Sequence[Cell], label: Label) -> str:
 
 
 def picture(cell: Cell) -> str:
-    """The matrix of one table alone."""
-    return drawing.svg(drawing.below(list(_matrices(cell, drawing.lane_i))), f"layout {cell.table.id}")
+    """The matrix of one table alone, in pieces of a register where it has SMALL columns or more."""
+    return drawing.svg(drawing.below(list(_matrices(cell, drawing.lane_i, SMALL))), f"layout {cell.table.id}")
+
+
+def pieces(cell: Cell) -> int:
+    """How many cells `picture` draws."""
+    return sum(len(row) for block in blocks(cell.table, cell.fragment, SMALL) for row in block.pieces)
 
 
 def _composites(tables: Sequence[Cell], label: Label) -> Iterator[Drawing]:
@@ -65,9 +71,9 @@ def _whole(cell: Cell, label: Label) -> Iterator[Drawing]:
         yield drawing.registers(block, cell.fragment)
 
 
-def _matrices(cell: Cell, label: Label) -> Iterator[Drawing]:
+def _matrices(cell: Cell, label: Label, wide: int = WIDE) -> Iterator[Drawing]:
     name = cell.fragment.operand.upper() if len(cell.fragment.operand) == 1 else cell.fragment.operand
-    for block in blocks(cell.table, cell.fragment):
+    for block in blocks(cell.table, cell.fragment, wide):
         yield drawing.heading([_titled(f"{name}[row]" + ("" if block.flat else "[col]"), block.title)])
         yield drawing.matrix(block, cell.fragment, label)
 

@@ -71,9 +71,9 @@ class Block(NamedTuple):
         return ", ".join(f"{name} {value}" for name, value in self.at.items())
 
 
-def blocks(table: Table, fragment: Fragment) -> list[Block]:
-    """All matrices of a table, in the order of selectors and products."""
-    return [_block(at, slots, fragment, "col" not in table.outputs) for at, slots in _parts(table)]
+def blocks(table: Table, fragment: Fragment, wide: int = WIDE) -> list[Block]:
+    """All matrices of a table, in the order of selectors and products; from `wide` columns on with wide pieces."""
+    return [_block(at, slots, fragment, "col" not in table.outputs, wide) for at, slots in _parts(table)]
 
 
 def _parts(table: Table) -> Iterator[tuple[dict[str, int], dict[Slot, Element]]]:
@@ -96,22 +96,22 @@ def _cells(table: Table, first: int, size: int) -> list[tuple[int, int, int, int
     return [(n, r, c or 0, p or 0) for n, r, c, p in parts if r is not None]
 
 
-def _block(at: Mapping[str, int], slots: Mapping[Slot, Element], fragment: Fragment, flat: bool) -> Block:
+def _block(at: Mapping[str, int], slots: Mapping[Slot, Element], fragment: Fragment, flat: bool, wide: int) -> Block:
     holders: dict[Element, list[Slot]] = {}
     for slot, element in slots.items():
         holders.setdefault(element, []).append(slot)
     columns = 1 if flat else fragment.cols
-    rows = [_row([(col, holders.get((row, col), [])) for col in range(columns)], fragment)
-            for row in range(fragment.rows)]  # fmt: skip
+    most = fragment.register_bits // fragment.slot_bits if columns >= wide else 1
+    rows = [_row([(col, holders.get((row, col), [])) for col in range(columns)], most) for row in range(fragment.rows)]
     return Block(at, rows, slots, flat)
 
 
-def _row(cells: Sequence[tuple[int, list[Slot]]], fragment: Fragment) -> list[Stretch]:
+def _row(cells: Sequence[tuple[int, list[Slot]]], most: int) -> list[Stretch]:
+    """Pieces of at most so many elements."""
     found: list[Stretch] = []
-    size = fragment.register_bits // fragment.slot_bits if len(cells) >= WIDE else 1
     for col, holders in cells:
         piece = Stretch(col, 1, tuple(holders))
-        if found and _continues(found[-1], piece, size):
+        if found and _continues(found[-1], piece, most):
             found[-1] = found[-1]._replace(span=found[-1].span + 1)
         else:
             found.append(piece)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 from tcprobe.emit import svg
+from tcprobe.isa import inventory
 from tcprobe.pages.site import (
     addresses,
     data_files,
@@ -19,12 +20,20 @@ from tcprobe.pages.site import (
     list_views,
     shared_views,
 )  # fmt: skip
-from tcprobe.pages.site.facts import Facts
+from tcprobe.pages.site.facts import Facts, for_every_n
 from tcprobe.pages.site.render import View, render
 from tcprobe.store.cell import Cell
 
 # strings stay as they are; blanks around other marks go
-_TOKEN = re.compile(r"""(?P<kept>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')| *(?P<mark>[=:}()\[\]?<>|&*+]|[,;{]\n?) *""")
+_STRING = r"""(?P<kept>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
+_LOCAL = ("number", "found", "event", "thread", "query", "button", "piece", "before", "product", "wanted")  # variables
+_SHORTER = (
+    (re.compile(rf"{_STRING}| *(?P<mark>[=:}}()\[\]?<>|&*+,;{{]) *\n?| (?P<sign>[-%/]) "), lambda m: m["kept"] or m["mark"] or m["sign"]),
+    (re.compile(rf"{_STRING}|;(?P<end>}})|\((?P<one>\w+)\)(?==>)"), lambda m: m["kept"] or m["end"] or m["one"]),
+    (re.compile(rf"{_STRING}|\bconst\b"), lambda m: m["kept"] or "let"),
+    (re.compile(rf"{_STRING}|(?:(?<=\.\.\.)|(?<![.\w$]))(?P<name>{'|'.join(_LOCAL)})(?![\w$:])"),
+     lambda m: m["kept"] or f"${_LOCAL.index(m['name'])}"),
+)  # fmt: skip
 RENAMED: dict[str, str] = {}  # address of a page that was renamed: where it is now
 STATIC = ("site.css", "site.js", "icon.svg")
 
@@ -42,14 +51,26 @@ def views(facts: Facts) -> Iterator[View]:
     yield from made
     yield from index_view.shapes(facts)
     yield from (fact_view.view(fact) for fact in facts.facts.values())
-    yield from (instruction_view.view(facts, row) for row in facts.instructions.values())
+    yield from (instruction_view.view(facts, name) for name in facts.instructions)
     yield from (layout_view.view(facts, id_) for id_ in facts.tables)
     yield from (list_views.arch(facts, name) for name in facts.archs)
     yield from shared_views.views(facts)
     yield from guide_views.views(facts)
     yield diff_view.view(facts)
     yield list_views.errata(facts)
-    yield from (moved(old, new) for old, new in RENAMED.items())
+    yield from (moved(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
+
+
+def _one_for_every_n(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Pages of one N, as there were, and the page of every N that has taken their place."""
+    for fact in facts.facts.values():
+        for fragment in (cell.fragment for cell in fact.sizes if cell.fragment.shape.n in data_files.WITH_DATA):
+            n = f"?n={fragment.shape.n}" if fact.grows else ""
+            yield addresses.fact(fragment.id), addresses.fact(fact.id) + n
+            for id_ in inventory.user_ids(fragment.id):
+                yield addresses.instruction(id_), addresses.instruction(for_every_n(id_, fragment.shape))
+            family = fragment.family
+            yield index_view.shape_page(family, fragment.shape), index_view.shape_page(family, fact.shape)
 
 
 def moved(old: str, new: str) -> View:
@@ -63,7 +84,7 @@ def _others(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "json/all.json", data_files.everything(facts)
     yield "json/schema.json", data_files.schema()
     for fact in facts.facts.values():
-        yield addresses.data(fact.id), data_files.fragment(fact)
+        yield from data_files.fragments(fact)
     for address, cell in pictures(facts).items():
         yield address, svg.picture(cell)
 
@@ -78,4 +99,6 @@ def asset(name: str) -> str:
     """A file that is the same for every site, as it is published: without comments, indentation and spare blanks."""
     text = (files("tcprobe.pages.site") / "static" / name).read_text("utf-8")
     lines = re.sub(r"^(?: +|\s*//.*\n|\n)", "", text, flags=re.MULTILINE)
-    return _TOKEN.sub(lambda found: found["kept"] or found["mark"].rstrip(), lines) if name.endswith(".js") else lines
+    for pattern, short in _SHORTER if name.endswith(".js") else ():
+        lines = pattern.sub(short, lines)
+    return lines

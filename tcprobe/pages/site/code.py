@@ -77,7 +77,8 @@ def _arguments(cell: Cell, back: bool) -> list[str]:
 
 def _cute(cell: Cell) -> str:
     shape, stride = cute.thread_value(cell)
-    return f"// {cute.CONVENTION[0]}\n// {cute.nested(shape)}:{cute.nested(stride)}\n{cute.written(cell)}"
+    written = cute.written(cell).replace("cute::", "")
+    return f"// {cute.nested(shape)}:{cute.nested(stride)}\nusing namespace cute;\n{written}"
 
 
 def _triton(cell: Cell) -> str:

@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from tcprobe import __version__
 from tcprobe.ask.describe import fragment_entry, shown
-from tcprobe.pages.site import addresses, markup
+from tcprobe.pages.site import addresses, markup, payload
 from tcprobe.pages.site.facts import Fact, Facts
-from tcprobe.pages.site.payload import layout
 
+WITH_DATA = (8, 24)  # N of which data were published before there was a page for every N
 NUMBERS = {"type": "integer", "minimum": 0}
 TEXT = {"type": "string"}
 
 
-def fragment(fact: Fact) -> str:
-    """The object of `show --json`, with the address of its page."""
-    return _json({**shown(fact.main), "page": addresses.fact(fact.id)})
+def fragments(fact: Fact) -> Iterator[tuple[str, str]]:
+    """By address the object of `show --json` with the address of its page; of a fact for every N those of few N."""
+    for cell in fact.each:
+        if not fact.sizes or cell.fragment.shape.n in WITH_DATA:
+            id_ = cell.fragment.id
+            yield addresses.data(id_), _json({**shown(cell), "page": addresses.fact(id_)})
 
 
 def everything(facts: Facts) -> str:
     """All fragments with their archs; each layout once, as bases."""
-    entries = [{**fragment_entry(fact.fragment), "page": addresses.fact(fact.id), "json": addresses.data(fact.id),
-                "archs": _archs(fact, facts)} for fact in facts.facts.values()]  # fmt: skip
+    entries = [{**fragment_entry(fact.fragment), **_addresses(fact), "archs": _archs(fact, facts)}
+               for fact in facts.facts.values()]  # fmt: skip
     return _json({"schema": 1, "tcprobe": __version__, "archs": facts.archs, "fragments": entries,
-                  "layouts": {id_: layout(table) for id_, table in facts.tables.items()}})  # fmt: skip
+                  "layouts": {id_: payload.layout(table) for id_, table in facts.tables.items()}})  # fmt: skip
+
+
+def _addresses(fact: Fact) -> dict[str, Any]:
+    """Of a fact for every N also what depends on N, instead of data of its own."""
+    page = {"page": addresses.fact(fact.id)}
+    if not fact.sizes:
+        return {**page, "json": addresses.data(fact.id)}
+    return {**page, "json": None, "sizes": [payload.of_size(cell) for cell in fact.sizes]}
 
 
 def _archs(fact: Fact, facts: Facts) -> dict[str, Any]:
-    return {arch: {"layout": fact.cells[arch].table.id, "evidence": fact.kind(arch)} if arch in fact.cells
-            else {"layout": None, "evidence": fact.kind(arch)} for arch in facts.archs}  # fmt: skip
+    """Those that have the fragment."""
+    return {arch: {"layout": fact.cells[arch].table.id if arch in fact.cells else None, "evidence": kind}
+            for arch in facts.archs if (kind := fact.kind(arch)) != "absent"}  # fmt: skip
 
 
 def names(facts: Facts) -> str:

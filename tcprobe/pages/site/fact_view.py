@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
+from tcprobe.emit import svg
 from tcprobe.fit import fitted
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
+from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
-from tcprobe.layout.grid import Block
+from tcprobe.layout.grid import WIDE, Block
 from tcprobe.layout.table import Table
 from tcprobe.pages.site import addresses, code, markup, words
-from tcprobe.pages.site.facts import Fact
+from tcprobe.pages.site.facts import Fact, for_every_n
 from tcprobe.pages.site.payload import payload
 from tcprobe.pages.site.render import View
+from tcprobe.pages.tables import spans
 from tcprobe.store.cell import Cell
-from tcprobe.store.measurement import FROM_CODE
+from tcprobe.store.measurement import FROM_CODE, PROVENANCE
 
-MOST_PICTURE = 4096  # slots; `tcprobe emit --to svg` draws larger ones
+MOST_PICTURE = 520  # cells; `tcprobe emit --to svg` draws larger ones
+SAID = {"device", "driver", "cuda", "tcprobe"}  # of provenance, in the line of the evidence
+_CELLS: dict[str, int] = {}  # of a picture, by address
 WHAT = {Role.FACTOR: "Factor", Role.ACCUMULATOR: "Accumulator", Role.RESULT: "Result", Role.SOURCE: "Source",
         Role.METADATA: "Metadata", Role.SCALE: "Scales", Role.ADDRESS: "Row addresses"}  # fmt: skip
 
@@ -27,24 +34,25 @@ def view(fact: Fact) -> View:
     fragment, main = fact.fragment, fact.main
     what = f"{WHAT.get(fragment.role, fragment.role.value)} {words.name(fragment)}"
     shown = {
-        "fragment": fragment, "what": what + (f".{fragment.layout}" if fragment.layout else ""),
+        "id": fact.id, "fragment": fragment, "every_n": _every_n(fact), "grows": fact.grows,
+        "first": fact.each[0].table.id, "what": what + (f".{fragment.layout}" if fragment.layout else ""),
         "size": words.size(fragment), "name": words.name(fragment), "axis": words.axis(fragment),
-        "archs": [_arch(fact, row.name) for row in ARCHS], "main": main.arch, "evidence": words.evidence(main),
+        "archs": list(_strip(fact)), "main": main.arch, "evidence": words.evidence(main),
         "formula": words.formula(main.table), "slots": _slots(fact), "notes": _notes(fact),
         "layouts": [_layout(fact, table) for table in fact.tables.values()],
-        "blocks": [drawn(block, fact) for block in fact.blocks], "verdicts": fact.verdicts,
+        "blocks": [drawn(block, fact.each[0].fragment) for block in fact.blocks], "verdicts": fact.verdicts,
         "provenance": _provenance(main), "command": command(main),
         "absent": _absent(fact),
-        "users": users(fact), "data_page": addresses.data(fact.id), "picture": picture(main),
+        "users": users(fact), "data_page": data_page(fact), "picture": picture(main),
         "arch_page": addresses.arch(main.arch), "data": markup.data({"kind": "fact"} | payload(fact)),
     }  # fmt: skip
-    about = f"Which {words.axis(fragment)} and register holds which element of {fact.id}"
+    about = f"Which {words.axis(fragment)} and register holds which element, on which GPUs"
     return View(addresses.fact(fact.id), "fact", fact.id, about, shown)
 
 
-def drawn(block: Block, fact: Fact) -> dict[str, Any]:
-    """A block as tables."""
-    matrix, registers = markup.matrix(block), markup.registers(block, fact.fragment)
+def drawn(block: Block, fragment: Fragment, coloured: bool = False) -> dict[str, Any]:
+    """A block as tables; what the script draws anyway is not coloured before."""
+    matrix, registers = markup.matrix(block, coloured), markup.registers(block, fragment, coloured)
     holding = len({thread for thread, _ in block.slots})
     return {"title": block.title, "matrix": matrix.markup, "lanes": registers.markup,
             "whole": matrix.rows == len(block.pieces) and registers.rows == holding}  # fmt: skip
@@ -52,13 +60,32 @@ def drawn(block: Block, fact: Fact) -> dict[str, Any]:
 
 def users(fact: Fact) -> list[tuple[str, str]]:
     """(id, page) of the instructions that take the fragment."""
-    return [(id_, addresses.instruction(id_)) for id_ in inventory.user_ids(fact.id)]
+    shape = fact.fragment.shape
+    names = [for_every_n(id_, shape) if fact.sizes else id_ for id_ in inventory.user_ids(fact.fragment.id)]
+    return [(name, addresses.instruction(name)) for name in names]
+
+
+def _every_n(fact: Fact) -> str:
+    """What of a fact for every N depends on it."""
+    if not fact.sizes:
+        return ""
+    ns = [cell.fragment.shape.n for cell in fact.sizes]
+    which = f"{len(ns)} N from {ns[0]} to {ns[-1]}"
+    grown = f"The same formula for {which}: each has the first of these columns. Code is that of N = {ns[-1]}."
+    return grown if fact.grows else f"The same table for {which}."
+
+
+def data_page(fact: Fact) -> str:
+    """Where the data of a fact is; of one for every N among all data."""
+    return "json/all.json" if fact.sizes else addresses.data(fact.id)
 
 
 def picture(cell: Cell) -> str:
     """The picture of a table; empty where it is too large for a page."""
-    drawn_ = cell.table.points <= MOST_PICTURE
-    return addresses.picture(cell.table.id, cell.fragment.slot_bits) if drawn_ else ""
+    address = addresses.picture(cell.table.id, cell.fragment.slot_bits)
+    if address not in _CELLS:
+        _CELLS[address] = svg.pieces(cell) if cell.table.points <= MOST_PICTURE * WIDE else 0
+    return address if 0 < _CELLS[address] <= MOST_PICTURE else ""
 
 
 def command(cell: Cell) -> str:
@@ -71,20 +98,36 @@ def command(cell: Cell) -> str:
     return f"tcprobe run {cell.fragment.id} --arch {cell.arch} --method {measured.method}"
 
 
+def _strip(fact: Fact) -> Iterator[dict[str, Any]]:
+    """All archs; neighbours that lack the fragment for the same reason together."""
+    keys = {row.name: None if row.name in fact.cells else _lacking(fact, row.name) for row in ARCHS}
+    for lacking, group in groupby(keys, key=keys.__getitem__):
+        if lacking:
+            kind, short = lacking
+            yield {"there": False, "name": spans(group), "kind": kind, "short": short}
+        else:
+            yield from (_arch(fact, name) for name in group)
+
+
 def _arch(fact: Fact, name: str) -> dict[str, Any]:
-    there = name in fact.cells
-    cell = fact.cells.get(name)
-    return {"name": name, "there": there, "kind": fact.kind(name), "short": words.badge(fact, name),
-            "main": name == fact.main.arch, "other": cell is not None and cell.table != fact.main.table}  # fmt: skip
+    return {"there": True, "name": name, "kind": fact.kind(name), "short": words.badge(fact, name),
+            "main": name == fact.main.arch, "other": fact.cells[name].table != fact.main.table}  # fmt: skip
+
+
+def _lacking(fact: Fact, name: str) -> tuple[str, str]:
+    """(kind, words) of an arch without a table; why one that could have it has none stands below."""
+    kind = fact.kind(name)
+    why = words.why(fact, name).removeprefix("does not have it") if kind == "absent" else ""
+    return kind, words.SHORT[kind] + why
 
 
 def _absent(fact: Fact) -> list[tuple[str, str]]:
-    """(archs, why they have no table)."""
+    """(archs, why they have no table) of those that could have one."""
     found: dict[str, list[str]] = {}
     for row in ARCHS:
-        if row.name not in fact.cells:
+        if fact.kind(row.name) == "unknown":
             found.setdefault(words.why(fact, row.name), []).append(row.name)
-    return [(words.archs_in_words(archs), why) for why, archs in found.items()]
+    return [(spans(archs), why) for why, archs in found.items()]
 
 
 def _layout(fact: Fact, table: Table) -> dict[str, Any]:
@@ -92,7 +135,7 @@ def _layout(fact: Fact, table: Table) -> dict[str, Any]:
     several = len(fact.tables) > 1
     at = next(cell for cell in fact.cells.values() if cell.table == table)
     shown = fact.main if table == fact.main.table else at
-    return {"id": table.id, "page": addresses.layout(table.id), "archs": words.archs_in_words(archs) if several else "",
+    return {"id": table.id, "page": addresses.layout(table.id), "archs": spans(archs) if several else "",
             "code": code.tabs(shown)}  # fmt: skip
 
 
@@ -114,9 +157,8 @@ def _provenance(cell: Cell) -> list[tuple[str, str]]:
     if not cell.measured:
         return [("documented", cell.evidence)]
     measured = cell.measured
-    made = ((key, measured.provenance[key]) for key in sorted(measured.provenance))
-    rows = [("method", measured.method), ("arch", measured.arch), ("experiment", measured.experiment), *made,
-            ("source", cell.source)]  # fmt: skip
+    made = ((key, measured.provenance[key]) for key in sorted({*PROVENANCE} - SAID))
+    rows = [("experiment", measured.experiment), *made]
     structure = measured.structure
     return rows + (
         [("structure tensor", f"{structure.triples} triples, SHA-256 {structure.sha256}")] if structure else []

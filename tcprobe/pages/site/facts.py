@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,14 +14,14 @@ from tcprobe.fit import Fit, fitted
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
-from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.fragment import Fragment, Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.grid import Block, blocks
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell, cell
 from tcprobe.store.choose import Found, Layers
+from tcprobe.store.measurement import made_by
 
-SHOWN_N = (8, 24)  # of warpgroup multiplies
 BADGES = {
     "live": ("L", "measured live on a GPU"),
     "sass": ("M", "read from machine code"),
@@ -36,17 +36,37 @@ BADGES = {
 
 @dataclass(frozen=True)
 class Fact:
-    """A fragment, and its cells by arch, those that have one; `main` is the one with the strongest evidence."""
+    """A fragment, and its cells by arch, those that have one; `main` is the one with the strongest evidence.
+
+    Fragments that differ in N alone, and of which the same is known, are one fact: `sizes` are their cells by rising N,
+    of which the last is `main`.
+    """
 
     fragment: Fragment
     cells: Mapping[str, Cell]
     main: Cell
     layers: Layers
+    sizes: tuple[Cell, ...] = ()
 
     @property
     def id(self) -> str:
-        """The fragment's."""
-        return self.fragment.id
+        """The fragment's; of one for every N with that letter instead of a number."""
+        return for_every_n(self.fragment.id, self.fragment.shape) if self.sizes else self.fragment.id
+
+    @property
+    def shape(self) -> str:
+        """The shape, in the same way."""
+        return for_every_n(str(self.fragment.shape), self.fragment.shape) if self.sizes else str(self.fragment.shape)
+
+    @property
+    def each(self) -> tuple[Cell, ...]:
+        """The cells of every N, or the one cell."""
+        return self.sizes or (self.main,)
+
+    @property
+    def grows(self) -> bool:
+        """Whether the table depends on N."""
+        return len({cell.table.id for cell in self.sizes}) > 1
 
     def kind(self, arch: str) -> str:
         """A key of BADGES: how the cell of an arch was obtained."""
@@ -71,8 +91,8 @@ class Fact:
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """The main table as matrices."""
-        return blocks(self.main.table, self.fragment)
+        """The main table, of the smallest N, as matrices."""
+        return blocks(self.each[0].table, self.each[0].fragment)
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
@@ -96,23 +116,42 @@ class Facts:
     def instructions(self) -> dict[str, Instruction]:
         """Instructions of whose operands in registers all have a fact."""
         rows = [*inventory.executed_by(WARP), *inventory.executed_by(WARPGROUP)]
-        return {row.id: row for row in rows if row.fragments and all(f.id in self.facts for f in row.fragments)}
+        there = [row for row in rows if row.fragments and all(f.id in self.of for f in row.fragments)]
+        return {self.name(row): row for row in there if all(self._shown(f) for f in row.fragments)}
+
+    def _shown(self, fragment: Fragment) -> bool:
+        """Whether a fragment is the one that stands for every N, or stands for itself."""
+        fact = self.of[fragment.id]
+        return not fact.sizes or fact.fragment.id == fragment.id
+
+    @cached_property
+    def of(self) -> dict[str, Fact]:
+        """The fact of each fragment by its id."""
+        return {cell.fragment.id: fact for fact in self.facts.values() for cell in fact.each}
+
+    def name(self, row: Instruction) -> str:
+        """What the page of an instruction is called: of every N with that letter."""
+        every = all(self.of[fragment.id].sizes for fragment in row.fragments)
+        return for_every_n(row.id, row.shape) if every else row.id
 
     @cached_property
     def tables(self) -> dict[str, Table]:
         """Every layout by id."""
-        return {id_: table for fact in self.facts.values() for id_, table in fact.tables.items()}
+        return {id_: table for fact in self.facts.values() for id_, table in fact.tables.items()} | {
+            cell.table.id: cell.table for fact in self.facts.values() for cell in fact.sizes
+        }
 
     @cached_property
-    def sharing(self) -> dict[str, list[tuple[Fact, list[str]]]]:
-        """By layout id the facts that have it, each with its archs."""
-        found: dict[str, list[tuple[Fact, list[str]]]] = {}
+    def sharing(self) -> dict[str, list[tuple[Fact, Cell, list[str]]]]:
+        """By layout id the facts that have it, each with a cell and its archs."""
+        found: dict[str, list[tuple[Fact, Cell, list[str]]]] = {}
         for fact in self.facts.values():
-            by_table: dict[str, list[str]] = {}
-            for arch, at in fact.cells.items():
-                by_table.setdefault(at.table.id, []).append(arch)
-            for id_, archs in by_table.items():
-                found.setdefault(id_, []).append((fact, archs))
+            cells = list(fact.cells.values())
+            for at in dict.fromkeys(cell.table.id for cell in cells):
+                of = [cell for cell in cells if cell.table.id == at]
+                found.setdefault(at, []).append((fact, of[0], [cell.arch for cell in of]))
+            for cell in fact.sizes[:-1] if fact.grows else ():
+                found.setdefault(cell.table.id, []).append((fact, cell, [cell.arch]))
         return found
 
     @cached_property
@@ -135,20 +174,65 @@ def gather(layers: Layers) -> Facts:
     return Facts(layers, found)
 
 
+def for_every_n(name: str, shape: Shape) -> str:
+    """A name in which N stands for the number: m64nNk16."""
+    return name.replace(str(shape), f"m{shape.m}nNk{shape.k}")
+
+
 def _facts(layers: Layers) -> Iterator[Fact]:
-    for fragment in _shown():
-        cells = {row.name: at for row in ARCHS if (at := _cell(fragment, row.name, layers))}
-        main = _cell(fragment, None, layers)
-        if main:
-            yield Fact(fragment, cells, cells[main.arch], layers)
+    for fragment in inventory.of_a_warp().values():
+        fact = _fact(fragment, layers)
+        if fact:
+            yield fact
+    for several in _by_n().values():
+        yield from _sized(several, layers)
 
 
-def _shown() -> Iterator[Fragment]:
-    """The fragments that have pages: of a warpgroup's those of few N, whose formulas are those of every N."""
-    yield from inventory.of_a_warp().values()
-    for row in inventory.executed_by(WARPGROUP):
-        if row.shape.n in SHOWN_N:
-            yield from row.fragments
+def _fact(fragment: Fragment, layers: Layers) -> Fact | None:
+    rows = [row.name for row in ARCHS if fragment.target.on(row)]
+    cells = {name: at for name in rows if (at := _cell(fragment, name, layers))}
+    main = _cell(fragment, None, layers) if cells else None
+    return Fact(fragment, cells, cells[main.arch], layers) if main else None
+
+
+def _by_n() -> dict[str, list[Fragment]]:
+    """The fragments of a warpgroup that differ in N alone, by rising N."""
+    found: dict[str, list[Fragment]] = {}
+    for row in sorted(inventory.executed_by(WARPGROUP), key=lambda row: row.shape.n):
+        for fragment in row.fragments:
+            found.setdefault(for_every_n(fragment.id, fragment.shape), []).append(fragment)
+    return found
+
+
+def _sized(several: Sequence[Fragment], layers: Layers) -> Iterator[Fact]:
+    """One fact of those that are parts of the largest on the same evidence; each of the others by itself."""
+    cells = [at for fragment in several if (at := _cell(fragment, None, layers))]
+    largest = _fact(cells[-1].fragment, layers) if cells else None
+    if largest:
+        sizes = tuple(cell for cell in cells if _alike(cell, largest.main))
+        together = len(sizes) > 1
+        yield replace(largest, sizes=sizes) if together else largest
+        taken = {cell.fragment.id for cell in sizes} if together else {largest.id}
+        rest = (_fact(cell.fragment, layers) for cell in cells if cell.fragment.id not in taken)
+        yield from (fact for fact in rest if fact)
+
+
+def _alike(cell: Cell, largest: Cell) -> bool:
+    """Whether a table is what the largest says of the elements that it has, and is known in the same way."""
+    known = cell.arch == largest.arch and _rests_on(cell) == _rests_on(largest)
+    return known and (cell.table == largest.table or _is_part(cell.table, largest.table))
+
+
+def _rests_on(cell: Cell) -> object:
+    measured = cell.measured
+    return (measured.method, made_by(measured), cell.source) if measured else cell.stated and cell.stated[0]
+
+
+def _is_part(small: Table, large: Table) -> bool:
+    if small.space.names != large.space.names or len(small.space.axes) > 2 or small.elements > large.elements:
+        return False
+    starts = range(0, large.points, large.elements)
+    return small.cells == tuple(cell for s in starts for cell in large.cells[s : s + small.elements])
 
 
 def _cell(fragment: Fragment, arch: str | None, layers: Layers) -> Cell | None:

@@ -8,10 +8,9 @@ from typing import Any
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
-from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.pages.site import addresses, words
-from tcprobe.pages.site.facts import BADGES, SHOWN_N, Fact, Facts
+from tcprobe.pages.site.facts import BADGES, Fact, Facts
 from tcprobe.pages.site.render import ListPart, View
 
 Links = list[tuple[str, str]]
@@ -22,7 +21,7 @@ def view(facts: Facts, makers: Links) -> View:
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
     shown = {
-        "count": len(facts.facts), "families": ", ".join(map(_said, families)),
+        "count": sum(len(fact.each) for fact in facts.facts.values()), "families": ", ".join(map(_said, families)),
         "archs": facts.archs, "legend": words.legend(),
         "rows": _rows(facts), "makers": makers,
         "filters": [("family", "Family", families), ("type", "Type", types), ("arch", "Arch", facts.archs)],
@@ -34,10 +33,9 @@ def view(facts: Facts, makers: Links) -> View:
 
 
 def _said(family: str) -> str:
-    """A family, and of which N it has pages."""
+    """A family, and whether it has many N."""
     row = next(row for row in inventory.instructions().values() if row.family == family)
-    few = f" (N = {' and '.join(map(str, SHOWN_N))}; the formulas are those of every N)"
-    return family + (few if row.threads == WARPGROUP else "")
+    return family + (" (every N)" if row.threads == WARPGROUP else "")
 
 
 def shape_page(family: str, shape: object) -> str:
@@ -47,13 +45,14 @@ def shape_page(family: str, shape: object) -> str:
 
 def shapes(facts: Facts) -> Iterator[View]:
     """A page for each family and shape: its instructions, with their operands."""
-    found: dict[tuple[str, Shape], list[Instruction]] = {}
-    for row in facts.instructions.values():
-        found.setdefault((row.family, row.shape), []).append(row)
+    found: dict[tuple[str, str], list[tuple[str, Instruction]]] = {}
+    for name, row in facts.instructions.items():
+        found.setdefault((row.family, facts.of[row.fragments[-1].id].shape), []).append((name, row))
     for (family, shape), rows in found.items():
         title = f"{family} {shape}"
-        lines = [[[(row.id, addresses.instruction(row.id))],
-                  [(words.name(f), addresses.fact(f.id)) for f in row.fragments]] for row in rows]  # fmt: skip
+        lines = [[[(name, addresses.instruction(name))],
+                  [(words.name(f), addresses.fact(facts.of[f.id].id)) for f in row.fragments]]
+                 for name, row in rows]  # fmt: skip
         part = ListPart(heads=["Instruction", "Operands"], rows=lines)
         about = f"All forms of {title}, and their fragments"
         yield View(
@@ -64,14 +63,14 @@ def shapes(facts: Facts) -> Iterator[View]:
 def _rows(facts: Facts) -> list[dict[str, Any]]:
     merged: dict[tuple[object, ...], list[Fact]] = {}
     for fact in facts.facts.values():
-        key = (fact.fragment.family, fact.fragment.shape, *_cells(fact, facts.archs))
+        key = (fact.fragment.family, fact.shape, *_cells(fact, facts.archs))
         merged.setdefault(key, []).append(fact)
     return [_row(members, facts.archs) for members in merged.values()]
 
 
 def _row(members: list[Fact], archs: list[str]) -> dict[str, Any]:
     first = members[0]
-    family, shape = first.fragment.family, first.fragment.shape
+    family, shape = first.fragment.family, first.shape
     operands = dict.fromkeys(words.name(fact.fragment) for fact in members)
     types = dict.fromkeys(fact.fragment.type for fact in members)
     one = len(members) == 1

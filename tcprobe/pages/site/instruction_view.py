@@ -12,28 +12,32 @@ from tcprobe.isa.operand import Place, Role
 from tcprobe.pages.site import addresses, markup, words
 from tcprobe.pages.site.fact_view import picture
 from tcprobe.pages.site.facts import Fact, Facts
-from tcprobe.pages.site.payload import layout, sizes
+from tcprobe.pages.site.payload import bare, sizes
 from tcprobe.pages.site.render import View
+from tcprobe.pages.tables import spans
 from tcprobe.sass import lowering
 from tcprobe.sass.lowering import Lowering
 
 
-def view(facts: Facts, row: Instruction) -> View:
+def view(facts: Facts, name: str) -> View:
     """The page, with the tables of the arch whose table of D (or what comes last) counts most."""
-    found = {f.operand: facts.facts[f.id] for f in row.fragments}
+    row = facts.instructions[name]
+    found = {f.operand: facts.of[f.id] for f in row.fragments}
     arch = next(reversed(found.values())).main.arch
     at = {name: fact for name, fact in found.items() if arch in fact.cells}
     composed = [name for name in ("a", "b", "d") if name in at and at[name].fragment.role in (Role.FACTOR, Role.RESULT)]
     composes = row.multiplies and "d" in composed and len(composed) > 1
+    every_n = any(fact.sizes for fact in found.values())
     shown = {
-        "row": row, "arch": arch, "axis": words.axis(row.fragments[0]), "what": _what(row),
+        "drawn_n": row.shape.n if every_n else "", "arch": arch, "axis": words.axis(row.fragments[0]), "what": _what(row),
         "targets": " or ".join(f"{target}, PTX {ptx}" for target, ptx in row.target.options),
         "operands": [_operand(fact, arch) for fact in at.values()],
         "drawn": [_operand(at[name], arch) for name in composed], "products": range(row.products) if composes else [],
         "lowered": _lowered(facts, row), "ptx": _ptx(at, arch),
         "data": markup.data(_data(at, arch, composed) if composes else {"kind": "moves"}),
     }  # fmt: skip
-    return View(addresses.instruction(row.id), "instruction", row.id, f"Operands of {row.name}, slot by slot", shown)
+    title = name if every_n else row.name
+    return View(addresses.instruction(name), "instruction", title, f"Operands of {title}, slot by slot", shown)
 
 
 def _what(row: Instruction) -> str:
@@ -55,7 +59,7 @@ def _operand(fact: Fact, arch: str) -> dict[str, str]:
 
 
 def _data(at: dict[str, Fact], arch: str, composed: Sequence[str]) -> dict[str, Any]:
-    operands = {name: sizes(at[name].fragment) | {"layout": layout(at[name].cells[arch].table)} for name in composed}
+    operands = {name: sizes(at[name].fragment) | {"layout": bare(at[name].cells[arch].table)} for name in composed}
     return {"kind": "instruction", "operands": operands}
 
 
@@ -68,11 +72,12 @@ def _lowered(facts: Facts, row: Instruction) -> list[tuple[str, str]]:
             low = Lowering(**saved["instructions"][row.id])
             text = lowering.words(low, row) + (f" ({low.refused})" if low.refused else "")
             found.setdefault(text, []).append(arch)
-    return [(words.archs_in_words(archs), text) for text, archs in found.items()]
+    return [(spans(archs), text) for text, archs in found.items()]
 
 
 def _ptx(at: dict[str, Fact], arch: str) -> str:
+    """Declarations and the instruction; what the tables rest on stands above."""
     try:
-        return emit.emit("ptx", [fact.cells[arch] for fact in at.values()])
+        return emit.emit("ptx", [fact.cells[arch] for fact in at.values()]).partition("\n\n")[2]
     except UsageError:
         return ""

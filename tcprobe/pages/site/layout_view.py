@@ -8,6 +8,9 @@ from tcprobe.pages.site.fact_view import drawn
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.index_view import Links
 from tcprobe.pages.site.render import View
+from tcprobe.pages.tables import spans
+
+MOST_LINKS = 300  # of fragments; of more their instructions are linked
 
 
 def view(facts: Facts, id_: str) -> View:
@@ -15,15 +18,18 @@ def view(facts: Facts, id_: str) -> View:
     table = facts.tables[id_]
     sharing = facts.sharing[id_]
     by_archs: dict[str, dict[str, Links]] = {}
-    for fact, archs in sharing:
-        prefix, _, last = fact.id.rpartition(".")
-        of = by_archs.setdefault(words.archs_in_words(archs), {})
-        of.setdefault(prefix, []).append((last, addresses.fact(fact.id)))
-    first = sharing[0][0]
+    for fact, cell, archs in sharing:
+        sized = fact.grows
+        prefix, _, last = (cell.fragment.id if sized else fact.id).rpartition(".")
+        page = addresses.fact(fact.id) + (f"?n={cell.fragment.shape.n}" if sized else "")
+        by_archs.setdefault(spans(archs), {}).setdefault(prefix, []).append((last, page))
+    fragment = sharing[0][1].fragment
+    many = len(sharing) > MOST_LINKS
     shown = {
-        "id": id_, "formula": words.formula(table),
-        "held": [(archs, list(of.items())) for archs, of in by_archs.items()],
+        "many": many, "id": id_, "formula": words.formula(table),
+        "held": [(archs, [(prefix, addresses.instruction(prefix) if prefix in facts.instructions else "", of[prefix])
+                          for prefix in of]) for archs, of in by_archs.items()],
         "size": " x ".join(f"{axis.size} {axis.name}" for axis in table.space.axes) + f" → {', '.join(table.outputs)}",
-        "blocks": [drawn(block, first) for block in blocks(table, first.fragment)],
+        "blocks": [drawn(block, fragment, coloured=True) for block in blocks(table, fragment)],
     }  # fmt: skip
     return View(addresses.layout(id_), "layout", f"Layout {id_}", f"Layout {id_}, and which fragments have it", shown)

@@ -15,7 +15,7 @@ from tcprobe.references.shared_memory.claims import CLAIMS
 from tcprobe.store.choose import Found
 
 Row = list[Links]
-NAMED = 6  # fragments of a line that are named
+NAMED = 3  # fragments of a line that are named
 
 
 def arch(facts: Facts, name: str) -> View:
@@ -66,8 +66,9 @@ def makers(facts: Facts) -> tuple[list[View], Links]:
     """A page a device with its driver, and a page a compiler; and the links to them."""
     runs: dict[tuple[str, str], list[tuple[Fact, Found]]] = {}
     for fact in facts.facts.values():
-        for found in fact.layers.tables(fact.fragment, facts.archs):
-            runs.setdefault(_maker(found), []).append((fact, found))
+        for fragment in (cell.fragment for cell in fact.each):
+            for found in fact.layers.tables(fragment, facts.archs):
+                runs.setdefault(_maker(found), []).append((fact, found))
     views = [_run(maker, measured) for maker, measured in sorted(runs.items())]
     return views, [(view.title, view.page) for view in views]
 
@@ -86,7 +87,8 @@ def _run(maker: tuple[str, str], measured: list[tuple[Fact, Found]]) -> View:
     lines: dict[tuple[str, str], list[Fact]] = {}
     for fact, found in measured:
         lines.setdefault((found.measured.arch, found.measured.method), []).append(fact)
-    rows = [[[(arch, addresses.arch(arch))], [(words.SHORT.get(method, method), "")], [(str(len(of)), "")], links(of)]
+    rows = [[[(arch, addresses.arch(arch))], [(words.SHORT.get(method, method), "")], [(str(len(of)), "")],
+             links({fact.id: fact for fact in of}.values())]
             for (arch, method), of in lines.items()]  # fmt: skip
     provenance = {
         key: sorted({found.measured.provenance[key] for _, found in measured})

@@ -12,7 +12,7 @@ from tcprobe.layout.grid import Block, Stretch, lanes
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-MOST_MATRIX, MOST_REGISTERS = 43_000, 12_500  # characters that a page has of a table; the script draws the rest
+MOST_MATRIX, MOST_REGISTERS = 40_000, 12_000  # characters that a page has of a table; the script draws the rest
 _DATA = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
@@ -36,16 +36,19 @@ def classes(piece: Stretch) -> str:
     return f"c{colour(threads[0])}" + (f" d{colour(threads[1])}" if len(threads) > 1 else "")
 
 
-def matrix(block: Block) -> Drawn:
-    """Rows of a matrix: its numbers in heads, in each cell the holders."""
+def matrix(block: Block, coloured: bool = True) -> Drawn:
+    """Rows of a matrix: its numbers in heads, in each cell the holders, if wanted in the colours of their threads."""
     columns = sum(piece.span for piece in block.pieces[0])
     step = max((piece.span for piece in block.pieces[0]), default=1)
     heads = "".join(f"<th{_span(step)}>{col}</th>" for col in range(0, columns, step))
-    rows = (f"<tr><th>{row}</th>{''.join(map(_cell, pieces))}</tr>" for row, pieces in enumerate(block.pieces))
+    rows = (
+        f"<tr><th>{row}</th>{''.join(_cell(p, coloured) for p in pieces)}</tr>"
+        for row, pieces in enumerate(block.pieces)
+    )
     return _table(heads, rows, MOST_MATRIX)
 
 
-def _table(heads: str, rows: Iterable[str], most: int) -> Drawn:
+def _table(heads: str, rows: Iterable[str], most: int, end: str = "</tr>") -> Drawn:
     """Heads, and as many rows as have `most` characters together; numbers only, so that nothing is to be escaped."""
     from markupsafe import Markup
 
@@ -55,11 +58,11 @@ def _table(heads: str, rows: Iterable[str], most: int) -> Drawn:
         if found and sizes > most:
             break
         found.append(row)
-    return Drawn(Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(found)}</tbody>"), len(found))
+    return Drawn(Markup(f"<thead><tr><td></td>{heads}{end}</thead><tbody>{''.join(found)}</tbody>"), len(found))
 
 
-def _cell(piece: Stretch) -> str:
-    of = classes(piece)
+def _cell(piece: Stretch, coloured: bool) -> str:
+    of = classes(piece) if coloured else ""
     quoted = f' class="{of}"' if " " in of else f" class={of}" if of else ""
     return f"<td{quoted}{_span(piece.span)}>{piece.text}</td>"
 
@@ -68,18 +71,18 @@ def _span(count: int) -> str:
     return f" colspan={count}" if count > 1 else ""
 
 
-def registers(block: Block, fragment: Fragment) -> Drawn:
-    """A row for each thread that holds anything: its registers with their elements."""
-    heads = "".join(f"<th>r{number}</th>" for number in range(fragment.registers))
+def registers(block: Block, fragment: Fragment, coloured: bool = True) -> Drawn:
+    """A row for each thread that holds anything: its registers with their elements; end tags are left out."""
+    heads = "".join(f"<th>r{number}" for number in range(fragment.registers))
     rows = (
-        f"<tr class=c{colour(lane.number)}><th>{lane.number}</th>{_texts(lane.registers)}</tr>"
+        f"<tr{f' class=c{colour(lane.number)}' if coloured else ''}><th>{lane.number}{_texts(lane.registers)}"
         for lane in lanes(block, fragment)
     )
-    return _table(heads, rows, MOST_REGISTERS)
+    return _table(heads, rows, MOST_REGISTERS, "")
 
 
 def _texts(texts: Sequence[str]) -> str:
-    return "".join(f"<td>{text}</td>" for text in texts)
+    return "".join(f"<td>{text}" for text in texts)
 
 
 def data(value: object) -> Markup:

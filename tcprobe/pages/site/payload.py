@@ -10,6 +10,7 @@ from tcprobe.layout.table import Table
 from tcprobe.pages.site import words
 from tcprobe.pages.site.facts import Fact
 from tcprobe.pages.site.markup import ranges
+from tcprobe.store.cell import Cell
 
 _MADE: dict[str, dict[str, Any]] = {}  # by layout id
 
@@ -19,8 +20,16 @@ def payload(fact: Fact) -> dict[str, Any]:
     numbers = {id_: number for number, id_ in enumerate(fact.tables)}
     evidence = list(dict.fromkeys(words.evidence(cell) for cell in fact.cells.values()))
     archs = {arch: [numbers[cell.table.id], evidence.index(words.evidence(cell))] for arch, cell in fact.cells.items()}
-    layouts = [layout(table) for table in fact.tables.values()]
-    return {**sizes(fact.fragment), "main": fact.main.arch, "archs": archs, "evidence": evidence, "layouts": layouts}
+    tables = list(fact.tables.values())
+    layouts = [bare(tables[0]), *({**bare(table), "text": words.formula(table)} for table in tables[1:])]
+    by_n = {"sizes": [of_size(cell) for cell in fact.sizes]} if fact.grows else {}
+    return {**sizes(fact.fragment), "main": fact.main.arch, "archs": archs, "evidence": evidence, "layouts": layouts,
+            **by_n}  # fmt: skip
+
+
+def of_size(cell: Cell) -> tuple[int, int, int, str]:
+    """What depends on N: it, columns, elements of a thread, the layout's id."""
+    return cell.fragment.shape.n, cell.fragment.cols, cell.fragment.elements, cell.table.id
 
 
 def sizes(fragment: Fragment) -> dict[str, Any]:
@@ -28,6 +37,11 @@ def sizes(fragment: Fragment) -> dict[str, Any]:
     return {"name": fragment.operand.upper() if len(fragment.operand) == 1 else fragment.operand,
             "rows": fragment.rows, "cols": fragment.cols, "threads": fragment.threads,
             "elements": fragment.elements, "bits": fragment.slot_bits, "register": fragment.register_bits}  # fmt: skip
+
+
+def bare(table: Table) -> dict[str, Any]:
+    """A layout without its formulas, which the page has, and without what is empty."""
+    return {name: value for name, value in layout(table).items() if name != "formula" and value != []}
 
 
 def layout(table: Table) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tcprobe.fit import fitted
 from tcprobe.isa.fragment import Fragment
@@ -86,11 +86,6 @@ def why(fact: Fact, arch: str) -> str:
 def legend() -> list[tuple[str, str]]:
     """(letter, words) of every badge."""
     return list(BADGES.values())
-
-
-def archs_in_words(names: Iterable[str]) -> str:
-    """Archs side by side."""
-    return ", ".join(names)
 
 
 def some(ids: Sequence[str], most: int) -> tuple[list[str], int]:

@@ -215,24 +215,32 @@
 
   // The page of a fragment.
   function factPage() {
-    const readout = one("#readout"), state = { arch: data.main, chosen: null };
+    const readout = one("#readout"), state = { arch: data.main, chosen: null, size: (data.sizes || [])[0] };
     let grids = [];
-    const layoutOf = (arch) => data.layouts[data.archs[arch][0]];
+    data.layouts[0].text = one("#formula").textContent;
+    all(".strip a").forEach((chip) => { chip.dataset.arch = new URLSearchParams(chip.search).get("arch"); });
+    // of a fragment whose N can be chosen: as many elements of the largest as that N has
+    const sized = () => ({ ...data, ...(state.size && { cols: state.size[1], elements: state.size[2] }) });
+    const layoutOf = (arch) => {
+      const layout = data.layouts[data.archs[arch][0]];
+      return state.size ? { ...layout, in: layout.in.map(([name, count]) => [name, name === "i" ? state.size[2] : count]) } : layout;
+    };
 
     function draw() {
-      const found = blocks(layoutOf(state.arch), data);
-      const before = state.arch === data.main ? null : blocks(layoutOf(data.main), data);
+      const size = sized(), found = blocks(layoutOf(state.arch), size);
+      const before = state.arch === data.main ? null : blocks(layoutOf(data.main), size);
       grids = found.map((block, number) => {
-        const section = all(".block")[number], grid = new Grid(one(".matrix", section), block, data);
+        const section = all(".block")[number], grid = new Grid(one(".matrix", section), block, size);
         fill(grid.table, matrixRows(block));
         grid.lanes = one(".lanes", section);
-        fill(grid.lanes, laneRows(block, data));
+        fill(grid.lanes, laneRows(block, size));
         focusable(grid.table, grid.cell(0, 0));
         return grid;
       });
       compare(before);
-      const formula = layoutOf(state.arch).formula;
-      one("#formula").textContent = Object.keys(formula).map((name) => name + " = " + (formula[name] || "no closed form")).join("\n");
+      csv(layoutOf(data.main));
+      if (state.size) one("#n a").textContent = state.size[3], one("#n a").href = home + "l/" + state.size[3] + ".html";
+      one("#formula").textContent = layoutOf(state.arch).text;
       all("[data-layout]").forEach((part) => { part.hidden = part.dataset.layout !== layoutOf(state.arch).id; });
       all("[data-arch]").forEach((arch) => arch.toggleAttribute("aria-current", arch.dataset.arch === state.arch));
       one("#evidence").textContent = state.arch + ": " + data.evidence[data.archs[state.arch][1]] + ".";
@@ -279,7 +287,7 @@
 
     function choose(chosen) {
       const grid = chosen && grids[chosen.block];
-      const inside = grid && (chosen.lane === undefined ? chosen.row >= 0 && chosen.row < data.rows && chosen.col >= 0 && chosen.col < grid.block.columns
+      const inside = grid && (chosen.lane === undefined ? chosen.row >= 0 && chosen.row < grid.block.pieces.length && chosen.col >= 0 && chosen.col < grid.block.columns
         : grid.block.slots.has(chosen.lane + "," + chosen.i));
       state.chosen = inside ? chosen : null;
       show(state.chosen);
@@ -296,7 +304,10 @@
     }
 
     function address(hash) {
-      const to = location.pathname + (state.arch === data.main ? "" : "?arch=" + state.arch) + hash;
+      const query = new URLSearchParams();
+      if (state.arch !== data.main) query.set("arch", state.arch);
+      if (state.size) query.set("n", state.size[0]);
+      const to = location.pathname + (String(query) && "?" + query) + hash;
       try {
         history.replaceState(null, "", to);
       } catch (error) {
@@ -324,6 +335,17 @@
         address(location.hash);
       }));
       addEventListener("hashchange", read);
+      if (data.sizes) {
+        const box = make("select"), label = make("label", "N ");
+        data.sizes.forEach(([n]) => box.append(make("option", String(n))));
+        label.append(box);
+        one("#n").prepend(label, " ");
+        box.addEventListener("change", () => {
+          state.size = data.sizes[box.selectedIndex];
+          draw();
+          address(location.hash);
+        });
+      }
     }
 
     function move(event, number, inLanes) {
@@ -341,6 +363,8 @@
       const query = new URLSearchParams(location.search), hash = new URLSearchParams(location.hash.slice(1));
       const number = (name) => (hash.has(name) ? parseInt(hash.get(name), 10) : undefined), block = number("block") || 0;
       if (Object.hasOwn(data.archs, query.get("arch"))) state.arch = query.get("arch");
+      const wanted = (data.sizes || []).findIndex(([n]) => String(n) === query.get("n"));
+      if (wanted > 0) state.size = data.sizes[wanted], one("#n select").selectedIndex = wanted;
       state.chosen = hash.has("lane") ? { block, lane: number("lane"), i: number("i") || 0 } : hash.has("r") ? { block, row: number("r"), col: number("c") || 0 } : null;
       draw();
       if (state.chosen) one(".on").scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -435,6 +459,10 @@
   }
 
   function search() {
+    const place = make("div", "", "find");
+    place.setAttribute("role", "search");
+    place.innerHTML = '<label for="search" class="soft">Search <kbd>/</kbd></label> <input id="search" type="search" autocomplete="off" placeholder="m16n8k16 f16 a" aria-controls="results"><span id="count" class="soft" aria-live="polite"></span><ul id="results" aria-label="Found" hidden></ul>';
+    one("header").append(place);
     const box = one("#search"), found = one("#results");
     function load() {
       if (one("#names")) return;
@@ -447,11 +475,15 @@
     function show() {
       const terms = box.value.toLowerCase().split(/[\s,.]+/).filter((term) => term && !FILLERS.test(term));
       const arch = terms.find((term) => /^sm_\d+$/.test(term)), wanted = terms.filter((term) => term !== arch);
-      const fits = (id) => wanted.every((term) => (OTHER_WORDS[term] ? OTHER_WORDS[term].test(id) : id.includes(term)));
+      // a page for every N names none
+      const n = (box.value.match(/m64n(\d+)/) || [])[1];
+      const says = (id, term) => id.includes(term) || id.includes(term.replace(/^m64n\d+/, "m64nN"));
+      const fits = (id) => wanted.every((term) => (OTHER_WORDS[term] ? OTHER_WORDS[term].test(id) : says(id, term)));
       const hits = terms.length ? fragments().filter(fits) : [];
       found.replaceChildren(...hits.slice(0, 20).map((id) => {
         const item = make("li");
-        item.append(link(id, arch && "?arch=" + arch));
+        const query = [arch && "arch=" + arch, n && id.includes("nNk") && "n=" + n].filter(Boolean).join("&");
+        item.append(link(id, query && "?" + query));
         return item;
       }));
       one("#count").textContent = terms.length ? " " + hits.length + " found" + (hits.length > 20 ? ", 20 shown" : "") : "";
@@ -516,10 +548,8 @@
     });
   }
 
-  function csv() {
-    const box = one("#csv");
-    if (!box) return;
-    const layout = data.layouts[data.archs[data.main][0]], names = layout.in.map((axis) => axis[0]);
+  function csv(layout) {
+    const box = one("#csv"), names = layout.in.map((axis) => axis[0]);
     const lines = [names.concat(layout.out).join()];
     expand(layout).forEach((value, number) => {
       const point = [];
@@ -533,7 +563,6 @@
   const pages = { fact: factPage, instruction: instructionPage, diff: diffPage };
   search();
   filters();
-  if (data.kind === "fact") csv();
   tabs();
   if (pages[data.kind]) pages[data.kind]();
 })(globalThis);
