@@ -83,8 +83,8 @@ def _text(lines: Iterable[str]) -> str:
 
 def _overview(results: Results, facts: known.Facts, pages: Iterable[str]) -> Iterator[str]:
     yield from (MADE, "# Measured layouts", "")
-    yield "Which lane and element of a warp holds which matrix element. `tcprobe show` prints a table, `tcprobe"
-    yield "compare` says how references agree, `tcprobe why-not` why there is none, `tcprobe site` makes a page of each."
+    yield "Which lane and element of a warp holds which matrix element. `tcprobe show` prints a table, `compare` says"
+    yield "how references agree, `why-not` why there is none, and `site` makes a page of each."
     yield ""
     yield from (f"- [{name}]({name}): {PAGES[name]}" for name in pages)
     yield "- `sm_XX/METHOD/EXPERIMENT.json`: a measurement; `layouts/LAYOUT.json`: a layout, named by its content"

@@ -28,7 +28,8 @@ from tcprobe.store.cell import Cell
 _STRING = r"""(?P<kept>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
 _LOCAL = ("number", "found", "event", "thread", "query", "button", "piece", "before", "product", "wanted")  # variables
 _SHORTER = (
-    (re.compile(rf"{_STRING}| *(?P<mark>[=:}}()\[\]?<>|&*+,;{{]) *\n?| (?P<sign>[-%/]) "), lambda m: m["kept"] or m["mark"] or m["sign"]),
+    (re.compile(rf"{_STRING}| *(?P<mark>[=:}}()\[\]?<>|&*+,;{{]) *\n?| (?P<sign>[-%/]) "),
+     lambda m: m["kept"] or m["mark"] or m["sign"]),
     (re.compile(rf"{_STRING}|;(?P<end>}})|\((?P<one>\w+)\)(?==>)"), lambda m: m["kept"] or m["end"] or m["one"]),
     (re.compile(rf"{_STRING}|\bconst\b"), lambda m: m["kept"] or "let"),
     (re.compile(rf"{_STRING}|(?:(?<=\.\.\.)|(?<![.\w$]))(?P<name>{'|'.join(_LOCAL)})(?![\w$:])"),

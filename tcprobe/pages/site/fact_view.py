@@ -11,8 +11,8 @@ from tcprobe.fit import fitted
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.operand import Role
-from tcprobe.layout.grid import WIDE, Block
+from tcprobe.isa.operand import WHOLE, Role
+from tcprobe.layout.grid import WIDE, Block, blocks
 from tcprobe.layout.table import Table
 from tcprobe.pages.site import addresses, code, markup, words
 from tcprobe.pages.site.facts import Fact, for_every_n
@@ -24,6 +24,7 @@ from tcprobe.store.measurement import FROM_CODE, PROVENANCE
 
 MOST_PICTURE = 520  # cells; `tcprobe emit --to svg` draws larger ones
 SAID = {"device", "driver", "cuda", "tcprobe"}  # of provenance, in the line of the evidence
+_TABLES: dict[tuple[object, ...], list[dict[str, Any]]] = {}
 _CELLS: dict[str, int] = {}  # of a picture, by address
 WHAT = {Role.FACTOR: "Factor", Role.ACCUMULATOR: "Accumulator", Role.RESULT: "Result", Role.SOURCE: "Source",
         Role.METADATA: "Metadata", Role.SCALE: "Scales", Role.ADDRESS: "Row addresses"}  # fmt: skip
@@ -40,7 +41,7 @@ def view(fact: Fact) -> View:
         "archs": list(_strip(fact)), "main": main.arch, "evidence": words.evidence(main),
         "formula": words.formula(main.table), "slots": _slots(fact), "notes": _notes(fact),
         "layouts": [_layout(fact, table) for table in fact.tables.values()],
-        "blocks": [drawn(block, fact.each[0].fragment) for block in fact.blocks], "verdicts": fact.verdicts,
+        "blocks": tables(fact.each[0]), "verdicts": fact.verdicts,
         "provenance": _provenance(main), "command": command(main),
         "absent": _absent(fact),
         "users": users(fact), "data_page": data_page(fact), "picture": picture(main),
@@ -48,6 +49,15 @@ def view(fact: Fact) -> View:
     }  # fmt: skip
     about = f"Which {words.axis(fragment)} and register holds which element, on which GPUs"
     return View(addresses.fact(fact.id), "fact", fact.id, about, shown)
+
+
+def tables(cell: Cell) -> list[dict[str, Any]]:
+    """The blocks of a cell as tables, made once for each layout in elements of some width: many fragments share few."""
+    held = cell.fragment.held
+    key = (cell.table.id, held.slot_bits, held.register_bits, held.rows, held.cols)
+    if key not in _TABLES:
+        _TABLES[key] = [drawn(block, cell.fragment) for block in blocks(cell.table, cell.fragment)]
+    return _TABLES[key]
 
 
 def drawn(block: Block, fragment: Fragment, coloured: bool = False) -> dict[str, Any]:
@@ -146,7 +156,7 @@ def _slots(fact: Fact) -> str:
 
 
 def _notes(fact: Fact) -> list[str]:
-    counts = sorted({len(piece.holders) for block in fact.blocks for row in block.pieces for piece in row} - {0})
+    counts = sorted(fact.main.table.copies) if fact.fragment.role in WHOLE else [1]
     found = [] if counts == [1] else [f"Each element has {' or '.join(map(str, counts))} holders"]
     if fact.main.numbering:
         found.append(f"Row and column numbers from {fact.main.numbering}")

@@ -16,7 +16,6 @@ from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.fragment import Fragment, Shape
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.grid import Block, blocks
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell, cell
 from tcprobe.store.choose import Found, Layers
@@ -90,11 +89,6 @@ class Fact:
         return fitted(self.main.table)
 
     @cached_property
-    def blocks(self) -> list[Block]:
-        """The main table, of the smallest N, as matrices."""
-        return blocks(self.each[0].table, self.each[0].fragment)
-
-    @cached_property
     def verdicts(self) -> list[Verdict]:
         """What references say of the main table."""
         return verdicts(self.fragment, self.main.measured) if self.main.measured else []
@@ -146,12 +140,11 @@ class Facts:
         """By layout id the facts that have it, each with a cell and its archs."""
         found: dict[str, list[tuple[Fact, Cell, list[str]]]] = {}
         for fact in self.facts.values():
-            cells = list(fact.cells.values())
-            for at in dict.fromkeys(cell.table.id for cell in cells):
-                of = [cell for cell in cells if cell.table.id == at]
-                found.setdefault(at, []).append((fact, of[0], [cell.arch for cell in of]))
-            for cell in fact.sizes[:-1] if fact.grows else ():
-                found.setdefault(cell.table.id, []).append((fact, cell, [cell.arch]))
+            by_table: dict[str, list[Cell]] = {}
+            for one in (*fact.cells.values(), *(fact.sizes[:-1] if fact.grows else ())):
+                by_table.setdefault(one.table.id, []).append(one)
+            for id_, of in by_table.items():
+                found.setdefault(id_, []).append((fact, of[0], [one.arch for one in of]))
         return found
 
     @cached_property

@@ -29,7 +29,8 @@ def view(facts: Facts, name: str) -> View:
     composes = row.multiplies and "d" in composed and len(composed) > 1
     every_n = any(fact.sizes for fact in found.values())
     shown = {
-        "drawn_n": row.shape.n if every_n else "", "arch": arch, "axis": words.axis(row.fragments[0]), "what": _what(row),
+        "drawn_n": row.shape.n if every_n else "",
+        "arch": arch, "axis": words.axis(row.fragments[0]), "what": _what(row),
         "targets": " or ".join(f"{target}, PTX {ptx}" for target, ptx in row.target.options),
         "operands": [_operand(fact, arch) for fact in at.values()],
         "drawn": [_operand(at[name], arch) for name in composed], "products": range(row.products) if composes else [],
