@@ -98,6 +98,18 @@ def test_every_link_leads_to_a_file_of_the_site():
             assert os.path.normpath(folder / link).replace(os.sep, "/") in pages(), (name, link)
 
 
+def test_every_page_is_at_most_two_clicks_from_the_index():
+    """A stranger needs no search for any fact, instruction, layout, arch, measurer or swizzle."""
+    reached, edge = {"index.html"}, {"index.html"}
+    for _ in range(2):
+        links = {(name, link) for name in edge for link in re.findall(r'href="([^"?#]+)', pages()[name])}
+        edge = {os.path.normpath(Path(name).parent / link).replace(os.sep, "/") for name, link in links}
+        edge = {name for name in edge - reached if name.endswith(".html")}
+        reached |= edge
+    stubs = {name for name, text in html().items() if 'http-equiv="refresh"' in text}
+    assert set(html()) - stubs - reached == set()
+
+
 def test_the_readout_is_live():
     for fact in list(facts().facts.values())[::40]:
         page = Page(pages()[addresses.fact(fact.id)])

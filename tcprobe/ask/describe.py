@@ -191,7 +191,7 @@ def notes(cell: Cell) -> list[str]:
         lines = [f"selector {cell.selector}: {_kept(fragment, cell.selector)}; {_read(table)}"]
         if fragment.role is Role.METADATA:
             more = beyond(fragment, cell.arch, cell.layers)
-            lines += [_indices(fragment), *_emulated(cell), *(more.lines if more else [])]
+            lines += [indices(fragment), *_emulated(cell), *(more.lines if more else [])]
         return lines + ([] if measured else [f"not measured; {hindrance(fragment)}"])
     lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
     counts = sorted({len(holders) for holders in table.inverse.values()})
@@ -223,7 +223,7 @@ def _read(table: Table) -> str:
     return "read from " + ("every lane" if len(read) == table.threads else f"lanes {', '.join(map(str, read))}")
 
 
-def _indices(fragment: Fragment) -> str:
+def indices(fragment: Fragment) -> str:
     """What an index means, and which values are legal."""
     rule = sparsity(fragment)
     chunk = "col" if rule.fields == 1 else f"(col / {rule.fields * rule.span})"

@@ -92,7 +92,7 @@ def _others(facts: Facts) -> Iterator[tuple[str, str]]:
 
 def pictures(facts: Facts) -> dict[str, Cell]:
     """A cell for each picture: a layout in elements of some width is drawn once."""
-    cells = (cell for fact in facts.facts.values() for cell in fact.cells.values())
+    cells = (cell for fact in facts.facts.values() for cell in (*fact.cells.values(), fact.each[0]))
     return {address: cell for cell in cells if (address := fact_view.picture(cell))}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
+from tcprobe.ask.describe import indices
 from tcprobe.emit import svg
 from tcprobe.fit import fitted
 from tcprobe.isa import inventory
@@ -37,7 +38,8 @@ def view(fact: Fact) -> View:
     shown = {
         "id": fact.id, "fragment": fragment, "every_n": _every_n(fact), "grows": fact.grows,
         "first": fact.each[0].table.id, "what": what + (f".{fragment.layout}" if fragment.layout else ""),
-        "size": words.size(fragment), "name": words.name(fragment), "axis": words.axis(fragment),
+        "instruction": for_every_n(fragment.instruction, fragment.shape) if fact.sizes else fragment.instruction,
+        "size": words.size(fragment, fact.grows), "name": words.name(fragment), "axis": words.axis(fragment),
         "archs": list(_strip(fact)), "main": main.arch, "evidence": words.evidence(main),
         "formula": words.formula(main.table), "slots": _slots(fact), "notes": _notes(fact),
         "layouts": [_layout(fact, table) for table in fact.tables.values()],
@@ -158,6 +160,8 @@ def _slots(fact: Fact) -> str:
 def _notes(fact: Fact) -> list[str]:
     counts = sorted(fact.main.table.copies) if fact.fragment.role in WHOLE else [1]
     found = [] if counts == [1] else [f"Each element has {' or '.join(map(str, counts))} holders"]
+    if fact.fragment.role is Role.METADATA:
+        found.append(indices(fact.fragment))
     if fact.main.numbering:
         found.append(f"Row and column numbers from {fact.main.numbering}")
     return found

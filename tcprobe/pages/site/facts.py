@@ -114,9 +114,9 @@ class Facts:
         return {self.name(row): row for row in there if all(self._shown(f) for f in row.fragments)}
 
     def _shown(self, fragment: Fragment) -> bool:
-        """Whether a fragment is the one that stands for every N, or stands for itself."""
+        """Whether a fragment is drawn for every N, being that of the smallest, or stands for itself."""
         fact = self.of[fragment.id]
-        return not fact.sizes or fact.fragment.id == fragment.id
+        return not fact.sizes or fact.sizes[0].fragment.id == fragment.id
 
     @cached_property
     def of(self) -> dict[str, Fact]:

@@ -17,6 +17,7 @@ from tcprobe.pages.site.render import View
 from tcprobe.pages.tables import spans
 from tcprobe.sass import lowering
 from tcprobe.sass.lowering import Lowering
+from tcprobe.store.cell import Cell
 
 
 def view(facts: Facts, name: str) -> View:
@@ -24,18 +25,20 @@ def view(facts: Facts, name: str) -> View:
     row = facts.instructions[name]
     found = {f.operand: facts.of[f.id] for f in row.fragments}
     arch = next(reversed(found.values())).main.arch
-    at = {name: fact for name, fact in found.items() if arch in fact.cells}
-    composed = [name for name in ("a", "b", "d") if name in at and at[name].fragment.role in (Role.FACTOR, Role.RESULT)]
+    facts_of = {operand: fact for operand, fact in found.items() if arch in fact.cells}
+    at = {operand: fact.sizes[0] if fact.sizes else fact.cells[arch] for operand, fact in facts_of.items()}
+    composed = [o for o in ("a", "b", "d") if o in at and at[o].fragment.role in (Role.FACTOR, Role.RESULT)]
     composes = row.multiplies and "d" in composed and len(composed) > 1
     every_n = any(fact.sizes for fact in found.values())
     shown = {
         "drawn_n": row.shape.n if every_n else "",
         "arch": arch, "axis": words.axis(row.fragments[0]), "what": _what(row),
         "targets": " or ".join(f"{target}, PTX {ptx}" for target, ptx in row.target.options),
-        "operands": [_operand(fact, arch) for fact in at.values()],
-        "drawn": [_operand(at[name], arch) for name in composed], "products": range(row.products) if composes else [],
-        "lowered": _lowered(facts, row), "ptx": _ptx(at, arch),
-        "data": markup.data(_data(at, arch, composed) if composes else {"kind": "moves"}),
+        "operands": [_operand(facts_of[operand], at[operand]) for operand in at],
+        "drawn": [_operand(facts_of[operand], at[operand]) for operand in composed],
+        "products": range(row.products) if composes else [],
+        "lowered": _lowered(facts, row), "ptx": _ptx(list(at.values())),
+        "data": markup.data(_data(at, composed) if composes else {"kind": "moves"}),
     }  # fmt: skip
     title = name if every_n else row.name
     return View(addresses.instruction(name), "instruction", title, f"Operands of {title}, slot by slot", shown)
@@ -43,7 +46,7 @@ def view(facts: Facts, name: str) -> View:
 
 def _what(row: Instruction) -> str:
     shared = [o.name for o in row.operands if o.place is not Place.REGISTERS]
-    beyond = f" {', '.join(shared)} in no register." if shared else ""
+    beyond = f" Not in registers: {', '.join(shared)}." if shared else ""
     if not row.multiplies:
         return f"Moves matrices between shared memory and registers, or between lanes.{beyond}"
     products = f"{row.products} products of " if row.products > 1 else ""
@@ -51,16 +54,16 @@ def _what(row: Instruction) -> str:
     return f"D = A B + C: {products}{shape.m} x {shape.k} times {shape.k} x {shape.n}.{beyond}"
 
 
-def _operand(fact: Fact, arch: str) -> dict[str, str]:
-    fragment, cell = fact.fragment, fact.cells[arch]
+def _operand(fact: Fact, cell: Cell) -> dict[str, str]:
+    fragment = cell.fragment
     return {"key": fragment.operand, "name": words.name(fragment), "page": addresses.fact(fact.id),
             "size": f"{fragment.rows} x {fragment.cols} of {fragment.type}", "formula": words.formula(cell.table),
-            "evidence": words.SHORT[fact.kind(arch)], "picture": picture(cell),
+            "evidence": words.SHORT[fact.kind(cell.arch)], "picture": picture(cell),
             "held": words.held(fragment)}  # fmt: skip
 
 
-def _data(at: dict[str, Fact], arch: str, composed: Sequence[str]) -> dict[str, Any]:
-    operands = {name: sizes(at[name].fragment) | {"layout": bare(at[name].cells[arch].table)} for name in composed}
+def _data(at: dict[str, Cell], composed: Sequence[str]) -> dict[str, Any]:
+    operands = {name: sizes(at[name].fragment) | {"layout": bare(at[name].table)} for name in composed}
     return {"kind": "instruction", "operands": operands}
 
 
@@ -76,9 +79,9 @@ def _lowered(facts: Facts, row: Instruction) -> list[tuple[str, str]]:
     return [(spans(archs), text) for text, archs in found.items()]
 
 
-def _ptx(at: dict[str, Fact], arch: str) -> str:
+def _ptx(cells: Sequence[Cell]) -> str:
     """Declarations and the instruction; what the tables rest on stands above."""
     try:
-        return emit.emit("ptx", [fact.cells[arch] for fact in at.values()]).partition("\n\n")[2]
+        return emit.emit("ptx", cells).partition("\n\n")[2]
     except UsageError:
         return ""

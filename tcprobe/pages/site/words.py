@@ -30,12 +30,13 @@ def axis(fragment: Fragment) -> str:
     return "lane" if fragment.threads <= 32 else "thread"
 
 
-def size(fragment: Fragment) -> str:
-    """Rows, columns, type, and what a lane holds."""
+def size(fragment: Fragment, any_n: bool = False) -> str:
+    """Rows, columns, type, and what a lane holds; `any_n` says that there are as many columns as N."""
     products = f", {fragment.products} products a warp" if fragment.products > 1 else ""
     unit = f"{fragment.slot_bits} bits each"
-    matrix = f"{fragment.rows} x {fragment.cols} of {fragment.type}{products}"
-    return f"{matrix}; a {axis(fragment)} holds {held(fragment)}, {unit}"
+    matrix = f"{fragment.rows} x {'N' if any_n else fragment.cols} of {fragment.type}{products}"
+    of = f"; of N = {fragment.cols}" if any_n else ";"
+    return f"{matrix}{of} a {axis(fragment)} holds {held(fragment)}, {unit}"
 
 
 def held(fragment: Fragment) -> str:
