@@ -342,6 +342,14 @@ def test_pictures_render(browser, folder):
     page = context.new_page()
     page.goto(f"{folder.as_uri()}/svg/6f521bd25bff-16.svg")
     assert page.evaluate("document.querySelectorAll('g > title').length") == 256
+    outside = """Array.from(document.querySelectorAll("g:has(> title)")).filter((g) => {
+      const cell = g.querySelector("path").getBBox(), text = g.querySelector("text").getBBox();
+      return text.x < cell.x || text.x + text.width > cell.x + cell.width || text.y < cell.y - 1;
+    }).length"""
+    for picture in sorted(name for name in pages() if name.startswith("svg/"))[::9]:
+        page.goto(f"{folder.as_uri()}/{picture}")
+        assert page.evaluate(outside) == 0, picture
+    page.goto(f"{folder.as_uri()}/svg/6f521bd25bff-16.svg")
     assert page.evaluate("getComputedStyle(document.querySelector('.c1')).fill") == "rgb(254, 230, 182)"
     context.close()
 
