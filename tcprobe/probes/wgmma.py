@@ -34,7 +34,7 @@ from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readin
 from tcprobe.probes.ptx import Bytes, Launch
 from tcprobe.probes.slots import codes, pack
 from tcprobe.probes.wgmma_kernels import kernel, shared_bytes
-from tcprobe.probes.wgmma_meetings import Product, product
+from tcprobe.probes.wgmma_meetings import WholeProduct, product
 from tcprobe.probes.wgmma_op import IMAGES_SHIFT, ODD, SHARED_A, Kind, behind
 from tcprobe.store.measurement import ADDRESSES, StructureHash
 
@@ -176,7 +176,7 @@ def packed_b(row: Instruction) -> tuple[int, int, int]:
     return held.slot_bits, held.cols, held.rows
 
 
-def lines_of(row: Instruction, raw: Bytes, met: Product) -> Ints:
+def lines_of(row: Instruction, raw: Bytes, met: WholeProduct) -> Ints:
     """The row of every D slot; ProbeError where what it met of A is not of the k that B picked."""
     a = behind(row, "a_smem").held
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(met.col))

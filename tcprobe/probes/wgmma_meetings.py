@@ -26,7 +26,7 @@ CHUNK = 512  # A slots that are read at a time
 
 
 @dataclass(frozen=True)
-class Product:
+class WholeProduct:
     """A product of matrices: by A slot its `k` and which line of `reached` it reaches (`line`); by D slot its column.
 
     `reached` has the D slots of every row of D, by column.
@@ -82,7 +82,7 @@ def split(row: Instruction, words: Words) -> tuple[Any, Any]:
     return (words >> SLOT_SHIFT).astype(np.int32), (words & BAD - 1).astype(np.int32)
 
 
-def product(row: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) -> Product:
+def product(row: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) -> WholeProduct:
     """What the words say; ProbeError where it is no product of matrices. `numbers`: (column, k) of B's elements."""
     words, slots = meetings(row, raw, row.shape.n), row.fragment("d").slots
     reached, k = np.empty(words.shape, np.uint16), np.empty(len(words), np.int64)
@@ -95,7 +95,7 @@ def product(row: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) -> Product
         raise _no_product(row)
     col = np.empty(slots, np.int64)
     col[lines] = np.arange(row.shape.n)
-    return Product(k, line.reshape(-1), lines, col)
+    return WholeProduct(k, line.reshape(-1), lines, col)
 
 
 def _by_column(row: Instruction, words: Words, numbers: tuple[Ints, Ints]) -> tuple[Any, Any]:

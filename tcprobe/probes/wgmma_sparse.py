@@ -35,7 +35,7 @@ from tcprobe.probes.wgmma import (
     shared_launch,
     table_of,
 )  # fmt: skip
-from tcprobe.probes.wgmma_meetings import Product, Words, meetings, product, split
+from tcprobe.probes.wgmma_meetings import WholeProduct, Words, meetings, product, split
 from tcprobe.probes.wgmma_op import FEW, FEW_MEETINGS
 from tcprobe.store.measurement import ADDRESSES, StructureHash
 
@@ -73,7 +73,7 @@ class SparseWarpgroupExperiment(OfInstruction):
         slots = of_memory(row, lines[met.least] * row.stored + stored, lines * row.shape.n + met.col)
         return {**slots, "e": fields.astype(np.int32), "sha256": met.digest()}
 
-    def _obeyed(self, raw: Bytes, whole: Product, selector: int) -> tuple[Ints, Ints]:
+    def _obeyed(self, raw: Bytes, whole: WholeProduct, selector: int) -> tuple[Ints, Ints]:
         """The stored column of every A slot, and the field that it obeys under a selector."""
         row, rule, name = self.instruction, self._rule, f"{self.instruction.name}, selector {selector}"
         by_index, field = obeyed(rule, self._met(meetings(row, raw, FEW_MEETINGS), whole, name), WARPGROUP, name)
@@ -83,7 +83,7 @@ class SparseWarpgroupExperiment(OfInstruction):
             raise ProbeError(f"{name}: an index is not the place in a chunk that it should be.")
         return chunk * rule.fields + field % rule.fields, field
 
-    def _met(self, words: Words, whole: Product, name: str) -> Ints:
+    def _met(self, words: Words, whole: WholeProduct, name: str) -> Ints:
         """By image and A slot the k of what it meets in the few D slots that it reaches, which are always the same."""
         row, (cols, ks) = self.instruction, places(*packed_b(self.instruction))
         images = words.reshape(-1, len(whole.k), FEW_MEETINGS)
