@@ -35,7 +35,7 @@ from tcprobe.probes.ptx import Bytes, Launch
 from tcprobe.probes.slots import codes, pack
 from tcprobe.probes.wgmma_kernels import kernel, shared_bytes
 from tcprobe.probes.wgmma_meetings import WholeProduct, product
-from tcprobe.probes.wgmma_op import IMAGES_SHIFT, ODD, SHARED_A, Kind, behind
+from tcprobe.probes.wgmma_op import FEW, IMAGES_SHIFT, ODD, SHARED_A, Kind, behind
 from tcprobe.store.measurement import ADDRESSES, StructureHash
 
 Ints = NDArray[np.int64]
@@ -94,7 +94,7 @@ class Coded:
         inputs = (*images, described, *([] if self.metadata is None else [self.metadata]))
         text = kernel(self.row, self.kind, self.coded, self.majors, self.selector)
         return Launch(text, (*grid, 1), inputs, length | count << IMAGES_SHIFT | self.flags, size, WARPGROUP,
-                      shared_bytes(self.row, self.kind, length))  # fmt: skip
+                      shared_bytes(self.row, self.kind, length, bool(self.flags & FEW)))  # fmt: skip
 
 
 def registers_launch(run: Coded, grid: tuple[int, int], size: int) -> Launch:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -39,6 +40,9 @@ from tcprobe.probes.wgmma_meetings import WholeProduct, Words, meetings, product
 from tcprobe.probes.wgmma_op import FEW, FEW_MEETINGS
 from tcprobe.store.measurement import ADDRESSES, StructureHash
 
+HALF = 16  # bits of a number of two: k and column of an element of B, row and column of a D slot
+IMAGES = 8  # of metadata, whose words are read at a time
+
 
 @dataclass(frozen=True)
 class SparseWarpgroupExperiment(OfInstruction):
@@ -46,7 +50,7 @@ class SparseWarpgroupExperiment(OfInstruction):
 
     def launches(self) -> list[Launch]:
         """All D slots under one metadata; a few under all of it, for each selector; A in shared memory."""
-        row, images = self.instruction, pack(metadata_images(self._rule, WARPGROUP), 4)
+        row, images = self.instruction, _metadata(self._rule)
         slots, n = row.fragment("a").slots, row.shape.n
         few = 4 * slots * len(images) * (1 + FEW_MEETINGS)
         return [
@@ -84,18 +88,19 @@ class SparseWarpgroupExperiment(OfInstruction):
         return chunk * rule.fields + field % rule.fields, field
 
     def _met(self, words: Words, whole: WholeProduct, name: str) -> Ints:
-        """By image and A slot the k of what it meets in the few D slots that it reaches, which are always the same."""
-        row, (cols, ks) = self.instruction, places(*packed_b(self.instruction))
-        images = words.reshape(-1, len(whole.k), FEW_MEETINGS)
-        found = np.empty((len(images), len(whole.k), 1), np.int64)
-        reached, _ = split(row, np.sort(images[0], axis=1))
-        wrong = (whole.first[reached] != whole.least[:, None]).any()
-        for k, image in zip(found, images, strict=True):
-            d, met = split(row, np.sort(image, axis=1))
-            k[:, 0] = ks[met[:, 0]]
-            wrong = wrong or (d != reached).any() or (cols[met] != whole.col[reached]).any() or (ks[met] != k).any()
-        if wrong:
-            raise ProbeError(f"{name}: an A slot meets several k, or metadata changes the row or columns it meets.")
+        """By image and A slot the k of what it meets in the few D slots that it reaches, one alone in all of them."""
+        cols, ks = places(*packed_b(self.instruction))
+        element, slot = ks << HALF | cols, (whole.first << HALF | whole.col).astype(np.int32)
+        images, row = words.reshape(-1, len(whole.k), FEW_MEETINGS), whole.least[:, None]
+        found = np.empty((*images.shape[:2], 1), np.int64)
+        for start in range(0, len(images), IMAGES):
+            d, b = split(self.instruction, images[start : start + IMAGES])
+            met, reached = element[b], slot[d]
+            k = met >> HALF
+            found[start : start + IMAGES] = k[:, :, :1]
+            same = ((met ^ reached) & (1 << HALF) - 1 == 0) & (reached >> HALF == row)
+            if not same.all() or (k != k[:, :, :1]).any():
+                raise ProbeError(f"{name}: an A slot meets several k, or metadata changes the row or columns it meets.")
         return found
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
@@ -116,6 +121,12 @@ class SparseWarpgroupExperiment(OfInstruction):
         cells = [None if x < 0 else divmod(x, e.cols) for x in found.tolist()]
         values = {n: tuple(None if cell is None else cell[j] for cell in cells) for j, n in enumerate(("row", "col"))}
         return slot_table(e.threads, e.elements, values)
+
+
+@cache
+def _metadata(rule: Sparsity) -> Bytes:
+    """Images of metadata for every lane of a warpgroup."""
+    return pack(metadata_images(rule, WARPGROUP), 4)
 
 
 def experiments() -> list[SparseWarpgroupExperiment]:
