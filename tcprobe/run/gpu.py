@@ -26,8 +26,8 @@ from tcprobe.system.children import one_line
 INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
 NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (or 'cupy-cuda12x[ctk]')."
 LEAST_PINNED = 8 << 20
-COMPILERS = min(4, os.cpu_count() or 1)
-TOGETHER = 8  # kernels in a module
+COMPILERS = min(8, os.cpu_count() or 1)
+TOGETHER = 4  # kernels in a module
 SHARED_UNASKED = 48 << 10  # bytes of shared memory that a block may have without asking
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
