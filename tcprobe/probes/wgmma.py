@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
-from tcprobe.isa.forms import Forms
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand
 from tcprobe.isa.sparsity import sparsity
@@ -68,8 +67,7 @@ class WarpgroupExperiment(OfInstruction):
 
 def experiments() -> list[WarpgroupExperiment]:
     """One for each dense wgmma, wherever A is."""
-    forms = (part for part in inventory.instructions().parts if isinstance(part, Forms))
-    return [WarpgroupExperiment(row) for part in forms for row in part.values() if not row.metadata]
+    return [WarpgroupExperiment(row) for row in inventory.of_family("wgmma")]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ import numpy as np
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
-from tcprobe.isa.forms import Forms
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
@@ -131,5 +130,4 @@ def _metadata(rule: Sparsity) -> Bytes:
 
 def experiments() -> list[SparseWarpgroupExperiment]:
     """One for each wgmma.sp, wherever A is."""
-    forms = (part for part in inventory.instructions().parts if isinstance(part, Forms))
-    return [SparseWarpgroupExperiment(row) for part in forms for row in part.values() if row.metadata]
+    return [SparseWarpgroupExperiment(row) for row in inventory.of_family("wgmma.sp")]
