@@ -71,4 +71,12 @@ def test_it_is_compared(results):
 
 def test_it_has_pages(results):
     tcprobe("pages", "--results", results)
-    assert any(FORM in path.read_text() for path in results.rglob("*.md"))
+    section = (results / "README.md").read_text().split("### drymma")[1]
+    assert "| m64n24k32: A, B, C, D, E of b2, bf16, f16, f32 (10) | sm_90 |" in section
+
+
+def test_it_has_a_place_on_the_site(results, tmp_path):
+    pytest.importorskip("jinja2", reason="the site needs Jinja2: pip install 'tcprobe[site]'")
+    tcprobe("site", "-o", tmp_path / "site", "--results", results)
+    assert (tmp_path / "site" / "f" / f"{FORM}.d.html").exists()
+    assert (tmp_path / "site" / "m" / f"{FORM}.html").exists()
