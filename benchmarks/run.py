@@ -106,6 +106,11 @@ def start(repeats: int) -> None:
     both = [(seconds([*TCPROBE, "--help"])[0], seconds(tools)[0]) for _ in range(3 * repeats)]
     ratio = statistics.median(a for a, _ in both) / statistics.median(b for _, b in both)
     line("tcprobe --help / importing click and rich", f"{ratio:.2f}", "target: at most 1.5")
+    pages = [
+        seconds([*TCPROBE, "pages", "--check", "--results", str(HERE.parent / "results")])[0] for _ in range(repeats)
+    ]
+    ratio = statistics.median(pages) / statistics.median(b for _, b in both)
+    line("tcprobe pages / importing click and rich", f"{ratio:.0f}", "target: at most 30")
 
 
 def main() -> None:

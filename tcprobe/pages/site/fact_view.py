@@ -58,13 +58,13 @@ def tables(cell: Cell) -> list[dict[str, Any]]:
     held = cell.fragment.held
     key = (cell.table.id, held.slot_bits, held.register_bits, held.rows, held.cols)
     if key not in _TABLES:
-        _TABLES[key] = [drawn(block, cell.fragment) for block in blocks(cell.table, cell.fragment)]
+        _TABLES[key] = [_drawn(block, cell.fragment) for block in blocks(cell.table, cell.fragment)]
     return _TABLES[key]
 
 
-def drawn(block: Block, fragment: Fragment, coloured: bool = False) -> dict[str, Any]:
+def _drawn(block: Block, fragment: Fragment) -> dict[str, Any]:
     """A block as tables; what the script draws anyway is not coloured before."""
-    matrix, registers = markup.matrix(block, coloured), markup.registers(block, fragment, coloured)
+    matrix, registers = markup.matrix(block, coloured=False), markup.registers(block, fragment, coloured=False)
     holding = len({thread for thread, _ in block.slots})
     return {"title": block.title, "matrix": matrix.markup, "lanes": registers.markup,
             "whole": matrix.rows == len(block.pieces) and registers.rows == holding}  # fmt: skip

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from tcprobe.layout.grid import blocks
-from tcprobe.pages.site import addresses, words
-from tcprobe.pages.site.fact_view import drawn
+from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.grid import Block, blocks
+from tcprobe.pages.site import addresses, markup, words
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.index_view import Links
 from tcprobe.pages.site.render import View
 from tcprobe.pages.tables import spans
 
 MOST_LINKS = 300  # of fragments; of more their instructions are linked
+MOST_MATRIX, MOST_REGISTERS = 16_000, 6_000  # characters of a table; pages of fragments have more
 
 
 def view(facts: Facts, id_: str) -> View:
@@ -30,6 +31,13 @@ def view(facts: Facts, id_: str) -> View:
         "held": [(archs, [(prefix, addresses.instruction(prefix) if prefix in facts.instructions else "", of[prefix])
                           for prefix in of]) for archs, of in by_archs.items()],
         "size": " x ".join(f"{axis.size} {axis.name}" for axis in table.space.axes) + f" → {', '.join(table.outputs)}",
-        "blocks": [drawn(block, fragment, coloured=True) for block in blocks(table, fragment)],
+        "blocks": [_drawn(block, fragment) for block in blocks(table, fragment)],
     }  # fmt: skip
     return View(addresses.layout(id_), "layout", f"Layout {id_}", f"Layout {id_}, and which fragments have it", shown)
+
+
+def _drawn(block: Block, fragment: Fragment) -> dict[str, object]:
+    matrix, lanes = markup.matrix(block, most=MOST_MATRIX), markup.registers(block, fragment, most=MOST_REGISTERS)
+    holding = len({thread for thread, _ in block.slots})
+    return {"title": block.title, "matrix": matrix.markup, "lanes": lanes.markup,
+            "whole": matrix.rows == len(block.pieces) and lanes.rows == holding}  # fmt: skip

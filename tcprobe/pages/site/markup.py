@@ -36,7 +36,7 @@ def classes(piece: Stretch) -> str:
     return f"c{colour(threads[0])}" + (f" d{colour(threads[1])}" if len(threads) > 1 else "")
 
 
-def matrix(block: Block, coloured: bool = True) -> Drawn:
+def matrix(block: Block, coloured: bool = True, most: int = MOST_MATRIX) -> Drawn:
     """Rows of a matrix: its numbers in heads, in each cell the holders, if wanted in the colours of their threads."""
     columns = sum(piece.span for piece in block.pieces[0])
     step = max((piece.span for piece in block.pieces[0]), default=1)
@@ -45,7 +45,7 @@ def matrix(block: Block, coloured: bool = True) -> Drawn:
         f"<tr><th>{row}</th>{''.join(_cell(p, coloured) for p in pieces)}</tr>"
         for row, pieces in enumerate(block.pieces)
     )
-    return _table(heads, rows, MOST_MATRIX)
+    return _table(heads, rows, most)
 
 
 def _table(heads: str, rows: Iterable[str], most: int, end: str = "</tr>") -> Drawn:
@@ -71,14 +71,14 @@ def _span(count: int) -> str:
     return f" colspan={count}" if count > 1 else ""
 
 
-def registers(block: Block, fragment: Fragment, coloured: bool = True) -> Drawn:
+def registers(block: Block, fragment: Fragment, coloured: bool = True, most: int = MOST_REGISTERS) -> Drawn:
     """A row for each thread that holds anything: its registers with their elements; end tags are left out."""
     heads = "".join(f"<th>r{number}" for number in range(fragment.registers))
     rows = (
         f"<tr{f' class=c{colour(lane.number)}' if coloured else ''}><th>{lane.number}{_texts(lane.registers)}"
         for lane in lanes(block, fragment)
     )
-    return _table(heads, rows, MOST_REGISTERS, "")
+    return _table(heads, rows, most, "")
 
 
 def _texts(texts: Sequence[str]) -> str:
