@@ -4,6 +4,7 @@ import json
 import os
 import re
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,10 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.layout.grid import blocks
 from tcprobe.pages.site import addresses
 from tcprobe.pages.site.build import moved
+from tcprobe.pages.site.facts import gather
 from tcprobe.pages.site.render import render
+from tcprobe.store.choose import Layers, alone
+from tcprobe.store.results import Results, published
 
 ADDRESSES = Path(__file__).parent / "golden" / "addresses.txt"
 KB = 1024
@@ -173,6 +177,22 @@ def test_every_n_of_a_warpgroup_has_a_page():
             if row.shape.n in (8, 24):
                 to = f"{addresses.fact(fact.id)}?n={row.shape.n}" if fact.grows else addresses.fact(fact.id)
                 assert f'content="0; url=../{to}"' in pages()[addresses.fact(fragment.id)]
+
+
+def test_an_n_of_another_table_or_another_run_stands_by_itself(tmp_path):
+    """What was measured here of one N is no part of what is published of the others."""
+    row = "wgmma.mma_async.m64n16k16.f32.f16.f16"
+    here, found = Results(tmp_path), published().measurement("sm_90", "live", row)
+    table = found.tables["d"]
+    turned = table.with_values({name: column[::-1] for name, column in table.values.items()})
+    here.write(replace(found, tables={**found.tables, "d": turned}))
+    facts = gather(Layers([*alone(here).layers, *alone(published()).layers]))
+    every, own = facts.facts[f"{row.replace('n16k', 'nNk')}.d"], facts.facts[f"{row}.d"]
+    assert own.main.table == turned
+    assert not own.sizes
+    assert row not in {cell.fragment.experiment for cell in every.sizes}
+    assert len(every.sizes) == 31
+    assert len(facts.facts[f"{row.replace('n16k', 'nNk')}.a"].sizes) == 31  # its A is the same, of another run
 
 
 def data_names():
