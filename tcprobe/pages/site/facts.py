@@ -198,30 +198,32 @@ def _by_n() -> dict[str, list[Fragment]]:
 
 
 def _sized(several: Sequence[Fragment], layers: Layers) -> Iterator[Fact]:
-    """One fact of those that are parts of the largest on the same evidence; each of the others by itself."""
+    """One fact of most of them, known in the same way and parts of the largest; each of the others by itself."""
     cells = [at for fragment in several if (at := _cell(fragment, None, layers))]
-    largest = _fact(cells[-1].fragment, layers) if cells else None
+    alike: dict[object, list[Cell]] = {}
+    for one in cells:
+        alike.setdefault(_rests_on(one), []).append(one)
+    most = max(alike.values(), key=len, default=[])
+    sizes = tuple(one for one in most if _is_part(one.table, most[-1].table))
+    taken = {one.fragment.id for one in sizes} if len(sizes) > 1 else set()
+    largest = _fact(most[-1].fragment, layers) if taken else None
     if largest:
-        sizes = tuple(cell for cell in cells if _alike(cell, largest.main))
-        together = len(sizes) > 1
-        yield replace(largest, sizes=sizes) if together else largest
-        taken = {cell.fragment.id for cell in sizes} if together else {largest.id}
-        rest = (_fact(cell.fragment, layers) for cell in cells if cell.fragment.id not in taken)
-        yield from (fact for fact in rest if fact)
+        yield replace(largest, sizes=sizes)
+    rest = (_fact(one.fragment, layers) for one in cells if one.fragment.id not in taken)
+    yield from (fact for fact in rest if fact)
 
 
-def _alike(cell: Cell, largest: Cell) -> bool:
-    """Whether a table is what the largest says of the elements that it has, and is known in the same way."""
-    known = cell.arch == largest.arch and _rests_on(cell) == _rests_on(largest)
-    return known and (cell.table == largest.table or _is_part(cell.table, largest.table))
-
-
-def _rests_on(cell: Cell) -> object:
-    measured = cell.measured
-    return (measured.method, made_by(measured), cell.source) if measured else cell.stated and cell.stated[0]
+def _rests_on(one: Cell) -> object:
+    """On which arch, by which method, device and compiler, from where; or which reference states it."""
+    measured, stated = one.measured, one.stated
+    known = (measured.method, *made_by(measured), one.source) if measured else stated and stated[0]
+    return one.arch, known
 
 
 def _is_part(small: Table, large: Table) -> bool:
+    """Whether a table is what a larger one says of the elements that it has."""
+    if small == large:
+        return True
     if small.space.names != large.space.names or len(small.space.axes) > 2 or small.elements > large.elements:
         return False
     starts = range(0, large.points, large.elements)
