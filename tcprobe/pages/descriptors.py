@@ -8,6 +8,7 @@ from typing import Any
 from tcprobe.isa import inventory
 from tcprobe.pages.tables import grid
 from tcprobe.store.results import Results
+from tcprobe.text import markdown
 
 Case = Mapping[str, Any]
 
@@ -21,7 +22,8 @@ def sections(results: Results) -> Iterator[str]:
 
 
 def _section(name: str, body: Mapping[str, Any]) -> Iterator[str]:
-    of, products = body["provenance"], body["products"]
+    of = {name: markdown(text) for name, text in body["provenance"].items()}
+    products = body["products"]
     yield from ("", f"## Operands behind descriptors on {name}", "")
     yield f"Measured on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}. *Elements*: how many lie where"
     yield "`tcprobe show` says, of all behind so many descriptors. *Ignored*: fields that made no difference. *Base*"
