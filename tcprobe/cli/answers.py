@@ -125,8 +125,10 @@ def verified(verdict: Verified) -> None:
     if verdict.expected not in (None, verdict.unread):
         words.append(f"the results say never read: {verdict.expected}")
     words += ["a wrong layout is not noticed"] if not verdict.noticed else []
-    chosen = "" if verdict.selector is None else f" selector {verdict.selector}"
-    click.echo(f"{mark} {verdict.instruction.id}{chosen}" + (f": {'; '.join(words)}" if words else ""))
+    case = verdict.case
+    chosen = "" if case.selector is None else f" selector {case.selector}"
+    placed = f" ({case}; swizzles {', '.join(str(s or 'none') for s in case.swizzles)})" if case.shared else ""
+    click.echo(f"{mark} {case.instruction.id}{chosen}{placed}" + (f": {'; '.join(words)}" if words else ""))
 
 
 def verified_all(device: Device, found: Sequence[Verified], others: int, untold: int) -> None:

@@ -180,13 +180,15 @@ def _explain(value: str, as_json: bool) -> None:
 
 def _kind(asked: dict[str, Any], lines: int) -> tuple[str, int, int]:
     """The type, and the lines and bytes of k that one wgmma takes, of --type and --instruction."""
+    from tcprobe.ask.behind import shared
     from tcprobe.isa import inventory
 
     if asked["instruction"] is None:
         if asked["kind"] is None:
             raise UsageError("say --type or --instruction: what the tile holds.")
         return asked["kind"], min(64, lines), 32
-    one = inventory.shared_operand(asked["instruction"])
+    named = asked["instruction"].strip().endswith("_smem")
+    one = shared(asked["instruction"]) if named else None
     row = one.instruction if one else inventory.instruction(asked["instruction"])
     if not row.described:
         raise UsageError(f"{row.id} has no operand behind a descriptor; those of wgmma have.")
@@ -211,6 +213,7 @@ def _tile(found: SharedTile) -> None:
     click.echo(f"  each k step: {steps or 'there is one only'}")
     block = f"+{found.per_block} bytes (+{found.per_block // 16})" if found.per_block else "there is one only"
     click.echo(f"  each block of {found.block} lines: {block}")
+    click.echo(f"  byte of element (line, k): {found.formula}")
     click.echo(f"  CUDA: {cuda(found)}")
     for name, text in cute(found).items():
         click.echo(f"  CuTe {name}: {text}")

@@ -258,24 +258,22 @@ def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str,
 @read_results
 @JSON
 def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:
-    """Check the tables on a live GPU: operands go in and out by the emitted CUDA header, D is compared with NumPy.
+    """Check the tables on a live GPU: operands go in and out by emitted code, D is compared with NumPy.
 
-    INSTRUCTION is shortened or a pattern; without one every wmma, mma and mma.sp form that the GPU has, sparse ones
-    under each selector with metadata at random. Shows as well which slots are never read, and that a wrong layout
-    fails. Exit code 1 when something is wrong.
+    Fragments go by the CUDA header; factors in shared memory by the formula and the line of `tcprobe descriptor`, with
+    every swizzle and major, A in registers and in shared memory. INSTRUCTION is shortened or a pattern; without one
+    every form that the GPU has (of a warpgroup's N 8, 24, 64, 128 and 256), sparse ones under each selector with
+    metadata at random. Shows as well which slots are never read, and that a wrong layout fails. Exit code 1 when
+    something is wrong.
     """
     from tcprobe.cli import answers
-    from tcprobe.isa import arch, inventory
+    from tcprobe.isa import arch
     from tcprobe.run.gpu import Gpu
     from tcprobe.run.verify import verify as verified
+    from tcprobe.run.verify_case import verifiable
     from tcprobe.store.cell import operands
 
-    rows = inventory.multiplies(*patterns)
-    other = rows[0]
-    rows = [row for row in rows if not row.scales and not row.described]
-    if not rows:
-        why = "has factors in shared memory" if other.described else "is block-scaled"
-        raise UsageError(f"{other.id} {why}: `verify` feeds registers, without scales; `tcprobe run` measures it.")
+    rows = verifiable(*patterns)
     gpu = Gpu()
     gpu.open(index)
     device = gpu.devices()[index]
