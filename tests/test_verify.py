@@ -77,7 +77,7 @@ class Warp:
     def compile_cuda(self, text, names, target=None):
         for name in names:
             assert text.count(f"void {name}(") == 1
-            assert target == (None if "mma" == name[7:10] or "wmma" in name else "sm_90a")
+            assert target == ("sm_90a" if "_wgmma_" in name else None)
             self.texts[name] = text.partition(f"void {name}(")[2].partition("namespace verify_")[0]
 
     def call(self, name, blocks, inputs, output, each):
@@ -133,7 +133,7 @@ class Warp:
             held = multiplicands.matrix(row, operand)
             most = 9 if operand == "c" else 1 if held.type == "b1" else 3
             numbers = {dtype(held.type).pattern(v, held.slot_bits): v for v in range(-most, most + 1)
-                       if not (v < 0 and held.type[0] in "ub")}  # fmt: skip
+                       if not (v < 0 and held.type in ("u8", "u4", "b1"))}  # fmt: skip
             values.append(np.vectorize(numbers.__getitem__)(found[operand]))
         product = multiplicands.product(row, multiplicands.Multiplicands(*values, index))
         return multiplicands.patterns(product, d)

@@ -13,6 +13,7 @@ from tcprobe.text import escaped
 if TYPE_CHECKING:
     from tcprobe.ask.compare import Against
     from tcprobe.ask.convert import Conversion
+    from tcprobe.ask.convert.stmatrix import Stored
     from tcprobe.ask.trace import Holder, Meeting, Trace
     from tcprobe.run.backend import Device
     from tcprobe.run.verify import Verified
@@ -95,6 +96,27 @@ def conversion(found: Conversion, aside: bool) -> None:
     if found.plan and not aside:
         say(f"\n{found.code}\n")
     for evidence in dict.fromkeys((tiles.source.evidence, tiles.target.evidence)):
+        say(evidence)
+
+
+def stored(found: Stored, aside: bool) -> None:
+    """`convert` to stmatrix: the tile, what happens in registers, the addresses; on stderr, and no code, if `aside`."""
+    say, tile, cell = partial(click.echo, err=aside), found.tile, found.cell
+    say(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}")
+    say(f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {tile.contiguous}s contiguous, "
+        f"{found.shared.pitch(tile)} bytes apart, {found.shared}: {found.shared.bytes(tile)} bytes, "
+        f"start aligned to {found.alignment}")  # fmt: skip
+    say(found.conversion.summary + f"; a lane: {found.conversion.words}")
+    say(f"{len(found.addresses)} x {found.ptx}")
+    say(f"  byte of lane 0 to {cell.fragment.threads - 1}: {found.formula or 'no closed form'}")
+    say("  issue, warp: bytes of its lanes")
+    for issue, row in enumerate(found.addresses.tolist()):
+        for warp in range(len(row) // 32):
+            given = [str(at) for at in row[32 * warp : 32 * warp + 32] if at >= 0]
+            say(f"  {issue:3} {warp}: {' '.join(given)}")
+    if not aside:
+        say(f"\n{found.conversion.code}\n")
+    for evidence in found.evidence:
         say(evidence)
 
 

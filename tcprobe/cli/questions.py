@@ -1,10 +1,8 @@
-"""The commands that answer questions from saved tables: where, trace, convert, emit, and verify on a live GPU."""
+"""The commands that answer questions from saved tables: where, trace, emit, and verify on a live GPU."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +21,6 @@ from tcprobe.cli.options import (
     Output,
     fragment_names,
     read_results,
-    redirected,
     several,
     told,
 )
@@ -31,7 +28,6 @@ from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.ask.convert import Conversion
     from tcprobe.ask.trace import Holder
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
@@ -188,69 +184,6 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     click.echo(escaped(f"{name}{len(tables)} tables as {format_name}: {sources(tables)}"), err=True)
 
 
-@click.command(short_help="From one fragment to another: moves, cost, code.")
-@click.argument("names", nargs=-1, required=True, metavar="FROM TO [FROM TO]...", shell_complete=fragment_names)
-@click.option("--transpose", is_flag=True, help="TO holds the transpose of the matrix.")
-@click.option("--permute-k", is_flag=True, help="Put k of TO in an order that spares all exchange; says which, and how "
-              "the other factor is loaded with it.")  # fmt: skip
-@click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="Write a header of its own.")
-@click.option(
-    "--name", "called", type=Given(), multiple=True, metavar="NAME", help="Of the function, once for each FROM TO."
-)
-@click.option("--namespace", type=Given(), metavar="NS", help="Of the functions in a header.")
-@ARCH
-@read_results
-@JSON
-def convert(
-    names: tuple[str, ...], called: tuple[str, ...], output: Path | None, namespace: str | None, **asked: Any
-) -> None:
-    """Turn fragments FROM into fragments TO that hold the same matrix: what has to move, what it costs, the code.
-
-    For example an accumulator into the A operand of the next multiply. Fragments are repeated as tiles until both
-    cover the same matrix. Where the output is no terminal, and with -o, the code is a header by itself, and the words
-    are on stderr.
-    """
-    from tcprobe.ask.convert.header import header
-    from tcprobe.cli import answers
-    from tcprobe.system import files
-
-    aside = not asked["as_json"] and (output is not None or redirected())
-    found = _conversions(names, called or _function_names(names, output is not None), asked)
-    for conversion in found:
-        if asked["as_json"]:
-            click.echo(json.dumps(conversion.to_json()))
-        else:
-            answers.conversion(conversion, aside)
-    if output is not None:
-        files.write(output, header(found, namespace or "").encode())
-    elif aside:
-        click.echo(header(found, namespace or ""), nl=False)
-
-
-def _function_names(names: tuple[str, ...], in_file: bool) -> list[str]:
-    """Names of functions where none is given: `convert`, or in a file what is turned into what."""
-    pairs = zip(names[::2], names[1::2], strict=False)
-    return [re.sub(r"\W+", "_", f"{a}_to_{b}").strip("_") if in_file or len(names) > 2 else "convert" for a, b in pairs]
-
-
-def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str, Any]) -> list[Conversion]:
-    from tcprobe.ask.convert import convert as converted
-    from tcprobe.ask.convert.header import check_name
-    from tcprobe.store.names import meant
-
-    pairs = list(zip(names[::2], names[1::2], strict=False))
-    if len(names) % 2 or len(called) != len(pairs):
-        counts = f"{len(names)} fragment{'s' * (len(names) > 1)}" + (f" and {len(called)} --name" if called else "")
-        raise UsageError(f"{counts}: each FROM needs a TO, and each pair of them one --name or none has one.")
-    found = []
-    for (source, target), name in zip(pairs, called, strict=True):
-        from_ = meant(source, asked["name"], asked["layers"])
-        to = meant(target, from_.cell.arch, asked["layers"])
-        told(from_.note, to.note)
-        found.append(converted(from_.cell, to.cell, asked["transpose"], asked["permute_k"], check_name(name)))
-    return found
-
-
 @click.command(short_help="Check the tables on a live GPU against NumPy.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option("--device", "index", type=Number(), default=0, show_default=True, metavar="N", help="GPU number N.")
@@ -302,4 +235,4 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
         raise SystemExit(1)
 
 
-COMMANDS = (where, trace, convert, emit, verify)
+COMMANDS = (where, trace, emit, verify)

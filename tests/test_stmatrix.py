@@ -1,0 +1,133 @@
+"""From accumulators through stmatrix into shared memory: every byte comes to its place, by the plan and by the code."""
+
+import json
+import random
+
+import numpy as np
+import nvrtc
+import pytest
+from click.testing import CliRunner
+from nvrtc import library
+
+from tcprobe.ask.banks import IDLE
+from tcprobe.ask.convert import NOTHING, QUAD, RENAMED
+from tcprobe.ask.convert.header import header
+from tcprobe.ask.convert.plan import run
+from tcprobe.ask.convert.stmatrix import StoreOptions, stored
+from tcprobe.ask.convert.store_code import coded
+from tcprobe.cli import main
+from tcprobe.errors import UsageError
+from tcprobe.layout.expression import values
+from tcprobe.store.cell import load
+
+BF16, S8, E4M3 = "wgmma.m64n64k16.f32.bf16.bf16.d", "wgmma.m64n64k32.s32.s8.s8.d", "wgmma.m64n64k32.f32.e4m3.e4m3.d"
+HALF = "wgmma.m64n24k16.f16.f16.f16.d"
+MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
+CASES = [
+    (BF16, ("stmatrix", "bf16", "row", "sw:3,4,3"), "stmatrix.x4", RENAMED, {"cvt": 16}),
+    (BF16, ("stmatrix.x2", "bf16", "row", "pad:16"), "stmatrix.x2", RENAMED, {"cvt": 16}),
+    (BF16, ("stmatrix", "f16", "col", "SWIZZLE_128B"), "stmatrix.x4.trans", RENAMED, {"cvt": 16}),
+    (BF16, ("stmatrix.x1", "e4m3", "row", "plain"), "stmatrix.x1", QUAD, None),
+    (E4M3, ("stmatrix", "bf16", "col", "pad:16"), "stmatrix.x4.trans", RENAMED, {"cvt": 16}),
+    (E4M3, ("stmatrix", "e5m2", "row", "SWIZZLE_64B"), "stmatrix.x4", QUAD, None),
+    (S8, ("stmatrix", "s8", "row", "sw:2,4,3"), "stmatrix.x4", QUAD, None),
+    (S8, ("stmatrix", None, "row", "pad:32"), "stmatrix.x4", QUAD, None),
+    (HALF, ("stmatrix",), "stmatrix.x2", RENAMED, {}),
+    (HALF, ("stmatrix.x2.trans", None, "col", "pad:16"), "stmatrix.x2.trans", RENAMED, {}),
+    (MMA, ("stmatrix", "f16"), "stmatrix.x2", RENAMED, {"cvt": 2}),
+    (MMA, ("stmatrix.x1", "f16", "row", "pad:8"), None, "break them", None),
+    ("wgmma.m64n8k16.f16.f16.f16.d", ("stmatrix",), "stmatrix.x2", NOTHING, {}),
+    ("wgmma.m64n8k16.f16.f16.f16.d", ("stmatrix.x4",), None, "do not fill", None),
+    ("wgmma.m64n8k16.f16.f16.f16.d", ("stmatrix.x3",), None, "is none of stmatrix", None),
+    ("wgmma.m64n8k16.f16.f16.f16.d", ("stmatrix", "bf16"), None, "no conversion from f16 to bf16", None),
+    ("mma.m8n8k128.row.col.s32.b1.b1.s32.xor.popc.a", ("stmatrix",), None, "8, 16 or 32 bits", None),
+    (S8, ("stmatrix.x2.trans", None), None, "no element of 32 bits", None),
+    ("mma.sp.m16n8k16.row.col.f32.f16.f16.f32.e", ("stmatrix",), None, "index fields", None),
+]  # fmt: skip
+
+
+def memory_of(found):
+    """What lies at every byte that is written: (row, col, byte of the element), as the instruction stores it."""
+    plan, tiling, bits = found.conversion.plan, found.conversion.tiling, found.tile.bits
+    held, units = run(plan, tiling), found.conversion.plan.units
+    lying, trans = {}, "trans" in found.access
+    rows = tiling.source.fragment.rows
+    for thread, issue in np.ndindex(found.cell.fragment.threads, len(found.addresses)):
+        warp, lane = divmod(thread, 32)
+        for register in range(found.block.down * found.block.across):
+            word = held[lane][issue, register]
+            content = [(unit[0][0] + warp * rows, unit[0][1], byte) for unit in word for byte in range(bits // 8)]
+            assert len(content) == 4
+            assert units == 32 // bits
+            for half in range(2):
+                row, col = (2 * (lane % 4) + half, lane // 4) if trans else (lane // 4, 2 * (lane % 4) + half)
+                start = found.addresses[issue, 32 * warp + 8 * register + row] + 2 * col
+                for byte in range(2):
+                    assert start + byte not in lying
+                    lying[start + byte] = content[2 * half + byte]
+    return lying
+
+
+@pytest.mark.parametrize(("name", "options", "access", "words", "costs"), CASES, ids=lambda v: str(v)[:40])
+def test_every_byte_comes_to_its_place(name, options, access, words, costs):
+    if access is None:
+        with pytest.raises(UsageError, match=words):
+            stored(load(name), StoreOptions(*options))
+        return
+    found = stored(load(name), StoreOptions(*options))
+    assert (found.access, found.conversion.summary) == (access, words)
+    assert costs in (None, found.conversion.costs)
+    tile, size = found.tile, found.tile.bits // 8
+    wanted = {}
+    for row, col, byte in np.ndindex(tile.rows, tile.cols, size):
+        line, place = (row, col) if tile.contiguous == "row" else (col, row)
+        wanted[int(found.shared.offset(tile, line, place * size + byte))] = (row, col, byte)
+    assert memory_of(found) == wanted
+
+
+@pytest.mark.parametrize(("name", "options"), [case[:2] for case in CASES if case[2]], ids=lambda v: str(v)[:40])
+def test_the_formula_is_every_address(name, options):
+    found = stored(load(name), StoreOptions(*options))
+    for issue, row in enumerate(found.addresses):
+        text = str(found.formula).replace("issue", str(issue))
+        for warp in range(len(row) // 32):
+            said = values(text.replace("lane", f"(lane + {32 * warp})"))
+            assert all(at in (IDLE, one) for at, one in zip(row[32 * warp :], said, strict=False))
+
+
+def test_nvrtc_compiles_every_store():
+    lib = library()
+    assert lib
+    made = [coded(load(name), StoreOptions(*options), f"f{number}")
+            for number, (name, options, access, *_) in enumerate(CASES) if access]  # fmt: skip
+    done, log = nvrtc.compile_cuda(lib, header([one.conversion for one in made]), "-arch=sm_90", "-std=c++17")
+    assert done, log
+
+
+def tcprobe(*arguments, code=0):
+    done = CliRunner().invoke(main, list(arguments))
+    assert done.exit_code == code, done.output
+    return done
+
+
+def test_the_command(tmp_path):
+    data = json.loads(tcprobe("convert", BF16, "stmatrix", "--type", "bf16", "--shared", "sw:3,4,3", "--json").stdout)
+    assert (data["access"], data["threads"], data["alignment"], len(data["issues"])) == ("stmatrix.x4", 128, 1024, 4)
+    assert [len(row) for row in data["issues"]] == [128] * 4
+    assert data["issues"][0][40] == 3072
+    assert "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0]" in data["code"]
+    tcprobe("convert", BF16, "stmatrix", "--type", "bf16", "-o", str(tmp_path / "store.h"), "--namespace", "mine")
+    assert "namespace mine {" in (tmp_path / "store.h").read_text()
+    for wrong in (["--type", "bf16"], ["--shared", "plain"], ["--global", "col"]):
+        assert "go with a TO of stmatrix" in tcprobe("convert", BF16, BF16.replace(".d", ".a"), *wrong, code=2).output
+    assert "what lies together" in tcprobe("convert", BF16, "stmatrix", "--transpose", code=2).output
+    assert "unknown element type" in tcprobe("convert", BF16, "stmatrix", "--type", "f17", code=2).output
+
+
+def test_any_accumulator_of_a_warpgroup_can_be_stored():
+    """Random N and types; a block that does not fit is never half stored."""
+    rng = random.Random(5)
+    for _ in range(12):
+        n = rng.choice(range(8, 257, 8))
+        found = stored(load(f"wgmma.m64n{n}k16.f32.bf16.bf16.d"), StoreOptions("stmatrix", "bf16", placed="pad:16"))
+        assert len(memory_of(found)) == 64 * n * 2
