@@ -132,6 +132,13 @@ class Gpu:
         self._modules.append(module)
         return module
 
+    def compiled(self, text: str, name: str, target: str, shared: int) -> Any:
+        """CuPy's function of CUDA C++ for a PTX target, which may be called with `shared` bytes; as `compile_cuda`."""
+        self.compile_cuda(text, [name], target)
+        found = self._functions[name]
+        self._cupy.cuda.driver.funcSetAttribute(found.ptr, MAX_DYNAMIC_SHARED, shared)
+        return found
+
     def call(
         self, name: str, blocks: int, inputs: Sequence[NDArray[Any]], output: NDArray[Any],
         each: tuple[int, int] = (WARP, 0),
