@@ -59,29 +59,54 @@ def _found(one: SharedOperand, layers: Layers, asked: dict[str, Any]) -> Behind:
 def traced(
     row: Instruction, tables: Mapping[str, Cell], layers: Layers, asked: dict[str, Any], as_json: bool
 ) -> None:  # fmt: skip
-    """`trace` of a multiply whose B is behind a descriptor; UsageError unless an element of D is asked for."""
-    from tcprobe.ask.trace_shared import traced as found_by
+    """`trace` of a multiply with factors behind descriptors, one answer after the other."""
+    from tcprobe.ask.trace_shared import Memory, fed_by_byte, fed_by_slot
+    from tcprobe.ask.trace_shared import traced as fed
 
-    if asked["row"] is None:
-        raise UsageError(f"{row.id}: give --row and --col; what a slot feeds is not traced through shared memory.")
-    behind = _found(row.described[-1], layers, asked)
-    for at in product(asked["row"], asked["col"]):
-        answer = found_by(row, tables, behind, *at)
+    a, b = (_found(one, layers, asked) for one in row.described)
+    in_shared = asked["a_in"] == "shared" or asked["operand"] == "a_smem"
+    memory, way = Memory(row, tables, b, a if in_shared else None), _way(asked)
+    if way == "element":
+        answers = (fed(memory, *at) for at in product(asked["row"], asked["col"]))
+    elif way == "byte":
+        answers = (fed_by_byte(memory, asked["operand"], byte) for byte in asked["byte"])
+    else:
+        answers = (fed_by_slot(memory, *at) for at in product(asked["lane"], asked["element"]))
+    for answer in answers:
         if as_json:
             click.echo(json.dumps(answer.to_json()))
         else:
-            _meetings(row, tables, answer)
+            _meetings(answer)
 
 
-def _meetings(row: Instruction, tables: Mapping[str, Cell], answer: SharedTrace) -> None:
-    """What meets in an element of D, and what that rests on."""
-    d = answer.d[0]
-    click.echo(f"{bold(f'D{d.element}')} in {row.id}, held by {d}")
-    for meeting in answer.meetings:
-        places = ", ".join(f"B[{k}][{d.col}] at byte {at}" for k, at in zip(meeting.k, meeting.offsets, strict=True))
-        click.echo(f"  A{meeting.a[0].element} {meeting.a[0]}  x  {places}")
-    click.echo(f"A and D: {tables['d'].evidence}")
-    click.echo(f"B behind {answer.b.descriptor.encode():#018x}: {answer.b.evidence}")
+def _way(asked: dict[str, Any]) -> str:
+    """What is asked about: an element of D, a byte, or a slot of A; UsageError unless it is just one."""
+    given = {name for name in ("row", "col", "operand", "lane", "element", "byte") if asked[name] is not None}
+    if given == {"row", "col"}:
+        return "element"
+    if given == {"operand", "byte"} and asked["operand"] in ("a_smem", "b_smem"):
+        return "byte"
+    if given == {"operand", "lane", "element"} and asked["operand"] == "a" and asked["a_in"] != "shared":
+        return "slot"
+    raise UsageError(
+        "give --row and --col, or --operand a with --lane and --i, or --operand a_smem or b_smem with --byte."
+    )
+
+
+def _meetings(answer: SharedTrace) -> None:
+    """What meets, and what that rests on."""
+    memory = answer.memory
+    held = f", held by {answer.d[0]}" if answer.d else ""
+    click.echo(f"{bold(answer.about)} in {memory.instruction.id}{held}")
+    for m in answer.meetings:
+        a = f"at byte {m.a_offset}" if memory.a else str(m.a[0])
+        b = ", ".join(f"B[{k}][{m.col}] at byte {at}" for k, at in zip(m.k, m.b_offsets, strict=True))
+        to = "" if answer.d else f"  ->  D[{m.row}][{m.col}] {m.d[0]}"
+        click.echo(f"  A[{m.row}][{m.stored}] {a}  x  {b}{to}")
+    click.echo(f"{'D' if memory.a else 'A and D'}: {memory.tables['d'].evidence}")
+    for name, one in (("A", memory.a), ("B", memory.b)):
+        if one:
+            click.echo(f"{name} behind {one.descriptor.encode():#018x}: {one.evidence}")
 
 
 def shown(one: SharedOperand, layers: Layers, asked: dict[str, Any], as_json: bool) -> None:

@@ -87,9 +87,15 @@ def _holders(found: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
 @click.option("--row", type=Numbers(), help="Row of the D element, or a range: 3, 0-7.")
 @click.option("--col", type=Numbers(), help="Column of the D element, or a range.")
 @click.option("--product", type=Number(), help="Which product, where a warp holds several (m8n8k4 of f16).")
-@click.option("--operand", type=click.Choice(["a", "b", "c", "e"]), help="What a slot of this operand feeds instead.")
+@click.option(
+    "--operand",
+    type=click.Choice(["a", "b", "c", "e", "a_smem", "b_smem"]),
+    help="What a slot of this operand feeds instead, or a byte of it.",
+)
 @click.option("--lane", type=Numbers(), help="With --operand: the slot's lane, or a range.")
 @click.option("--i", "element", type=Numbers(), help="With --operand: the slot's i, or a range.")
+@click.option("--byte", type=Numbers(), help="With --operand a_smem or b_smem: bytes from the start address.")
+@click.option("--a-in", type=click.Choice(["registers", "shared"]), help="Of a wgmma: where A is. Default: registers.")
 @descriptor.fields
 @SELECTOR
 @ARCH
@@ -99,7 +105,8 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 
     Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet. Of
-    a wgmma the bytes of B, behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say.
+    a wgmma the bytes of B, behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say, and
+    of A with --a-in shared, behind one that says the same; or what a byte of them feeds.
     Scales are left out: `where` says of operands scale_a and scale_b which byte scales what.
     With ranges one answer after the other; --json: one object a line.
     """
@@ -109,18 +116,20 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
     from tcprobe.store import names
     from tcprobe.store.cell import selected
 
-    row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
-    forward = None not in (operand, lane, element) and row is col is None
-    if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
-        raise UsageError("give --row and --col, or --operand, --lane and --i.")
-    if forward and asked["product"] is not None:
-        raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
     multiply, tables, note = names.multiply(" ".join(instruction), name, layers)
     tables = {o: cell for o, cell in tables.items() if cell.fragment.role is not Role.SCALE}
     told(note)
     if multiply.described:
         descriptor.traced(multiply, tables, layers, asked, as_json)
         return
+    row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
+    forward = None not in (operand, lane, element) and row is col is None
+    if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
+        raise UsageError("give --row and --col, or --operand, --lane and --i.")
+    if forward and asked["product"] is not None:
+        raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
+    if asked["byte"] is not None or asked["a_in"] is not None:
+        raise UsageError(f"{multiply.id} has no operand in shared memory: --byte and --a-in are for those of wgmma.")
     tables = dict(zip(tables, selected(tables.values(), asked["selector"]), strict=True))
     pairs = product(lane, element) if forward else product(row, col)
     for first, second in pairs:
