@@ -1,13 +1,13 @@
 """What feeds an element of D of a warpgroup multiply, and what a slot or a byte of shared memory feeds.
 
 >>> from tcprobe.ask.behind import behind
->>> from tcprobe.ask.trace_shared import Memory, fed_by_byte, traced
+>>> from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, traced
 >>> from tcprobe.isa import inventory
 >>> from tcprobe.store.cell import operands
 >>> from tcprobe.store.choose import alone
 >>> from tcprobe.store.results import published
 >>> row = inventory.instruction("wgmma.m64n24k16.f32.bf16.bf16")
->>> memory = Memory(row, operands(row, "sm_90", published()), behind(row.described[-1], alone(published()), "k", 128))
+>>> memory = SharedMultiply(row, operands(row, "sm_90", published()), behind(row.described[-1], alone(published()), "k", 128))
 >>> found = traced(memory, 3, 5)
 >>> str(found.meetings[8].a[0]), found.meetings[8].k, found.meetings[8].b_offsets
 ('lane 12 i 4 (register 2, bits 0..15)', (8,), (704,))
@@ -55,7 +55,7 @@ class SharedMeeting:
 
 
 @dataclass(frozen=True)
-class Memory:
+class SharedMultiply:
     """A multiply with its tables, B behind a descriptor, and A too where it is not in registers."""
 
     instruction: Instruction
@@ -96,7 +96,7 @@ class SharedTrace:
     `held` are the elements of an operand at the byte that was asked about: row, column, and which of its bytes it is.
     """
 
-    memory: Memory
+    memory: SharedMultiply
     about: str
     meetings: list[SharedMeeting]
     d: list[Holder] = field(default_factory=list)
@@ -112,13 +112,13 @@ class SharedTrace:
                 "a_descriptor": f"{a.descriptor.encode():#018x}" if a else None}  # fmt: skip
 
 
-def traced(memory: Memory, m: int, n: int) -> SharedTrace:
+def traced(memory: SharedMultiply, m: int, n: int) -> SharedTrace:
     """What feeds D[m][n], in the order of k; UsageError where that is outside D."""
     d, row = where(memory.tables["d"], [m], [n]), memory.instruction
     return SharedTrace(memory, f"D{d[0].element}", [memory.meeting(m, s, n) for s in range(row.stored)], d)
 
 
-def fed_by_slot(memory: Memory, lane: int, i: int) -> SharedTrace:
+def fed_by_slot(memory: SharedMultiply, lane: int, i: int) -> SharedTrace:
     """What slot (lane, i) of A feeds, column by column; UsageError where there is no such slot."""
     slots = held(memory.tables["a"], [lane], [i])
     if not slots or slots[0].col is None:
@@ -128,7 +128,7 @@ def fed_by_slot(memory: Memory, lane: int, i: int) -> SharedTrace:
     return SharedTrace(memory, about, [memory.meeting(slot.row, slots[0].col, n) for n in range(row.shape.n)])
 
 
-def fed_by_byte(memory: Memory, operand: str, byte: int) -> SharedTrace:
+def fed_by_byte(memory: SharedMultiply, operand: str, byte: int) -> SharedTrace:
     """What a byte of a_smem or b_smem feeds, counted from the start address; UsageError where nothing lies there."""
     behind = memory.b if operand == "b_smem" else memory.a
     if behind is None:
@@ -152,7 +152,7 @@ def _at(behind: Behind, byte: int) -> Iterable[tuple[int, int, int]]:
                 yield row, col, byte - start
 
 
-def _of_element(memory: Memory, operand: str, row: int, col: int) -> Iterable[SharedMeeting]:
+def _of_element(memory: SharedMultiply, operand: str, row: int, col: int) -> Iterable[SharedMeeting]:
     """Every meeting of an element: of A with each column, of B with each row of A, stored columns that can be its k."""
     shape, stored = memory.instruction.shape, range(memory.instruction.stored)
     if operand == "a_smem":

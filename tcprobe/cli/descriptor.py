@@ -60,12 +60,12 @@ def traced(
     row: Instruction, tables: Mapping[str, Cell], layers: Layers, asked: dict[str, Any], as_json: bool
 ) -> None:  # fmt: skip
     """`trace` of a multiply with factors behind descriptors, one answer after the other."""
-    from tcprobe.ask.trace_shared import Memory, fed_by_byte, fed_by_slot
+    from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, fed_by_slot
     from tcprobe.ask.trace_shared import traced as fed
 
     a, b = (_found(one, layers, asked) for one in row.described)
     in_shared = asked["a_in"] == "shared" or asked["operand"] == "a_smem"
-    memory, way = Memory(row, tables, b, a if in_shared else None), _way(asked)
+    memory, way = SharedMultiply(row, tables, b, a if in_shared else None), _way(asked)
     if way == "element":
         answers = (fed(memory, *at) for at in product(asked["row"], asked["col"]))
     elif way == "byte":

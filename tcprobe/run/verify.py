@@ -20,7 +20,7 @@ from tcprobe.ask import trace
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.run.multiplicands import Multiplicands, decoded, draw, matrix, patterns, product
-from tcprobe.run.verify_case import Case, Operands, cases
+from tcprobe.run.verify_case import VerifyCase, Operands, cases
 from tcprobe.run.verify_source import WRONG, name, source
 from tcprobe.store.cell import sources
 
@@ -37,7 +37,7 @@ class Verified:
     `source`: where the tables come from.
     """
 
-    case: Case
+    case: VerifyCase
     exact: bool
     first: str
     unread: dict[str, tuple[int, ...]]
@@ -96,7 +96,7 @@ def verify(device: CudaRunner, todo: Sequence[tuple[Instruction, Operands]], see
                 yield check(device, case, draw(case.instruction, np.random.default_rng(seed), case.steps))
 
 
-def compile_cases(device: CudaRunner, chunk: Sequence[Case], wrong: str) -> None:
+def compile_cases(device: CudaRunner, chunk: Sequence[VerifyCase], wrong: str) -> None:
     """Compile those that have matrix `wrong`, for each target that they need."""
     for target in dict.fromkeys(map(_target, chunk)):
         part = [case for case in chunk if _target(case) == target and (wrong != "e" or "e" in case.operands)]
@@ -104,13 +104,13 @@ def compile_cases(device: CudaRunner, chunk: Sequence[Case], wrong: str) -> None
             device.compile_cuda(source(part, wrong), [name(case, wrong) for case in part], target)
 
 
-def _target(case: Case) -> str | None:
+def _target(case: VerifyCase) -> str | None:
     """The PTX target that a multiply is for alone (sm_90a), None where that of the GPU will do."""
     allowed = case.instruction.target.on(arch(case.operands["d"].arch))
     return allowed[0] if allowed and allowed[0][-1] in "af" else None
 
 
-def check(device: CudaRunner, case: Case, given: Multiplicands) -> Verified:
+def check(device: CudaRunner, case: VerifyCase, given: Multiplicands) -> Verified:
     """Verify one case whose functions are compiled."""
     variants = [(operand, i) for operand, fragment in case.copied for i in range(fragment.elements)]
     output = _run(device, case, given, [("", 0), *variants])
@@ -125,7 +125,7 @@ def check(device: CudaRunner, case: Case, given: Multiplicands) -> Verified:
                     sources(case.operands.values()))  # fmt: skip
 
 
-def _difference(case: Case, swizzle: int, found: NDArray[Any], wanted: NDArray[Any]) -> str:
+def _difference(case: VerifyCase, swizzle: int, found: NDArray[Any], wanted: NDArray[Any]) -> str:
     """How many elements differ and the first, "" where none does."""
     differs = np.argwhere(found != wanted)
     if not len(differs):
@@ -136,7 +136,7 @@ def _difference(case: Case, swizzle: int, found: NDArray[Any], wanted: NDArray[A
 
 
 def _run(
-    device: CudaRunner, case: Case, given: Multiplicands, variants: Sequence[tuple[str, int]], wrong: str = ""
+    device: CudaRunner, case: VerifyCase, given: Multiplicands, variants: Sequence[tuple[str, int]], wrong: str = ""
 ) -> NDArray[np.uint64]:  # fmt: skip
     """The bits of D that a kernel gives, of shape (variants, swizzles, products, m, n)."""
     row, d = case.instruction, matrix(case.instruction, "d")
@@ -151,7 +151,7 @@ def _run(
     return output
 
 
-def _expected(case: Case) -> dict[str, tuple[int, ...]] | None:
+def _expected(case: VerifyCase) -> dict[str, tuple[int, ...]] | None:
     """The i that are unread in every lane, as the multiply's measurement has it; None where there is none."""
     row, operands = case.instruction, case.operands
     if case.shared or trace.measured_multiply(row, operands) is None:

@@ -65,7 +65,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Case:
+class VerifyCase:
     """`operands` are the tables of the fragments, those of metadata under one selector; `shared` the other factors."""
 
     instruction: Instruction
@@ -133,11 +133,11 @@ def verifiable(*patterns: str) -> list[Instruction]:
     return rows if patterns else [row for row in rows if not row.described or row.shape.n in NUMBERS]
 
 
-def cases(instruction: Instruction, operands: Operands) -> Iterator[Case]:
+def cases(instruction: Instruction, operands: Operands) -> Iterator[VerifyCase]:
     """What there is to verify of a multiply: under each selector, with its factors wherever they can lie."""
     chosen = [{**operands, "e": e} for e in selections(operands["e"])] if "e" in operands else [operands]
     for tables in chosen:
-        yield from (Case(instruction, tables, shared) for shared in _places(instruction))
+        yield from (VerifyCase(instruction, tables, shared) for shared in _places(instruction))
 
 
 def _places(instruction: Instruction) -> Iterator[tuple[Placed, ...]]:

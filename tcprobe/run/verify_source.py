@@ -17,7 +17,7 @@ from tcprobe.emit.common import identifier, named
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.descriptor import PERIOD, UNIT
 from tcprobe.layout.table import slot_table
-from tcprobe.run.verify_case import STEPS, Case, Placed
+from tcprobe.run.verify_case import STEPS, VerifyCase, Placed
 from tcprobe.store.cell import Cell
 
 WRONG = ("", "a", "e")  # the matrix whose map is mistaken
@@ -79,14 +79,14 @@ MEMORY = f"""
 FENCE = ['asm volatile("fence.proxy.async;" : : : "memory");', "__syncthreads();"]
 
 
-def source(todo: Sequence[Case], wrong: str = "") -> str:
+def source(todo: Sequence[VerifyCase], wrong: str = "") -> str:
     """The header of all fragments, the map of matrix `wrong` mistaken, and a kernel a case."""
     tables = {named(cell): cell for case in todo for cell in case.operands.values()}
     given = [mistaken(cell) if cell.fragment.operand == wrong else cell for cell in tables.values()]
     return "\n".join([emit.emit("cuda", given), HELPERS, *(_kernel(case, wrong) for case in todo)])
 
 
-def name(case: Case, wrong: str = "") -> str:
+def name(case: VerifyCase, wrong: str = "") -> str:
     """The kernel's."""
     chosen = f"_selector{case.selector}" if case.selector is not None else ""
     places = "".join(f"_{one.operand.held.name}_{one.major}" for one in case.shared)
@@ -102,7 +102,7 @@ def mistaken(cell: Cell) -> Cell:
     return replace(cell, table=slot_table(table.threads, table.elements, values))
 
 
-def _kernel(case: Case, wrong: str) -> str:
+def _kernel(case: VerifyCase, wrong: str) -> str:
     inputs = ["const u64* a", "const u64* b", "const u64* c", "const int* spoil"]
     inputs += ["const unsigned char* index"] if "e" in case.operands else []
     body = [*_declared(case), *_filled(case, wrong), *_multiplied(case)]
@@ -122,7 +122,7 @@ def _letter(cell: Cell) -> str:
     return "l" if cell.fragment.register_bits == 64 else "r"
 
 
-def _declared(case: Case) -> Iterator[str]:
+def _declared(case: VerifyCase) -> Iterator[str]:
     """The registers of every fragment, C in them; a descriptor of each other factor."""
     kept = [*case.factors.items(), ("d", case.operands["d"]), *([] if _adds(case) else [("c", case.sums)])]
     yield from (f"{_word(cell)} r{o}[{_struct(cell)}::registers];" for o, cell in kept)
@@ -132,7 +132,7 @@ def _declared(case: Case) -> Iterator[str]:
         yield f"uint64_t d{one.matrix} = 0; int next_{one.matrix}[{STEPS}] = {{}};"
 
 
-def _adds(case: Case) -> bool:
+def _adds(case: VerifyCase) -> bool:
     """Whether D is added to, so that there is no C."""
     return "c" not in case.operands
 
@@ -142,7 +142,7 @@ def _gathered(matrix: str, cell: Cell, pointer: str, pitch: int, to: str) -> str
     return f"gather<{_struct(cell)}>({pointer}, {pitch}, spoilt[{'abc'.index(matrix)}], {nan}, {to});"
 
 
-def _filled(case: Case, wrong: str) -> Iterator[str]:
+def _filled(case: VerifyCase, wrong: str) -> Iterator[str]:
     """Shared memory, by swizzle."""
     if not case.shared:
         return
@@ -174,7 +174,7 @@ def _tile(one: Placed, swizzle: int, start: int, wrong: bool) -> Iterator[str]:
     yield "}"
 
 
-def _multiplied(case: Case) -> Iterator[str]:
+def _multiplied(case: VerifyCase) -> Iterator[str]:
     """Every step along k, and D out."""
     d = case.operands["d"]
     yield f"for (int step = 0; step < {case.steps}; ++step) {{"
@@ -193,7 +193,7 @@ def _multiplied(case: Case) -> Iterator[str]:
     yield f"scatter<{_struct(d)}>(d + blockIdx.x * {size}, rd);"
 
 
-def _asm(case: Case) -> Iterator[str]:
+def _asm(case: VerifyCase) -> Iterator[str]:
     """The instruction with its operands where they are, waited for where it is asynchronous."""
     outputs = [f'"{"+" if _adds(case) else "="}{_letter(case.operands["d"])}"(rd[{j}])' for j in _count(case, "d")]
     given: list[str] = []  # inputs in the order of their numbers
@@ -219,11 +219,11 @@ def _asm(case: Case) -> Iterator[str]:
     yield f"    : {', '.join(outputs)} : {', '.join(given)}{clobbered});"
 
 
-def _count(case: Case, operand: str) -> range:
+def _count(case: VerifyCase, operand: str) -> range:
     return range(case.operands[operand].fragment.registers)
 
 
-def _flags(case: Case) -> list[str]:
+def _flags(case: VerifyCase) -> list[str]:
     """What a multiply behind descriptors says after its operands: D counts, no sign changes, what is transposed."""
     if not case.shared:
         return []

@@ -53,7 +53,7 @@ class StoreOptions(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Block:
+class MatrixBlock:
     """What one issue stores: `down` x `across` matrices, lines first, of `form`."""
 
     form: Instruction
@@ -85,7 +85,7 @@ class Stored:
     access: str
     tile: Tile
     shared: Shared
-    block: Block
+    block: MatrixBlock
     conversion: Conversion
     lines: Ints
     bytes: Ints
@@ -192,7 +192,7 @@ def _check_pitch(tile: Tile, shared: Shared) -> None:
         )
 
 
-def _block(name: str, tile: Tile, found: Cell) -> Block:
+def _block(name: str, tile: Tile, found: Cell) -> MatrixBlock:
     """The matrices of an issue; the most that fill the tile whole where the name does not say how many."""
     count, trans = name.removeprefix("stmatrix").removesuffix(".trans"), name.endswith(".trans")
     counts = [int(count[2:])] if count in (".x1", ".x2", ".x4") else list(COUNTS) if count in ("", ".") else []
@@ -207,10 +207,10 @@ def _block(name: str, tile: Tile, found: Cell) -> Block:
         size = f"{tile.lines} lines of {tile.line_bytes} bytes"
         raise UsageError(f"{name}: a warp holds {size}, which its matrices of 8 lines of 16 bytes do not fill.")
     turned = ".trans" if trans else ""
-    return Block(inventory.instruction(f"stmatrix.sync.aligned.m8n8.x{fit[0] * fit[1]}{turned}.shared.b16"), *fit)
+    return MatrixBlock(inventory.instruction(f"stmatrix.sync.aligned.m8n8.x{fit[0] * fit[1]}{turned}.shared.b16"), *fit)
 
 
-def _registers(block: Block, tile: Tile, like: Cell) -> tuple[Cell, list[str]]:
+def _registers(block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Cell, list[str]]:
     """What the lanes must hold for one issue, as a fragment of the band; and what that rests on."""
     held = cell(block.form.fragment("a"), like.arch, like.layers)
     each, values = 16 // tile.bits or 1, []
@@ -233,13 +233,13 @@ def _registers(block: Block, tile: Tile, like: Cell) -> tuple[Cell, list[str]]:
     return replace(held, fragment=fragment, table=table), _evidence(block, like)
 
 
-def _evidence(block: Block, like: Cell) -> list[str]:
+def _evidence(block: MatrixBlock, like: Cell) -> list[str]:
     """What the instruction's own tables rest on."""
     found = (cell(fragment, like.arch, like.layers) for fragment in block.form.fragments)
     return [f"{one.fragment.id}: {one.evidence}" for one in found]
 
 
-def _places(block: Block, tile: Tile, like: Cell) -> tuple[Ints, Ints]:
+def _places(block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Ints, Ints]:
     """(line, byte) in the whole tile that each thread's address names, by issue; IDLE for lanes that give none."""
     given = cell(block.form.fragment("address"), like.arch, like.layers)
     threads, across = like.fragment.threads, tile.line_bytes // block.width
@@ -259,7 +259,7 @@ def _places(block: Block, tile: Tile, like: Cell) -> tuple[Ints, Ints]:
     return lines, at
 
 
-def _origin(issue: int, block: Block, tile: Tile) -> tuple[int, int]:
+def _origin(issue: int, block: MatrixBlock, tile: Tile) -> tuple[int, int]:
     """(line, byte) where an issue's block starts in a warp's band; blocks cover it row by row of the fragment."""
     if tile.contiguous == "row":
         down, right = divmod(issue, tile.line_bytes // block.width)
