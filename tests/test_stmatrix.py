@@ -15,6 +15,7 @@ from tcprobe.ask.convert.header import header
 from tcprobe.ask.convert.plan import run
 from tcprobe.ask.convert.stmatrix import StoreOptions, stored
 from tcprobe.ask.convert.store_code import coded
+from tcprobe.ask.descriptor import tile
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.layout.expression import values
@@ -32,6 +33,11 @@ CASES = [
     (E4M3, ("stmatrix", "e5m2", "row", "SWIZZLE_64B"), "stmatrix.x4", QUAD, None),
     (S8, ("stmatrix", "s8", "row", "sw:2,4,3"), "stmatrix.x4", QUAD, None),
     (S8, ("stmatrix", None, "row", "pad:32"), "stmatrix.x4", QUAD, None),
+    ("wgmma.m64n128k16.f32.bf16.bf16.d", ("stmatrix", "bf16", "row", "boxes:128"), "stmatrix.x4", RENAMED, {"cvt": 32}),
+    ("wgmma.m64n64k16.f32.bf16.bf16.d", ("stmatrix", "bf16", "col", "boxes:64"), "stmatrix.x4.trans", RENAMED, None),
+    (S8, ("stmatrix", "s8", "row", "boxes:32"), "stmatrix.x4", QUAD, None),
+    (HALF, ("stmatrix", None, "row", "boxes:32"), None, "do not fill boxes", None),
+    (HALF, ("stmatrix", None, "row", "boxes:48"), None, "rows of 32, 64 or 128", None),
     (HALF, ("stmatrix",), "stmatrix.x2", RENAMED, {}),
     (HALF, ("stmatrix.x2.trans", None, "col", "pad:16"), "stmatrix.x2.trans", RENAMED, {}),
     (MMA, ("stmatrix", "f16"), "stmatrix.x2", RENAMED, {"cvt": 2}),
@@ -77,11 +83,11 @@ def test_every_byte_comes_to_its_place(name, options, access, words, costs):
     found = stored(load(name), StoreOptions(*options))
     assert (found.access, found.conversion.summary) == (access, words)
     assert costs in (None, found.conversion.costs)
-    tile, size = found.tile, found.tile.bits // 8
+    own, size = found.tile, found.tile.bits // 8
     wanted = {}
-    for row, col, byte in np.ndindex(tile.rows, tile.cols, size):
-        line, place = (row, col) if tile.contiguous == "row" else (col, row)
-        wanted[int(found.shared.offset(tile, line, place * size + byte))] = (row, col, byte)
+    for row, col, byte in np.ndindex(own.rows, own.cols, size):
+        line, place = (row, col) if own.contiguous == "row" else (col, row)
+        wanted[int(found.shared.offset(own, line, place * size + byte))] = (row, col, byte)
     assert memory_of(found) == wanted
 
 
@@ -131,3 +137,17 @@ def test_any_accumulator_of_a_warpgroup_can_be_stored():
         n = rng.choice(range(8, 257, 8))
         found = stored(load(f"wgmma.m64n{n}k16.f32.bf16.bf16.d"), StoreOptions("stmatrix", "bf16", placed="pad:16"))
         assert len(memory_of(found)) == 64 * n * 2
+
+
+@pytest.mark.parametrize(("name", "kind", "major", "width"), [
+    ("wgmma.m64n128k16.f32.bf16.bf16.d", "bf16", "row", 128), ("wgmma.m64n96k16.f32.bf16.bf16.d", "f16", "row", 64),
+    ("wgmma.m64n128k16.f32.bf16.bf16.d", "bf16", "col", 128), ("wgmma.m64n128k32.s32.s8.s8.d", "s8", "row", 32),
+])  # fmt: skip
+def test_boxes_are_a_tile_of_the_next_wgmma(name, kind, major, width):
+    """D as A, rows or columns contiguous, lies where `tcprobe descriptor` says."""
+    found = stored(load(name), StoreOptions("stmatrix", kind, major, f"boxes:{width}"))
+    next_ = tile((64, found.tile.cols), kind, "k" if major == "row" else "mn", width)
+    size = found.tile.bits // 8
+    for at, (row, col, byte) in memory_of(found).items():
+        assert at == next_.offset(row, col) + byte
+    assert found.shared.bytes(found.tile) == next_.bytes == 64 * found.tile.cols * size

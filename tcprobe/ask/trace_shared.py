@@ -7,7 +7,8 @@
 >>> from tcprobe.store.choose import alone
 >>> from tcprobe.store.results import published
 >>> row = inventory.instruction("wgmma.m64n24k16.f32.bf16.bf16")
->>> memory = SharedMultiply(row, operands(row, "sm_90", published()), behind(row.described[-1], alone(published()), "k", 128))
+>>> b = behind(row.described[-1], alone(published()), "k", 128)
+>>> memory = SharedMultiply(row, operands(row, "sm_90", published()), b)
 >>> found = traced(memory, 3, 5)
 >>> str(found.meetings[8].a[0]), found.meetings[8].k, found.meetings[8].b_offsets
 ('lane 12 i 4 (register 2, bits 0..15)', (8,), (704,))

@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 @click.option("--type", "kind", type=Given(), metavar="TYPE", help="To stmatrix: of the elements in memory: bf16, s8.")
 @click.option("--global", "contiguous", type=click.Choice(["row", "col"]), help="To stmatrix: what lies together.")
 @click.option(
-    "--shared", "placed", type=Given(), metavar="PLACED", help="To stmatrix: plain, pad:BYTES, sw:B,M,S, SWIZZLE_128B."
+    "--shared",
+    "placed",
+    type=Given(),
+    metavar="PLACED",
+    help="To stmatrix: plain, pad:BYTES, sw:B,M,S, SWIZZLE_128B; boxes:128.",
 )
 @ARCH
 @read_results

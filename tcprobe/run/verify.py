@@ -20,7 +20,7 @@ from tcprobe.ask import trace
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.run.multiplicands import Multiplicands, decoded, draw, matrix, patterns, product
-from tcprobe.run.verify_case import VerifyCase, Operands, cases
+from tcprobe.run.verify_case import Operands, VerifyCase, cases
 from tcprobe.run.verify_source import WRONG, name, source
 from tcprobe.store.cell import sources
 

@@ -17,7 +17,7 @@ from tcprobe.emit.common import identifier, named
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.descriptor import PERIOD, UNIT
 from tcprobe.layout.table import slot_table
-from tcprobe.run.verify_case import STEPS, VerifyCase, Placed
+from tcprobe.run.verify_case import STEPS, Placed, VerifyCase
 from tcprobe.store.cell import Cell
 
 WRONG = ("", "a", "e")  # the matrix whose map is mistaken

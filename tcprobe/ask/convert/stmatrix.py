@@ -15,6 +15,7 @@ converted to. Each warp of a warpgroup stores the band of rows that it holds.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ from tcprobe.ask.convert import Conversion, require_matrix, routed
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.units import tiling
 from tcprobe.ask.path.formula import AddressText, address
-from tcprobe.ask.tile import Shared, Tile, bits_of, parse_shared
+from tcprobe.ask.tile import Shared, Tile, bits_of, boxed, parse_shared
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import WARP
@@ -43,7 +44,8 @@ MATRICES, TRANSPOSED = "stmatrix.", "stmatrix.trans"  # as many as fill the tile
 class StoreOptions(NamedTuple):
     """`access` is stmatrix, with .x1 to .x4 and .trans or not; `kind` the type in memory, None: as it is.
 
-    `contiguous` says what lies together in memory, row or col; `placed` where the lines lie: plain, pad:BYTES, ...
+    `contiguous` says what lies together in memory, row or col; `placed` where the lines lie: plain, pad:BYTES, ..., or
+    boxes:WIDTH, as tensor maps and tiles of wgmma have them.
     """
 
     access: str
@@ -106,7 +108,7 @@ class Stored:
         given = int((self.lines[0, :WARP] != IDLE).sum())
         thread = np.arange(self.lines.shape[1])
         like = thread - thread % WARP + thread % WARP % given
-        linear = (self.lines * self.shared.pitch(self.tile) + self.bytes)[:, like]
+        linear = self.shared.linear(self.tile, self.lines, self.bytes)[:, like]
         return address(self.addresses[:, like], linear, self.shared.swizzle)
 
     @property
@@ -149,10 +151,9 @@ def stored(found: Cell, options: StoreOptions, name: str = "convert") -> Stored:
     if options.access == "stmatrix":
         return _cheapest(found, options, name)
     part, kind = band(found), options.kind or found.fragment.type
-    shared, bits = parse_shared(options.placed), _bits(kind)
-    rows, cols = found.fragment.rows, found.fragment.cols
-    tile = Tile(rows, cols, kind, bits, options.contiguous)
-    own = Tile(part.fragment.rows, cols, kind, bits, options.contiguous)
+    bits, cols = _bits(kind), found.fragment.cols
+    tile = Tile(found.fragment.rows, cols, kind, bits, options.contiguous)
+    own, shared = replace(tile, rows=part.fragment.rows), _placed(options.placed, tile)
     _check_pitch(tile, shared)
     block = _block(options.access, own, found)
     target, evidence = _registers(block, own, found)
@@ -182,6 +183,12 @@ def _bits(kind: str) -> int:
     if bits not in (8, 16, 32):
         raise UsageError(f"stmatrix stores elements of 8, 16 or 32 bits whole; {kind} has {bits}.")
     return bits
+
+
+def _placed(text: str, tile: Tile) -> Shared:
+    """What `parse_shared` knows, or boxes:WIDTH; UsageError."""
+    match = re.fullmatch(r"boxes:(\d{1,4})", text)
+    return boxed(int(match[1]), tile) if match else parse_shared(text)
 
 
 def _check_pitch(tile: Tile, shared: Shared) -> None:
