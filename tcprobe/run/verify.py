@@ -2,8 +2,8 @@
 
 The numbers are those of `multiplicands`, the kernels those of `verify_source`. One launch runs side by side what is as
 it is, what has one i of a matrix with copies spoilt (what then changes nothing is never read; an element without copies
-is read if D is exact), and every swizzle of factors in shared memory. A wrong layout of A must give another D, and so
-must a wrong map of the metadata.
+is read if D is exact), what has a wrong layout of A or a wrong map of the metadata, which must give another D; all that
+in every swizzle of factors in shared memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.run.multiplicands import Multiplicands, decoded, draw, matrix, patterns, product
 from tcprobe.run.verify_case import Operands, VerifyCase, cases
-from tcprobe.run.verify_source import WRONG, name, source
+from tcprobe.run.verify_source import WRONG, name, source, variant
 from tcprobe.store.cell import sources
 
 CHUNK = 16  # multiplies that are compiled together
@@ -88,20 +88,18 @@ def verify(device: CudaRunner, todo: Sequence[tuple[Instruction, Operands]], see
     found = [case for instruction, operands in todo for case in cases(instruction, operands)]
     chunks = [found[start : start + CHUNK] for start in range(0, len(found), CHUNK)]
     with ThreadPoolExecutor(COMPILERS) as pool:
-        compiled = [[pool.submit(compile_cases, device, chunk, wrong) for wrong in WRONG] for chunk in chunks]
-        for chunk, futures in zip(chunks, compiled, strict=True):
-            for future in futures:
-                future.result()
+        compiled = [pool.submit(compile_cases, device, chunk) for chunk in chunks]
+        for chunk, future in zip(chunks, compiled, strict=True):
+            future.result()
             for case in chunk:
                 yield check(device, case, draw(case.instruction, np.random.default_rng(seed), case.steps))
 
 
-def compile_cases(device: CudaRunner, chunk: Sequence[VerifyCase], wrong: str) -> None:
-    """Compile those that have matrix `wrong`, for each target that they need."""
+def compile_cases(device: CudaRunner, chunk: Sequence[VerifyCase]) -> None:
+    """Compile their kernels, for each target that they need."""
     for target in dict.fromkeys(map(_target, chunk)):
-        part = [case for case in chunk if _target(case) == target and (wrong != "e" or "e" in case.operands)]
-        if part:
-            device.compile_cuda(source(part, wrong), [name(case, wrong) for case in part], target)
+        part = [case for case in chunk if _target(case) == target]
+        device.compile_cuda(source(part), list(map(name, part)), target)
 
 
 def _target(case: VerifyCase) -> str | None:
@@ -112,15 +110,16 @@ def _target(case: VerifyCase) -> str | None:
 
 def check(device: CudaRunner, case: VerifyCase, given: Multiplicands) -> Verified:
     """Verify one case whose functions are compiled."""
-    variants = [(operand, i) for operand, fragment in case.copied for i in range(fragment.elements)]
-    output = _run(device, case, given, [("", 0), *variants])
+    spoilt = [(operand, i) for operand, fragment in case.copied for i in range(fragment.elements)]
+    wrong = [operand for operand in WRONG if operand in ("a", *case.operands)]
+    variants = [variant(), *(variant(*one) for one in spoilt), *(variant(wrong=operand) for operand in wrong)]
+    output = _run(device, case, given, variants)
     wanted, d = product(case.instruction, given), matrix(case.instruction, "d")
     first = next((words for swizzle, bits in zip(case.swizzles, output[0], strict=True)
                   if (words := _difference(case, swizzle, decoded(bits, d), wanted))), "")  # fmt: skip
-    same = [bool((one == output[0]).all()) for one in output[1:]]
-    unread = {o: tuple(i for (operand, i), s in zip(variants, same, strict=True) if s and operand == o) for o in "abc"}
-    misled = (_run(device, case, given, [("", 0)], wrong)[0] for wrong in WRONG[1:] if wrong in ("a", *case.operands))
-    noticed = all((decoded(bits, d) != wanted).any() for one in misled for bits in one)
+    same = [bool((one == output[0]).all()) for one in output[1 : 1 + len(spoilt)]]
+    unread = {o: tuple(i for (operand, i), s in zip(spoilt, same, strict=True) if s and operand == o) for o in "abc"}
+    noticed = all((decoded(bits, d) != wanted).any() for one in output[1 + len(spoilt) :] for bits in one)
     return Verified(case, not first, first, {o: i for o, i in unread.items() if i}, _expected(case), noticed,
                     sources(case.operands.values()))  # fmt: skip
 
@@ -136,18 +135,18 @@ def _difference(case: VerifyCase, swizzle: int, found: NDArray[Any], wanted: NDA
 
 
 def _run(
-    device: CudaRunner, case: VerifyCase, given: Multiplicands, variants: Sequence[tuple[str, int]], wrong: str = ""
+    device: CudaRunner, case: VerifyCase, given: Multiplicands, variants: Sequence[Sequence[int]]
 ) -> NDArray[np.uint64]:  # fmt: skip
     """The bits of D that a kernel gives, of shape (variants, swizzles, products, m, n)."""
     row, d = case.instruction, matrix(case.instruction, "d")
     inputs: list[NDArray[Any]] = [patterns(getattr(given, o), matrix(row, o)) for o in "abc"]
-    inputs.append(np.array([[i if operand == o else -1 for o in "abc"] for operand, i in variants], np.int32))
+    inputs.append(np.array(variants, np.int32))
     if given.index is not None:
         by_step = given.index.reshape(len(given.index), case.steps, -1).swapaxes(0, 1)
         inputs.append(np.ascontiguousarray(by_step.astype(np.uint8)))
     output = np.zeros((len(variants), len(case.swizzles), row.products, d.rows, d.cols), np.uint64)
     blocks = len(variants) * len(case.swizzles)
-    device.call(name(case, wrong), blocks, inputs, output, (row.threads, case.shared_bytes))
+    device.call(name(case), blocks, inputs, output, (row.threads, case.shared_bytes))
     return output
 
 

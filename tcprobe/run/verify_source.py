@@ -1,14 +1,14 @@
 """The CUDA source that verifies multiplies: operands go in and out by emitted code alone.
 
 Fragments by the header of `emit`; a factor in shared memory by the formula, the line and the steps that `tcprobe
-descriptor` gives for its tile. A kernel has a block for each variant and swizzle; a variant is what is spoilt: nothing,
-or one i of a matrix in every thread (a NaN, or all bits turned).
+descriptor` gives for its tile. A kernel has a block for each variant and swizzle; a variant is what is wrong: nothing,
+one i of a matrix in every thread (a NaN, or all bits turned), or the map of A or of the metadata: lane 1 holds what lane
+4 does and so on, lines in shared memory are exchanged in pairs. Loops are left as they are: that compiles faster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate
 
 from tcprobe import emit
@@ -16,21 +16,26 @@ from tcprobe.ask.descriptor import cuda
 from tcprobe.emit.common import identifier, named
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.descriptor import PERIOD, UNIT
-from tcprobe.layout.table import slot_table
 from tcprobe.run.verify_case import STEPS, Placed, VerifyCase
 from tcprobe.store.cell import Cell
 
-WRONG = ("", "a", "e")  # the matrix whose map is mistaken
+WRONG = ("", "a", "e")  # the matrix whose map is mistaken, by the last number of a variant
 
 HELPERS = """
 typedef unsigned long long u64;
 
+// the lane whose elements a thread is to hold: where the map is mistaken, with two bits exchanged
+__device__ inline int lane_of(bool mistaken) {
+  const int lane = threadIdx.x;
+  return mistaken ? (lane & ~5) | (lane & 1) << 2 | (lane >> 2 & 1) : lane;
+}
+
 // every element of a fragment from its place in a matrix with rows `pitch` apart, i = `spoilt` of every thread spoilt
 template <class F, class W>
-__device__ void gather(const u64* matrix, int pitch, int spoilt, bool nan, W (&registers)[F::registers]) {
-  const int lane = threadIdx.x;
+__device__ void gather(int lane, const u64* matrix, int pitch, int spoilt, bool nan, W (&registers)[F::registers]) {
   const u64 ones = ~0ull >> (64 - F::slot_bits);
   for (int j = 0; j < F::registers; ++j) registers[j] = 0;
+  #pragma unroll 1
   for (int i = 0; i < F::elements; ++i) {
     u64 v = matrix[(F::product(lane, i) * F::rows + F::row(lane, i)) * pitch + F::col(lane, i)];
     if (i == spoilt) v = nan ? ones : v ^ ones;
@@ -43,6 +48,7 @@ template <class F, class W>
 __device__ void scatter(u64* matrix, const W (&registers)[F::registers]) {
   const int lane = threadIdx.x;
   const u64 ones = ~0ull >> (64 - F::slot_bits);
+  #pragma unroll 1
   for (int i = 0; i < F::elements; ++i) {
     const u64 v = registers[i * F::slot_bits / F::register_bits] >> (i * F::slot_bits % F::register_bits) & ones;
     matrix[(F::product(lane, i) * F::rows + F::row(lane, i)) * F::cols + F::col(lane, i)] = v;
@@ -61,7 +67,7 @@ KERNEL = """
 namespace {name}_ {{
 typedef unsigned long long uint64_t;
 extern "C" __global__ void {name}({inputs}, u64* d) {{
-  const int placed = blockIdx.x % {swizzles}, *spoilt = spoil + blockIdx.x / {swizzles} * 3;
+  const int placed = blockIdx.x % {swizzles}, *variant = variants + blockIdx.x / {swizzles} * 4;
   (void)placed;
 {body}
 }}
@@ -79,34 +85,29 @@ MEMORY = f"""
 FENCE = ['asm volatile("fence.proxy.async;" : : : "memory");', "__syncthreads();"]
 
 
-def source(todo: Sequence[VerifyCase], wrong: str = "") -> str:
-    """The header of all fragments, the map of matrix `wrong` mistaken, and a kernel a case."""
+def source(todo: Sequence[VerifyCase]) -> str:
+    """The header of all fragments, and a kernel a case."""
     tables = {named(cell): cell for case in todo for cell in case.operands.values()}
-    given = [mistaken(cell) if cell.fragment.operand == wrong else cell for cell in tables.values()]
-    return "\n".join([emit.emit("cuda", given), HELPERS, *(_kernel(case, wrong) for case in todo)])
+    return "\n".join([emit.emit("cuda", list(tables.values())), HELPERS, *map(_kernel, todo)])
 
 
-def name(case: VerifyCase, wrong: str = "") -> str:
+def name(case: VerifyCase) -> str:
     """The kernel's."""
     chosen = f"_selector{case.selector}" if case.selector is not None else ""
     places = "".join(f"_{one.operand.held.name}_{one.major}" for one in case.shared)
-    return f"verify_{identifier(case.instruction.id)}{places}{chosen}" + (f"_wrong_{wrong}" if wrong else "")
+    return f"verify_{identifier(case.instruction.id)}{places}{chosen}"
 
 
-def mistaken(cell: Cell) -> Cell:
-    """The same with two bits of lane exchanged: lane 1 holds what lane 4 does, and so on."""
-    table = cell.table
-    lanes = [lane & ~5 | (lane & 1) << 2 | lane >> 2 & 1 for lane in range(table.threads)]
-    slots = [lane * table.elements + i for lane in lanes for i in range(table.elements)]
-    values = {name: tuple(column[slot] for slot in slots) for name, column in table.values.items()}
-    return replace(cell, table=slot_table(table.threads, table.elements, values))
+def variant(operand: str = "", i: int = -1, wrong: str = "") -> list[int]:
+    """The numbers that say what is wrong: i of A, B and C that is spoilt, -1 for none; whose map is mistaken."""
+    return [*(i if o == operand else -1 for o in "abc"), WRONG.index(wrong)]
 
 
-def _kernel(case: VerifyCase, wrong: str) -> str:
-    inputs = ["const u64* a", "const u64* b", "const u64* c", "const int* spoil"]
+def _kernel(case: VerifyCase) -> str:
+    inputs = ["const u64* a", "const u64* b", "const u64* c", "const int* variants"]
     inputs += ["const unsigned char* index"] if "e" in case.operands else []
-    body = [*_declared(case), *_filled(case, wrong), *_multiplied(case)]
-    return KERNEL.format(name=name(case, wrong), inputs=", ".join(inputs), swizzles=len(case.swizzles),
+    body = [*_declared(case), *_filled(case), *_multiplied(case)]
+    return KERNEL.format(name=name(case), inputs=", ".join(inputs), swizzles=len(case.swizzles),
                          body="\n".join(f"  {line}" if line[:1] != "\n" else line for line in body))  # fmt: skip
 
 
@@ -139,10 +140,15 @@ def _adds(case: VerifyCase) -> bool:
 
 def _gathered(matrix: str, cell: Cell, pointer: str, pitch: int, to: str) -> str:
     nan = str(dtype(cell.fragment.type).has_nan).lower()
-    return f"gather<{_struct(cell)}>({pointer}, {pitch}, spoilt[{'abc'.index(matrix)}], {nan}, {to});"
+    return (f"gather<{_struct(cell)}>({_lane(matrix)}, {pointer}, {pitch}, variant[{'abc'.index(matrix)}], {nan}, "
+            f"{to});")  # fmt: skip
 
 
-def _filled(case: VerifyCase, wrong: str) -> Iterator[str]:
+def _lane(matrix: str) -> str:
+    return f"lane_of(variant[3] == {WRONG.index(matrix)})" if matrix in WRONG else "threadIdx.x"
+
+
+def _filled(case: VerifyCase) -> Iterator[str]:
     """Shared memory, by swizzle."""
     if not case.shared:
         return
@@ -152,20 +158,22 @@ def _filled(case: VerifyCase, wrong: str) -> Iterator[str]:
     for number, swizzle in enumerate(case.swizzles):
         yield f"case {number}:  // swizzle {swizzle or 'none'}"
         for one, start in zip(case.shared, starts, strict=False):
-            yield from (f"  {line}" for line in _tile(one, swizzle, start, wrong == one.matrix))
+            yield from (f"  {line}" for line in _tile(one, swizzle, start))
         yield "  break;"
     yield from ("}", *FENCE)
 
 
-def _tile(one: Placed, swizzle: int, start: int, wrong: bool) -> Iterator[str]:
-    """A tile at byte `start`, element by element, and its descriptor; lines exchanged in pairs if `wrong`."""
+def _tile(one: Placed, swizzle: int, start: int) -> Iterator[str]:
+    """A tile at byte `start`, element by element, and its descriptor."""
     found, (lines, k) = one.tile(swizzle), one.extent
     element = f"e / {k} * {k} + e % {k}" if one.matrix == "a" else f"e % {k} * {lines} + e / {k}"
     steps = found.per_k * (STEPS - 1) if len(found.per_k) == 1 else found.per_k
+    mistaken = f" ^ (variant[3] == {WRONG.index(one.matrix)})" if one.matrix in WRONG else ""
     yield "{"
     yield f"  unsigned char* const smem = memory + {start};"
+    yield "  #pragma unroll 1"
     yield f"  for (int e = threadIdx.x; e < {lines * k}; e += blockDim.x) {{"
-    yield f"    const int line = e / {k}{' ^ 1' if wrong else ''}, k = e % {k};"
+    yield f"    const int line = e / {k}{mistaken}, k = e % {k};"
     yield f"    put<{found.bits}>(smem, {found.formula}, k, {one.matrix}[{element}]);"
     yield "  }"
     yield f"  {cuda(found)}"
@@ -177,6 +185,7 @@ def _tile(one: Placed, swizzle: int, start: int, wrong: bool) -> Iterator[str]:
 def _multiplied(case: VerifyCase) -> Iterator[str]:
     """Every step along k, and D out."""
     d = case.operands["d"]
+    yield "#pragma unroll 1"
     yield f"for (int step = 0; step < {case.steps}; ++step) {{"
     for o, cell in case.factors.items():
         across = cell.fragment.cols
@@ -184,7 +193,7 @@ def _multiplied(case: VerifyCase) -> Iterator[str]:
         yield "  " + _gathered(o, cell, f"{o}{by_step}", case.steps * across, f"r{o}")
     if "e" in case.operands:
         e = case.operands["e"].fragment
-        yield (f"  const unsigned re = tcprobe::metadata<{_struct(case.operands['e'])}>(threadIdx.x, "
+        yield (f"  const unsigned re = tcprobe::metadata<{_struct(case.operands['e'])}>({_lane('e')}, "
                f"index + step * {e.rows * e.cols // e.span});")  # fmt: skip
     yield from (f"  {line}" for line in _asm(case))
     yield from (f"  d{one.matrix} += next_{one.matrix}[step];" for one in case.shared)
