@@ -1,12 +1,12 @@
-"""A GEMM on Hopper whose every layout is an answer of tcprobe: TMA in, wgmma, stmatrix out.
+"""A GEMM on Hopper whose every layout is an answer of tcprobe: TMA in, wgmma, stmatrix and TMA out.
 
     python examples/wgmma_gemm.py bf16          # prints the CUDA source
     python examples/wgmma_gemm.py bf16 --run    # on an H100 or H200, with CuPy: compares with NumPy
 
-D (m x n) = A (m x k) B (k x n), k contiguous in A and B, one tile of 64 x 64 a block: bf16 into bf16, e4m3 into f16, s8
-into s8 with saturation. By hand stand the loop, the barrier and the copy to global memory. The descriptors, the steps
-along k, the boxes and modes of the tensor maps are what `tcprobe descriptor` says of the tiles; the way of D through
-registers and stmatrix into shared memory is `tcprobe convert D stmatrix`.
+D (m x n) = A (m x k) B (k x n), k contiguous in A and B, one tile of 64 x 128 a block: bf16 into bf16, e4m3 into f16,
+s8 into s8 with saturation. By hand stand the loop, the barrier and the copies of boxes. The descriptors, the steps along
+k, the boxes and modes of all tensor maps are what `tcprobe descriptor` says of the tiles; the way of D through registers
+and stmatrix into shared memory, in boxes, is `tcprobe convert D stmatrix --shared boxes:128`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tcprobe.isa import inventory
 from tcprobe.run.multiplicands import matrix, patterns
 from tcprobe.store.cell import load
 
+M = 64
 WIDTH = 128  # bytes of k in a tile: a row of the swizzle
 DATA_TYPES = {"UINT8": 0, "FLOAT16": 6, "BFLOAT16": 9}  # CUtensorMapDataType
 SWIZZLES = {"NONE": 0, "32B": 1, "64B": 2, "128B": 3}  # CUtensorMapSwizzle
@@ -37,9 +38,9 @@ class Gemm(NamedTuple):
 
 
 KINDS = {
-    "bf16": Gemm("wgmma.mma_async.m64n64k16.f32.bf16.bf16", "bf16"),
-    "e4m3": Gemm("wgmma.mma_async.m64n64k32.f32.e4m3.e4m3", "f16"),
-    "s8": Gemm("wgmma.mma_async.m64n64k32.s32.s8.s8", "s8"),
+    "bf16": Gemm("wgmma.mma_async.m64n128k16.f32.bf16.bf16", "bf16"),
+    "e4m3": Gemm("wgmma.mma_async.m64n128k32.f32.e4m3.e4m3", "f16"),
+    "s8": Gemm("wgmma.mma_async.m64n128k32.s32.s8.s8", "s8"),
 }
 
 KERNEL = """
@@ -52,6 +53,11 @@ __device__ inline void copy(unsigned to, const void* map, unsigned barrier, int 
                " [%0], [%1, {{%2, %3}}], [%4];" : : "r"(to), "l"(map), "r"(x), "r"(y), "r"(barrier) : "memory");
 }}
 
+__device__ inline void copy_back(unsigned from, const void* map, int x, int y) {{
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {{%1, %2}}], [%3];"
+               : : "l"(map), "r"(x), "r"(y), "r"(from) : "memory");
+}}
+
 __device__ inline void wait(unsigned barrier, int parity) {{
   unsigned done = 0;
   while (!done)
@@ -61,8 +67,8 @@ __device__ inline void wait(unsigned barrier, int parity) {{
 
 {store}
 
-// 128 threads; block (x, y) makes the tile at row 64 x, column 64 y. `tiles` of k; D has rows `ld` bytes apart.
-extern "C" __global__ void gemm_{kind}(const void* map_a, const void* map_b, unsigned char* out, int tiles, int ld) {{
+// 128 threads; block (x, y) makes the tile at row 64 x, column 128 y, from `tiles` of k
+extern "C" __global__ void gemm_{kind}(const void* map_a, const void* map_b, const void* map_d, int tiles) {{
   extern __shared__ unsigned char given[];
   __shared__ __align__(8) u64 barrier_;
   const unsigned first = static_cast<unsigned>(__cvta_generic_to_shared(given));
@@ -76,6 +82,7 @@ extern "C" __global__ void gemm_{kind}(const void* map_a, const void* map_b, uns
     asm volatile("fence.proxy.async;" : : : "memory");
     asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" : : "l"(map_a) : "memory");
     asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" : : "l"(map_b) : "memory");
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" : : "l"(map_d) : "memory");
   }}
   __syncthreads();
   {word} d[1][{count}] = {{}};
@@ -94,54 +101,57 @@ extern "C" __global__ void gemm_{kind}(const void* map_a, const void* map_b, uns
     __syncthreads();
   }}
   store(static_cast<unsigned>(__cvta_generic_to_shared(d_tile)), threadIdx.x, d);
+  asm volatile("fence.proxy.async;" : : : "memory");
   __syncthreads();
-  for (int i = threadIdx.x; i < {pieces}; i += 128) {{
-    const int row = i / {per_row}, byte = i % {per_row} * 16;
-    *reinterpret_cast<uint4*>(out + (64ll * blockIdx.x + row) * ld + blockIdx.y * {line_bytes} + byte) =
-        *reinterpret_cast<const uint4*>(d_tile + row * {pitch} + byte);
+  if (threadIdx.x == 0) {{
+{copies_back}
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+    asm volatile("cp.async.bulk.wait_group 0;" : : : "memory");
   }}
 }}
 }}
 """
 
 
-def tiles(kind: str) -> tuple[descriptor.SharedTile, descriptor.SharedTile]:
-    """A and B in shared memory, WIDTH bytes of k."""
+def tiles(kind: str) -> tuple[descriptor.SharedTile, ...]:
+    """A and B in shared memory, WIDTH bytes of k, and D as it is stored."""
     row = inventory.instruction(KINDS[kind].instruction)
-    found = []
-    for one in row.described:
-        lines = one.held.rows if one.held.name == "a_smem" else one.held.cols
-        found.append(descriptor.tile((lines, WIDTH * 8 // one.held.slot_bits), one.held.type, "k", WIDTH, (lines, 32)))
-    return found[0], found[1]
+    (_, n, _), held = row.shape, row.described[0].held
+    k = WIDTH * 8 // held.slot_bits
+    return (*(descriptor.tile((lines, k), held.type, "k", WIDTH, (lines, 32)) for lines in (M, n)),
+            descriptor.tile((M, n), KINDS[kind].out, "k", WIDTH))  # fmt: skip
 
 
 def source(kind: str) -> str:
     """The whole CUDA source."""
-    row, (a, b) = inventory.instruction(KINDS[kind].instruction), tiles(kind)
-    made = coded(load(f"{row.id}.d"), StoreOptions("stmatrix", KINDS[kind].out, "row", "pad:16"), "store")
-    d, line_bytes = row.fragment("d"), made.tile.line_bytes
-    copies = [_copies("map_a", "a", a, "x"), _copies("map_b", "b", b, "y")]
-    text, inputs = _multiplied(row.name, d.registers, (a, b), d.type == "s32")
+    row, (a, b, out) = inventory.instruction(KINDS[kind].instruction), tiles(kind)
+    made = coded(load(f"{row.id}.d"), StoreOptions("stmatrix", KINDS[kind].out, "row", f"boxes:{WIDTH}"), "store")
+    d, whole = row.fragment("d"), row.type("d") == "s32"
+    copies = [*_copies("a", a, "x", f"tile * {a.k}"), *_copies("b", b, "y", f"tile * {b.k}")]
+    text, inputs = _multiplied(row.name, d.registers, (a, b), whole)
     return KERNEL.format(
-        kind=kind, store=made.conversion.code, alignment=max(a.alignment, b.alignment), a_bytes=a.bytes,
-        b_bytes=b.bytes, bytes=a.bytes + b.bytes, word="int" if d.type == "s32" else "float", count=d.registers,
-        copies="\n".join(line for lines in copies for line in lines), line_a=descriptor.cuda(a),
+        kind=kind, store=made.conversion.code, alignment=max(one.alignment for one in (a, b, out)), a_bytes=a.bytes,
+        b_bytes=b.bytes, bytes=a.bytes + b.bytes, word="int" if whole else "float", count=d.registers,
+        copies="\n".join(copies), copies_back="\n".join(_copies_back(out)), line_a=descriptor.cuda(a),
         line_b=descriptor.cuda(b), text=text, inputs=inputs,
-        outputs=", ".join(f'"+{"r" if d.type == "s32" else "f"}"(d[0][{j}])' for j in range(d.registers)),
-        pieces=64 * line_bytes // 16, per_row=line_bytes // 16, line_bytes=line_bytes,
-        pitch=made.shared.pitch(made.tile),
+        outputs=", ".join(f'"+{"r" if whole else "f"}"(d[0][{j}])' for j in range(d.registers)),
     )  # fmt: skip
 
 
-def _copies(map_: str, to: str, tile: descriptor.SharedTile, block: str) -> list[str]:
-    """A box after the other, as the descriptor's answer has them."""
+def _copies(to: str, tile: descriptor.SharedTile, block: str, start: str) -> list[str]:
+    """A factor, a box after the other, as the descriptor's answer has them."""
     box = descriptor.tma(tile)
     inner, lines = box["box"]
-    return [
-        f"      copy(static_cast<unsigned>(__cvta_generic_to_shared({to})) + {n * box['box_bytes']}, {map_}, barrier, "
-        f"tile * {tile.k} + {n * inner}, blockIdx.{block} * {lines});"
-        for n in range(box["boxes"])
-    ]  # fmt: skip
+    return [f"      copy(static_cast<unsigned>(__cvta_generic_to_shared({to})) + {n * box['box_bytes']}, map_{to}, "
+            f"barrier, {start} + {n * inner}, blockIdx.{block} * {lines});" for n in range(box["boxes"])]  # fmt: skip
+
+
+def _copies_back(tile: descriptor.SharedTile) -> list[str]:
+    """D, likewise."""
+    box = descriptor.tma(tile)
+    inner, lines = box["box"]
+    return [f"    copy_back(static_cast<unsigned>(__cvta_generic_to_shared(d_tile)) + {n * box['box_bytes']}, map_d, "
+            f"blockIdx.y * {tile.k} + {n * inner}, blockIdx.x * {lines});" for n in range(box["boxes"])]  # fmt: skip
 
 
 def _multiplied(name: str, registers: int, factors: tuple[descriptor.SharedTile, ...], whole: bool) -> tuple[str, str]:
@@ -159,9 +169,8 @@ def _multiplied(name: str, registers: int, factors: tuple[descriptor.SharedTile,
 
 
 def shared_bytes(kind: str) -> int:
-    """Of dynamic shared memory: both tiles, D with its padding, and what it takes to begin where the pattern does."""
-    a, b = tiles(kind)
-    return a.alignment + a.bytes + b.bytes + 64 * (64 * 4 + 16)
+    """Of dynamic shared memory: all tiles, and what it takes to begin where the pattern does."""
+    return tiles(kind)[0].alignment + sum(tile.bytes for tile in tiles(kind))
 
 
 def rounded(kind: str, d: np.ndarray) -> np.ndarray:
@@ -176,7 +185,7 @@ def rounded(kind: str, d: np.ndarray) -> np.ndarray:
 
 
 def tensor_map(tile: descriptor.SharedTile, memory, lines: int, k: int):
-    """The tensor map of a whole factor in device memory, on the device; memory is a CuPy array."""
+    """The tensor map of a whole matrix (lines x k) in device memory, on the device; memory is a CuPy array."""
     import cupy
 
     box, held = descriptor.tma(tile), (ctypes.c_byte * 256)()
@@ -203,21 +212,20 @@ def compiled(kind: str):
 
 
 def differing(kind: str, function, size: tuple[int, int, int], seed: int) -> int:
-    """How many elements of D (m x n) are not NumPy's; m and n are multiples of 64, k of WIDTH bytes."""
+    """How many elements of D (m x n) are not NumPy's; m is a multiple of 64, n of 128, k of WIDTH bytes."""
     import cupy
 
     (m, n, k), row, rng = size, inventory.instruction(KINDS[kind].instruction), np.random.default_rng(seed)
     a, b = rng.integers(-3, 4, (m, k)), rng.integers(-3, 4, (k, n))
-    held = [np.ascontiguousarray(patterns(x, matrix(row, o)).astype(np.uint16 if kind == "bf16" else np.uint8))
-            for x, o in ((a, "a"), (b.T, "b"))]  # fmt: skip
-    memory = [cupy.asarray(x) for x in held]
-    maps = [tensor_map(tile, x, lines, k) for tile, x, lines in zip(tiles(kind), memory, (m, n), strict=True)]
+    bits = np.uint16 if kind == "bf16" else np.uint8
     wanted = rounded(kind, a @ b)
-    made = cupy.zeros((m, n), wanted.dtype)
-    steps = k * tiles(kind)[0].bits // 8 // WIDTH
-    function((m // 64, n // 64, 1), (128, 1, 1), (*maps, made, np.int32(steps), np.int32(n * wanted.itemsize)),
-             shared_mem=shared_bytes(kind))  # fmt: skip
-    return int((made.get() != wanted).sum())
+    held = [patterns(a, matrix(row, "a")).astype(bits), patterns(b.T, matrix(row, "b")).astype(bits),
+            np.zeros_like(wanted)]  # fmt: skip
+    memory = [cupy.asarray(np.ascontiguousarray(one)) for one in held]
+    maps = [tensor_map(tile, one, *one.shape) for tile, one in zip(tiles(kind), memory, strict=True)]
+    steps = k // tiles(kind)[0].k
+    function((m // 64, n // 128, 1), (128, 1, 1), (*maps, np.int32(steps)), shared_mem=shared_bytes(kind))
+    return int((memory[2].get() != wanted).sum())
 
 
 def main(arguments: list[str]) -> int:
@@ -232,7 +240,7 @@ def main(arguments: list[str]) -> int:
             print(source(kind))
             continue
         function, k = compiled(kind), 3 * tiles(kind)[0].k
-        for size in ((64, 64, k // 3), (128, 192, k)):
+        for size in ((64, 128, k // 3), (128, 384, k)):
             found = differing(kind, function, size, seed=1)
             print(f"{kind} {'x'.join(map(str, size))}: {f'{found} elements differ' if found else 'equal to NumPy'}")
             wrong += bool(found)

@@ -20,7 +20,9 @@ def test_it_compiles_without_a_word(kind):
 
 def test_all_layouts_are_answers():
     text = gemm.source("bf16")
-    for line in ("0x4000004000010000ull", "store_registers", "stmatrix.sync.aligned.m8n8.x4", "desc_b + 6)"):
+    lines = ("0x4000004000010000ull", "store_registers", "stmatrix.sync.aligned.m8n8.x4", "desc_b + 6)",
+             "+ 8192, map_d, blockIdx.y * 128 + 64")  # fmt: skip
+    for line in lines:
         assert line in text
     assert gemm.shared_bytes("bf16") <= 48 << 10
 
@@ -46,5 +48,5 @@ def test_products_are_numpys(kind):
     if gpu.devices()[0].arch != "sm_90":
         pytest.skip("wgmma is sm_90's alone")
     function, k = gemm.compiled(kind), gemm.tiles(kind)[0].k
-    for seed, size in enumerate(((64, 64, k), (64, 64, 5 * k), (192, 320, 4 * k))):
+    for seed, size in enumerate(((64, 128, k), (64, 128, 5 * k), (192, 384, 4 * k))):
         assert gemm.differing(kind, function, size, seed) == 0

@@ -2,8 +2,8 @@
 
 Fragments by the header of `emit`; a factor in shared memory by the formula, the line and the steps that `tcprobe
 descriptor` gives for its tile. A kernel has a block for each variant and swizzle; a variant is what is wrong: nothing,
-one i of a matrix in every thread (a NaN, or all bits turned), or the map of A or of the metadata: lane 1 holds what lane
-4 does and so on, lines in shared memory are exchanged in pairs. Loops are left as they are: that compiles faster.
+one i of a matrix in every thread (a NaN, or all bits turned), or the map of A or of the metadata: lane 1 holds what
+lane 4 does and so on, lines in shared memory are exchanged in pairs. Loops are left as they are: that compiles faster.
 """
 
 from __future__ import annotations
