@@ -4,9 +4,9 @@
     python examples/wgmma_gemm.py bf16 --run    # on an H100 or H200, with CuPy: compares with NumPy
 
 D (m x n) = A (m x k) B (k x n), k contiguous in A and B, one tile of 64 x 128 a block: bf16 into bf16, e4m3 into f16,
-s8 into s8 with saturation. By hand stand the loop, the barrier and the copies of boxes. The descriptors, the steps along
-k, the boxes and modes of all tensor maps are what `tcprobe descriptor` says of the tiles; the way of D through registers
-and stmatrix into shared memory, in boxes, is `tcprobe convert D stmatrix --shared boxes:128`.
+s8 into s8 with saturation. By hand stand the loop, the barrier and the copies of boxes. The descriptors, the steps
+along k, the boxes and modes of all tensor maps are what `tcprobe descriptor` says of the tiles; the way of D through
+registers and stmatrix into shared memory, in boxes, is `tcprobe convert D stmatrix --shared boxes:128`.
 """
 
 from __future__ import annotations

@@ -2,13 +2,14 @@
 
 import json
 import random
+import re
 
 import numpy as np
 import nvrtc
 import pytest
 from click.testing import CliRunner
-from nvrtc import library
 
+from tcprobe import emit
 from tcprobe.ask.banks import IDLE
 from tcprobe.ask.convert import NOTHING, QUAD, RENAMED
 from tcprobe.ask.convert.header import header
@@ -17,8 +18,12 @@ from tcprobe.ask.convert.stmatrix import StoreOptions, stored
 from tcprobe.ask.convert.store_code import coded
 from tcprobe.ask.descriptor import tile
 from tcprobe.cli import main
+from tcprobe.emit.common import identifier
 from tcprobe.errors import UsageError
+from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.expression import values
+from tcprobe.run import multiplicands
+from tcprobe.run.verify_source import HELPERS
 from tcprobe.store.cell import load
 
 BF16, S8, E4M3 = "wgmma.m64n64k16.f32.bf16.bf16.d", "wgmma.m64n64k32.s32.s8.s8.d", "wgmma.m64n64k32.f32.e4m3.e4m3.d"
@@ -101,15 +106,6 @@ def test_the_formula_is_every_address(name, options):
             assert all(at in (IDLE, one) for at, one in zip(row[32 * warp :], said, strict=False))
 
 
-def test_nvrtc_compiles_every_store():
-    lib = library()
-    assert lib
-    made = [coded(load(name), StoreOptions(*options), f"f{number}")
-            for number, (name, options, access, *_) in enumerate(CASES) if access]  # fmt: skip
-    done, log = nvrtc.compile_cuda(lib, header([one.conversion for one in made]), "-arch=sm_90", "-std=c++17")
-    assert done, log
-
-
 def tcprobe(*arguments, code=0):
     done = CliRunner().invoke(main, list(arguments))
     assert done.exit_code == code, done.output
@@ -151,3 +147,66 @@ def test_boxes_are_a_tile_of_the_next_wgmma(name, kind, major, width):
     for at, (row, col, byte) in memory_of(found).items():
         assert at == next_.offset(row, col) + byte
     assert found.shared.bytes(found.tile) == next_.bytes == 64 * found.tile.cols * size
+
+
+KEEP = """
+extern "C" __global__ void keep_{number}(const u64* matrix, unsigned char* out) {{
+  extern __shared__ unsigned char given[];
+  const unsigned first = static_cast<unsigned>(__cvta_generic_to_shared(given));
+  unsigned char* const tile = given + ({alignment} - first % {alignment}) % {alignment};
+  for (int at = threadIdx.x; at < {bytes}; at += blockDim.x) tile[at] = 0;
+  __syncthreads();
+  unsigned registers[tcprobe::{f}::registers];
+  gather<tcprobe::{f}>(threadIdx.x, matrix, tcprobe::{f}::cols, -1, false, registers);
+  f{number}(static_cast<unsigned>(__cvta_generic_to_shared(tile)), threadIdx.x,
+            reinterpret_cast<const {word} (&)[1][{count}]>(registers));
+  __syncthreads();
+  for (int at = threadIdx.x; at < {bytes}; at += blockDim.x) out[at] = tile[at];
+}}
+"""
+
+
+def programs():
+    """Every case that there is with its kernel, and the whole source."""
+    found = []
+    for number, (name, options, access, *_) in enumerate(CASES):
+        if access:
+            one = coded(load(name), StoreOptions(*options), f"f{number}")
+            word, count = re.search(
+                rf"void f{number}\(.*const (\w+) \(&from\)\[1\]\[(\d+)\]", one.conversion.code
+            ).groups()
+            text = KEEP.format(number=number, alignment=one.alignment, bytes=one.shared.bytes(one.tile), word=word,
+                               count=count, f=identifier(one.cell.fragment.id))  # fmt: skip
+            found.append((number, one, text))
+    cells = {one.cell.fragment.id: one.cell for _, one, _ in found}
+    parts = [emit.emit("cuda", list(cells.values())), HELPERS, header([one.conversion for _, one, _ in found])]
+    return found, "\n".join([*parts, *(text for *_, text in found)])
+
+
+def test_nvrtc_compiles_what_runs_on_the_gpu():
+    done, log = nvrtc.compile_cuda(nvrtc.library(), programs()[1], "-arch=sm_90", "-std=c++17")
+    assert done, log
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_every_byte_comes_to_its_place():
+    from tcprobe.run.gpu import Gpu
+
+    gpu = Gpu()
+    gpu.open(0)
+    if gpu.devices()[0].arch != "sm_90":
+        pytest.skip("the tables are sm_90's")
+    found, text = programs()
+    gpu.compile_cuda(text, [f"keep_{number}" for number, *_ in found])
+    for number, one, _ in found:
+        tile, fragment = one.tile, one.cell.fragment
+        matrix = np.random.default_rng(number).integers(-7, 8, (tile.rows, tile.cols))
+        made = np.zeros(one.shared.bytes(tile), np.uint8)
+        shape = (fragment.threads, len(made) + one.alignment)
+        gpu.call(f"keep_{number}", 1, [multiplicands.patterns(matrix, fragment)], made, shape)
+        wanted = np.zeros_like(made)
+        bits = [[dtype(tile.type).pattern(v, tile.bits) for v in row] for row in matrix.tolist()]
+        for row, col, byte in np.ndindex(tile.rows, tile.cols, tile.bits // 8):
+            line, place = (row, col) if tile.contiguous == "row" else (col, row)
+            wanted[one.shared.offset(tile, line, place * tile.bits // 8 + byte)] = bits[row][col] >> 8 * byte & 255
+        assert np.array_equal(made, wanted), CASES[number]
