@@ -102,3 +102,27 @@ def test_ranges_give_one_answer_after_the_other():
     assert [one["held"] for one in found] == [[{"row": 1, "col": 0, "byte": 0}], [{"row": 1, "col": 0, "byte": 1}]]
     assert found[0]["a_descriptor"] is None
     assert len(found[0]["meetings"]) == 64
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_where_says_every_byte_both_ways(case):
+    found = memory(*case, a_too=True)
+    for one in (found.a, found.b):
+        held, offsets = one.operand.held, one.offsets
+        lying = one.lying(range(held.rows), range(held.cols))
+        assert [element.offset for element in lying] == [at for row in offsets for at in row]
+        for element in random.Random(3).sample(lying, 5):
+            assert element in one.at(element.offset + element.bytes - 1)
+        if held.slot_bits == 1:
+            assert len({(element.offset, element.bit) for element in lying}) == len(lying)
+
+
+def test_where_on_the_command_line():
+    name = "wgmma.m64n24k16.f32.bf16.bf16.b_smem"
+    ask = ["where", name, "--swizzle", "128"]
+    assert "B[8][5]: bytes 704..705 from" in CliRunner().invoke(main, [*ask, "--row", "8", "--col", "5"]).output
+    assert "B[8][5]: bytes 704..705 from" in CliRunner().invoke(main, [*ask, "--byte", "705"]).output
+    for wrong in ([], ["--lane", "3"], ["--row", "99"], ["--byte", "3", "--col", "3"], ["--byte", "99999"]):
+        assert CliRunner().invoke(main, [*ask, *wrong]).exit_code == 2
+    register = ["where", name.replace("b_smem", "d"), "--row", "0", "--col", "0", "--swizzle", "32"]
+    assert "--swizzle goes with an operand in shared memory" in CliRunner().invoke(main, register).output

@@ -134,23 +134,11 @@ def fed_by_byte(memory: SharedMultiply, operand: str, byte: int) -> SharedTrace:
     behind = memory.b if operand == "b_smem" else memory.a
     if behind is None:
         raise UsageError("A is in registers here: --a-in shared.")
-    found = list(_at(behind, byte))
-    if not found:
-        last = max(map(max, behind.offsets)) + max(1, behind.operand.held.slot_bits // 8) - 1
-        raise UsageError(f"byte {byte} of {operand} holds no element; the last that does is {last}.")
+    found = [(one.row, one.col, byte - one.offset) for one in behind.at(byte)]
     what = ", ".join(f"{operand[0].upper()}[{row}][{col}]" for row, col, _ in found[:8])
     more = f" and {len(found) - 8} more" if len(found) > 8 else ""
     meetings = [m for row, col, _ in found for m in _of_element(memory, operand, row, col)]
     return SharedTrace(memory, f"byte {byte} of {operand}, which holds {what}{more}", meetings, held=found)
-
-
-def _at(behind: Behind, byte: int) -> Iterable[tuple[int, int, int]]:
-    """The elements that have a byte, and which of theirs it is: several of b1, or where strides are zero."""
-    size = max(1, behind.operand.held.slot_bits // 8)
-    for row, offsets in enumerate(behind.offsets):
-        for col, start in enumerate(offsets):
-            if start <= byte < start + size:
-                yield row, col, byte - start
 
 
 def _of_element(memory: SharedMultiply, operand: str, row: int, col: int) -> Iterable[SharedMeeting]:

@@ -109,6 +109,30 @@ def _meetings(answer: SharedTrace) -> None:
             click.echo(f"{name} behind {one.descriptor.encode():#018x}: {one.evidence}")
 
 
+def located(one: SharedOperand, layers: Layers, asked: dict[str, Any], as_json: bool) -> None:
+    """`where` of an operand behind a descriptor: the bytes of elements, or the elements at bytes."""
+    from tcprobe.ask.behind import ARCH
+
+    found = _found(one, layers, asked)
+    rows, cols, byte = (asked[name] for name in ("rows", "cols", "byte"))
+    if (byte is None) == (rows is None and cols is None) or asked["lanes"] is not None or asked["elements"] is not None:
+        raise UsageError(f"{one.id} is in shared memory: give --row and --col, or --byte.")
+    if byte is not None:
+        lying = [element for at in byte for element in found.at(at)]
+    else:
+        held = one.held
+        lying = found.lying(range(held.rows) if rows is None else rows, range(held.cols) if cols is None else cols)
+    if as_json:
+        said = [dict(zip(("row", "col", "offset", "bytes", "bit"), element, strict=False)) for element in lying]
+        click.echo(json.dumps({"id": one.id, "arch": ARCH, "source": found.source, "evidence": found.evidence,
+                               "descriptor": f"{found.descriptor.encode():#018x}", "major": found.major,
+                               "elements": said}))  # fmt: skip
+        return
+    for element in lying:
+        click.echo(f"{one.held.name[0].upper()}{element} from the start address")
+    click.echo(f"behind {found.descriptor.encode():#018x}: {found.evidence}")
+
+
 def shown(one: SharedOperand, layers: Layers, asked: dict[str, Any], as_json: bool) -> None:
     """`show` of an operand behind a descriptor."""
     found = _found(one, layers, asked)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 @click.option("--product", "products", type=Numbers(), default=[], help="Which product, where a warp holds several.")
 @click.option("--lane", "lanes", type=Numbers(), help="What this lane holds instead, or a range.")
 @click.option("--i", "elements", type=Numbers(), help="With --lane: which of its elements. Default: all.")
+@click.option("--byte", type=Numbers(), help="Of an operand in shared memory: what lies there, from its start.")
+@descriptor.fields
 @SELECTOR
 @ARCHS
 @read_results
@@ -47,12 +49,23 @@ if TYPE_CHECKING:
 def where(fragment: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i).
 
+    Of an operand of wgmma in shared memory (a_smem, b_smem) at which bytes an element lies, or what lies at --byte,
+    behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say.
+
     --arch sm_70,sm_90: one answer after the other; --json: one object a line.
     """
     from tcprobe.cli import answers
     from tcprobe.store import names
     from tcprobe.store.cell import selection
 
+    if fragment[-1].endswith("_smem"):
+        from tcprobe.ask.behind import shared
+
+        descriptor.located(shared(" ".join(fragment)), layers, asked, as_json)
+        return
+    beyond = [option for option in ("byte", *descriptor.NAMES) if asked[option] is not None]
+    if beyond:
+        raise UsageError(f"--{beyond[0].replace('_', '-')} goes with an operand in shared memory: a_smem, b_smem.")
     for at in several(name):
         found, note = names.meant(" ".join(fragment), at, layers)
         told(note)
