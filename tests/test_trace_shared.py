@@ -124,5 +124,9 @@ def test_where_on_the_command_line():
     assert "B[8][5]: bytes 704..705 from" in CliRunner().invoke(main, [*ask, "--byte", "705"]).output
     for wrong in ([], ["--lane", "3"], ["--row", "99"], ["--byte", "3", "--col", "3"], ["--byte", "99999"]):
         assert CliRunner().invoke(main, [*ask, *wrong]).exit_code == 2
+    for command in (ask, ["show", name]):
+        for wrong in (["--arch", "sm_80"], ["--arch", "sm_90,sm_100"], ["--selector", "1"]):
+            assert CliRunner().invoke(main, [*command, *wrong]).exit_code == 2
+    assert CliRunner().invoke(main, ["show", name, "--arch", "h100"]).exit_code == 0
     register = ["where", name.replace("b_smem", "d"), "--row", "0", "--col", "0", "--swizzle", "32"]
     assert "--swizzle goes with an operand in shared memory" in CliRunner().invoke(main, register).output

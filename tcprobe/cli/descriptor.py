@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.cli.answers import bold
-from tcprobe.cli.options import JSON, Given, Number
+from tcprobe.cli.options import JSON, Given, Number, several
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,6 +54,18 @@ def _found(one: SharedOperand, layers: Layers, asked: dict[str, Any]) -> Behind:
 
     given = {name: asked[name] for name in ("lbo", "sbo", "base_offset", "start") if asked[name] is not None}
     return behind(one, layers, asked["major"] or "k", width(asked["swizzle"]), **given)
+
+
+def check_asked(one: SharedOperand, name: str | None, selector: int | None) -> None:
+    """UsageError for an arch that has no such operand, and for a selector, which is for metadata."""
+    from tcprobe.ask.behind import ARCH
+    from tcprobe.isa import arch
+
+    if selector is not None:
+        raise UsageError(f"{one.id} has no selector; operand e of a sparse form has.")
+    for at in several(name):
+        if at not in (None, "all") and arch.arch(str(at)).name != ARCH:
+            raise UsageError(f"{one.id} is of {ARCH} alone: `tcprobe why-not` says why {at} does not have it.")
 
 
 def traced(

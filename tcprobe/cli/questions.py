@@ -61,7 +61,9 @@ def where(fragment: tuple[str, ...], name: str | None, layers: Layers, as_json: 
     if fragment[-1].endswith("_smem"):
         from tcprobe.ask.behind import shared
 
-        descriptor.located(shared(" ".join(fragment)), layers, asked, as_json)
+        one = shared(" ".join(fragment))
+        descriptor.check_asked(one, name, asked["selector"])
+        descriptor.located(one, layers, asked, as_json)
         return
     beyond = [option for option in ("byte", *descriptor.NAMES) if asked[option] is not None]
     if beyond:
