@@ -5,7 +5,9 @@ The only file that imports CuPy. Runs inside `worker`, in a process that may be 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,19 +21,23 @@ from tcprobe.probes.compiler_log import blame
 from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, module
 from tcprobe.run import driver
 from tcprobe.run.backend import OUTPUTS_KEPT, BackendFaultError, Device
+from tcprobe.system.children import one_line
 
 INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
 NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (or 'cupy-cuda12x[ctk]')."
 LEAST_PINNED = 8 << 20
+COMPILERS = min(8, os.cpu_count() or 1)
+TOGETHER = 4  # kernels in a module
 SHARED_UNASKED = 48 << 10  # bytes of shared memory that a block may have without asking
 CXX = ("-std=c++17",)
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 class Gpu:
-    """One GPU. `load` before `run`."""
+    """One GPU. `load` before `run`; `level` is how far the driver's compiler optimises, 0 to 4."""
 
-    def __init__(self) -> None:
+    def __init__(self, level: int = driver.QUICK) -> None:
+        self._level = level
         self._cupy = _import_cupy()
         self._functions: dict[str, Any] = {}
         self._modules: list[Any] = []
@@ -78,24 +84,28 @@ class Gpu:
         return int(self._cupy.cuda.runtime.getDeviceProperties(self._index)["sharedMemPerMultiprocessor"])
 
     def load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
-        """Compile all kernels in one module; leave out what the driver refuses and compile the rest again.
+        """Compile all kernels, TOGETHER in a module, COMPILERS modules at a time; the refused ones, and why, by name.
 
-        Forms that the arch does not have are a module of their own: another form's header might let them pass.
+        Forms that the arch does not have are in modules of their own: another form's header might let them pass.
         """
         assert self._arch is not None
         groups = [[k for k in kernels if bool(k.target.on(self._arch)) == allowed] for allowed in (True, False)]
-        return self._load(groups[0]) | self._load(groups[1])
+        parts = [group[start : start + TOGETHER] for group in groups for start in range(0, len(group), TOGETHER)]
+        refused: dict[str, str] = {}
+        with ThreadPoolExecutor(COMPILERS) as pool:
+            for found in pool.map(self._load, parts):
+                refused |= found
+        return refused
 
     def _load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
-        """Compile kernels, leaving out what the driver refuses."""
+        """Compile kernels in one module; leave out what the driver refuses and compile the rest again."""
         ordered = sorted(kernels, key=lambda k: version(k.target.ptx))
-        words = self._load_module(ordered) if ordered else None
-        if words is None:
+        log = self._load_module(ordered) if ordered else None
+        if log is None:
             return {}
-        text, error = words
-        blamed = blame(driver.jit_log(text), ordered)
+        blamed = blame(log, ordered)
         if not blamed and len(ordered) == 1:
-            return {ordered[0].name: error}
+            return {ordered[0].name: one_line(log)}
         if not blamed:
             half = len(ordered) // 2
             return self._load(ordered[:half]) | self._load(ordered[half:])
@@ -158,16 +168,18 @@ class Gpu:
         except (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError) as error:
             raise BackendFaultError(str(error)) from None
 
-    def _load_module(self, kernels: Sequence[Kernel]) -> tuple[bytes, str] | None:
-        """Load one module; if the driver refuses it, its text and the error."""
+    def _load_module(self, kernels: Sequence[Kernel]) -> str | None:
+        """Load one module; if the driver refuses it, the compiler's log, or the error where there is none."""
         assert self._arch is not None
         self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
-        text = module(kernels, self._arch).encode()
+        cubin, log = driver.assembled(module(kernels, self._arch).encode(), self._level)
+        if not cubin:
+            return log
         loaded = self._cupy.cuda.function.Module()
         try:
-            loaded.load(text)
+            loaded.load(cubin)
         except self._cupy.cuda.driver.CUDADriverError as error:
-            return text, str(error)
+            return str(error)
         self._modules.append(loaded)
         self._functions |= {k.name: loaded.get_function(k.name) for k in kernels}
         return None
