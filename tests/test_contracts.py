@@ -1,0 +1,82 @@
+"""What other programs rely on, recomputed here from its description alone: formulas as stated, nothing of tcprobe's."""
+
+import json
+import random
+
+import pytest
+from click.testing import CliRunner
+
+from tcprobe.cli import main
+
+
+def answer(*arguments):
+    """The one JSON object of a command."""
+    done = CliRunner().invoke(main, [*map(str, arguments), "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def refusal(*arguments):
+    """(exit code, message) of a command that must refuse."""
+    done = CliRunner().invoke(main, [*map(str, arguments)])
+    assert isinstance(done.exception, SystemExit), done.output
+    assert done.exit_code in (1, 2, 4)
+    return done.exit_code, done.stderr
+
+
+def swizzled(offset, bits, base, shift):
+    """Swizzle<B,M,S> of CuTe."""
+    mask = ((1 << bits) - 1) << base
+    return offset ^ (offset >> shift & mask) if shift >= 0 else offset ^ ((offset & mask) << -shift)
+
+
+def coordinate(shape, stride, value):
+    """One coordinate's part of shape:stride, the first mode fastest."""
+    shapes, strides = ([shape], [stride]) if isinstance(shape, int) else (shape, stride)
+    total = 0
+    for size, step in zip(shapes, strides, strict=True):
+        value, digit = divmod(value, size)
+        total += digit * step
+    assert not value
+    return total
+
+
+def offset(found, first, second):
+    """An element's offset by the JSON of `swizzle fit`."""
+    parts = zip(found["shape"], found["stride"], (first, second), strict=True)
+    total = sum(coordinate(*part) for part in parts) + found["base"]
+    for swizzle in found.get("swizzles") or [found["swizzle"]]:
+        total = swizzled(total, *swizzle)
+    return total
+
+
+def fitted(folder, text):
+    (folder / "map").write_text(text)
+    return answer("swizzle", "fit", folder / "map")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_two_swizzles_over_any_strides_are_found(seed, tmp_path):
+    """Where strides are no powers of two, a map is no XOR of images of coordinate bits."""
+    rng = random.Random(seed)
+    rows, pitch, base = rng.randrange(5, 30), 3 * rng.randrange(5, 20), rng.randrange(2) * 37
+    first, last = ((bits, rng.randrange(4), bits + rng.randrange(4)) for bits in rng.choices((1, 2, 3), k=2))
+    expected = {(a, b): swizzled(swizzled(a * pitch + b + base, *first), *last) for a in range(rows) for b in range(12)}
+    found = fitted(tmp_path, "row,col,offset\n" + "".join(f"{a},{b},{value}\n" for (a, b), value in expected.items()))
+    if found["kind"] == "affine":  # the two may undo each other
+        found["swizzles"] = [[0, 0, 0]]
+    assert {place: offset(found, *place) for place in expected} == expected
+
+
+def test_cells_of_several_sizes_follow_each_other(tmp_path):
+    """As long as nothing is left out, a print-out without a command line says every offset."""
+    found = fitted(tmp_path, "(0..2, 0)|(3..10, 0)\n(0, 1)|(1..10, 1)\n")
+    assert (found["shape"], found["stride"], found["cells"]) == ([11, 2], [1, 11], 22)
+    (tmp_path / "map").write_text("(0..7, 0)|(8..14, 0)\n(0..7, 1)|(8..15, 1)\n")
+    assert "(15, 0)" in refusal("swizzle", "fit", tmp_path / "map")[1]
+
+
+def test_numbers_may_be_quoted(tmp_path):
+    """As Python's csv module writes them."""
+    found = fitted(tmp_path, '"row","col","offset"\n"0","0","0"\n0,1,1\n1,0,2\n1,1,3\n')
+    assert (found["kind"], found["shape"], found["stride"]) == ("affine", [2, 2], [2, 1])
