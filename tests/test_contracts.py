@@ -70,8 +70,9 @@ def test_two_swizzles_over_any_strides_are_found(seed, tmp_path):
 
 def test_cells_of_several_sizes_follow_each_other(tmp_path):
     """As long as nothing is left out, a print-out without a command line says every offset."""
-    found = fitted(tmp_path, "(0..2, 0)|(3..10, 0)\n(0, 1)|(1..10, 1)\n")
-    assert (found["shape"], found["stride"], found["cells"]) == ([11, 2], [1, 11], 22)
+    for text in ("(0..2, 0)|(3..10, 0)\n(0, 1)|(1..10, 1)\n", "(0..7, 0)|(8..10, 0)\n(0..7, 1)|(8..10, 1)\n"):
+        found = fitted(tmp_path, text)
+        assert (found["shape"], found["stride"], found["cells"]) == ([11, 2], [1, 11], 22)
     (tmp_path / "map").write_text("(0..7, 0)|(8..14, 0)\n(0..7, 1)|(8..15, 1)\n")
     assert "(15, 0)" in refusal("swizzle", "fit", tmp_path / "map")[1]
 

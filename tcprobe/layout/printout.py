@@ -160,11 +160,13 @@ def _read(block: _Block) -> Printout:
 
 
 def _sizes_are_free(parsed: list[tuple[int, list[_Parts]]], size: int) -> bool:
-    """Whether cells are of several sizes and none has a hole, not even inside: each begins where the last ended."""
-    cells = [cell for _, cells in parsed for cell in cells]
-    return any(cell.held + sum(cell.gaps) < size for cell in cells) and not any(
-        sum(cell.gaps[1:-1]) or not cell.held for cell in cells
-    )
+    """Whether cells are of several sizes and none has a hole, not even inside: each begins where the last ended.
+
+    A short cell of single coordinates at the end of a line is one whose spaces were trimmed.
+    """
+    short = [(cell, cell is cells[-1]) for _, cells in parsed for cell in cells if cell.held + sum(cell.gaps) < size]
+    whole = not any(sum(cell.gaps[1:-1]) or not cell.held for _, cells in parsed for cell in cells)
+    return whole and any(not last or cell.held > len(cell.spans) - 1 for cell, last in short)
 
 
 def _address(elements: Cell, command: Command | None) -> AddressMap:
