@@ -81,3 +81,9 @@ def test_numbers_may_be_quoted(tmp_path):
     """As Python's csv module writes them."""
     found = fitted(tmp_path, '"row","col","offset"\n"0","0","0"\n0,1,1\n1,0,2\n1,1,3\n')
     assert (found["kind"], found["shape"], found["stride"]) == ("affine", [2, 2], [2, 1])
+
+
+def test_no_pattern_has_no_answer(tmp_path):
+    """A line out for a line in."""
+    (tmp_path / "none").write_text("")
+    assert CliRunner().invoke(main, ["banks", "--patterns", str(tmp_path / "none"), "--json"]).stdout == ""
