@@ -9,11 +9,17 @@ from click.testing import CliRunner
 from tcprobe.cli import main
 
 
-def answer(*arguments):
-    """The one JSON object of a command."""
+def answers(*arguments):
+    """The JSON objects of a command, one a line; of `list` one array."""
     done = CliRunner().invoke(main, [*map(str, arguments), "--json"])
     assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+    return [json.loads(line) for line in ([done.stdout] if done.stdout[:1] == "[" else done.stdout.splitlines())]
+
+
+def answer(*arguments):
+    """The one object, or array, of a command."""
+    [found] = answers(*arguments)
+    return found
 
 
 def refusal(*arguments):
@@ -87,3 +93,35 @@ def test_no_pattern_has_no_answer(tmp_path):
     """A line out for a line in."""
     (tmp_path / "none").write_text("")
     assert CliRunner().invoke(main, ["banks", "--patterns", str(tmp_path / "none"), "--json"]).stdout == ""
+
+
+@pytest.mark.parametrize(("name", "instruction"), {
+    "SM90_64x24x16_F32F16F16_SS": "wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16",
+    "SM90::GMMA::MMA_64x64x32_S32U8S8_RS_TN_SATURATE": "wgmma.mma_async.sync.aligned.m64n64k32.s32.u8.s8",
+    "SM90::GMMA::SPARSE::GMMA_64x8x64_F16E4M3E5M2_SS_TN": "wgmma.mma_async.sp.sync.aligned.m64n8k64.f16.e4m3.e5m2",
+    "HGMMA.64x128x16.F32": "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16",
+    "hgmma.sp.64x8x16.f32.tf32": "wgmma.mma_async.sp.sync.aligned.m64n8k16.f32.tf32.tf32",
+    "QGMMA.64x8x32.F16.E4M3.E5M2": "wgmma.mma_async.sync.aligned.m64n8k32.f16.e4m3.e5m2",
+    "IGMMA.64x8x32.U8.S8": "wgmma.mma_async.sync.aligned.m64n8k32.s32.u8.s8",
+    "BGMMA.64x8x256.AND.POPC": "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc",
+}.items())  # fmt: skip
+def test_names_of_warpgroups_that_are_not_ptx(name, instruction):
+    """CuTe's atoms, and the opcodes that `lower` shows."""
+    assert {entry["instruction"] for entry in answer("list", name)} == {instruction}
+
+
+def test_an_opcode_of_two_forms_with_the_same_tables_answers():
+    """Plain and ordered sparse multiplies; so do the atoms of two spellings of e4m3."""
+    for name, operands in (("HMMA.SP.16816.F32 e", 4), ("SM89_16x8x32_F32E4M3E4M3F32_TN", 4)):
+        assert len(answers("show", name)) == operands
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("cp.async.cg.shared.global", "`tcprobe banks --with cp.async.16`"), ("cp.async.bulk.tensor.2d", "--fill tma"),
+    ("ld.shared.b32", "`tcprobe banks"), ("redux.sync.add.s32", "`tcprobe reduce`"), ("mbarrier.init", "no matrix"),
+    ("wgmma.commit_group", "no matrix"), ("tcgen05.alloc", "no matrix"), ("dp4a.u32.u32", "no matrix"),
+])  # fmt: skip
+def test_what_ptx_has_beside_matrices_is_named_as_such(name, words):
+    code, said = refusal("show", name)
+    assert (code, "no fragment" in said) == (2, False)
+    assert words in said

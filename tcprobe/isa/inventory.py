@@ -377,6 +377,10 @@ def why_not(asked: Fragment | Instruction, device: Arch) -> str | None:
 def short(name: str) -> str:
     """`name` without the qualifiers that every form has: the form in which ids are."""
     written = _VECTOR.sub(r"\1X", name.strip().lower())
+    if written.startswith("sm90") or "gmma." in written[:6]:
+        from tcprobe.isa.words import warpgroup
+
+        written = warpgroup(written) or written
     return ".".join(part for part in written.split(".") if part not in IMPLIED)
 
 
