@@ -415,6 +415,11 @@ def _unknown(name: str, known: Iterable[str]) -> UsageError:
         return no_registers(found[0])
     import difflib
 
+    if behind := shared_operand(short(name)):
+        return UsageError(
+            f"{behind.id} is in shared memory, behind a descriptor: `tcprobe show` says where its elements are; for "
+            f"all else name {behind.instruction.id}."
+        )
     from tcprobe.isa.beyond import not_covered
 
     if ptx := not_covered(name, families()):
