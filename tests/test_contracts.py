@@ -127,9 +127,7 @@ def test_what_ptx_has_beside_matrices_is_named_as_such(name, words):
     assert words in said
 
 
-def test_operands_in_shared_memory_are_not_everywhere():
-    """An arch without the instruction has no map of its operands; what shows none says who does."""
+def test_operands_in_shared_memory_are_known_everywhere():
+    """A command that has no answer about one says which has."""
     name = "wgmma.mma_async.m64n24k16.f32.bf16.bf16.b_smem"
-    assert answer("show", name, "--arch", "sm_80,h100")["arch"] == "sm_90"
-    assert "sm_80 lacks it" in refusal("show", name, "--arch", "sm_80")[1]
-    assert "`tcprobe show`" in refusal("why-not", name, "--arch", "sm_80")[1]
+    assert "`tcprobe show`" in refusal("reduce", name, "--over", "row")[1]

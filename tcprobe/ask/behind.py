@@ -11,13 +11,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
 from tcprobe.store.choose import Layers, whence
@@ -101,15 +99,6 @@ def shared(name: str) -> SharedOperand:
     raise UsageError(
         f"{name!r} means {len(found)} operands in shared memory, such as {found[0].id}. Say more of the name."
     )
-
-
-def here(one: SharedOperand, archs: Sequence[str | None]) -> None:
-    """UsageError where none of the archs, if any is named, has the operand's instruction."""
-    rows = [arch(name) for name in archs if name]
-    if rows and not any(one.instruction.target.on(row) for row in rows):
-        raise UsageError(
-            f"{one.id} needs {one.instruction.target.name}: {', '.join(row.name for row in rows)} lacks it."
-        )
 
 
 def behind(one: SharedOperand, layers: Layers, major: str = "k", swizzle: int = 0, **given: int) -> Behind:

@@ -81,7 +81,7 @@ def show(
     in shared memory (a_smem and b_smem of wgmma) is shown behind a descriptor with --swizzle, --major, --lbo, --sbo,
     --base-offset, --start. --json: one object a line.
     """
-    patterns = _behind(patterns, name, layers, as_json, asked)
+    patterns = _behind(patterns, layers, as_json, asked)
     if not patterns:
         return
     from tcprobe.ask.compare import verdicts
@@ -148,10 +148,8 @@ def _side_by_side(patterns: Sequence[str], archs: Sequence[str | None], layers: 
         told(*missing)
 
 
-def _behind(
-    patterns: tuple[str, ...], archs: str | None, layers: Layers, as_json: bool, asked: dict[str, Any]
-) -> tuple[str, ...]:
-    """Show those that are operands in shared memory; the others. UsageError where none of the archs has it."""
+def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, asked: dict[str, Any]) -> tuple[str, ...]:
+    """Show those that are operands in shared memory; the others."""
     from tcprobe.isa import inventory
 
     behind = [pattern for pattern in patterns if inventory.short(pattern).endswith(SHARED)]
@@ -159,11 +157,9 @@ def _behind(
     if given and not behind:
         raise UsageError(f"{', '.join(given)} is for operands in shared memory: wgmma.m64n8k16.f32.f16.f16.b_smem.")
     for pattern in behind:
-        from tcprobe.ask.behind import here, shared
+        from tcprobe.ask.behind import shared
 
-        one = shared(pattern)
-        here(one, [] if archs in (None, "all") else several(archs or ""))
-        descriptor.shown(one, layers, asked, as_json)
+        descriptor.shown(shared(pattern), layers, asked, as_json)
     return tuple(pattern for pattern in patterns if pattern not in behind)
 
 
