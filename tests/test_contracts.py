@@ -133,3 +133,14 @@ def test_operands_in_shared_memory_are_known_everywhere():
     assert "`tcprobe show`" in refusal("reduce", name, "--over", "row")[1]
     assert "needs target sm_90a" in answer("why-not", name, "--arch", "sm_80")["words"]
     assert answer("why-not", name, "--arch", "h100")["measured"]
+
+
+@pytest.mark.parametrize(("options", "reason"), [
+    (("--fill", "cp.async"), "cp.async goes from global to shared memory only"),
+    (("--fill", "tma", "--shared", "pad:16"), "tma: "), (("--fill", "tma", "--ld", "35"), "140 bytes"),
+])  # fmt: skip
+def test_a_path_without_an_access_is_refused_for_what_is_in_the_way(options, reason):
+    """Not because the access that is tried first moves no registers of this type."""
+    said = refusal("path", "mma.m16n8k16.row.col.f32.f16.f16.f32.d", "--tile", "32x32", *options)[1]
+    assert reason in said
+    assert "stmatrix" not in said
