@@ -53,6 +53,7 @@ CALLS = {
     "swizzle fit": [("swizzle", "fit", "{offsets}"), ("swizzle", "fit", "{offsets}", "--bits", "16")],
     "swizzle apply": [("swizzle", "apply", "3,4,3", "0..9")],
     "swizzle table": [("swizzle", "table", "SWIZZLE_128B", "--extent", "64,8", "--bits", "16")],
+    "swizzle table help": [("swizzle", "table", "help")],
     "swizzle draw": [("swizzle", "draw", "SWIZZLE_128B", "--extent", "64,8", "--bits", "16")],
     "swizzle claims": [("swizzle", "claims",)],
 }  # fmt: skip
