@@ -1,0 +1,100 @@
+"""Python code for tilelang: functions with // and %, and the T.Fragment that they make.
+
+tilelang's convention: NAME(thread_id, local_id) is the place in the matrix, NAME_thread and NAME_local lead back, and
+T.Fragment takes these two. Of a fragment with several products the first coordinate is the product's number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tcprobe.emit.common import formulas, heading, named
+from tcprobe.errors import UsageError
+from tcprobe.fit import Formula
+from tcprobe.fit.formula import Products, Term
+from tcprobe.fit.inverse import inverse
+from tcprobe.store.cell import Cell
+
+WHAT = "Python code for tilelang: functions with // and %, T.Fragment(forward_thread_fn, forward_index_fn)"
+ORDER = ("product", "row", "col")  # of coordinates, as tensors of several matrices have it
+NAMES = {"lane": "thread_id", "i": "local_id"}
+NO_FRAGMENT = "# no T.Fragment: the local_id of an element's copies differs, and its replicate is one of threads alone"
+
+
+def emit(tables: Sequence[Cell]) -> str:
+    """Functions a table."""
+    lines = [*heading(tables, "#"), "import tilelang.language as T"]
+    return "\n".join([*lines, *(line for cell in tables for line in _functions(cell))])
+
+
+def _functions(cell: Cell) -> Iterator[str]:
+    name, table, bits = named(cell), cell.table, _bits(cell)
+    axes, forward, back = [axis for axis in ORDER if axis in table.outputs], formulas(cell), _inverse(cell)
+    copied = ["copy"] if "copy" in bits else []
+    inside = copied if any(_of(term, "copy") for term in back["i"].terms) else []
+    size = f"{cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type} on {cell.arch}, layout {table.id}"
+    yield from _head(name, ["thread_id", "local_id"], f"The {', '.join(axes)} that a slot holds: {size}")
+    yield from (f"    {axis} = {divided(forward[axis], bits)}" for axis in axes)
+    yield f"    return {', '.join(axes)}"
+    yield from _head(f"{name}_thread", [*axes, *copied], "The thread that holds an element")
+    yield f"    return {divided(back['lane'], bits)}"
+    yield from _head(f"{name}_local", [*axes, *inside], "Which of its thread's slots an element is in")
+    yield f"    return {divided(back['i'], bits)}"
+    yield from ("", "", NO_FRAGMENT) if inside else _fragment(name, [table.extent[a] for a in axes], max(table.copies))
+
+
+def _inverse(cell: Cell) -> Mapping[str, Formula]:
+    found = inverse(cell.table)
+    if found is None:
+        raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form, which tilelang asks for.")
+    return found
+
+
+def _bits(cell: Cell) -> dict[str, int]:
+    """Of each variable; that of the copy only where elements have several holders."""
+    table, copies = cell.table, max(cell.table.copies)
+    sizes = {"lane": table.threads, "i": table.elements, **table.extent} | ({"copy": copies} if copies > 1 else {})
+    return {name: (size - 1).bit_length() for name, size in sizes.items()}
+
+
+def _of(term: Term | Products, variable: str) -> bool:
+    return isinstance(term, Products) or term.variable == variable
+
+
+def _fragment(name: str, shape: Sequence[int], copies: int) -> Iterator[str]:
+    yield from _head(f"{name}_fragment", [], "The layout, for T.annotate_layout")
+    given = [f"forward_thread_fn={name}_thread", f"forward_index_fn={name}_local"]
+    given += [f"replicate={copies}"] if copies > 1 else []
+    yield from ("    return T.Fragment(", *(f"        {one}," for one in (shape, *given)), "    )")
+
+
+def _head(name: str, arguments: Sequence[str], what: str) -> Iterator[str]:
+    yield from ("", "", f"def {name}({', '.join(arguments)}):", f'    """{what}."""')
+
+
+def divided(formula: Formula, bits: Mapping[str, int]) -> str:
+    """A formula with //, % and *, of variables of so many bits; UsageError where one bit is a function of several."""
+    parts = [part for term in formula.terms for part in _parts(term, bits)]
+    parts += [str(formula.constant)] if formula.constant or not parts else []
+    return (" ^ " if formula.overlapping else " + ").join(parts)
+
+
+def _parts(term: Term | Products, bits: Mapping[str, int]) -> Iterator[str]:
+    """What each run of bits of a mask adds, which all move by the term's shift."""
+    if isinstance(term, Products):
+        raise UsageError(f"bit {term.bit} is {term}: no sum of // and % says that.")
+    for low, count in _runs(term.mask):
+        text = NAMES.get(term.variable, term.variable)
+        text += f" // {1 << low}" if low else ""
+        text += f" % {1 << count}" if low + count < bits[term.variable] else ""
+        yield text + (f" * {1 << low + term.shift}" if low + term.shift else "")
+
+
+def _runs(mask: int) -> Iterator[tuple[int, int]]:
+    """(lowest bit, number of bits) of each run of ones, the lowest first."""
+    while mask:
+        low = (mask & -mask).bit_length() - 1
+        ones = mask >> low
+        count = (~ones & ones + 1).bit_length() - 1
+        yield low, count
+        mask &= -1 << low + count
