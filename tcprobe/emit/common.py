@@ -44,14 +44,18 @@ def formulas(cell: Cell) -> dict[str, Formula]:
 
 
 def layout(cell: Cell) -> Layout:
-    """The linear layout; UsageError where the map is not linear, element (0, 0) is not held by lane 0 i 0, or the table
-    is not a whole fragment's.
+    """The linear layout; UsageError with the reason where the map is not linear or element (0, 0) is not held by
+    lane 0 i 0, and where the table is not a whole fragment's.
     """
-    found = fitted(cell.table).layout
-    if found is None or found.offset:
-        raise UsageError(f"{cell.fragment.id} on {cell.arch}: not linear from zero on, so no such layout exists.")
+    found = fitted(cell.table)
+    if found.layout is None:
+        raise UsageError(f"{cell.fragment.id} on {cell.arch} is not linear: {found.contradiction}.")
+    if found.layout.offset:
+        raise UsageError(
+            f"{cell.fragment.id} on {cell.arch} does not begin at zero: lane 0 i 0 holds {found.layout.origin}."
+        )
     require_fit(cell.fragment, cell.table)
-    return found
+    return found.layout
 
 
 def identifier(name: str) -> str:

@@ -99,7 +99,7 @@ def _digits(cell: Cell) -> dict[str, list[Digit]]:
     digits["i"] = _counted(cell, digits["i"])
     led = [(d.axis, d.stride) for own in digits.values() for d in own if d.axis != COPIES]
     if len(set(led)) < len(led):
-        raise _refused(cell, "some bit of row or col is made of two bits by XOR.")
+        raise _refused(cell, "a bit of row or col is the XOR of two bits of lane and i.")
     return digits
 
 
@@ -109,7 +109,7 @@ def _digit(cell: Cell, owner: str, bit: int, base: dict[str, int]) -> Digit:
     if owner == "i" and not moved:
         raise _refused(cell, f"bit {bit} of i leads to copies within the lane, which no dimension of a tile is.")
     if len(moved) > 1 or any(step & (step - 1) for _, step in moved):
-        raise _refused(cell, f"bit {bit} of {owner} is several bits of {' and '.join(names[a] for a, _ in moved)}.")
+        raise _refused(cell, f"bit {bit} of {owner} moves {' and '.join(f'{names[a]} by {by}' for a, by in moved)}.")
     return Digit(owner, *(moved[0] if moved else (COPIES, 0)), 2)
 
 

@@ -1,0 +1,173 @@
+"""Formats that are Python for other programs, run with stand-ins for their packages: every slot of every layout."""
+
+import pytest
+import stand_ins
+from test_emit import distinct as of_warps
+from test_emit import nonlinear, number, scrambled, warpgroup
+from test_metadata import CELLS, drawn, expected, spread
+from test_odd_tables import with_table
+
+from tcprobe import emit
+from tcprobe.emit.common import named
+from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.layout.table import slot_table
+from tcprobe.store.cell import for_emit, load
+from tcprobe.store.results import published
+
+RESULTS = published()
+EVERY_N = "wgmma.mma_async.m64n*k16.f32.f16.f16.d"
+
+
+def every_n():
+    """D of all 32 widths: 4 to 128 elements a thread."""
+    return for_emit(inventory.select(EVERY_N), "sm_90", RESULTS)
+
+
+def emitted(name, cell):
+    return stand_ins.run(emit.emit(name, [cell]))
+
+
+def slots(cell):
+    """(thread, i, row, col, product) of every slot."""
+    return [(*divmod(s, cell.table.elements), *(*element, 0)[:3]) for s, element in enumerate(cell.table.cells)]
+
+
+@pytest.mark.parametrize("tables", [of_warps, warpgroup, every_n])
+def test_cute_dsl_evaluates_to_the_table(tables):
+    for cell in tables():
+        layout = emitted("cute-dsl", cell)[named(cell)]()
+        for thread, i, *element in slots(cell):
+            assert layout((thread, i)) == number(cell.fragment, element), cell
+
+
+def test_cute_dsl_says_metadata_that_every_lane_holds():
+    for cell in (one for one in CELLS if None not in one.table.cells):
+        layout = emitted("cute-dsl", cell)[named(cell)]()
+        assert [layout((t, i)) for t, i, *_ in slots(cell)] == [row + 16 * col for *_, row, col, _ in slots(cell)]
+
+
+@pytest.mark.parametrize("tables", [of_warps, warpgroup])
+def test_numba_functions_lead_there_and_back(tables):
+    for cell in tables():
+        scope, copies = emitted("numba", cell), {}
+        names = [f"{named(cell)}_{output}" for output in cell.table.outputs]
+        for thread, i, *_ in slots(cell):
+            element = tuple(scope[name](thread, i) for name in names)
+            assert element == cell.table.cells[thread * cell.table.elements + i]
+            copy = copies[element] = copies.get(element, -1) + 1
+            which = (copy,) if scope[f"{named(cell)}_COPIES"] > 1 else ()
+            assert scope[f"{named(cell)}_lane_of"](*element, *which) == thread
+            assert scope[f"{named(cell)}_i_of"](*element, *which) == i
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=named)
+def test_numba_builds_metadata(cell):
+    scope = emitted("numba", cell)
+    row, col, read, field = (scope[f"{named(cell)}_{name}"] for name in ("row", "col", "read", "field"))
+    index = drawn(cell)
+    whole, fields = spread(cell, index), range(cell.fragment.elements)
+    built = [sum(field(i, int(whole[row(lane, i), col(lane, i)])) for i in fields) if read(lane) else 0
+             for lane in range(32)]  # fmt: skip
+    assert built == expected(cell, index)
+
+
+@pytest.mark.parametrize("tables", [of_warps, warpgroup])
+def test_tilelang_functions_lead_there_and_back(tables):
+    for cell in tables():
+        text = emit.emit("tilelang", [cell])
+        assert not any(sign in text.partition("import")[2] for sign in ("&", "|", "<<", ">>"))
+        scope, name, copies = stand_ins.run(text), named(cell), {}
+        for thread, i, row, col, number_ in slots(cell):
+            element = (number_, row, col) if cell.fragment.products > 1 else (row, col)
+            assert scope[name](thread, i) == element
+            copy = copies[element] = copies.get(element, -1) + 1
+            given = (*element, copy)
+            for end, wanted in (("thread", thread), ("local", i)):
+                function = scope[f"{name}_{end}"]
+                assert function(*given[: function.__code__.co_argcount]) == wanted
+
+
+def test_tilelang_fragments_replicate_over_threads_alone():
+    """Copies in the lane itself have no T.Fragment; of those in other lanes the index is the same."""
+    within = []
+    for cell in of_warps():
+        scope = emitted("tilelang", cell)
+        if f"{named(cell)}_fragment" not in scope:
+            within.append(cell.fragment.id)
+            continue
+        fragment = scope[f"{named(cell)}_fragment"]()
+        assert fragment.replicate == max(cell.table.copies)
+        assert fragment.shape[-2:] == [cell.fragment.rows, cell.fragment.cols]
+        assert fragment.forward_index_fn.__code__.co_argcount == len(fragment.shape)
+    assert within
+    assert all(name.startswith("wmma.") for name in within)
+
+
+@pytest.mark.parametrize("tables", [of_warps, warpgroup, every_n])
+def test_mosaic_shares_out_every_element(tables):
+    """Read as the docstring of TiledLayout says; without copies in the lane itself there is always one."""
+    for cell in tables():
+        try:
+            layout = emitted("mosaic", cell)[named(cell)]
+        except UsageError as error:
+            assert "leads to copies within the lane" in str(error)  # noqa: PT017
+            assert cell.fragment.copies > 1
+            continue
+        f = cell.fragment
+        shape = (*((f.products,) if f.products > 1 else ()), f.rows, f.cols)
+        assert layout.slots(shape, f.threads) == [(p * f.rows + r) * f.cols + c for *_, r, c, p in slots(cell)], f.id
+
+
+def test_mosaic_has_jaxs_own_layouts():
+    """WGMMA_LAYOUT of JAX 0.10.2 is D of each N and A of 16 bits, WGMMA_LAYOUT_8BIT A of 8 bits."""
+    wgmma = ((64, 8), (16, 8), (8, 8), (2,))
+    cells = [*every_n(), load("wgmma.m64n8k16.f32.f16.f16.a"), load("wgmma.m64n8k32.s32.s8.s8.a")]
+    *halves, byte = (emitted("mosaic", cell)[named(cell)].tiling.tiles for cell in cells)
+    assert set(halves) == {wgmma}
+    assert byte == ((64, 16), (16, 16), (8, 16), (4,))
+
+
+# what a format cannot say, with the reason
+
+
+def crossed():
+    """D with the bits of i exchanged, so that its registers count columns the wrong way round."""
+    cell = load("wgmma.mma_async.m64n32k16.f32.f16.f16.d")
+    order = [i & 3 | (i & 4) << 1 | (i & 8) >> 1 for i in range(16)]
+    values = {name: tuple(v[t * 16 + i] for t in range(128) for i in order) for name, v in cell.table.values.items()}
+    return with_table(cell, cell.table.with_values(values))
+
+
+def slanted():
+    """D in which a bit of the lane moves row and column at once."""
+    cell = load("mma.m16n8k16.row.col.f32.f16.f16.f32.d")
+    rows, cols = cell.table.values["row"], cell.table.values["col"]
+    return with_table(
+        cell, slot_table(32, 4, {"row": tuple(r ^ c >> 2 for r, c in zip(rows, cols, strict=True)), "col": cols})
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "words"),
+    [
+        ("cute-dsl", scrambled, r"needs XOR, and strides only add: col = "),
+        ("cute-dsl", nonlinear, "not linear: 2 slots contradict: lane 1 i 1: linear"),
+        ("cute-dsl", lambda: CELLS[1], "read from 8 of 32 lanes under selector 1"),
+        ("numba", nonlinear, "closed form"),
+        ("tilelang", lambda: CELLS[1], "no words for the metadata"),
+        ("mosaic", nonlinear, "not linear"),
+        ("mosaic", crossed, "a higher bit of i is a lower bit of the same axis"),
+        ("mosaic", slanted, "bit 1 of lane moves row by 1 and col by 4"),
+        ("mosaic", lambda: load("wmma.m16n16k16.a.row.f16"), "bit 3 of i leads to copies within the lane"),
+    ],
+)
+def test_what_cannot_be_said_is_refused_with_the_reason(name, cell, words):
+    with pytest.raises(UsageError, match=words):
+        emit.emit(name, [cell()])
+
+
+def test_tilelang_writes_xor_where_it_is_needed():
+    cell = scrambled()
+    function = emitted("tilelang", cell)[named(cell)]
+    assert all(function(thread, i) == (row, col) for thread, i, row, col, _ in slots(cell))
