@@ -68,25 +68,29 @@ class TiledLayout(NamedTuple):
             assert all(size % t == 0 for (size, _), t in zip(split, tile, strict=True))
             dims = [*kept, *((size // t, step * t) for (size, step), t in zip(split, tile, strict=True)),
                     *((t, step) for (_, step), t in zip(split, tile, strict=True))]  # fmt: skip
-        owned = {len(dims) + d for d in (*self.warp_dims, *self.lane_dims, self.vector_dim) if isinstance(d, int)}
-        registers = [range(size) if d not in owned else (0,) for d, (size, _) in enumerate(dims)]
-        inside = [sum(n * step for n, (_, step) in zip(at, dims, strict=True)) for at in product(*registers)]
-        length, step = dims[self.vector_dim]
-        held = [first + v * step for first in inside for v in range(length)]
-        starts = [self.start(thread // 32, self.warp_dims, dims) + self.start(thread % 32, self.lane_dims, dims)
-                  for thread in range(threads)]  # fmt: skip
-        return [start + element for start in starts for element in held]
+        return shared_out(self, dims, threads)
 
-    @staticmethod
-    def start(number, owned, dims):
-        """Where a warp or lane begins: its dimensions count from the last one on."""
-        found = 0
-        for dim in reversed(owned):
-            size, step = (dim.times, 0) if isinstance(dim, Replicated) else dims[dim]
-            number, digit = divmod(number, size)
-            found += digit * step
-        assert number == 0
-        return found
+
+def shared_out(layout, dims, threads):
+    """The number of the element in every slot of a TiledLayout, whose tiling leads to dims of (size, stride)."""
+    every = (*layout.warp_dims, *layout.lane_dims, layout.vector_dim)
+    owned = {len(dims) + d for d in every if isinstance(d, int)}
+    registers = [range(size) if d not in owned else (0,) for d, (size, _) in enumerate(dims)]
+    inside = [sum(n * step for n, (_, step) in zip(at, dims, strict=True)) for at in product(*registers)]
+    length, step = dims[layout.vector_dim]
+    held = [first + v * step for first in inside for v in range(length)]
+    starts = [start(t // 32, layout.warp_dims, dims) + start(t % 32, layout.lane_dims, dims) for t in range(threads)]
+    return [first + element for first in starts for element in held]
+
+
+def start(number, owned, dims):
+    """Where a warp or lane begins: its dimensions count from the last one on."""
+    found = 0
+    for dim in reversed(owned):
+        size, step = dims[dim] if isinstance(dim, int) else (dim.times, 0)
+        number, digit = divmod(number, size)
+        found += digit * step
+    return found
 
 
 PACKAGES = {

@@ -227,8 +227,6 @@ def test_tritons_own_mma_layouts_are_the_measured_ones(instruction, operand):
 
 def triton_mma(instruction, operand):
     """Bases (register, lane) that Triton computes for one tile of an instruction."""
-    from triton._C.libtriton import ir
-    from triton._C.libtriton.gluon_ir import GluonOpBuilder
     from triton.experimental.gluon.language import DotOperandLayout, NVMMADistributedLayout
 
     row = inventory.instruction(instruction)
@@ -238,11 +236,19 @@ def triton_mma(instruction, operand):
     layout = mma
     if operand in "ab":
         layout = DotOperandLayout(parent=mma, operand_index="ab".index(operand), k_width=32 // fragment.slot_bits)
+    return triton_linear(layout, [fragment.rows, fragment.cols])[:2]
+
+
+def triton_linear(layout, shape):
+    """Bases (register, lane, warp) of a Gluon layout of a matrix."""
+    from triton._C.libtriton import ir
+    from triton._C.libtriton.gluon_ir import GluonOpBuilder
+
     context = ir.context()
     ir.load_dialects(context)
     builder = GluonOpBuilder(context)
-    linear = builder.to_linear_layout(layout._to_ir(builder), [fragment.rows, fragment.cols])
-    return linear.reg_bases, linear.lane_bases
+    linear = builder.to_linear_layout(layout._to_ir(builder), shape)
+    return linear.reg_bases, linear.lane_bases, linear.warp_bases
 
 
 @consumers
