@@ -15,7 +15,7 @@ from tcprobe import __version__
 from tcprobe.emit import metadata
 from tcprobe.emit.common import formulas, named
 from tcprobe.errors import UsageError
-from tcprobe.fit.inverse import inverse
+from tcprobe.fit.inverse import inverted
 from tcprobe.isa import arch
 from tcprobe.isa.operand import Role
 from tcprobe.isa.sparsity import SINGLE
@@ -130,7 +130,7 @@ def _layout(cell: Cell) -> Iterator[str]:
     table = cell.table
     if None in table.cells and not metadata.is_metadata(cell):
         raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots, which the header has no words for.")
-    found = inverse(table)
+    found = inverted(table)
     if found is None:
         raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form.")
     copies = max(map(len, table.inverse.values()))

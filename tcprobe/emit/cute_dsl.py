@@ -5,7 +5,7 @@ The layouts are those of the format cute; `cute.make_layout` builds code, so it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tcprobe.emit.common import heading, named
 from tcprobe.emit.cute import CONVENTION, nested, thread_value
@@ -19,11 +19,14 @@ ROLES = (Role.METADATA,)
 def emit(tables: Sequence[Cell]) -> str:
     """A function a table."""
     lines = [*heading(tables, "#"), *(f"# {line}" for line in CONVENTION), "import cutlass.cute as cute"]
-    return "\n".join([*lines, *(line for cell in tables for line in _function(cell))])
+    return "\n\n\n".join(["\n".join(lines), *map(written, tables)])
 
 
-def _function(cell: Cell) -> Iterator[str]:
+def written(cell: Cell) -> str:
+    """The function, under the fragment's name; UsageError as `thread_value`."""
     fragment, (shape, stride) = cell.fragment, thread_value(cell)
-    yield from ("", "", f"def {named(cell)}():")
-    yield f'    """{fragment.rows} x {fragment.cols} of {fragment.type} on {cell.arch}, layout {cell.table.id}."""'
-    yield f"    return cute.make_layout({nested(shape)}, stride={nested(stride)})"
+    return (
+        f"def {named(cell)}():\n"
+        f'    """{fragment.rows} x {fragment.cols} of {fragment.type} on {cell.arch}, layout {cell.table.id}."""\n'
+        f"    return cute.make_layout({nested(shape)}, stride={nested(stride)})"
+    )

@@ -12,7 +12,7 @@ from tcprobe.emit.python import functions, sizes
 from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
 
-WHAT = "Python functions for Numba: NAME_row(lane, i), NAME_lane_of(row, col), in kernels, njit code and Python"
+WHAT = "Python functions for Numba, of a module: row(lane, i), lane_of(row, col), in kernels and njit code"
 ROLES = (Role.METADATA,)
 SELECTORS = "all"
 

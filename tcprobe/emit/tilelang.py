@@ -12,10 +12,10 @@ from tcprobe.emit.common import formulas, heading, named
 from tcprobe.errors import UsageError
 from tcprobe.fit import Formula
 from tcprobe.fit.formula import Products, Term
-from tcprobe.fit.inverse import inverse
+from tcprobe.fit.inverse import inverted
 from tcprobe.store.cell import Cell
 
-WHAT = "Python code for tilelang: functions with // and %, T.Fragment(forward_thread_fn, forward_index_fn)"
+WHAT = "Python code for tilelang: functions with // and %, and the T.Fragment that they make"
 ORDER = ("product", "row", "col")  # of coordinates, as tensors of several matrices have it
 NAMES = {"lane": "thread_id", "i": "local_id"}
 NO_FRAGMENT = "# no T.Fragment: the local_id of an element's copies differs, and its replicate is one of threads alone"
@@ -24,7 +24,12 @@ NO_FRAGMENT = "# no T.Fragment: the local_id of an element's copies differs, and
 def emit(tables: Sequence[Cell]) -> str:
     """Functions a table."""
     lines = [*heading(tables, "#"), "import tilelang.language as T"]
-    return "\n".join([*lines, *(line for cell in tables for line in _functions(cell))])
+    return "\n\n\n".join(["\n".join(lines), *map(written, tables)])
+
+
+def written(cell: Cell) -> str:
+    """The functions of a table, under the fragment's name."""
+    return "\n".join(_functions(cell))
 
 
 def _functions(cell: Cell) -> Iterator[str]:
@@ -33,18 +38,19 @@ def _functions(cell: Cell) -> Iterator[str]:
     copied = ["copy"] if "copy" in bits else []
     inside = copied if any(_of(term, "copy") for term in back["i"].terms) else []
     size = f"{cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type} on {cell.arch}, layout {table.id}"
-    yield from _head(name, ["thread_id", "local_id"], f"The {', '.join(axes)} that a slot holds: {size}")
+    yield f"def {name}(thread_id, local_id):"
+    yield f'    """The {", ".join(axes)} that a slot holds: {size}."""'
     yield from (f"    {axis} = {divided(forward[axis], bits)}" for axis in axes)
     yield f"    return {', '.join(axes)}"
-    yield from _head(f"{name}_thread", [*axes, *copied], "The thread that holds an element")
+    yield from _head(f"{name}_thread", [*axes, *copied], "the thread that holds an element")
     yield f"    return {divided(back['lane'], bits)}"
-    yield from _head(f"{name}_local", [*axes, *inside], "Which of its thread's slots an element is in")
+    yield from _head(f"{name}_local", [*axes, *inside], "its slot in that thread")
     yield f"    return {divided(back['i'], bits)}"
     yield from ("", "", NO_FRAGMENT) if inside else _fragment(name, [table.extent[a] for a in axes], max(table.copies))
 
 
 def _inverse(cell: Cell) -> Mapping[str, Formula]:
-    found = inverse(cell.table)
+    found = inverted(cell.table)
     if found is None:
         raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form, which tilelang asks for.")
     return found
@@ -62,14 +68,13 @@ def _of(term: Term | Products, variable: str) -> bool:
 
 
 def _fragment(name: str, shape: Sequence[int], copies: int) -> Iterator[str]:
-    yield from _head(f"{name}_fragment", [], "The layout, for T.annotate_layout")
-    given = [f"forward_thread_fn={name}_thread", f"forward_index_fn={name}_local"]
-    given += [f"replicate={copies}"] if copies > 1 else []
-    yield from ("    return T.Fragment(", *(f"        {one}," for one in (shape, *given)), "    )")
+    yield from _head(f"{name}_fragment", [], "for T.annotate_layout")
+    replicate = f", replicate={copies}" if copies > 1 else ""
+    yield f"    return T.Fragment({shape}, forward_thread_fn={name}_thread, forward_index_fn={name}_local{replicate})"
 
 
 def _head(name: str, arguments: Sequence[str], what: str) -> Iterator[str]:
-    yield from ("", "", f"def {name}({', '.join(arguments)}):", f'    """{what}."""')
+    yield from ("", "", f"def {name}({', '.join(arguments)}):  # {what}")
 
 
 def divided(formula: Formula, bits: Mapping[str, int]) -> str:
