@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from itertools import product
@@ -36,6 +37,7 @@ from tcprobe.sass.cubin import assemble
 from tcprobe.store import acceptance, layouts
 from tcprobe.store.acceptance import misfit
 from tcprobe.store.cell import cell
+from tcprobe.store.cell import selected as selected_cells
 from tcprobe.store.choose import alone
 from tcprobe.store.results import published
 
@@ -506,6 +508,33 @@ def test_ptxas_takes_documented_selectors_only():
     _, refused = assemble(TOOLS, list(meant.values()), arch("sm_90"))
     for (name, selector), one in meant.items():
         assert (one.name in refused) == (selector not in FORMS[name].fragment("e").selectors), one.name
+
+
+@needs_tools
+def test_ptxas_takes_the_snippets(tmp_path):
+    """Of every type, dense and sparse with each selector, for the narrowest and the widest N."""
+    texts = []
+    for row in (row for row in FORMS.values() if row.shape.n in (8, 24, 256)):
+        cells = [cell(fragment, "sm_90", published()) for fragment in row.fragments]
+        for selector in row.metadata.selectors if row.metadata else (None,):
+            texts.append(emit.emit("ptx", selected_cells(cells, selector)))
+    snippets = "\n".join(f"{{\n{text}\n}}" for text in texts)
+    source = tmp_path / "snippets.ptx"
+    source.write_text(f".version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry f() {{\n{snippets}\nret;\n}}\n")
+    done = subprocess.run([TOOLS.ptxas, "-arch", "sm_90a", str(source), "-o", str(tmp_path / "x.cubin")],
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr[:2000]
+    assert len(texts) > 60
+
+
+def test_a_warpgroups_multiply_says_where_its_b_is():
+    text = tcprobe("emit", "wgmma.m64n24k16.f32.f16.f16", "--to", "ptx").stdout
+    assert "%d10, %d11}, {%a0, %a1, %a2, %a3}, %b_desc, %add, 1, 1, 0;" in text
+    assert "D[8][17]" in next(line for line in text.splitlines() if "%d11;" in line)
+    assert (
+        "has a factor in shared memory"
+        in tcprobe("emit", "wgmma.m64n24k16.f32.f16.f16", "--to", "tinygrad", code=2).stderr
+    )
 
 
 def test_results_stay_small():
