@@ -1,5 +1,9 @@
 """Formats that are Python for other programs, run with stand-ins for their packages: every slot of every layout."""
 
+import re
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 import stand_ins
 from test_emit import distinct as of_warps
@@ -12,7 +16,7 @@ from tcprobe.emit.common import named
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.layout.table import slot_table
-from tcprobe.store.cell import for_emit, load
+from tcprobe.store.cell import for_emit, load, operands, selections
 from tcprobe.store.results import published
 
 RESULTS = published()
@@ -126,6 +130,44 @@ def test_mosaic_has_jaxs_own_layouts():
     *halves, byte = (emitted("mosaic", cell)[named(cell)].tiling.tiles for cell in cells)
     assert set(halves) == {wgmma}
     assert byte == ((64, 16), (16, 16), (8, 16), (4,))
+
+
+# what formats have words for
+
+EXAMPLES = {
+    "copies": ("wmma.mma.row.col.m16n16k16.f32.f32", "a"),
+    "products": ("mma.m8n8k4.row.col.f32.f16.f16.f32", "d"),
+    "warpgroups": ("wgmma.mma_async.m64n32k16.f32.f16.f16", "d"),
+    "odd sizes": ("wgmma.mma_async.m64n24k16.f32.f16.f16", "d"),
+    "metadata": ("mma.sp.m16n8k16.row.col.f32.f16.f16.f32", "e"),
+    "addresses": ("ldmatrix.m8n8.x4.shared.b16", "address"),
+}
+PARTLY = {  # what a word in place of an x means
+    "of all lanes": ("mma.sp.m16n8k64.row.col.f32.e4m3.e5m2.f32", "e", "sm_90"),
+    "in other lanes": ("wmma.mma.row.col.m16n16k16.f32.f32", "a", "sm_70"),
+}
+
+
+def said(name, instruction, operand, device):
+    """Whether a format writes a fragment, or its whole instruction."""
+    every = {o: selections(one)[0] for o, one in operands(inventory.instruction(instruction), device, RESULTS).items()}
+    for cells in ([every[operand]], list(every.values())):
+        with suppress(UsageError):
+            return bool(emit.emit(name, cells))
+    return False
+
+
+def test_the_documentation_says_what_formats_have_words_for():
+    text = (Path(__file__).parent.parent / "docs" / "formats.md").read_text("utf-8")
+    head, _, *rows = re.search(r"^\| format \| copies .*\n(?:\|.*\n)+", text, re.MULTILINE)[0].splitlines()
+    columns = [cell.strip() for cell in head.split("|")[2:-1]]
+    assert columns == list(EXAMPLES)
+    names = [row.split("|")[1].strip() for row in rows]
+    assert names == list(emit.names())
+    for name, row in zip(names, rows, strict=True):
+        for column, mark in zip(columns, (cell.strip() for cell in row.split("|")[2:-1]), strict=True):
+            assert said(name, *EXAMPLES[column], "sm_90") == (mark == "x"), (name, column)
+            assert mark in ("", "x") or said(name, *PARTLY[mark]), (name, column)
 
 
 # what a format cannot say, with the reason
