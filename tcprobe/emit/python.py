@@ -31,14 +31,14 @@ def emit(tables: Sequence[Cell]) -> str:
 
 
 def sizes(cell: Cell) -> dict[str, int]:
-    """Constants by name."""
+    """Constants by name, of a table that is a whole fragment's."""
     fragment, table = cell.fragment, cell.table
     found = {"LANES": table.threads, "ELEMENTS": table.elements, "ROWS": fragment.rows, "COLS": fragment.cols}
     return found | {"COPIES": _copies(cell)}
 
 
 def functions(cell: Cell) -> Iterator[Function]:
-    """From slot to element and back, and what metadata needs besides."""
+    """From slot to element and back, and what metadata needs besides; UsageError as `formulas`."""
     table = cell.table
     for name, formula in formulas(cell).items():
         yield Function(name, "lane, i", f"The {name} of the element that slot (lane, i) holds", str(formula))
@@ -56,10 +56,10 @@ def _copies(cell: Cell) -> int:
 
 
 def _class(cell: Cell) -> Iterator[str]:
-    fragment = cell.fragment
+    fragment, found = cell.fragment, list(functions(cell))
     yield from ("", "", f"class {named(cell)}:")
     yield f'    """{fragment.rows} x {fragment.cols} of {fragment.type} on {cell.arch}, layout {cell.table.id}."""'
     yield from ("", *(f"    {name} = {value}" for name, value in sizes(cell).items()))
-    for name, arguments, what, body in functions(cell):
+    for name, arguments, what, body in found:
         yield from ("", "    @staticmethod", f"    def {name}({arguments}):", f'        """{what}."""')
         yield f"        return {body}"

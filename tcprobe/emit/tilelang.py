@@ -34,8 +34,8 @@ def written(cell: Cell) -> str:
 
 
 def _functions(cell: Cell) -> Iterator[str]:
-    name, table, bits = named(cell), cell.table, _bits(cell)
-    axes, forward = [axis for axis in ORDER if axis in table.outputs], _forward(cell)
+    name, table, forward = named(cell), cell.table, _forward(cell)
+    axes, bits = [axis for axis in ORDER if axis in table.outputs], _bits(cell)
     size = f"{cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type} on {cell.arch}, layout {table.id}"
     yield f"def {name}(thread_id, local_id):"
     yield f'    """The {", ".join(axes)} that a slot holds: {size}."""'
