@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from itertools import product
 from types import ModuleType
 from typing import NamedTuple
+from unittest.mock import patch
 
 
 class CuteLayout(NamedTuple):
@@ -105,7 +106,7 @@ PACKAGES = {
 @contextmanager
 def stand_ins():
     """Within it the packages' names lead here, whether or not they are installed."""
-    kept, made = dict(sys.modules), {}
+    made = {}
     for path, names in PACKAGES.items():
         parts = path.split(".")
         for depth in range(1, len(parts) + 1):
@@ -113,12 +114,8 @@ def stand_ins():
             if depth > 1:
                 setattr(made[".".join(parts[: depth - 1])], parts[depth - 1], module)
         vars(module).update(names)
-    sys.modules.update(made)
-    try:
+    with patch.dict(sys.modules, made):
         yield
-    finally:
-        sys.modules.clear()
-        sys.modules.update(kept)
 
 
 def run(text):

@@ -154,6 +154,20 @@ def test_layouts_of_jax_are_the_measured_ones():
         assert of_jax(layout, shape(a), 128) == elements(a)
 
 
+def test_jax_loads_tensor_memory_as_documented():
+    """A warp's 32 rows are two loads of 16 rows, tcgen05.ld.16x256b; natively one of 32, tcgen05.ld.32x32b."""
+    from jax.experimental.mosaic.gpu import fragmented_array as fa
+
+    one, line = (
+        cell(inventory.fragment(f"tcgen05.ld.{name}.d"), "sm_100", published()) for name in ("16x256b", "32x32b")
+    )
+    held = np.array(of_jax(fa.TCGEN05_LAYOUT, (128, 8), 128)).reshape(4, 32, 2, 4)
+    strips = np.arange(4)[:, None, None, None] * 256 + np.arange(2)[:, None] * 128
+    assert np.array_equal(held, strips + np.array(elements(one)).reshape(32, 1, 4))
+    native = np.array(of_jax(fa.TMEM_NATIVE_LAYOUT, (128, 2), 128)).reshape(4, 32, 2)
+    assert np.array_equal(native[0, :, 0] // 2, elements(line))
+
+
 @pytest.mark.parametrize(
     ("kind", "name"),
     [

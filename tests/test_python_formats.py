@@ -17,9 +17,10 @@ from tcprobe import emit
 from tcprobe.emit.common import named
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
+from tcprobe.isa.operand import WHOLE
 from tcprobe.layout import gf2
 from tcprobe.layout.table import slot_table
-from tcprobe.store.cell import for_emit, load, operands, selections
+from tcprobe.store.cell import emittable, for_emit, load, operands, selections
 from tcprobe.store.results import published
 
 RESULTS = published()
@@ -119,6 +120,16 @@ def test_numba_builds_metadata(cell):
     built = [sum(field(i, int(whole[row(lane, i), col(lane, i)])) for i in fields) if read(lane) else 0
              for lane in range(32)]  # fmt: skip
     assert built == expected(cell, index)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_many_fragments_stand_in_one_text(name):
+    """Each under a name of its own, which is an identifier whatever PTX's is."""
+    fragments = inventory.select("mma*", "wmma*.d.*", "wgmma.mma_async*m64n24*.d", "ldmatrix*.d", "movmatrix*")
+    cells = [cell for cell in emittable(fragments, "sm_90", RESULTS)[0] if cell.fragment.role in WHOLE]
+    scope = stand_ins.run(emit.emit(name, cells))
+    assert len(cells) > 600
+    assert all(any(known.startswith(named(cell)) for known in scope) for cell in cells[::20])
 
 
 def test_tilelang_fragments_replicate_over_threads_alone():

@@ -128,8 +128,9 @@ def emit(tables: Sequence[Cell]) -> str:
 
 
 def _once(lines: Sequence[str]) -> list[str]:
-    """Lines that count once, however many headers have the very same."""
-    guard = f"TCPROBE_{sha256(chr(10).join(lines).encode()).hexdigest()[:12]}"
+    """Lines that count once, however many headers have the very same but for comments."""
+    code = "\n".join(line for line in lines if not line.startswith("///"))
+    guard = f"TCPROBE_{sha256(code.encode()).hexdigest()[:12]}"
     return [f"#ifndef {guard}", f"#define {guard}", *lines, "#endif"]
 
 

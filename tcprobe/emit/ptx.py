@@ -26,11 +26,10 @@ KINDS = {"f32": "f32", "f64": "f64"}  # register types; everything else is packe
 
 
 def emit(tables: Sequence[Cell]) -> str:
-    """A block an instruction."""
-    lines = heading(tables, "//")
-    for instruction, operands in instructions(tables, behind=True):
-        lines += ["", *_instruction(instruction, operands)]
-    return "\n".join(lines)
+    """A block an instruction; several in braces each, since all have the same names of registers."""
+    blocks = [list(_instruction(*found)) for found in instructions(tables, behind=True)]
+    scoped = blocks if len(blocks) == 1 else [["{", *block, "}"] for block in blocks]
+    return "\n".join([*heading(tables, "//"), *(line for block in scoped for line in ("", *block))])
 
 
 def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iterator[str]:
