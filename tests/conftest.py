@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 settings.register_profile("tcprobe", deadline=None, suppress_health_check=QUIET, print_blob=True)
 settings.load_profile("tcprobe")
+CONSUMERS = ("cutlass", "jax", "numba", "tinygrad", "triton")
 
 
 @functools.cache
@@ -25,12 +26,12 @@ def gpu_missing() -> str | None:
 @functools.cache
 def consumer_missing() -> str | None:
     """What of the consumers extra is not installed; a run of these tests alone (`-m consumer`) skips none."""
-    lacking = [name for name in ("tinygrad", "triton") if find_spec(name) is None]
+    lacking = [name for name in CONSUMERS if find_spec(name) is None]
     return f"not installed: {', '.join(lacking)}; python3 tools/dev.py test --consumers" if lacking else None
 
 
 def pytest_collection_modifyitems(items, config):
-    alone = config.getoption("markexpr") == "consumer" and sys.platform == "linux"  # Triton has Linux wheels
+    alone = config.getoption("markexpr") == "consumer" and sys.platform == "linux"  # they have Linux wheels
     for item in items:
         if item.get_closest_marker("consumer") and not alone and consumer_missing():
             item.add_marker(pytest.mark.skip(reason=consumer_missing()))

@@ -227,8 +227,9 @@ def test_answers_over_many_tables_name_their_sources(local, arguments):
             assert set(of["source"].split(", ")) <= {"published", "results"}
 
 
-@pytest.mark.parametrize("name", ["cuda", "cute", "latex", "markdown", "numpy", "ptx", "python", "svg", "sympy", "json",
-                                  "tensor-layouts", "tinygrad", "triton"])  # fmt: skip
+@pytest.mark.parametrize("name", ["cuda", "cute", "cute-dsl", "json", "latex", "markdown", "mosaic", "numba", "numpy",
+                                  "ptx", "python", "svg", "sympy", "tensor-layouts", "tilelang", "tinygrad",
+                                  "triton"])  # fmt: skip
 def test_emitted_text_names_its_source(local, name):
     text = tcprobe("emit", MULTIPLY, "--to", name, "--arch", "sm_80").stdout
     assert "published" in text

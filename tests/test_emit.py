@@ -32,8 +32,10 @@ from tcprobe.store.cell import cell, for_emit, load, operands
 from tcprobe.store.results import published
 
 RESULTS = published()
-NAMES = ("cuda", "cute", "csv", "json", "latex", "markdown", "numpy", "ptx", "python", "svg", "svg-cute", "svg-ptx",
-         "sympy", "tensor-layouts", "tinygrad", "triton")  # fmt: skip
+NAMES = ("cuda", "cute", "cute-dsl", "csv", "json", "latex", "markdown", "mosaic", "numba", "numpy", "ptx", "python",
+         "svg", "svg-cute", "svg-ptx", "sympy", "tensor-layouts", "tilelang", "tinygrad", "triton")  # fmt: skip
+WARPGROUP = ("m64n8k16.f32.f16.f16.d", "m64n24k16.f32.f16.f16.d", "m64n256k16.f32.f16.f16.d", "m64n8k8.*.a",
+             "m64n8k16.*.a", "m64n8k32.*.a", "m64n8k256.*.a", "sp.m64n8k*.a")  # fmt: skip
 consumers = pytest.mark.consumer
 
 
@@ -42,6 +44,15 @@ def distinct():
     """A table of every published layout, and of every operand."""
     found = {}
     for table in for_emit([f for f in inventory.of_a_warp().values() if f.role in WHOLE], "all", RESULTS):
+        found.setdefault((table.table.id, table.fragment.operand), table)
+    return list(found.values())
+
+
+@cache
+def warpgroup():
+    """Of the 128 threads of wgmma: every layout of A, and D of some N, 24 and its 12 elements a thread among them."""
+    found = {}
+    for table in for_emit(inventory.select(*(f"wgmma.mma_async.{p}" for p in WARPGROUP)), "sm_90", RESULTS):
         found.setdefault((table.table.id, table.fragment.operand), table)
     return list(found.values())
 
@@ -75,7 +86,7 @@ def test_output_is_the_same_twice_and_names_its_evidence(name):
 
 
 def test_python_gives_the_table_and_its_inverse():
-    for table in distinct():
+    for table in [*distinct(), *warpgroup()]:
         scope = run_python(emit.emit("python", [table]))
         made = scope[identifier(table.fragment.id)]
         for slot, element in enumerate(table.table.cells):
@@ -92,9 +103,9 @@ def test_python_gives_the_table_and_its_inverse():
 
 
 def test_numpy_gathers_and_scatters():
-    for table in distinct():
+    for table in [*distinct(), *warpgroup()]:
         made = run_python(emit.emit("numpy", [table]))[identifier(table.fragment.id)]
-        lanes = np.array(table.table.values["row"]).reshape(32, -1)
+        lanes = np.array(table.table.values["row"]).reshape(table.table.threads, -1)
         assert np.array_equal(made.ROW, lanes)
         shape = ((table.fragment.products,) if table.fragment.products > 1 else ()) + (
             table.fragment.rows, table.fragment.cols)  # fmt: skip
@@ -103,7 +114,7 @@ def test_numpy_gathers_and_scatters():
 
 
 def test_sympy_gives_the_table():
-    for table in distinct()[::8]:
+    for table in [*distinct()[::8], *warpgroup()]:
         scope = run_python(emit.emit("sympy", [table]))
         found = scope[identifier(table.fragment.id)]
         lane, i = scope["lane"], scope["i"]
@@ -114,7 +125,7 @@ def test_sympy_gives_the_table():
 
 
 def test_csv_is_read_back(tmp_path):
-    for table in distinct():
+    for table in [*distinct(), *warpgroup()]:
         path = tmp_path / "table.csv"
         path.write_text(emit.emit("csv", [table]))
         assert read_csv(path) == table.table
@@ -137,11 +148,11 @@ def test_markdown_has_every_element():
 
 
 def test_svg_is_well_formed_and_names_every_holder():
-    for table in distinct()[::5]:
+    for table in [*distinct()[::5], *warpgroup()]:
         root = ET.fromstring(emit.emit("svg", [table]))
         texts = {e.text for e in root.iter("{http://www.w3.org/2000/svg}text")}
         assert any(text.startswith("0:0") for text in texts)
-        assert {str(lane) for lane in range(32)} <= texts
+        assert {str(lane) for lane in range(table.table.threads)} <= texts
     wide = ET.fromstring(emit.emit("svg", [load("mma.m16n8k256.row.col.s32.b1.b1.s32.and.popc.a")]))
     assert float(wide.get("width")) < 1600
 
@@ -158,7 +169,7 @@ def number(fragment, cell):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the wheel of tensor-layouts is a Linux one")
 def test_tensor_layouts_evaluates_to_the_table():
-    for table in distinct():
+    for table in [*distinct(), *warpgroup()]:
         found = run_python(emit.emit("tensor-layouts", [table]))[identifier(table.fragment.id)]
         slots = enumerate(table.table.cells)
         assert all(found(*divmod(slot, table.table.elements)) == number(table.fragment, cell) for slot, cell in slots)
@@ -216,8 +227,6 @@ def test_tritons_own_mma_layouts_are_the_measured_ones(instruction, operand):
 
 def triton_mma(instruction, operand):
     """Bases (register, lane) that Triton computes for one tile of an instruction."""
-    from triton._C.libtriton import ir
-    from triton._C.libtriton.gluon_ir import GluonOpBuilder
     from triton.experimental.gluon.language import DotOperandLayout, NVMMADistributedLayout
 
     row = inventory.instruction(instruction)
@@ -227,11 +236,19 @@ def triton_mma(instruction, operand):
     layout = mma
     if operand in "ab":
         layout = DotOperandLayout(parent=mma, operand_index="ab".index(operand), k_width=32 // fragment.slot_bits)
+    return triton_linear(layout, [fragment.rows, fragment.cols])[:2]
+
+
+def triton_linear(layout, shape):
+    """Bases (register, lane, warp) of a Gluon layout of a matrix."""
+    from triton._C.libtriton import ir
+    from triton._C.libtriton.gluon_ir import GluonOpBuilder
+
     context = ir.context()
     ir.load_dialects(context)
     builder = GluonOpBuilder(context)
-    linear = builder.to_linear_layout(layout._to_ir(builder), [fragment.rows, fragment.cols])
-    return linear.reg_bases, linear.lane_bases
+    linear = builder.to_linear_layout(layout._to_ir(builder), shape)
+    return linear.reg_bases, linear.lane_bases, linear.warp_bases
 
 
 @consumers

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 
 import nvrtc
@@ -15,6 +16,7 @@ from tcprobe.fit.inverse import inverse
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.isa.operand import WHOLE
+from tcprobe.layout.table import slot_table
 from tcprobe.store.cell import cell, for_emit, load
 from tcprobe.store.results import published
 
@@ -47,6 +49,23 @@ def test_nvrtc_compiles_the_header_for_every_arch_it_knows():
         done, log = nvrtc.compile_cuda(lib, header() + users, f"-arch=sm_{count}", "-std=c++17")
         log = re.sub(r"nvrtc: warning: Architectures prior.*\n", "", log)
         assert (done, log) == (True, ""), count
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
+def test_headers_that_share_fragments_stand_side_by_side(tmp_path):
+    """In any order and twice; one that says otherwise of the same fragment does not compile."""
+    shared = load("mma.m16n8k16.row.col.f32.f16.f16.f32.a", "sm_90")
+    other = load("mma.m16n8k16.row.col.f32.f16.f16.f32.d", "sm_90")
+    moved = replace(shared, table=slot_table(32, 8, {name: shared.table.values[name][::-1] for name in ("row", "col")}))
+    for name, cells in {"one": [shared], "two": [other, shared], "wrong": [moved]}.items():
+        (tmp_path / f"{name}.h").write_text(emit.emit("cuda", cells))
+    for names, compiles in ((("one", "two", "one"), True), (("two", "one"), True), (("one", "wrong"), False)):
+        source = tmp_path / "main.cpp"
+        source.write_text("".join(f'#include "{name}.h"\n' for name in names) + "int main() {}\n")
+        command = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) == compiles, done.stderr[:2000]
+        assert compiles or "redefinition" in done.stderr
 
 
 @consumers

@@ -112,6 +112,17 @@ def test_a_refused_folder_changes_nothing(tmp_path):
     assert tree(tmp_path / "ours") == before
 
 
+@pytest.mark.parametrize("name", ["wgmma.mma_async.m64n8k16.f32.f16.f16", "wgmma.mma_async.sp.m64n8k16.f32.tf32.tf32"])
+@pytest.mark.parametrize("operand", ["a", "d"])
+def test_two_slots_exchanged_behind_a_structure_of_addresses_are_refused(tmp_path, name, operand):
+    found = published().measurement("sm_90", "live", name)
+    table = found.tables[operand]
+    swapped = table.with_values({n: (v[1], v[0], *v[2:]) for n, v in table.values.items()})
+    lying = dataclasses.replace(found, tables={**found.tables, operand: swapped})
+    with pytest.raises(DataError, match="its tables do not give its structure tensor"):
+        merge([folder(tmp_path / "bad", lying)], Results(tmp_path / "ours"))
+
+
 @pytest.mark.parametrize("case", ["missing", "empty", "itself"])
 def test_mistakes(tmp_path, case):
     ours = folder(tmp_path / "ours", measured(MMA))

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from itertools import product
@@ -36,6 +37,7 @@ from tcprobe.sass.cubin import assemble
 from tcprobe.store import acceptance, layouts
 from tcprobe.store.acceptance import misfit
 from tcprobe.store.cell import cell
+from tcprobe.store.cell import selected as selected_cells
 from tcprobe.store.choose import alone
 from tcprobe.store.results import published
 
@@ -297,7 +299,24 @@ def test_steps_through_a_tile_lead_to_its_elements(kind, major, swizzle):
     assert places.max() < found.bytes
 
 
+@pytest.mark.parametrize(("kind", "major", "swizzle"), [
+    *product(["bf16"], ["k", "mn"], SWIZZLES), ("tf32", "k", 128), ("e4m3", "k", 32), ("s8", "k", 0), ("b1", "k", 64),
+])  # fmt: skip
+def test_the_formula_of_a_tile_says_every_byte(kind, major, swizzle):
+    bits = {"bf16": 16, "tf32": 32, "b1": 1}.get(kind, 8)
+    found = tile((72 if major == "k" else 128, 2048 // bits), kind, major, swizzle, (8, 32))
+    lines, k = np.indices((found.lines, found.k))
+    places = found.offset(lines, k)
+    assert (np.bincount(places.ravel())[:: max(1, bits // 8)] == max(1, 8 // bits)).all()  # no gap, nothing twice
+    assert places.max() == found.bytes - max(1, bits // 8)
+    for line in (0, 3, 17, found.lines - 1):
+        text = re.sub(r"\bline\b", str(line), found.formula)
+        said = [v for at in range(0, found.k, 32) for v in values(re.sub(r"\bk\b", f"(lane + {at})", text))]
+        assert said[: found.k] == places[line].tolist()
+
+
 @pytest.mark.parametrize(("arguments", "words"), [
+    ((192, 64, "bf16", "mn", 128, (24, 32)), "end in another"),
     ((128, 32, "bf16", "k", 128), "no whole rows of 128 bytes"), ((128, 64, "e4m3", "mn", 128), "k contiguous only"),
     ((60, 64, "bf16", "k", 128), "groups of 8"), ((128, 8, "bf16", "k", 0), "a multiple of that is needed"),
     ((128, 64, "f64", "k", 128), "takes no A or B of 'f64'"), ((96, 64, "bf16", "k", 128), "no multiple of the 64"),
@@ -364,7 +383,6 @@ def test_trace_goes_through_shared_memory():
     sparse = json.loads(tcprobe("trace", "wgmma.sp.m64n8k32.f32.f16.f16", "--row", "0", "--col", "0", "--selector", "0",
                                 "--json").stdout)  # fmt: skip
     assert [m["k"] for m in sparse["meetings"]] == [[s // 2 * 4 + j for j in range(4)] for s in range(16)]
-    tcprobe("trace", "wgmma.m64n24k16.f32.bf16.bf16", "--operand", "a", "--lane", "0", "--i", "0", code=2)
 
 
 def test_list_has_operands_behind_descriptors():
@@ -490,6 +508,33 @@ def test_ptxas_takes_documented_selectors_only():
     _, refused = assemble(TOOLS, list(meant.values()), arch("sm_90"))
     for (name, selector), one in meant.items():
         assert (one.name in refused) == (selector not in FORMS[name].fragment("e").selectors), one.name
+
+
+@needs_tools
+def test_ptxas_takes_the_snippets(tmp_path):
+    """Of every type for the narrowest and the widest N, and N = 24: dense ones in one text, sparse by selector."""
+    cells = {row: [cell(fragment, "sm_90", published()) for fragment in row.fragments]
+             for row in (row for row in FORMS.values() if row.shape.n in (8, 24, 256))}  # fmt: skip
+    texts = [emit.emit("ptx", [one for row, held in cells.items() if not row.metadata for one in held])]
+    for row in (row for row in cells if row.metadata):
+        chosen = (selected_cells(cells[row], selector) for selector in row.metadata.selectors)
+        texts += [f"{{\n{emit.emit('ptx', one)}\n}}" for one in chosen]
+    source, text = tmp_path / "snippets.ptx", "\n".join(texts)
+    source.write_text(f".version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry f() {{\n{text}\nret;\n}}\n")
+    done = subprocess.run([TOOLS.ptxas, "-arch", "sm_90a", str(source), "-o", str(tmp_path / "x.cubin")],
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr[:2000]
+    assert text.count("wgmma.fence") > 90
+
+
+def test_a_warpgroups_multiply_says_where_its_b_is():
+    text = tcprobe("emit", "wgmma.m64n24k16.f32.f16.f16", "--to", "ptx").stdout
+    assert "%d10, %d11}, {%a0, %a1, %a2, %a3}, %b_desc, %add, 1, 1, 0;" in text
+    assert "D[8][17]" in next(line for line in text.splitlines() if "%d11;" in line)
+    assert (
+        "has a factor in shared memory"
+        in tcprobe("emit", "wgmma.m64n24k16.f32.f16.f16", "--to", "tinygrad", code=2).stderr
+    )
 
 
 def test_results_stay_small():

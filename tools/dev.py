@@ -3,8 +3,9 @@
     python3 tools/dev.py demo                the main job: measure on the GPU, or without one read sm_80 from machine
                                              code; then fit, show and compare; tables go to .venv/demo
     python3 tools/dev.py test                lint, types and the test suite
-    python3 tools/dev.py test --consumers    the few tests that give emitted code to Triton and tinygrad, which are
-                                             large: CI runs these after the others
+    python3 tools/dev.py test --consumers    the few tests that give emitted code to CuTe DSL, JAX, Numba, tinygrad and
+                                             Triton, which are large: CI runs these after the others
+    python3 tools/dev.py test --tilelang     the same and tilelang, which brings PyTorch
 
 All make their own environment in .venv and lean on nothing else that is installed. What follows `test` goes to pytest.
 """
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 
+LARGE = {"--consumers": "[dev,consumers]", "--tilelang": "[dev,consumers,tilelang]"}  # extras by flag
 DONE = """
 Done: measured {what}, fitted formulas, showed one fragment, compared all with what others state.
 The tables are in {folder}. The command is {tcprobe}; try next:
@@ -90,11 +92,11 @@ def shown(path: str | Path) -> str:
 
 
 def test() -> None:
-    """Lint, types, tests; or with --consumers the tests that need the large packages, and nothing else."""
-    given = sys.argv[2:]
-    if "--consumers" in given:
-        given.remove("--consumers")
-        install("[dev,consumers]")
+    """Lint, types, tests; or with a flag of LARGE the tests that need the large packages, and nothing else."""
+    given = [word for word in sys.argv[2:] if word not in LARGE]
+    large = [extras for flag, extras in LARGE.items() if flag in sys.argv[2:]]
+    if large:
+        install(large[-1])
         run("python", "-m", "pytest", "-m", "consumer", *given)
         return
     install("[dev]")

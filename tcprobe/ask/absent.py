@@ -11,7 +11,7 @@ from typing import Any
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.layout.table import Table
 from tcprobe.references import documented
 from tcprobe.store.cell import of
@@ -84,6 +84,16 @@ def why_not(fragment: Fragment, row: Arch, layers: Layers) -> WhyNot:
         words += "" if saved else f"; {_remedy(fragment, row)}"
     source = saved.source if saved else layers.names
     return WhyNot(fragment.id, row.name, not forbidden, found is not None, words, source)
+
+
+def why_not_behind(one: SharedOperand, row: Arch, layers: Layers) -> WhyNot:
+    """The same of an operand in shared memory."""
+    from tcprobe.ask.behind import behind
+
+    forbidden = inventory.why_not(one.instruction, row)
+    words = forbidden or f"nothing is in the way: {row.name} has {one.id}; `tcprobe show` says where its elements are."
+    measured = not forbidden and behind(one, layers).measured is not None
+    return WhyNot(one.id, row.name, not forbidden, measured, words, layers.names)
 
 
 def why_not_form(form: Instruction, row: Arch, layers: Layers) -> WhyNot:

@@ -146,7 +146,7 @@ def _patterns(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -
     else:
         lines = [f"{p.row.name}: {_words(cost)}" for p, (cost, _) in zip(patterns, found, strict=True)]
         lines += [f"rule: {words}" for words in dict.fromkeys(by.evidence for _, by in found)]
-    click.echo("\n".join(lines))
+    click.echo("\n".join(lines), nl=bool(lines))
 
 
 def _address(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> None:

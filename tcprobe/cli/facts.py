@@ -81,7 +81,7 @@ def show(
     in shared memory (a_smem and b_smem of wgmma) is shown behind a descriptor with --swizzle, --major, --lbo, --sbo,
     --base-offset, --start. --json: one object a line.
     """
-    patterns = _behind(patterns, layers, as_json, asked)
+    patterns = _behind(patterns, layers, as_json, {**asked, "name": name, "selector": selector})
     if not patterns:
         return
     from tcprobe.ask.compare import verdicts
@@ -159,7 +159,9 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, asked: dic
     for pattern in behind:
         from tcprobe.ask.behind import shared
 
-        descriptor.shown(shared(pattern), layers, asked, as_json)
+        one = shared(pattern)
+        descriptor.check_asked(one, asked["name"], asked["selector"] if len(patterns) == 1 else None)
+        descriptor.shown(one, layers, asked, as_json)
     return tuple(pattern for pattern in patterns if pattern not in behind)
 
 
@@ -173,15 +175,17 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, asked: dic
 def why_not(fragment: tuple[str, ...], name: str, layers: Layers, as_json: bool) -> None:
     """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json: one object a line."""
     from tcprobe.ask.absent import why_not as explained
-    from tcprobe.ask.absent import why_not_form
+    from tcprobe.ask.absent import why_not_behind, why_not_form
     from tcprobe.isa import arch, inventory
     from tcprobe.store import names
     from tcprobe.store.lookup import some
 
     asked, row = " ".join(fragment), arch.arch(name)
     forms = inventory.bare(asked)
-    found = [] if forms and not inventory.matches(asked) else names.like(asked, layers)
+    held = inventory.shared_operand(asked)
+    found = [] if held or (forms and not inventory.matches(asked)) else names.like(asked, layers)
     answers = [*(explained(one, row, layers) for one in found), *(why_not_form(form, row, layers) for form in forms)]
+    answers += [why_not_behind(held, row, layers)] if held else []
     if as_json:
         click.echo("\n".join(json.dumps(answer.to_json()) for answer in answers))
         return

@@ -129,7 +129,7 @@ def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **options: 
     from tcprobe.references.shared_memory.catalogue import names, tabulate
 
     if name == "help":
-        click.echo("\n".join(names()))
+        click.echo(json.dumps({"names": list(names())}) if as_json else "\n".join(names()))
         return
     if extent is None:
         raise UsageError("a table needs --extent E0,E1.")

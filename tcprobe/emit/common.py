@@ -44,14 +44,18 @@ def formulas(cell: Cell) -> dict[str, Formula]:
 
 
 def layout(cell: Cell) -> Layout:
-    """The linear layout; UsageError where the map is not linear, element (0, 0) is not held by lane 0 i 0, or the table
-    is not a whole fragment's.
+    """The linear layout; UsageError with the reason where the map is not linear or element (0, 0) is not held by
+    lane 0 i 0, and where the table is not a whole fragment's.
     """
-    found = fitted(cell.table).layout
-    if found is None or found.offset:
-        raise UsageError(f"{cell.fragment.id} on {cell.arch}: not linear from zero on, so no such layout exists.")
+    found = fitted(cell.table)
+    if found.layout is None:
+        raise UsageError(f"{cell.fragment.id} on {cell.arch} is not linear: {found.contradiction}.")
+    if found.layout.offset:
+        raise UsageError(
+            f"{cell.fragment.id} on {cell.arch} does not begin at zero: lane 0 i 0 holds {found.layout.origin}."
+        )
     require_fit(cell.fragment, cell.table)
-    return found
+    return found.layout
 
 
 def identifier(name: str) -> str:
@@ -64,18 +68,22 @@ def named(cell: Cell) -> str:
     return identifier(cell.fragment.id) + ("" if cell.selector is None else f"_selector{cell.selector}")
 
 
-def instructions(tables: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str, Cell]]]:
-    """The instructions whose operands are all among `tables`, each on one arch.
+def instructions(tables: Sequence[Cell], behind: bool = False) -> Iterator[tuple[Instruction, dict[str, Cell]]]:
+    """The instructions whose fragments are all among `tables`, each on one arch; some formats describe a whole one.
 
-    UsageError if there is none, or a table is not a whole fragment's: some formats describe a whole instruction.
+    With `behind` those too that have factors in shared memory, behind descriptors. UsageError if there is none, or a
+    table is not a whole fragment's.
     """
     by_id = {cell.fragment.id: cell for cell in tables}
     found = [
         (row, {f.operand: by_id[f.id] for f in row.fragments})
         for threads in dict.fromkeys(cell.fragment.threads for cell in tables)
         for row in inventory.executed_by(threads)
-        if row.fragments and not row.described and all(f.id in by_id for f in row.fragments)
+        if row.fragments and all(f.id in by_id for f in row.fragments)
     ]
+    elsewhere = [row.id for row, _ in found if row.described and not behind]
+    if elsewhere:
+        raise UsageError(f"{elsewhere[0]} has a factor in shared memory, and this format describes registers alone.")
     if not found:
         raise UsageError("this format describes a whole instruction: give that, not single fragments.")
     for cell in tables:

@@ -4,18 +4,20 @@ One struct per fragment and arch, sm_70::NAME, and NAME itself: the one of TCPRO
 for an arch without a table it does not exist. Host code that has not said TCPROBE_ARCH gets NAME where all archs agree,
 else its sizes alone: the layout does not compile there. nvcc reads kernels in its host pass too, so there the functions
 are declared for the device. A static_assert goes over all slots: the hash of all elements, and that the inverse leads
-back. Metadata has a struct for each selector, which also says which lanes are read and how an index is written.
+back. Metadata has a struct for each selector, which also says which lanes are read and how an index is written. Headers
+that share fragments stand side by side: what two have alike counts once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 
 from tcprobe import __version__
 from tcprobe.emit import metadata
 from tcprobe.emit.common import formulas, named
 from tcprobe.errors import UsageError
-from tcprobe.fit.inverse import inverse
+from tcprobe.fit.inverse import inverted
 from tcprobe.isa import arch
 from tcprobe.isa.operand import Role
 from tcprobe.isa.sparsity import SINGLE
@@ -121,8 +123,15 @@ def emit(tables: Sequence[Cell]) -> str:
         lines += _layout(cell)
     lines += ["namespace tcprobe {", ""]
     for variants in by_fragment.values():
-        lines += _fragment(variants, newest)
+        lines += _once(list(_fragment(variants, newest)))
     return "\n".join([*lines, "}  // namespace tcprobe"])
+
+
+def _once(lines: Sequence[str]) -> list[str]:
+    """Lines that count once, however many headers have the very same but for comments."""
+    code = "\n".join(line for line in lines if not line.startswith("///"))
+    guard = f"TCPROBE_{sha256(code.encode()).hexdigest()[:12]}"
+    return [f"#ifndef {guard}", f"#define {guard}", *lines, "#endif"]
 
 
 def _layout(cell: Cell) -> Iterator[str]:
@@ -130,7 +139,7 @@ def _layout(cell: Cell) -> Iterator[str]:
     table = cell.table
     if None in table.cells and not metadata.is_metadata(cell):
         raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots, which the header has no words for.")
-    found = inverse(table)
+    found = inverted(table)
     if found is None:
         raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form.")
     copies = max(map(len, table.inverse.values()))

@@ -46,8 +46,10 @@ def thread_value(cell: Cell) -> tuple[Modes, Modes]:
     """(shape, stride), both of lane and of i. UsageError where the map is no sum of strides, or lanes are not read."""
     require_every_lane(cell)
     found = layout(cell)
-    if any(formula.overlapping for formula in formulas(cell).values()):
-        raise UsageError(f"{cell.fragment.id} on {cell.arch} needs XOR: no shape:stride without a swizzle says that.")
+    crossed = [f"{name} = {formula}" for name, formula in formulas(cell).items() if formula.overlapping]
+    if crossed:
+        why = f"needs XOR, and strides only add: {'; '.join(crossed)}"
+        raise UsageError(f"{cell.fragment.id} on {cell.arch} {why}.")
     modes = [
         _merge([_number(cell.fragment, base) for base in found.bases[axis.name]], axis.size)
         for axis in found.space.axes

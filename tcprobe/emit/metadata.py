@@ -102,6 +102,14 @@ def read(cell: Cell) -> Lanes:
     return found
 
 
+def lanes_in_words(cell: Cell) -> str:
+    """By the mask where one says which lanes are read, else one by one."""
+    try:
+        return f"with {read(cell).condition()}"
+    except UsageError:
+        return ", ".join(map(str, lanes_read(cell)))
+
+
 def require_every_lane(cell: Cell) -> None:
     """UsageError for metadata of which some lanes are not read."""
     if is_metadata(cell) and None in cell.table.cells:

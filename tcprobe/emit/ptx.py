@@ -1,7 +1,7 @@
 """PTX of a whole instruction: registers declared, each with the elements that a lane holds in it, and the instruction.
 
 wmma: the loads, the multiply and the store as well, since their order of registers is that of the fragments.
-ldmatrix, stmatrix: the address with the lanes whose own counts.
+ldmatrix, stmatrix: the address with the lanes whose own counts. wgmma: A in registers and B behind a descriptor.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe.ask.describe import ranges
 from tcprobe.emit.common import formulas, heading, instructions
-from tcprobe.emit.metadata import lanes_read
+from tcprobe.emit.metadata import lanes_in_words, lanes_read
+from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
@@ -25,11 +26,10 @@ KINDS = {"f32": "f32", "f64": "f64"}  # register types; everything else is packe
 
 
 def emit(tables: Sequence[Cell]) -> str:
-    """A block an instruction."""
-    lines = heading(tables, "//")
-    for instruction, operands in instructions(tables):
-        lines += ["", *_instruction(instruction, operands)]
-    return "\n".join(lines)
+    """A block an instruction; several in braces each, since all have the same names of registers."""
+    blocks = [list(_instruction(*found)) for found in instructions(tables, behind=True)]
+    scoped = blocks if len(blocks) == 1 else [["{", *block, "}"] for block in blocks]
+    return "\n".join([*heading(tables, "//"), *(line for block in scoped for line in ("", *block))])
 
 
 def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iterator[str]:
@@ -42,10 +42,30 @@ def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iter
     names = {operand: _written(instruction, cell) for operand, cell in operands.items()}
     if instruction.family == "wmma":
         yield from (f"{operands[o].fragment.instruction} {names[o]}, [%p{o}], %ld{o};" for o in "abc")
+    if instruction.described:
+        yield from _fenced(instruction, names)
+        return
     yield f"{instruction.name}"
     yield f"  {', '.join(names[fragment.operand] for fragment in instruction.spelled)};"
     if instruction.family == "wmma":
         yield f"{operands['d'].fragment.instruction} [%pd], {names['d']}, %ldd;"
+
+
+def _fenced(instruction: Instruction, names: Mapping[str, str]) -> Iterator[str]:
+    """A multiply with factors behind descriptors, and what a warpgroup waits for before and after it."""
+    signs = ["1", "1"] if dtype(instruction.type("d")).is_float else []
+    turned = ["0"] if len(instruction.described[0].held.majors) > 1 else []
+    yield f"// B is in shared memory, behind what `tcprobe descriptor --instruction {instruction.id} --tile NxK` says"
+    yield from (".reg .b64 %b_desc;", ".reg .pred %add;  // whether D is added to, or else overwritten")
+    if signs:
+        yield "// 1, 1 after %add: -1 for -A, and for -B"
+    if turned:
+        yield "// 0 at the end: 1 where n of B is contiguous"
+    yield f"// A there too: %a_desc in place of its registers{', and before that 0 one for its m' if turned else ''}"
+    held = (names.get(operand.name, "%b_desc") for operand in instruction.operands
+            if operand.name in (*names, "b_smem"))  # fmt: skip
+    yield from ("wgmma.fence.sync.aligned;", instruction.name, f"  {', '.join([*held, '%add', *signs, *turned])};")
+    yield from ("wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;")
 
 
 def _written(instruction: Instruction, cell: Cell) -> str:
@@ -92,23 +112,22 @@ def _formulas(cell: Cell) -> str:
 def _scales(cell: Cell) -> str:
     """Which lanes are read, and what a byte scales."""
     require_fit(cell.fragment, cell.table)
-    read, formula = ", ".join(map(str, lanes_read(cell))), formulas(cell)
+    lanes, formula = ", ".join(map(str, lanes_read(cell))), formulas(cell)
     assert cell.selector is not None
     picked = ", ".join(f"{name.replace('_', '-')} {n}" for name, n in cell.fragment.held.picked(cell.selector).items())
     rows = cell.fragment.rows > cell.fragment.cols
     of = f"row {formula['row']} of A, block {formula['col']}" if rows else (
         f"column {formula['col']} of B, block {formula['row']}")  # fmt: skip
-    return f"{picked} read lanes {read}; byte i there scales {of} along k"
+    return f"{picked} read lanes {lanes}; byte i there scales {of} along k"
 
 
 def _metadata(cell: Cell) -> str:
     """Which lanes are read under the selector, and what a field says."""
     require_fit(cell.fragment, cell.table)
-    read = ", ".join(map(str, lanes_read(cell)))
     rule = sparsity(cell.fragment)
     unit = "element" if cell.fragment.span == 1 else f"{cell.fragment.span} elements"
     return (
-        f"selector {cell.selector} reads lanes {read}; field i of {rule.bits} bits says which "
+        f"selector {cell.selector} reads lanes {lanes_in_words(cell)}; field i of {rule.bits} bits says which "
         f"{unit} of a chunk of {rule.positions * rule.span} columns of A is stored as A[row][stored column]"
     )
 

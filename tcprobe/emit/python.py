@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from tcprobe.emit import metadata
 from tcprobe.emit.common import formulas, heading, named
-from tcprobe.fit.inverse import inverse
+from tcprobe.fit.inverse import inverted
 from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
 
@@ -15,33 +16,50 @@ ROLES = (Role.METADATA,)
 SELECTORS = "all"
 
 
+class Function(NamedTuple):
+    """A function in Python: its name, its arguments, what it is, the expression that it returns."""
+
+    name: str
+    arguments: str
+    what: str
+    body: str
+
+
 def emit(tables: Sequence[Cell]) -> str:
     """A class a table."""
     return "\n".join([*heading(tables, "#"), *(line for cell in tables for line in _class(cell))])
 
 
-def _class(cell: Cell) -> Iterator[str]:
-    fragment, table, forward = cell.fragment, cell.table, formulas(cell)
-    element = ", ".join(table.outputs)
-    copies = max(map(len, table.inverse.values()))
-    yield from ("", "", f"class {named(cell)}:")
-    yield f'    """{fragment.rows} x {fragment.cols} of {fragment.type} on {cell.arch}, layout {table.id}."""'
-    yield ""
-    sizes = {"LANES": table.threads, "ELEMENTS": table.elements, "ROWS": fragment.rows, "COLS": fragment.cols,
-             "COPIES": copies}  # fmt: skip
-    yield from (f"    {name} = {value}" for name, value in sizes.items())
-    for name, formula in forward.items():
-        yield from _function(name, "lane, i", f"The {name} of the element that slot (lane, i) holds", str(formula))
-    found = inverse(table)
-    if found:
+def sizes(cell: Cell) -> dict[str, int]:
+    """Constants by name, of a table that is a whole fragment's."""
+    fragment, table = cell.fragment, cell.table
+    found = {"LANES": table.threads, "ELEMENTS": table.elements, "ROWS": fragment.rows, "COLS": fragment.cols}
+    return found | {"COPIES": _copies(cell)}
+
+
+def functions(cell: Cell) -> Iterator[Function]:
+    """From slot to element and back, and what metadata needs besides; UsageError as `formulas`."""
+    table = cell.table
+    for name, formula in formulas(cell).items():
+        yield Function(name, "lane, i", f"The {name} of the element that slot (lane, i) holds", str(formula))
+    element, copies = ", ".join(table.outputs), _copies(cell)
+    which = ", of its copy-th" if copies > 1 else ""
+    for name, formula in (inverted(table) or {}).items():
         arguments = f"{element}, copy=0" if copies > 1 else element
-        for name in ("lane", "i"):
-            what = f"The {name} of the holder of an element" + (", of its copy-th" if copies > 1 else "")
-            yield from _function(f"{name}_of", arguments, what, str(found[name]))
-    for name, arguments, what, body in metadata.python(cell) if metadata.is_metadata(cell) else ():
-        yield from _function(name, arguments, what, body)
+        yield Function(f"{name}_of", arguments, f"The {name} of the holder of an element{which}", str(formula))
+    for words in metadata.python(cell) if metadata.is_metadata(cell) else ():
+        yield Function(*words)
 
 
-def _function(name: str, arguments: str, what: str, body: str) -> list[str]:
-    return ["", "    @staticmethod", f"    def {name}({arguments}):", f'        """{what}."""',
-            f"        return {body}"]  # fmt: skip
+def _copies(cell: Cell) -> int:
+    return max(map(len, cell.table.inverse.values()))
+
+
+def _class(cell: Cell) -> Iterator[str]:
+    fragment, found = cell.fragment, list(functions(cell))
+    yield from ("", "", f"class {named(cell)}:")
+    yield f'    """{fragment.rows} x {fragment.cols} of {fragment.type} on {cell.arch}, layout {cell.table.id}."""'
+    yield from ("", *(f"    {name} = {value}" for name, value in sizes(cell).items()))
+    for name, arguments, what, body in found:
+        yield from ("", "    @staticmethod", f"    def {name}({arguments}):", f'        """{what}."""')
+        yield f"        return {body}"

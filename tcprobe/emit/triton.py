@@ -21,16 +21,23 @@ def emit(tables: Sequence[Cell]) -> str:
     ]
     lines += ["from triton.experimental.gluon import language as gl", ""]
     for cell in tables:
-        name, sizes = identifier(cell.fragment.id), shape(cell)
-        register, threads = bases(cell)
-        lane, warp = threads[:LANE_BITS], threads[LANE_BITS:]
-        lines += [
-            f"{name}_bases = [", f'    ("register", {register}),', f'    ("lane", {lane}),', f'    ("warp", {warp}),',
-            '    ("block", []),', "]",
-            f"{name} = gl.DistributedLinearLayout(", f"    reg_bases={register},", f"    lane_bases={lane},",
-            f"    warp_bases={warp},", "    block_bases=[],", f"    shape={sizes},", ")", "",
-        ]  # fmt: skip
+        name = identifier(cell.fragment.id)
+        named = (f'    ("{input_}", {vectors}),' for input_, vectors in inputs(cell).items())
+        lines += [f"{name}_bases = [", *named, "]", f"{name} = {written(cell)}", ""]
     return "\n".join(lines)
+
+
+def written(cell: Cell) -> str:
+    """Gluon's layout."""
+    named = ((f"{'reg' if input_ == 'register' else input_}_bases", found) for input_, found in inputs(cell).items())
+    given = [f"    {name}={value}," for name, value in (*named, ("shape", shape(cell)))]
+    return "\n".join(["gl.DistributedLinearLayout(", *given, ")"])
+
+
+def inputs(cell: Cell) -> dict[str, list[list[int]]]:
+    """Bases by Triton's names of the inputs."""
+    register, threads = bases(cell)
+    return {"register": register, "lane": threads[:LANE_BITS], "warp": threads[LANE_BITS:], "block": []}
 
 
 def bases(cell: Cell) -> tuple[list[list[int]], list[list[int]]]:

@@ -19,6 +19,8 @@ from tcprobe.fit.linear import pack, unpack
 from tcprobe.layout import gf2
 from tcprobe.layout.table import Table
 
+_INVERTED: dict[str, dict[str, Formula] | None] = {}  # by layout id: many fragments share few layouts
+
 
 def inverse(table: Table) -> dict[str, Formula] | None:
     """Formulas of the inputs in the table's outputs and, where elements have several holders, in `copy`."""
@@ -42,6 +44,13 @@ def inverse(table: Table) -> dict[str, Formula] | None:
         parts = {n: [u[name] for u in unpacked[s : s + size]] for n, s, size in zip(names, starts, sizes, strict=True)}
         found[name] = linear_formula(parts, unpacked[total][name], names)
     return found if _proven(found, table, names) else None
+
+
+def inverted(table: Table) -> dict[str, Formula] | None:
+    """As `inverse`, each layout once: for whoever asks for the tables of many fragments."""
+    if table.id not in _INVERTED:
+        _INVERTED[table.id] = inverse(table)
+    return _INVERTED[table.id]
 
 
 def _proven(found: Mapping[str, Formula], table: Table, names: tuple[str, ...]) -> bool:

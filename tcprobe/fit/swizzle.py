@@ -103,17 +103,35 @@ def _xor(address: AddressMap) -> Iterator[AddressFit]:
     found = _undone(address, chain.swizzles) if chain else None
     if chain and found:
         yield AddressFit(XOR, found, address.cells, chain.swizzles, fewest=chain.fewest)
+    else:
+        yield from _pairs(address)
+
+
+def _pairs(address: AddressMap) -> Iterator[AddressFit]:
+    """Two swizzles of up to 5 bits each, S > 0, over any shape:stride, whose strides need be no powers of two."""
+    able = _candidates(offset_bits(address), MOST_BITS)
+    for last in (Swizzle(*three) for three in zip(*(axis.tolist() for axis in able), strict=True)):
+        undone = np.where(address.corners < 0, -1, last(address.corners))
+        for first in _left(undone, *able, 1):
+            found = _undone(address, (first, last))
+            if found:
+                yield AddressFit(XOR, found, address.cells, (first, last))
 
 
 def _fitting(address: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzle, Affine]]:
     """The swizzles of shift `sign` * S, B from 1 to `most`, under which the map is affine, and that affine map."""
     bits, base, shift = _candidates(offset_bits(address), most)
-    able = _separable(address.corners, bits, base, shift, sign)
-    for three in zip(bits[able].tolist(), base[able].tolist(), (sign * shift[able]).tolist(), strict=True):
-        swizzle = Swizzle(*three)
+    for swizzle in _left(address.corners, bits, base, shift, sign):
         found = _undone(address, [swizzle])
         if found:
             yield swizzle, found
+
+
+def _left(sample: Integers, bits: Integers, base: Integers, shift: Integers, sign: int) -> list[Swizzle]:
+    """The swizzles of shift `sign` * S that `_separable` leaves."""
+    able = _separable(sample, bits, base, shift, sign)
+    kept = (axis[able].tolist() for axis in (bits, base, sign * shift))
+    return [Swizzle(*three) for three in zip(*kept, strict=True)]
 
 
 def _undone(address: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:

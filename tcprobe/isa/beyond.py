@@ -1,8 +1,10 @@
-"""Matrix instructions of PTX that the inventory may not have: one row each, silent where the inventory has the family.
+"""What of PTX the inventory does not have: matrix instructions of families that it lacks, and their neighbours.
 
 >>> from tcprobe.isa.beyond import not_covered
 >>> not_covered("ldmatrix.m8n8.x4") is None
 True
+>>> not_covered("shfl.sync.bfly.b32").split("; ")[1]
+'see `tcprobe convert` and `tcprobe reduce`'
 
 Source: PTX ISA 9.1, sections 9.7.14 to 9.7.17.
 """
@@ -38,11 +40,43 @@ BEYOND = (
 )  # fmt: skip
 
 
+class Neighbour(NamedTuple):
+    """The first parts of instructions' names, as a pattern, what these do, and which commands are about it, if any."""
+
+    pattern: str
+    what: str
+    see: str = ""
+
+
+# what kernels do beside multiplying; the more special first
+NEIGHBOURS = (
+    Neighbour(r"cp\.async\.bulk|cp\.reduce\.async\.bulk|tensormap|tma", "copies in bulk and by tensor maps",
+              "`tcprobe path FRAGMENT --fill tma` and `tcprobe swizzle table SWIZZLE_128B`"),
+    Neighbour(r"cp\.async", "copies from global into shared memory",
+              "`tcprobe banks --with cp.async.16` and `tcprobe path FRAGMENT`"),
+    Neighbour(r"(?:ld|st|atom|red)\.(?:shared|async)", "accesses to shared memory",
+              "`tcprobe banks --with ld.shared.b64`"),
+    Neighbour(r"ld\.global|ldu|ld", "loads", "`tcprobe load FRAGMENT`"),
+    Neighbour(r"shfl|redux", "exchanges between lanes", "`tcprobe convert` and `tcprobe reduce`"),
+    Neighbour(r"(?:wgmma|tcgen05)\.(?:fence|commit\w*|wait\w*|alloc|dealloc|relinquish\w*)|mbarrier|barrier|bar|fence"
+              r"|membar|elect|griddepcontrol|setmaxnreg|vote|match|activemask", "synchronisation and resources"),
+    Neighbour(r"st|atom|red|multimem|prefetch\w*|mapa|getctarank|cvta", "accesses to memory"),
+    Neighbour(r"dp4a|dp2a|fma|mad|mul|add|sub|cvt|prmt|lop3|shf|sel[pt]|mov", "arithmetic on a lane's own registers"),
+)  # fmt: skip
+
+
 def not_covered(name: str, families: Iterable[str] = ()) -> str | None:
     """What PTX has under such a name and `families` lack, in words; None where it is not known to have it."""
-    known = set(families)
-    for row in BEYOND:
-        if re.search(row.pattern, name[:MOST_NAME], re.I):
-            words = f"{row.family} ({row.what}, from {row.target} on) is PTX's, but tcprobe does not cover it yet"
-            return None if row.family in known else words
+    row = next((row for row in BEYOND if re.search(row.pattern, name[:MOST_NAME], re.I)), None)
+    lacks = row and row.family not in set(families)
+    words = row and f"{row.family} ({row.what}, from {row.target} on) is PTX's, but tcprobe does not cover it yet"
+    return _neighbour(name) or (words if lacks else None)
+
+
+def _neighbour(name: str) -> str | None:
+    for row in NEIGHBOURS:
+        found = re.match(rf"({row.pattern})(?:\.|$)", name[:MOST_NAME], re.I)
+        if found:
+            see = f"; see {row.see}" if row.see else ""
+            return f"{found[1].lower()} ({row.what}) is PTX's, but holds no matrix{see}"
     return None

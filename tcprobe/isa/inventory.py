@@ -377,6 +377,10 @@ def why_not(asked: Fragment | Instruction, device: Arch) -> str | None:
 def short(name: str) -> str:
     """`name` without the qualifiers that every form has: the form in which ids are."""
     written = _VECTOR.sub(r"\1X", name.strip().lower())
+    if written.startswith("sm90") or "gmma." in written[:6]:
+        from tcprobe.isa.words import warpgroup
+
+        written = warpgroup(written) or written
     return ".".join(part for part in written.split(".") if part not in IMPLIED)
 
 
@@ -411,6 +415,11 @@ def _unknown(name: str, known: Iterable[str]) -> UsageError:
         return no_registers(found[0])
     import difflib
 
+    if behind := shared_operand(short(name)):
+        return UsageError(
+            f"{behind.id} is in shared memory, behind a descriptor: `tcprobe show` says where its elements are; for "
+            f"all else name {behind.instruction.id}."
+        )
     from tcprobe.isa.beyond import not_covered
 
     if ptx := not_covered(name, families()):

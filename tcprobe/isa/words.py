@@ -57,6 +57,8 @@ _WORD = re.compile(r"(?:kind|sp|scale_vec|cta_group)::\w+|[^\s.,:;<>(){}|/=]+")
 _SHAPE = re.compile(r"(?:m)?(\d+)x(?:n)?(\d+)(?:x(?:k)?(\d+))?")
 _TYPES = r"TF32|BF16|F64|F32|F16|S32|[SU][841]|E[2-5]M[1-3]"
 _ATOM = re.compile(rf"SM\d+_(\d+)x(\d+)x(\d+)_((?:{_TYPES})*)_?([TN][TN])(?:_(XOR|AND)POPC)?(?:_SATURATE)?", re.I)
+_GROUP_ATOM = re.compile(rf"SM90(?:_|::GMMA::(SPARSE::)?G?MMA_)64x(\d+)x(\d+)_((?:{_TYPES})+)_[RS]S\w*", re.I)
+_GROUP_OPCODE = re.compile(rf"[HIQB]GMMA(\.SP)?\.64x(\d+)x(\d+)((?:\.(?:{_TYPES}))*)(?:\.AND\.POPC)?", re.I)
 _MOVE = re.compile(r"SM\d+_U(?:32|16)x([1248])_(LDSM|STSM)_([NT])", re.I)
 _OPCODE = re.compile(r"(LDSM|STSM)\.16\.M(T?)88(?:\.([24]))?", re.I)
 MOST_WORDS = 24
@@ -139,6 +141,33 @@ def _atom(piece: str) -> list[str]:
     if re.fullmatch(r"MOVM(\.16\.MT88)?|SM75_U32x1_MOVM_T", piece, re.I):
         return ["movmatrix"]
     return []
+
+
+def warpgroup(name: str) -> str | None:
+    """The id that a CuTe atom or an opcode of a warpgroup means, with the operand after it; None for anything else.
+
+    >>> warpgroup("sm90_64x24x16_f32f16f16_rs d"), warpgroup("hgmma.sp.64x8x32.f32.bf16")
+    ('wgmma.mma_async.m64n24k16.f32.f16.f16.d', 'wgmma.mma_async.sp.m64n8k32.f32.bf16.bf16')
+    """
+    first, *rest = name.split() or [""]
+    group = _GROUP_ATOM.fullmatch(first) or _GROUP_OPCODE.fullmatch(first)
+    if not group:
+        return None
+    sparse, n, k, types = group.groups()
+    said = [found.lower() for found in re.findall(_TYPES, types, re.I)]
+    operand = [_MEANT.get(word, word).replace("c|d", "d") for word in rest]
+    family = ["wgmma.mma_async", *(["sp"] if sparse else [])]
+    return ".".join([*family, _shape("64", n, k), *_types_of(first[0].lower(), said), *operand])
+
+
+def _types_of(kind: str, said: list[str]) -> list[str]:
+    """All types, D first; of an opcode also those that its first letter implies."""
+    implied = {
+        "h": [*said[:1], *2 * (said[1:] or ["f16"])],
+        "i": ["s32", *said],
+        "b": ["s32", "b1", "b1", "and", "popc"],
+    }
+    return implied.get(kind, said)
 
 
 def _moved(opcode: str, count: int, turned: bool) -> list[str]:

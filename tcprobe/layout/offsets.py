@@ -4,9 +4,9 @@
 >>> plain.address.offsets.tolist(), plain.address.shape
 ([0, 1, 2, 4, 5, 6], (2, 3))
 
-Numbers of a matrix are separated by commas, | or spaces; brackets and braces around them, comments (#, //) and blank
-lines are passed over. A line of words, such as a heading or a prompt, ends a matrix. An empty place between two commas
-is an element without an offset.
+Numbers of a matrix are separated by commas, | or spaces; brackets, braces and quotes around them, comments (#, //) and
+blank lines are passed over. A line of words, such as a heading or a prompt, ends a matrix. An empty place between two
+commas is an element without an offset.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tcprobe.layout.address import MOST_CELLS, AddressMap
 COLUMNS = ("row", "col", "offset")
 LEAST_ROWS = 4  # lines from which three columns without a header can be told from a matrix
 _COMMENT = re.compile(r"(?:#|//).*")
-_BRACKETS = str.maketrans(dict.fromkeys("[]{}()", " ") | {"|": ",", ";": ","})
+_BRACKETS = str.maketrans(dict.fromkeys("[]{}()\"'", " ") | {"|": ",", ";": ","})
 _ROW = re.compile(r"[\s,]*[-+]?[0-9]")
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _TWO_ROWS = re.compile(r"[\]})],?;? ?[\[{(]")

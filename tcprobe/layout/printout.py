@@ -7,7 +7,8 @@
 
 A line holds cells separated by |, a cell --vectorize elements: a range such as (0..7, 3), single coordinates, or one
 space per offset that holds nothing (one space for a cell without any). Blank lines group lines and mean nothing.
-Prompts and comments are passed over; the command line, where there is one, says what the rest must be.
+Prompts and comments are passed over; the command line, where there is one, says what the rest must be. Without one
+cells may be of several sizes, as long as every offset holds something.
 """
 
 from __future__ import annotations
@@ -146,14 +147,26 @@ def _read(block: _Block) -> Printout:
     width = block.command.shape[0] if block.command else len(rows[0][1]) * size
     if width == size:
         parsed = [(number, [_parts(number, text)]) for number, text in _with_holes(block)]
+    free = not block.command and _sizes_are_free(parsed, size)
     elements: Cell = []
     for number, cells in parsed:
-        _check_width(number, len(cells) * size, width, number == parsed[-1][0])
+        if not free:
+            _check_width(number, len(cells) * size, width, number == parsed[-1][0])
         for position, cell in enumerate(cells, 1):
-            elements += _placed(number, cell, size, position == len(cells))
+            elements += _placed(number, cell, cell.held if free else size, position == len(cells))
             if len(elements) > MOST_CELLS:
                 raise DataError(f"line {number}: more than {MOST_CELLS} offsets.")
     return Printout(_address(elements, block.command), block.command, rows[0][0])
+
+
+def _sizes_are_free(parsed: list[tuple[int, list[_Parts]]], size: int) -> bool:
+    """Whether cells are of several sizes and none has a hole, not even inside: each begins where the last ended.
+
+    A short cell of single coordinates at the end of a line is one whose spaces were trimmed.
+    """
+    short = [(cell, cell is cells[-1]) for _, cells in parsed for cell in cells if cell.held + sum(cell.gaps) < size]
+    whole = not any(sum(cell.gaps[1:-1]) or not cell.held for _, cells in parsed for cell in cells)
+    return whole and any(not last or cell.held > len(cell.spans) - 1 for cell, last in short)
 
 
 def _address(elements: Cell, command: Command | None) -> AddressMap:

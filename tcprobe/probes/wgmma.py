@@ -13,9 +13,9 @@ are numbered like this is what PTX ISA says of canonical layouts, and which elem
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -108,6 +108,20 @@ def shared_launch(row: Instruction) -> Launch:
     shifts = len(ones_by_k(row))
     run = Coded(row, flags=SHARED_A, metadata=uniform(row, [FIRST] * shifts))
     return registers_launch(run, (1, shifts), 4 * row.fragment("d").slots * shifts)
+
+
+def predicted(row: Instruction, tables: Mapping[str, Table]) -> StructureHash:
+    """The triples that tables of registers mean, A behind `picked` metadata."""
+    values = tuple(tables[operand].values[name] for operand in "ad" for name in ("row", "col"))
+    return StructureHash(row.triples, _predicted(values, row.shape.n, tuple(picked(row).tolist())))
+
+
+@lru_cache(maxsize=16)  # forms of other types have the same tables
+def _predicted(values: tuple[Any, ...], n: int, k: tuple[int, ...]) -> str:
+    line, stored, m, col = map(np.array, values)
+    reached = np.empty((len(m) // n, n), np.int64)
+    reached[m, col] = np.arange(len(m))
+    return WholeProduct(np.array(k)[stored], line, reached, col).digest().tobytes().hex()
 
 
 def held_bytes(held: Operand) -> int:

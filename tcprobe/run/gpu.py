@@ -29,6 +29,7 @@ LEAST_PINNED = 8 << 20
 COMPILERS = min(8, os.cpu_count() or 1)
 TOGETHER = 4  # kernels in a module
 SHARED_UNASKED = 48 << 10  # bytes of shared memory that a block may have without asking
+CXX = ("-std=c++17",)
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -110,30 +111,59 @@ class Gpu:
             return self._load(ordered[:half]) | self._load(ordered[half:])
         return blamed | self._load([k for k in ordered if k.name not in blamed])
 
-    def compile_cuda(self, text: str, names: Sequence[str]) -> None:
-        """Compile CUDA C++ by NVRTC for the open device; `call` runs its functions `names`.
+    def compile_cuda(self, text: str, names: Sequence[str], target: str | None = None) -> None:
+        """Compile CUDA C++ by NVRTC for the open device, or for a PTX target such as sm_90a; `call` runs `names`.
 
         EnvironmentUnfitError if there is no NVRTC, ProbeError with the log if it does not compile.
         """
         self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
         try:
-            module = self._cupy.RawModule(code=text, options=("-std=c++17",))
+            module = self._for_target(text, target) if target else self._cupy.RawModule(code=text, options=CXX)
             self._functions |= {name: module.get_function(name) for name in names}
         except self._cupy.cuda.compiler.CompileException as error:
             raise ProbeError(f"the emitted code does not compile: {error}") from None
         except (RuntimeError, ImportError, OSError) as error:
             raise EnvironmentUnfitError(f"NVRTC is needed, and CuPy cannot use it: {error}. {NVRTC}") from None
 
-    def call(self, name: str, blocks: int, inputs: Sequence[NDArray[Any]], output: NDArray[Any]) -> None:
-        """Run `name`(inputs..., output) with 32 threads a block; `output` is filled.
+    def _for_target(self, text: str, target: str) -> Any:
+        """The module compiled for a target that CuPy would not choose; CompileException with the log."""
+        nvrtc = self._cupy.cuda.nvrtc
+        program = nvrtc.createProgram(text, "tcprobe.cu", (), ())
+        try:
+            nvrtc.compileProgram(program, (*CXX, f"-arch={target}"))
+            machine_code = nvrtc.getCUBIN(program)
+        except nvrtc.NVRTCError:
+            log = nvrtc.getProgramLog(program)
+            raise self._cupy.cuda.compiler.CompileException(log, text, "tcprobe.cu", CXX, "nvrtc") from None
+        finally:
+            nvrtc.destroyProgram(program)
+        module = self._cupy.cuda.function.Module()
+        module.load(machine_code)
+        self._modules.append(module)
+        return module
+
+    def compiled(self, text: str, name: str, target: str, shared: int) -> Any:
+        """CuPy's function of CUDA C++ for a PTX target, which may be called with `shared` bytes; as `compile_cuda`."""
+        self.compile_cuda(text, [name], target)
+        found = self._functions[name]
+        self._cupy.cuda.driver.funcSetAttribute(found.ptr, MAX_DYNAMIC_SHARED, shared)
+        return found
+
+    def call(
+        self, name: str, blocks: int, inputs: Sequence[NDArray[Any]], output: NDArray[Any],
+        each: tuple[int, int] = (WARP, 0),
+    ) -> None:  # fmt: skip
+        """Run `name`(inputs..., output), `each` block with threads and bytes of shared memory; `output` is filled.
 
         BackendFaultError if the device is lost.
         """
-        runtime = self._cupy.cuda.runtime
+        runtime, (threads, shared) = self._cupy.cuda.runtime, each
         try:
             given = [self._cupy.asarray(array) for array in inputs]
             made = self._cupy.zeros_like(self._cupy.asarray(output))
-            self._functions[name]((blocks,), (WARP,), (*given, made))
+            if shared > SHARED_UNASKED:
+                self._cupy.cuda.driver.funcSetAttribute(self._functions[name].ptr, MAX_DYNAMIC_SHARED, shared)
+            self._functions[name]((blocks,), (threads,), (*given, made), shared_mem=shared)
             output[...] = made.get()
         except (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError) as error:
             raise BackendFaultError(str(error)) from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -16,12 +16,14 @@ from typing import NamedTuple
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.probes.sparse_numbering import predict as sparse_structure
 from tcprobe.probes.structure import predict
+from tcprobe.probes.wgmma import predicted as behind_descriptors
 from tcprobe.store import documents
 from tcprobe.store.choose import alone
-from tcprobe.store.measurement import FROM_CODE, MAKER, Measurement, how, made_by
+from tcprobe.store.measurement import FROM_CODE, MAKER, Measurement, StructureHash, how, made_by
 from tcprobe.store.results import Results
 from tcprobe.system import files
 from tcprobe.text import one_line
@@ -63,12 +65,15 @@ def merge(paths: Sequence[Path], target: Results, contributor: str = "") -> Merg
     before = list(_measured(target))
     there = {_key(m) for m in before}
     new = [m for m in given if _key(m) not in there]
-    added: dict[str, int] = {}
+    runs: dict[str, list[Measurement]] = {}
     for measurement in {_key(m): m for m in new}.values():
-        name = run_id(measurement, contributor)
-        _describe(target, name, measurement, contributor)
-        target.run(name).write(measurement)
-        added[name] = added.get(name, 0) + 1
+        runs.setdefault(run_id(measurement, contributor), []).append(measurement)
+    for name, made in runs.items():
+        _describe(target, name, made[0], contributor)
+        folder = target.run(name)
+        for measurement in made:
+            folder.write(measurement)
+    added = {name: len(made) for name, made in runs.items()}
     return Merged(added, len(given) - len(new), list(_conflicts(before, given)))
 
 
@@ -103,16 +108,19 @@ def _measured(results: Results) -> Iterator[Measurement]:
 
 
 def _check_structure(path: Path, measurement: Measurement) -> None:
-    """DataError unless the structure tensor that the tables predict is the one whose hash is saved.
-
-    Where a factor is behind a descriptor the tensor is one of addresses, which no table of registers predicts.
-    """
+    """DataError unless the structure tensor that the tables predict is the one whose hash is saved."""
     row = inventory.instructions().get(measurement.experiment)
-    if row is None or measurement.structure is None or row.described:
+    if row is None or measurement.structure is None:
         return
     tables = {o: _read(table, measurement.unread.get(o)) for o, table in measurement.tables.items()}
-    if (sparse_structure if row.metadata else predict)(row, tables).digest() != measurement.structure:
+    if _predicted(row, tables) != measurement.structure:
         raise DataError(f"{path}: {row.id} on {measurement.arch}: its tables do not give its structure tensor.")
+
+
+def _predicted(row: Instruction, tables: Mapping[str, Table]) -> StructureHash:
+    if row.described:
+        return behind_descriptors(row, tables)
+    return (sparse_structure if row.metadata else predict)(row, tables).digest()
 
 
 def _read(table: Table, unread: Sequence[Sequence[int]] | None) -> Table:

@@ -25,7 +25,7 @@ from tcprobe.store.choose import Layers
 from tcprobe.text import quoted
 
 MOST = 400  # candidates that are compared
-OPCODE = r"(?i)\b[HIBDQO]MMA\.[0-9][\w.]*"
+OPCODE = r"(?i)\b[HIBDQO]MMA(?:\.S[PF])*\.[0-9][\w.]*"
 T = TypeVar("T", Fragment, Instruction)
 Operands = dict[str, Cell]
 
@@ -80,21 +80,33 @@ def chosen(patterns: Sequence[str], arch_name: str | None, layers: Layers) -> tu
         try:
             found += lookup.chosen((pattern,))
         except UsageError:
-            whole = _one_instructions(pattern, layers)
+            on = None if arch_name == "all" else arch_name
+            whole, note = _whole(pattern, on, layers)
             if whole:
                 found += whole
+                notes += [note] if note else []
                 continue
-            one = meant(pattern, None if arch_name == "all" else arch_name, layers)
+            one = meant(pattern, on, layers)
             found.append(one.cell.fragment)
             notes += [one.note] if one.note else []
     return list(dict.fromkeys(found)), notes
 
 
-def _one_instructions(name: str, layers: Layers) -> list[Fragment]:
-    """All operands of the one instruction that a name means, if it means all of them."""
+def _whole(name: str, arch_name: str | None, layers: Layers) -> tuple[list[Fragment], str | None]:
+    """All operands of the instruction that a name means, or of the first of several that share all tables; and a note.
+
+    None where it does not mean all operands, or where tables differ.
+    """
     found = _candidates(name, layers, inventory.candidates)
-    row = inventory.instructions().get(found[0].experiment)
-    return found if row and [f.id for f in row.fragments] == [f.id for f in found] else []
+    rows = [inventory.instructions().get(id_) for id_ in dict.fromkeys(f.experiment for f in found)]
+    if [f.id for f in found] != [f.id for row in rows if row for f in row.fragments]:
+        return [], None
+    if len(rows) == 1:
+        return found, None
+    with suppress(UsageError):
+        row, _, note = multiply(name, arch_name, layers)
+        return list(row.fragments), note
+    return [], None
 
 
 def instructions(patterns: Sequence[str], layers: Layers) -> list[Instruction]:
@@ -163,8 +175,8 @@ def _no_multiply_becomes(opcode: str, layers: Layers) -> UsageError:
 
 def _same_shape(id_: str, opcode: str) -> bool:
     row = inventory.instructions().get(id_)
-    qualifiers = [part.replace("x", "") for part in opcode.split(".")[1:2]]
-    return row is not None and "".join(map(str, row.shape)) in qualifiers
+    shape = next((part for part in opcode.split(".")[1:] if part[:1].isdigit()), "")
+    return row is not None and "".join(map(str, row.shape)) == shape.replace("x", "")
 
 
 def _on(found: list[T], arch_name: str | None) -> list[T]:

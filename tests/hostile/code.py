@@ -86,6 +86,7 @@ def _plain(text: str) -> str:
 
 _SKELETONS = {
     **dict.fromkeys(("python", "numpy", "sympy", "tensor-layouts", "tinygrad", "triton"), _python),
+    **dict.fromkeys(("cute-dsl", "mosaic", "numba", "tilelang"), _python),
     **dict.fromkeys(("cuda", "cute", "ptx", "convert"), _cpp),
     "latex": _latex,
     "svg": _svg,

@@ -21,8 +21,8 @@ from . import board, saved
 from .board import Fault, Judge, Outcome, Trial
 
 FORMATS = (
-    "csv", "cuda", "cute", "json", "latex", "markdown", "numpy", "ptx", "python", "svg", "sympy", "tensor-layouts",
-    "tinygrad", "triton",
+    "csv", "cuda", "cute", "cute-dsl", "json", "latex", "markdown", "mosaic", "numba", "numpy", "ptx", "python", "svg",
+    "sympy", "tensor-layouts", "tilelang", "tinygrad", "triton",
 )  # fmt: skip
 MULTIPLIES = ("ptx", "tinygrad")  # formats of a whole multiply
 WHOLE = ("compare", "diff", "fit", "pages", "list", "lower")  # speak of many tables: the good ones and those refused

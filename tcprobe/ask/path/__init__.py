@@ -104,7 +104,8 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
         )
         for name in names
     ]  # fmt: skip
-    return found[0] if len(found) == 1 else next((one for one in found if _exists(one)), found[0])
+    able = (one for fits in (_exists, _reaches) for one in found if fits(one))
+    return found[0] if len(found) == 1 else next(able, found[0])
 
 
 def path(asked: PathRequest) -> PathPlan:
@@ -131,6 +132,15 @@ def proven(asked: PathRequest) -> PathPlan:
 def _exists(asked: PathRequest) -> bool:
     try:
         proven(asked)
+    except UsageError:
+        return False
+    return True
+
+
+def _reaches(asked: PathRequest) -> bool:
+    """Whether its access can move the registers, so that what is in the way is something else."""
+    try:
+        ENDS[asked.move](asked)
     except UsageError:
         return False
     return True

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tcprobe import emit
-from tcprobe.emit import cute, ptx, triton
+from tcprobe.emit import cute, cute_dsl, ptx, tilelang, triton
 from tcprobe.emit.common import identifier
 from tcprobe.errors import UsageError
-from tcprobe.fit import Formula, fitted
-from tcprobe.fit.inverse import inverse
+from tcprobe.fit import fitted
+from tcprobe.fit.inverse import inverted
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
-from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell
 
 Tab = tuple[str, str]
-_INVERSE: dict[str, dict[str, Formula]] = {}  # by layout id
 OF_A_WARP = ("CuTe C++", "Triton")  # what is written for the lanes of one warp
 MOST_REGISTERS = 16  # that are written one by one
 ANY = ("Formula",)  # what can be said of operands of which some slots are unused
-AS_EMITTED = {"CuTe DSL": "cute-dsl", "tilelang": "tilelang"}  # by the name of their format, where there is one
 
 
 def tabs(cell: Cell) -> list[Tab]:
@@ -29,7 +25,7 @@ def tabs(cell: Cell) -> list[Tab]:
 
 
 def _speaks(name: str, cell: Cell) -> bool:
-    """Whether a language has words for what is held: a whole matrix, and for some by one warp."""
+    """Whether a language has words for what is held: all but those of ANY want a whole matrix, and some a warp's."""
     whole = cell.fragment.role in WHOLE and None not in cell.table.cells
     return name in ANY or (whole and (cell.fragment.threads <= WARP or name not in OF_A_WARP))
 
@@ -48,7 +44,7 @@ def _formula(cell: Cell) -> str:
 def _cuda(cell: Cell) -> str:
     """Constexpr functions of the formulas, and of their inverse where it is linear."""
     forward = {name: found for name, found in fitted(cell.table).formulas.items() if found}
-    back = _inverse(cell.table)
+    back = inverted(cell.table) or {}
     lines = [
         f"// {cell.fragment.id} on {cell.arch}, layout {cell.table.id}",
         f"namespace {identifier(cell.fragment.id)} {{",
@@ -59,13 +55,6 @@ def _cuda(cell: Cell) -> str:
             lines.append(f"__host__ __device__ constexpr int {name if found is forward else name + '_of'}({given}) {{")
             lines.append(f"  return {formula};\n}}")
     return "\n".join([*lines, "}"])
-
-
-def _inverse(table: Table) -> dict[str, Formula]:
-    """Each once: many fragments share few layouts."""
-    if table.id not in _INVERSE:
-        _INVERSE[table.id] = inverse(table) or {}
-    return _INVERSE[table.id]
 
 
 def _arguments(cell: Cell, back: bool) -> list[str]:
@@ -81,28 +70,13 @@ def _cute(cell: Cell) -> str:
     return f"// {cute.nested(shape)}:{cute.nested(stride)}\nusing namespace cute;\n{written}"
 
 
-def _triton(cell: Cell) -> str:
-    register, lane = triton.bases(cell)
-    return (f"gl.DistributedLinearLayout(\n    reg_bases={register},\n    lane_bases={lane},\n    warp_bases=[],\n"
-            f"    block_bases=[],\n    shape={triton.shape(cell)},\n)")  # fmt: skip
-
-
 def _ptx(cell: Cell) -> str:
     if cell.fragment.registers > MOST_REGISTERS:
         raise UsageError(f"{cell.fragment.id} has {cell.fragment.registers} registers.")
     return ptx.declared(cell)
 
 
-def _emitted(name: str) -> Callable[[Cell], str]:
-    def write(cell: Cell) -> str:
-        if AS_EMITTED[name] not in emit.names():
-            raise UsageError(f"{name} is no format here.")
-        return emit.emit(AS_EMITTED[name], [cell])
-
-    return write
-
-
 WRITERS: dict[str, Callable[[Cell], str]] = {
-    "Formula": _formula, "CUDA": _cuda, "CuTe C++": _cute, "CuTe DSL": _emitted("CuTe DSL"), "Triton": _triton,
-    "tilelang": _emitted("tilelang"), "PTX": _ptx,
+    "Formula": _formula, "CUDA": _cuda, "CuTe C++": _cute, "CuTe DSL": cute_dsl.written, "Triton": triton.written,
+    "tilelang": tilelang.written, "PTX": _ptx,
 }  # fmt: skip

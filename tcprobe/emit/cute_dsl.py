@@ -1,0 +1,32 @@
+"""Python code for CuTe DSL (nvidia-cutlass-dsl): a function a fragment, which makes the layout of (lane, i).
+
+The layouts are those of the format cute; `cute.make_layout` builds code, so it is called while a kernel is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tcprobe.emit.common import heading, named
+from tcprobe.emit.cute import CONVENTION, nested, thread_value
+from tcprobe.isa.operand import Role
+from tcprobe.store.cell import Cell
+
+WHAT = "Python code for CuTe DSL: functions that return cute.make_layout(shape, stride=stride)"
+ROLES = (Role.METADATA,)
+
+
+def emit(tables: Sequence[Cell]) -> str:
+    """A function a table."""
+    lines = [*heading(tables, "#"), *(f"# {line}" for line in CONVENTION), "import cutlass.cute as cute"]
+    return "\n\n\n".join(["\n".join(lines), *map(written, tables)])
+
+
+def written(cell: Cell) -> str:
+    """The function, under the fragment's name; UsageError as `thread_value`."""
+    fragment, (shape, stride) = cell.fragment, thread_value(cell)
+    return (
+        f"def {named(cell)}():\n"
+        f'    """{fragment.rows} x {fragment.cols} of {fragment.type} on {cell.arch}, layout {cell.table.id}."""\n'
+        f"    return cute.make_layout({nested(shape)}, stride={nested(stride)})"
+    )

@@ -1,0 +1,197 @@
+"""Python code for JAX's Mosaic GPU (Pallas): the TiledLayout of a fragment.
+
+A TiledLayout tiles a matrix again and again: of tiles (64, 8) and (16, 8) the first splits off blocks of 64 x 8, the
+second 4 blocks of 16 x 8 in each. The dimensions that come about, outermost first, are shared out: some are the warp
+of a warpgroup, some the lane, one the elements of a vector; the rest, in order, count registers. So each bit of lane
+and of i has to be one bit of row or col, a higher bit of i a higher one of the same axis. Source: the docstring of
+TiledLayout in jax/experimental/mosaic/gpu/fragmented_array.py, JAX 0.10.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tcprobe.emit.common import heading, layout, named
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import WARP
+from tcprobe.store.cell import Cell
+
+WHAT = "Python code for JAX's Mosaic GPU: TiledLayout of the four warps of a warpgroup"
+WARPS = 4  # of a warpgroup, which every TiledLayout is shared out over
+LANE_BITS = WARP.bit_length() - 1
+AXES = ("product", "row", "col")
+COPIES = -1
+Tile = tuple[int, ...]
+
+
+class Digit(NamedTuple):
+    """Bits of i, lane or warp next to each other that are bits of an axis next to each other: `size` steps of `stride`.
+
+    `axis` counts those of the matrix, or is COPIES where they lead to copies of the same elements.
+    """
+
+    owner: str
+    axis: int
+    stride: int
+    size: int
+
+
+class Tiled(NamedTuple):
+    """The arguments of a TiledLayout; a dimension is a negative number, the n copies of a Replicated n > 0."""
+
+    tiles: tuple[Tile, ...]
+    warps: Tile
+    lanes: Tile
+    vector: int
+
+
+def emit(tables: Sequence[Cell]) -> str:
+    """A TiledLayout a table."""
+    lines = [
+        *heading(tables, "#"),
+        "# i counts the registers of registers_shape in order and, within each, the elements of its vector; the four",
+        "# warps hold the fragment of a warpgroup together, that of a warp each for itself (Replicated)",
+        "from jax.experimental.mosaic.gpu import fragmented_array as fa",
+    ]
+    return "\n".join([*lines, *(line for cell in tables for line in _layout(cell))])
+
+
+def _layout(cell: Cell) -> Iterator[str]:
+    found = tiled(cell)
+    yield from ("", f"# of a matrix of {' x '.join(map(str, shape(cell)))}", f"{named(cell)} = fa.TiledLayout(")
+    yield f"    fa.Tiling({found.tiles}),"
+    yield from (f"    {end}_dims={_written(dims)}," for end, dims in (("warp", found.warps), ("lane", found.lanes)))
+    yield from (f"    vector_dim={found.vector},", ")")
+
+
+def _written(dims: Tile) -> str:
+    words = [str(dim) if dim < 0 else f"fa.Replicated({dim})" for dim in dims]
+    return f"({', '.join(words)}{',' if len(words) == 1 else ''})"
+
+
+def shape(cell: Cell) -> Tile:
+    """Of the matrix, after the number of products where a warp holds several."""
+    fragment = cell.fragment
+    return (*((fragment.products,) if fragment.products > 1 else ()), fragment.rows, fragment.cols)
+
+
+def tiled(cell: Cell) -> Tiled:
+    """The TiledLayout. UsageError with the reason where there is none."""
+    digits = _digits(cell)
+    vector = next((digit for digit in digits["i"][:1] if digit.stride == 1), None)
+    tiles = _tiles(shape(cell), _order(cell, digits, vector), vector)
+    places = _places(tiles)
+    dims = {owner: tuple(digit.size if digit.axis == COPIES else places[digit[1:]] for digit in reversed(own))
+            for owner, own in digits.items() if owner != "i"}  # fmt: skip
+    return Tiled(tiles, dims["warp"] or (WARPS,), dims["lane"], places[vector[1:]] if vector else -1)
+
+
+def _digits(cell: Cell) -> dict[str, list[Digit]]:
+    """Those of i, lane and warp, lowest first. UsageError where a bit is not one bit of one axis, alone."""
+    if cell.fragment.threads not in (WARP, WARP * WARPS):
+        raise _refused(cell, f"it is held by {cell.fragment.threads} threads, not by a warp or a warpgroup.")
+    found = layout(cell)
+    bases = {"i": found.bases["i"], "lane": found.bases["lane"][:LANE_BITS], "warp": found.bases["lane"][LANE_BITS:]}
+    digits = {owner: _joined([_digit(cell, owner, b, base) for b, base in enumerate(own)])
+              for owner, own in bases.items()}  # fmt: skip
+    digits["i"] = _counted(cell, digits["i"])
+    led = [(d.axis, d.stride) for own in digits.values() for d in own if d.axis != COPIES]
+    if len(set(led)) < len(led):
+        raise _refused(cell, "a bit of row or col is the XOR of two bits of lane and i.")
+    return digits
+
+
+def _digit(cell: Cell, owner: str, bit: int, base: dict[str, int]) -> Digit:
+    names = [name for name in AXES if name != "product" or cell.fragment.products > 1]
+    moved = [(number, base[name]) for number, name in enumerate(names) if base[name]]
+    if owner == "i" and not moved:
+        raise _refused(cell, f"bit {bit} of i leads to copies within the lane, which no dimension of a tile is.")
+    if len(moved) > 1 or any(step & (step - 1) for _, step in moved):
+        raise _refused(cell, f"bit {bit} of {owner} moves {' and '.join(f'{names[a]} by {by}' for a, by in moved)}.")
+    return Digit(owner, *(moved[0] if moved else (COPIES, 0)), 2)
+
+
+def _joined(bits: Sequence[Digit]) -> list[Digit]:
+    """Neighbours that are neighbours on their axis too, and copies, as one."""
+    found: list[Digit] = []
+    for bit in bits:
+        last = found[-1] if found else None
+        if last and last.axis == bit.axis and (bit.axis == COPIES or bit.stride == last.stride * last.size):
+            found[-1] = last._replace(size=last.size * bit.size)
+        else:
+            found.append(bit)
+    return found
+
+
+def _counted(cell: Cell, digits: list[Digit]) -> list[Digit]:
+    """The digits of i, the last only as long as there are elements: N = 24 has three blocks of 8 columns."""
+    rest = math.prod(digit.size for digit in digits[:-1])
+    if cell.fragment.elements % rest:
+        raise _refused(cell, f"{cell.fragment.elements} elements a lane are no product of the digits of i.")
+    last = [digit._replace(size=cell.fragment.elements // rest) for digit in digits[-1:]]
+    return [*digits[:-1], *last]
+
+
+def _order(cell: Cell, digits: dict[str, list[Digit]], vector: Digit | None) -> list[Digit]:
+    """All digits that lead somewhere in the order of tiling, which is that of i, its vector left out, highest first."""
+    every = [d for own in digits.values() for d in own if d.axis != COPIES]
+    axes = [sorted((d for d in every if d.axis == axis), key=lambda d: d.stride) for axis in range(len(shape(cell)))]
+    order: list[Digit] = []
+    for digit in reversed([d for d in digits["i"] if d is not vector]):
+        outer = axes[digit.axis]
+        while digit in outer:
+            order.append(outer.pop())
+            if order[-1] is not digit and order[-1].owner == "i":
+                raise _refused(cell, "a higher bit of i is a lower bit of the same axis; registers count by tiles.")
+    while any(axes):
+        order += [axis.pop() for axis in axes if axis]
+    return order
+
+
+def _tiles(extent: Tile, order: Sequence[Digit], vector: Digit | None) -> tuple[Tile, ...]:
+    """The base tile, which leaves out the digits of i that come first, and the tile after each further step.
+
+    Ones that a tile begins with are left out, and tiles that split nothing, as JAX asks for. Without a vector the last
+    tile is one element.
+    """
+    outside, *steps = _steps(order, vector)
+    rest = list(extent)
+    tiles: list[Tile] = []
+    for step in (outside, *(steps if vector is None else steps[:-1])):
+        for digit in step:
+            rest[digit.axis] //= digit.size
+        tile = _trimmed(tuple(rest)) if tiles else tuple(rest)
+        if not tiles or tiles[-1][-len(tile) :] != tile:
+            tiles.append(tile)
+    return tuple(tiles)
+
+
+def _steps(order: Sequence[Digit], vector: Digit | None) -> list[list[Digit]]:
+    """The digits of i outside the base tile, then those of each step: at most one of an axis, axes in order."""
+    steps: list[list[Digit]] = [[]]
+    for digit in order:
+        inside = len(steps) == 1 and (digit.owner != "i" or digit is vector)
+        if inside or (steps[-1] and steps[-1][-1].axis >= digit.axis):
+            steps.append([])
+        steps[-1].append(digit)
+    return steps
+
+
+def _trimmed(tile: Tile) -> Tile:
+    return tile if len(tile) == 1 or tile[0] > 1 else _trimmed(tile[1:])
+
+
+def _places(tiles: Sequence[Tile]) -> dict[tuple[int, int, int], int]:
+    """The dimension, counted from the end, of each (axis, stride, size) inside the base tile."""
+    dims = [(axis, 1, size) for axis, size in enumerate(tiles[0])]
+    for tile in tiles[1:]:
+        kept, split = dims[: -len(tile)], dims[-len(tile) :]
+        dims = [*kept, *((axis, size, whole // size) for (axis, _, whole), size in zip(split, tile, strict=True)),
+                *((axis, 1, size) for (axis, _, _), size in zip(split, tile, strict=True))]  # fmt: skip
+    return {dim: number - len(dims) for number, dim in enumerate(dims)}
+
+
+def _refused(cell: Cell, why: str) -> UsageError:
+    return UsageError(f"{cell.fragment.id} on {cell.arch} is no TiledLayout: {why}")

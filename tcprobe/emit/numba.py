@@ -1,0 +1,31 @@
+"""Python functions for Numba: row, col and their inverse, in CUDA kernels, in njit code and in Python itself.
+
+Numba compiles functions of a module, not methods of a class; register_jitable lets each target compile them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tcprobe.emit.common import heading, named
+from tcprobe.emit.python import functions, sizes
+from tcprobe.isa.operand import Role
+from tcprobe.store.cell import Cell
+
+WHAT = "Python functions for Numba, of a module: row(lane, i), lane_of(row, col), in kernels and njit code"
+ROLES = (Role.METADATA,)
+SELECTORS = "all"
+
+
+def emit(tables: Sequence[Cell]) -> str:
+    """Constants and functions a table, each name beginning with the fragment's."""
+    lines = [*heading(tables, "#"), "from numba.extending import register_jitable"]
+    return "\n".join([*lines, *(line for cell in tables for line in _functions(cell))])
+
+
+def _functions(cell: Cell) -> Iterator[str]:
+    name, found = named(cell), list(functions(cell))
+    yield from ("", *(f"{name}_{constant} = {value}" for constant, value in sizes(cell).items()))
+    for function in found:
+        yield from ("", "", "@register_jitable", f"def {name}_{function.name}({function.arguments}):")
+        yield from (f'    """{function.what}."""', f"    return {function.body}")

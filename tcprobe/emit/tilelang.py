@@ -1,0 +1,122 @@
+"""Python code for tilelang: functions with // and %, and the T.Fragment that they make.
+
+tilelang's convention: NAME(thread_id, local_id) is the place in the matrix, NAME_thread and NAME_local lead back, and
+T.Fragment takes these two. Of a fragment with several products the first coordinate is the product's number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tcprobe.emit.common import formulas, heading, named
+from tcprobe.errors import UsageError
+from tcprobe.fit import Formula
+from tcprobe.fit.formula import Term
+from tcprobe.fit.inverse import inverted
+from tcprobe.store.cell import Cell
+
+WHAT = "Python code for tilelang: functions with // and %, and the T.Fragment that they make"
+ORDER = ("product", "row", "col")  # of coordinates, as tensors of several matrices have it
+NAMES = {"lane": "thread_id", "i": "local_id"}
+COPIED = "# no T.Fragment: the local_id of an element's copies differs, and its replicate is one of threads alone"
+CROSSED = "# no T.Fragment: tilelang knows no extent of what needs XOR"
+
+
+def emit(tables: Sequence[Cell]) -> str:
+    """Functions a table."""
+    lines = [*heading(tables, "#"), "import tilelang.language as T"]
+    return "\n\n\n".join(["\n".join(lines), *map(written, tables)])
+
+
+def written(cell: Cell) -> str:
+    """The functions of a table, under the fragment's name."""
+    return "\n".join(_functions(cell))
+
+
+def _functions(cell: Cell) -> Iterator[str]:
+    name, table, forward = named(cell), cell.table, _forward(cell)
+    axes, bits = [axis for axis in ORDER if axis in table.outputs], _bits(cell)
+    size = f"{cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type} on {cell.arch}, layout {table.id}"
+    yield f"def {name}(thread_id, local_id):"
+    yield f'    """The {", ".join(axes)} that a slot holds: {size}."""'
+    yield from (f"    {axis} = {divided(forward[axis], bits)}" for axis in axes)
+    yield f"    return {', '.join(axes)}"
+    yield from _holders(cell, axes, bits)
+
+
+def _holders(cell: Cell, axes: Sequence[str], bits: Mapping[str, int]) -> Iterator[str]:
+    """From an element, and its copy where it has several holders, to thread_id and local_id, and their T.Fragment."""
+    name, back = named(cell), _inverse(cell)
+    copied = ["copy"] if "copy" in bits else []
+    inside = copied if any(term.variable == "copy" for term in _terms(back["i"])) else []
+    yield from _head(f"{name}_thread", [*axes, *copied], "the thread that holds an element")
+    yield f"    return {divided(back['lane'], bits)}"
+    yield from _head(f"{name}_local", [*axes, *inside], "its slot in that thread")
+    yield f"    return {divided(back['i'], bits)}"
+    if inside or any(formula.overlapping for formula in back.values()):
+        yield from ("", "", COPIED if inside else CROSSED)
+    else:
+        yield from _fragment(name, [cell.table.extent[axis] for axis in axes], max(cell.table.copies))
+
+
+def _forward(cell: Cell) -> Mapping[str, Formula]:
+    found = formulas(cell)
+    crooked = [f"{name} = {formula}" for name, formula in found.items() if not formula.linear]
+    if crooked:
+        why = f"is not linear, and no sum of // and % says that: {'; '.join(crooked)}"
+        raise UsageError(f"{cell.fragment.id} on {cell.arch} {why}.")
+    return found
+
+
+def _inverse(cell: Cell) -> Mapping[str, Formula]:
+    found = inverted(cell.table)
+    if found is None:
+        raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form, which tilelang asks for.")
+    return found
+
+
+def _bits(cell: Cell) -> dict[str, int]:
+    """Of each variable; that of the copy only where elements have several holders."""
+    table, copies = cell.table, max(cell.table.copies)
+    sizes = {"lane": table.threads, "i": table.elements, **table.extent} | ({"copy": copies} if copies > 1 else {})
+    return {name: (size - 1).bit_length() for name, size in sizes.items()}
+
+
+def _fragment(name: str, shape: Sequence[int], copies: int) -> Iterator[str]:
+    yield from _head(f"{name}_fragment", [], "for T.annotate_layout")
+    replicate = f", replicate={copies}" if copies > 1 else ""
+    yield f"    return T.Fragment({shape}, forward_thread_fn={name}_thread, forward_index_fn={name}_local{replicate})"
+
+
+def _head(name: str, arguments: Sequence[str], what: str) -> Iterator[str]:
+    yield from ("", "", f"def {name}({', '.join(arguments)}):  # {what}")
+
+
+def divided(formula: Formula, bits: Mapping[str, int]) -> str:
+    """A linear formula with //, % and *, of variables of so many bits."""
+    parts = [part for term in _terms(formula) for part in _parts(term, bits)]
+    parts += [str(formula.constant)] if formula.constant or not parts else []
+    return (" ^ " if formula.overlapping else " + ").join(parts)
+
+
+def _terms(formula: Formula) -> list[Term]:
+    return [term for term in formula.terms if isinstance(term, Term)]
+
+
+def _parts(term: Term, bits: Mapping[str, int]) -> Iterator[str]:
+    """What each run of bits of a mask adds, which all move by the term's shift."""
+    for low, count in _runs(term.mask):
+        text = NAMES.get(term.variable, term.variable)
+        text += f" // {1 << low}" if low else ""
+        text += f" % {1 << count}" if low + count < bits[term.variable] else ""
+        yield text + (f" * {1 << low + term.shift}" if low + term.shift else "")
+
+
+def _runs(mask: int) -> Iterator[tuple[int, int]]:
+    """(lowest bit, number of bits) of each run of ones, the lowest first."""
+    while mask:
+        low = (mask & -mask).bit_length() - 1
+        ones = mask >> low
+        count = (~ones & ones + 1).bit_length() - 1
+        yield low, count
+        mask &= -1 << low + count
