@@ -39,11 +39,11 @@ def functions():
     return found
 
 
-def launch(functions, name, *arguments):
-    """One warp; device arrays as they are."""
+def launch(functions, name, *arguments, threads=32):
+    """One block; device arrays as they are."""
     import cupy
 
-    functions[name]((1,), (32,), arguments)
+    functions[name]((1,), (threads,), arguments)
     cupy.cuda.runtime.deviceSynchronize()
 
 
@@ -80,12 +80,12 @@ def test_every_byte_comes_to_its_place(functions, number):
             given = cupy.asarray(data.image)
             twice = "load_k" in path_cases.program(number)
             made = cupy.zeros(data.registers.size * (1 + twice), np.uint8)
-            launch(functions, path_cases.kernel(number), given, tensor_map(case, given), made)
+            launch(functions, path_cases.kernel(number), given, tensor_map(case, given), made, threads=path_cases.threads(case))
             halves = made.get().reshape(1 + twice, -1)
             assert all(np.array_equal(half, data.registers) for half in halves)
         else:
             given, made = cupy.asarray(data.registers), cupy.zeros(data.image.size, np.uint8)
-            launch(functions, path_cases.kernel(number), given, tensor_map(case, made), made)
+            launch(functions, path_cases.kernel(number), given, tensor_map(case, made), made, threads=path_cases.threads(case))
             assert np.array_equal(made.get(), data.image)
 
 

@@ -171,9 +171,12 @@ def _order(plan: PathPlan, step: RegisterCopy) -> None:
         of = f", bit {bit} on" if bit else ""
         where = f"the fragment at ({row}, {col}), i = {i} on: its register {register}{of}"
         click.echo(f"  {what} {number} of issue 0 {'->' if plan.asked.loads else '<-'} {where}")
-    if len(step.origins) > 1:
-        (row, col), inner = step.origins[1].tolist(), "rows" if plan.asked.slots.outer == "col" else "columns"
-        click.echo(f"  {len(step.origins)} fragments follow each other along {inner}: the next at ({row}, {col})")
+    if plan.fragments > 1:
+        (row, col), inner = step.origins[step.warps].tolist(), "rows" if plan.asked.slots.outer == "col" else "columns"
+        click.echo(f"  {plan.fragments} fragments follow each other along {inner}: the next at ({row}, {col})")
+    if step.warps > 1:
+        each = len(step.shared) // len(step.origins)
+        click.echo(f"  {step.warps} warps: of a fragment each has {each} issues of its own, warp 0 the first {each}")
 
 
 def _k_loop(plan: PathPlan) -> None:
@@ -194,7 +197,7 @@ def _k_loop(plan: PathPlan) -> None:
 def _count(plan: PathPlan) -> str:
     cell, tile = plan.asked.cell, plan.asked.tile
     if plan.asked.loads:
-        return f"all {len(plan.registers.origins) * cell.table.points} slots' elements"
+        return f"all {plan.fragments * cell.table.points} slots' elements"
     return f"all {tile.rows * tile.cols} elements"
 
 

@@ -71,12 +71,12 @@ def formulas(plan: PathPlan, step: PathStep) -> dict[str, str | None]:
 def described(plan: PathPlan) -> dict[str, Any]:
     """The whole answer as plain data."""
     asked, tile = plan.asked, plan.asked.tile
-    registers, ahead = plan.registers, advance(plan)
+    ahead = advance(plan)
     return {
         "fragment": asked.cell.fragment.id, "arch": asked.cell.arch, "tile": [tile.rows, tile.cols], "type": tile.type,
         "global": tile.contiguous, "ld": asked.ld, "shared": str(asked.shared), "pitch": asked.shared.pitch(tile),
         "bytes": asked.shared.bytes(tile), "alignment": plan.alignment, "fill": asked.fill,
-        "fragments": len(registers.origins), "registers": asked.cell.fragment.registers, "proven": True,
+        "fragments": plan.fragments, "registers": asked.cell.fragment.registers, "proven": True,
         "steps": [_step(plan, step) for step in plan.steps],
         "k": ahead.to_json() if ahead else None, "evidence": plan.evidence, "rule": asked.rules.to_json(),
     }  # fmt: skip

@@ -57,15 +57,16 @@ def _least(plan: PathPlan) -> str:
 
 def _sizes(plan: PathPlan) -> Iterator[str]:
     """What a caller has to know."""
-    asked, step = plan.asked, plan.registers
+    asked = plan.asked
     fragment = asked.cell.fragment
-    registers = len(step.origins) * fragment.registers
+    registers = plan.fragments * fragment.registers
     word = "unsigned long long" if fragment.register_bits == 64 else "unsigned"
     yield f"using Word = {word};"
     yield f"{NUMBER} BYTES = {asked.shared.bytes(asked.tile)};  // of shared memory"
     yield f"{NUMBER} ALIGNMENT = {plan.alignment};  // of the tile's start there"
-    yield f"{NUMBER} FRAGMENTS = {len(step.origins)};  // of {fragment.registers} registers, {_order(plan)}"
+    yield f"{NUMBER} FRAGMENTS = {plan.fragments};  // of {fragment.registers} registers, {_order(plan)}"
     yield f"{NUMBER} REGISTERS = {registers};  // of a lane"
+    yield f"{NUMBER} THREADS = {32 * asked.warps};  // that share them"
     yield f"static constexpr long long LD = {asked.ld_bytes};  // bytes from line to line in global memory"
     yield ""
 
@@ -161,13 +162,36 @@ def _registers(plan: PathPlan, step: RegisterCopy) -> Iterator[str]:
     yield from (f"  {line}" for line in _addressed("address", plan, step))
     yield from (f"  {line}" for line in _issued(plan, step, whole, parts))
     yield from ("}", "")
-    yield f"/// All of them: fragment f at registers[{fragment.registers} * f], lane = 0 to 31 of a whole warp."
+    yield f"/// All of them: fragment f at registers[{fragment.registers} * f], {_lane(step)}."
     yield f"{FUNCTION} {verb}(unsigned shared, unsigned lane, {const}Word (&registers)[REGISTERS]) {{"
     yield "#pragma unroll"
-    yield f"  for (unsigned issue = 0; issue < {issues}; ++issue)"
-    yield f"    {verb}_issue(shared, lane, issue, registers + {_scaled('issue', whole, parts)});"
+    yield f"  for (unsigned {_number(step)} = 0; {_number(step)} < {issues // step.warps}; ++{_number(step)})"
+    yield f"    {_called(step, f'{verb}_issue', _number(step), _scaled(_number(step), whole, parts))};"
     yield from ("}", "")
     yield from _k_step(plan, whole, parts)
+
+
+def _lane(step: RegisterCopy) -> str:
+    if step.warps == 1:
+        return "lane = 0 to 31 of a whole warp"
+    return f"lane = 0 to {32 * step.warps - 1} of {step.warps} whole warps"
+
+
+def _number(step: RegisterCopy) -> str:
+    """What counts the issues of a warp."""
+    return "issue" if step.warps == 1 else "j"
+
+
+def _called(step: RegisterCopy, name: str, number: str, register: str) -> str:
+    """The call of issue `number` of a warp; several warps have `each` issues of every fragment, one after the other."""
+    if step.warps == 1:
+        return f"{name}(shared, lane, {number}, registers + {register})"
+    each = len(step.shared) // len(step.origins)
+    one = f"({number})" if " " in number else number
+    issue = f"{one} * {step.warps} + lane / 32"
+    if each > 1:
+        issue = f"({one} / {each} * {step.warps} + lane / 32) * {each} + {one} % {each}"
+    return f"{name}(shared, lane % 32, {issue}, registers + {register})"
 
 
 def _scaled(variable: str, times: int, parts: int) -> str:
@@ -182,12 +206,14 @@ def _k_step(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
     yield f"{NUMBER} STEPS = {ahead.steps};  // of k; in global memory the next tile lies {ahead.global_} bytes on"
     if ahead.op and ahead.steps > 1:
         yield f"// addresses of step k: those of step 0 {ahead.op} {', '.join(map(str, ahead.shared))}"
-    yield f"{NUMBER} STEP_REGISTERS = {ahead.issues * whole // parts};"
+    yield f"{NUMBER} STEP_REGISTERS = {ahead.issues // plan.registers.warps * whole // parts};"
     yield "/// The fragments of step k."
     yield f"{FUNCTION} load_k(unsigned shared, unsigned lane, unsigned k, Word (&registers)[STEP_REGISTERS]) {{"
     yield "#pragma unroll"
-    yield f"  for (unsigned j = 0; j < {ahead.issues}; ++j)"
-    yield f"    load_issue(shared, lane, k * {ahead.issues} + j, registers + {_scaled('j', whole, parts)});"
+    step = plan.registers
+    count = ahead.issues // step.warps
+    yield f"  for (unsigned j = 0; j < {count}; ++j)"
+    yield f"    {_called(step, 'load_issue', f'k * {count} + j', _scaled('j', whole, parts))};"
     yield from ("}", "")
 
 

@@ -9,6 +9,7 @@ from tcprobe.ask.bank_access import Slots, TileAccess, parse_access, slots_of
 from tcprobe.ask.bank_rules import BankRules
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.errors import UsageError
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.store.cell import Cell
 
@@ -74,6 +75,11 @@ class PathRequest:
         """Bytes that a lane is to move at a time, if they are asked for."""
         match = _FILL.fullmatch(self.fill)
         return int(match[2]) if match and match[2] else None
+
+    @property
+    def warps(self) -> int:
+        """Warps that share a fragment."""
+        return self.cell.table.threads // WARP
 
     @property
     def slots(self) -> Slots:
