@@ -82,10 +82,14 @@ class Tile:
 
 @dataclass(frozen=True)
 class Shared:
-    """How a tile lies in shared memory: `padding` bytes after each line, or a swizzle of the offset."""
+    """How a tile lies in shared memory: `padding` bytes after each line, or a swizzle of the offset.
+
+    Lines may be cut into blocks of `block` bytes: the first of every line, then the second of every line, and so on.
+    """
 
     padding: int = 0
     swizzle: BMS = NONE
+    block: int = 0
 
     def __str__(self) -> str:
         return (
@@ -94,15 +98,21 @@ class Shared:
 
     def pitch(self, tile: Tile) -> int:
         """Bytes from one line to the next."""
-        return tile.line_bytes + self.padding
+        return self.block or tile.line_bytes + self.padding
+
+    def linear(self, tile: Tile, line: Any, byte: Any) -> Any:
+        """Where a byte of a line would be without a swizzle, from the tile's start; numbers or arrays of them."""
+        if not self.block:
+            return line * self.pitch(tile) + byte
+        return byte // self.block * (tile.lines * self.block) + line * self.block + byte % self.block
 
     def offset(self, tile: Tile, line: Any, byte: Any) -> Any:
         """Where a byte of a line is, from the tile's start; numbers or arrays of them."""
-        return swizzled(line * self.pitch(tile) + byte, *self.swizzle)
+        return swizzled(self.linear(tile, line, byte), *self.swizzle)
 
     def bytes(self, tile: Tile) -> int:
         """What the tile takes: one more than the largest offset of its bytes, padding after the last line included."""
-        linear = np.arange(tile.lines * self.pitch(tile))
+        linear = np.arange(tile.lines * (tile.line_bytes + self.padding))
         return 1 + int(swizzled(linear, *self.swizzle).max())
 
 

@@ -157,7 +157,7 @@ def _row(step: Any) -> tuple[str, ...]:
 def _addresses(plan: PathPlan, step: Any) -> None:
     from tcprobe.ask.path.answer import formulas
 
-    for where, text in formulas(plan, step).items():
+    for where, text in formulas(plan.asked, step).items():
         click.echo(f"  {where + ' address':<15} {text or 'no closed form; --json has them all'}")
 
 

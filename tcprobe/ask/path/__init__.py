@@ -104,8 +104,8 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
     way_in = "cp.async" if access("cp.async.ca.4").target.on(arch(cell.arch)) else "plain"
     found = [
         PathRequest(
-            cell, tile, tile.length if options.ld is None else options.ld, parse_shared(options.placed),
-            options.fill or (way_in if name.startswith("ld") else "plain"), parse_access(name), rules,
+            tile, tile.length if options.ld is None else options.ld, parse_shared(options.placed),
+            options.fill or (way_in if name.startswith("ld") else "plain"), rules, cell, parse_access(name),
         )
         for name in names
     ]  # fmt: skip
