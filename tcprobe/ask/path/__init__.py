@@ -26,7 +26,7 @@ from tcprobe.ask.bank_rules import rules_for
 from tcprobe.ask.path.boxes import box_copy
 from tcprobe.ask.path.memory import NOTHING, Memory
 from tcprobe.ask.path.registers import register_copy
-from tcprobe.ask.path.request import MOVES, PathRequest
+from tcprobe.ask.path.request import MOVES, PathRequest, TileRequest
 from tcprobe.ask.path.steps import PathStep, RegisterCopy
 from tcprobe.ask.path.transfer import lane_copy
 from tcprobe.ask.tile import parse_shared, parse_tile
@@ -36,7 +36,7 @@ from tcprobe.isa.operand import Role
 from tcprobe.isa.shared_memory import access
 from tcprobe.store.cell import Cell
 
-FILLERS: dict[str, Callable[[PathRequest], PathStep]] = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
+FILLERS: dict[str, Callable[[TileRequest], PathStep]] = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
 # by the first part of an access's name; what reaches a fragment otherwise is one more of these
 ENDS: dict[str, Callable[[PathRequest], RegisterCopy]] = dict.fromkeys(MOVES, register_copy)
 LOADS = ("ldmatrix.x4", "ldmatrix.x4.trans", "ldmatrix.x2", "ldmatrix.x2.trans", "ldmatrix.x1", "ldmatrix.x1.trans",
