@@ -52,10 +52,16 @@ def tensor_map(case, memory):
     import cupy
 
     step = path_cases.by_tensor_map(case)
-    held = (ctypes.c_byte * 256)()
     if step is None:
         return cupy.asarray(np.zeros(128, np.uint8))
-    tile, size = path_cases.plan(case).asked.tile, step.bits // 8
+    return encoded(step, path_cases.plan(case).asked.tile, memory)
+
+
+def encoded(step, tile, memory):
+    """The map of a step's boxes on the device."""
+    import cupy
+
+    held, size = (ctypes.c_byte * 256)(), step.bits // 8
     start = -(-ctypes.addressof(held) // 64) * 64  # the driver wants the map aligned to 64 bytes
     arguments = (
         ctypes.c_void_p(start), ctypes.c_int(WORDS[size]), ctypes.c_uint32(2), ctypes.c_void_p(memory.data.ptr),
