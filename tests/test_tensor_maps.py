@@ -15,7 +15,7 @@ from tcprobe.probes import tensor_maps as probe
 from tcprobe.probes.ptx import POISON
 from tcprobe.probes.tensor_map_cases import all_boxes, boxes, encodings, misaligned
 from tcprobe.references.shared_memory import tma
-from tcprobe.references.shared_memory.tensor_map import RULES, SPANS, SWIZZLES, broken, packed
+from tcprobe.references.shared_memory.tensor_map import ROUNDED, RULES, SPANS, SWIZZLES, broken, packed, refused
 from tcprobe.run import tensor_map_worker as worker
 from tcprobe.run import tensor_maps as live
 from tcprobe.run.backend import BackendFaultError, Device
@@ -40,7 +40,7 @@ class Machine:
         assert index == 0
 
     def encoded(self, made):
-        return "CUDA_ERROR_INVALID_VALUE" if broken(made) else "CUDA_SUCCESS"
+        return "CUDA_ERROR_INVALID_VALUE" if refused(made) else "CUDA_SUCCESS"
 
     def load(self, kernels):
         self.loaded |= {kernel.name for kernel in kernels}

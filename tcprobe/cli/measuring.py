@@ -140,7 +140,7 @@ def _follow_boxes(folder: Path, as_json: bool, asked: dict[str, Any]) -> None:
         click.echo(f"SWIZZLE_{mode:5} rows {pitch} bytes apart, Sw<{b},{m},{s}>: {row['misfits']} of "
                    f"{row['loads'] + row['stores']} boxes do not fit")  # fmt: skip
     refused = [one for one in found["encodings"] if one["result"] != "CUDA_SUCCESS"]
-    unlike = [one for one in found["encodings"] if (one["result"] == "CUDA_SUCCESS") == bool(one["rules"])]
+    unlike = [one for one in found["encodings"] if not one["fits"]]
     click.echo(f"cuTensorMapEncodeTiled refuses {len(refused)} of {len(found['encodings'])} maps, "
                f"{len(unlike)} unlike the rules")  # fmt: skip
     click.echo(f"{len(found['lost'])} boxes lost, {len(found['faults'])} faults")

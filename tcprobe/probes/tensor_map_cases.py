@@ -19,7 +19,7 @@ from tcprobe.references.shared_memory.tensor_map import DATA_TYPES, PACKED, SPAN
 WIDTHS = (16, 32, 48, 64, 80, 112, 128, 144, 256)  # bytes of a row
 BASES = (0, 128, 384, 896)
 BOXES = ((8,), (8, 1), (16, 30), (8, 5, 3), (16, 3, 2, 4), (8, 2, 3, 2, 2))  # elements of 2 bytes, of other ranks
-MISALIGNED = (16, 32, 64)  # bases, each of which may cost the context
+MISALIGNED = (("NONE", 16), ("32B", 32), ("NONE", 64), ("128B", 64))  # each of which may cost the context
 PADDING = 48  # bytes after a row of the tensor
 FULL = 1 << 32
 
@@ -30,9 +30,8 @@ def boxes() -> list[BoxCase]:
 
 
 def misaligned() -> list[BoxCase]:
-    """Boxes at shared addresses that are no multiples of 128, one for each mode and address."""
-    rows = ((swizzle, base) for base in MISALIGNED for swizzle in SPANS_BY_NAME)
-    return [_case("UINT16", (16, 8), swizzle, base) for swizzle, base in rows]
+    """Boxes at shared addresses that are no multiples of 128."""
+    return [_case("UINT16", (16, 8), swizzle, base) for swizzle, base in MISALIGNED]
 
 
 @cache
@@ -113,8 +112,9 @@ def _varied() -> Iterator[tuple[str, Any, TensorMap]]:
         yield f"interleave, swizzle {swizzle}", interleave, made
         yield f"interleave, swizzle {swizzle}, globalAddress 16", interleave, made._replace(address=16)
         yield f"interleave, swizzle {swizzle}, globalStrides 528", interleave, made._replace(strides=(528, 1 << 16))
-    yield from (("interleave, boxDim[0] 4", n, DEEP._replace(interleave=n, swizzle=1, box=(4, 8, 2))) for n in (1, 2))
-    yield from (("interleave, boxDim[0] 64", n, DEEP._replace(interleave=n, swizzle=1, box=(64, 8, 2))) for n in (1, 2))
+    for width, swizzle in product((4, 8, 12, 16, 24, 32, 40, 64, 256), (0, 1)):
+        made = DEEP._replace(swizzle=swizzle, box=(width, 8, 2))
+        yield from ((f"interleave, swizzle {swizzle}, boxDim[0] {width}", n, made._replace(interleave=n)) for n in (1, 2))
     yield from (("l2Promotion", n, FLAT._replace(promotion=n)) for n in (*range(5), -1))
     yield from (("oobFill", n, FLAT._replace(fill=n)) for n in (0, 1, 2, -1))
     yield from (("oobFill, UINT16", n, WHOLE._replace(fill=n)) for n in (0, 1))

@@ -1,9 +1,10 @@
 """What a tensor map puts where: boxes from global to shared memory and back, every byte followed.
 
 Every byte of the source spells its own number: its low and its high 8 bits, and their complements, four images one after
-the other. A byte that two complementary images agree on was copied; one that they do not was left as it was. One block
-makes one copy, of a box at any coordinates, to or from any shared address; the addresses are absolute, as swizzles need
-them, so the kernel says where its shared memory begins.
+the other. A byte that two complementary images agree on was copied; one that they do not was left as it was. For types
+that a load rounds, whole words spell theirs, in bits that rounding keeps. One block makes one copy, of a box at any
+coordinates, to or from any shared address; the addresses are absolute, as swizzles need them, so the kernel says where its
+shared memory begins.
 
 A box that never comes is given up after WAITS tries, and the copy counts as lost.
 """
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from tcprobe.errors import ProbeError
 from tcprobe.isa.target import Target
 from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables, entry
-from tcprobe.references.shared_memory.tensor_map import MOST_RANK, TensorMap
+from tcprobe.references.shared_memory.tensor_map import MOST_RANK, ROUNDED, TensorMap
 
 AREA = 8 << 10  # bytes of shared memory that a copy may reach into
 TENSOR = 32 << 10  # bytes of global memory that a map may reach into
@@ -30,6 +31,8 @@ THREADS = 128
 WAITS = 1 << 16
 UNUSED = 0xEE  # what shared memory holds before
 TARGET = Target("sm_90", "8.3")
+WORD = 4  # bytes
+KEPT, KEPT_SHIFT = np.uint32(0x40000000), np.uint32(14)  # a word that rounding to tf32 keeps, but for 8 bits from here on
 NOWHERE = -1
 DIRECTIONS = ("load", "store")
 Ints = NDArray[np.int64]
@@ -152,23 +155,38 @@ def _store(rank: int) -> list[str]:
     ]
 
 
-def images(count: int) -> list[Bytes]:
-    """`count` bytes that spell their numbers: low bits, high bits, and the complements of both."""
-    number = np.arange(count)
+def images(count: int, rounded: bool) -> list[Bytes]:
+    """`count` bytes that spell their numbers, or those of words: low bits, high bits, and the complements of both."""
+    number = np.arange(count // WORD if rounded else count)
     pieces = [(number & 0xFF).astype(np.uint8), (number >> 8).astype(np.uint8)]
-    return [*pieces, *(~piece for piece in pieces)]
+    pieces += [~piece for piece in pieces]
+    return [(KEPT | piece.astype(np.uint32) << KEPT_SHIFT).view(np.uint8) if rounded else piece for piece in pieces]
 
 
-def numbers(read: Sequence[Bytes]) -> Ints:
+def numbers(read: Sequence[Bytes], rounded: bool) -> Ints:
     """What four images of copied bytes spell, NOWHERE where nothing was copied."""
-    low, high, not_low, not_high = read
-    found: Ints = np.where((low == ~not_low) & (high == ~not_high), low.astype(np.int64) | high.astype(np.int64) << 8,
-                           NOWHERE)  # fmt: skip
-    return found
+    if not rounded:
+        return _spelled(list(read), np.ones(len(read[0]), np.bool_))
+    words = [np.ascontiguousarray(raw).view(np.uint32) for raw in read]
+    whole = np.all([word & ~np.uint32(0xFF << KEPT_SHIFT) == KEPT for word in words], axis=0)
+    found = _spelled([(word >> KEPT_SHIFT & 0xFF).astype(np.uint8) for word in words], whole)
+    each = np.where(found[:, None] == NOWHERE, NOWHERE, found[:, None] * WORD + np.arange(WORD))
+    return np.asarray(each.ravel(), np.int64)
+
+
+def _spelled(pieces: Sequence[Bytes], known: NDArray[np.bool_]) -> Ints:
+    low, high, not_low, not_high = pieces
+    copied = known & (low == ~not_low) & (high == ~not_high)
+    return np.asarray(np.where(copied, low.astype(np.int64) | high.astype(np.int64) << 8, NOWHERE), np.int64)
+
+
+def is_rounded(case: BoxCase) -> bool:
+    """Whether a load rounds its elements."""
+    return case.map.type in ROUNDED
 
 
 def launches(direction: str, rank: int, cases: Sequence[BoxCase]) -> list[Launch]:
-    """The four launches of all cases of one kernel."""
+    """The four launches of all cases of one kernel, all of them rounded or none."""
     rows = np.zeros((len(cases), 8), np.uint32)
     for row, case in zip(rows, cases, strict=True):
         row[:2] = case.base, case.map.bytes
@@ -180,7 +198,7 @@ def launches(direction: str, rank: int, cases: Sequence[BoxCase]) -> list[Launch
     return [
         Launch(kernel(direction, rank), (len(cases), 1, 1), (image.reshape(1, -1), data), 0, len(cases) * each, THREADS,
                AREA + 16, maps, not loads)
-        for image in images(TENSOR if loads else AREA)
+        for image in images(TENSOR if loads else AREA, is_rounded(cases[0]))
     ]  # fmt: skip
 
 
@@ -213,12 +231,12 @@ def _loaded(case: BoxCase, read: Sequence[Bytes], _: int) -> Ints | str:
     came, window = (int(word) for word in read[0][:HEADER].view(np.uint32)[:2])
     if not came:
         return "the box never came"
-    held = numbers([raw[HEADER:] for raw in read])
+    held = numbers([raw[HEADER:] for raw in read], is_rounded(case))
     return _matched(case, window + np.flatnonzero(held != NOWHERE), held[held != NOWHERE])
 
 
 def _stored(case: BoxCase, read: Sequence[Bytes], window: int) -> Ints | str:
-    held = numbers(read)
+    held = numbers(read, is_rounded(case))
     return _matched(case, window + held[held != NOWHERE], np.flatnonzero(held != NOWHERE))
 
 

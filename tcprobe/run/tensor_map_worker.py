@@ -69,16 +69,16 @@ def _copied(
     import numpy as np
 
     from tcprobe.errors import ProbeError
-    from tcprobe.probes.tensor_maps import DIRECTIONS, decode, kernel, launches, window_of
+    from tcprobe.probes.tensor_maps import DIRECTIONS, decode, is_rounded, kernel, launches, window_of
 
-    ranks = sorted({case.map.rank for case in cases.values()})
-    refused = copier.load([kernel(direction, rank) for direction in DIRECTIONS for rank in ranks])
+    kinds = sorted({(case.map.rank, is_rounded(case)) for case in cases.values()})
+    refused = copier.load([kernel(way, rank) for way in DIRECTIONS for rank in sorted({rank for rank, _ in kinds})])
     if refused:
         raise ProbeError(f"tensor maps: {next(iter(refused.values()))}")
     arrays: dict[str, list[np.ndarray[Any, Any]]] = {direction: [] for direction in DIRECTIONS}
     wrong: dict[str, dict[str, str]] = {direction: {} for direction in DIRECTIONS}
-    for rank in ranks:
-        some = {number: case for number, case in cases.items() if case.map.rank == rank}
+    for rank, rounded in kinds:
+        some = {n: case for n, case in cases.items() if (case.map.rank, is_rounded(case)) == (rank, rounded)}
         window = 0
         for direction in DIRECTIONS:
             read = copier.run(launches(direction, rank, list(some.values())))
@@ -92,18 +92,22 @@ def _copied(
     return {direction: np.concatenate([np.zeros(0, np.int32), *parts]) for direction, parts in arrays.items()}, wrong
 
 
-def serve(make: Callable[[], Copier], source: IO[bytes], sink: IO[bytes]) -> None:
-    """Answer one job on what `make` makes; an error is a message as well."""
+def serve(make: Callable[[], Copier], source: IO[bytes], sink: IO[bytes], exits: bool = False) -> None:
+    """Answer one job on what `make` makes, and end the process if it `exits`; an error is a message too."""
     from tcprobe.errors import TcprobeError
     from tcprobe.run.backend import BackendFaultError
     from tcprobe.run.wire import send
 
+    lost: list[Copier] = []  # is kept: to take a lost device apart prints a lot
     try:
-        send(sink, *work(make(), json.loads(source.readline())))
+        lost.append(make())
+        send(sink, *work(lost[0], json.loads(source.readline())))
     except BackendFaultError as error:
         send(sink, {"fault": str(error)})
     except TcprobeError as error:
         send(sink, {"unfit": str(error), "error": type(error).__name__})
+    if lost and exits:
+        os._exit(0)  # the context dies with the process; tearing it down in order takes longer
 
 
 def main() -> None:
@@ -120,9 +124,7 @@ def main() -> None:
         def encoded(self, made: TensorMap) -> str:
             return driver.result_name(driver.encoded(made, ADDRESS)[0])
 
-    serve(Copying, sys.stdin.buffer, sink)
-    sink.flush()
-    os._exit(0)  # the context dies with the process; tearing it down in order takes longer
+    serve(Copying, sys.stdin.buffer, sink, exits=True)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from tcprobe.fit.boxes import PlacedBox, described, fit_boxes, misfits
 from tcprobe.probes.experiment import ptx_hash
 from tcprobe.probes.tensor_map_cases import all_boxes, boxes, encodings
 from tcprobe.probes.tensor_maps import DIRECTIONS, BoxCase, kernel
-from tcprobe.references.shared_memory.tensor_map import DATA_TYPES, SWIZZLES, TensorMap, broken
+from tcprobe.references.shared_memory.tensor_map import DATA_TYPES, SWIZZLES, TensorMap, broken, refused
 from tcprobe.run.backend import Device
 from tcprobe.run.wire import receive
 from tcprobe.system import children
@@ -163,15 +163,16 @@ def _mode(found: Followed, name: str, cases: list[tuple[int, BoxCase]]) -> dict[
 def _counted(found: Followed, cases: list[tuple[int, BoxCase]]) -> dict[str, Any]:
     """How many maps of boxes the driver took and refused, and those where the rules say otherwise."""
     made = [(case, found.maps[n]) for n, case in cases if n in found.maps]
-    unlike = [_case(case) | {"result": words} for case, words in made if (words == TAKEN) == bool(broken(case.map))]
+    unlike = [_case(case) | {"result": words} for case, words in made if (words == TAKEN) == bool(refused(case.map))]
     taken = sum(words == TAKEN for _, words in made)
     return {"taken": taken, "refused": len(made) - taken, "unlike_rules": unlike}
 
 
 def _encoding(argument: str, value: object, words: str, made: TensorMap) -> dict[str, Any]:
-    """One call: what was varied, what the driver said, and the arguments that the rules blame."""
+    """One call: what was varied, what the driver said, the arguments that the rules blame, and whether it fits them."""
     return {"argument": argument, "value": value, "result": words,
-            "rules": list(dict.fromkeys(rule.argument for rule in broken(made)))}  # fmt: skip
+            "rules": list(dict.fromkeys(rule.argument for rule in broken(made))),
+            "fits": (words == TAKEN) != bool(refused(made))}  # fmt: skip
 
 
 def _case(case: BoxCase) -> dict[str, Any]:

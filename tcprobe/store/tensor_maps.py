@@ -64,8 +64,8 @@ def check(body: Mapping[str, Any], arch: str) -> None:
             raise DataError(f"{name} is no measured swizzle mode.")
         Swizzle(*mode["swizzle"])
     for one in body["encodings"]:
-        if set(one) != {"argument", "value", "result", "rules"}:
-            raise DataError("an encoding has argument, value, result and rules.")
+        if set(one) != {"argument", "value", "result", "rules", "fits"}:
+            raise DataError("an encoding has argument, value, result, rules and fits.")
 
 
 def evidence(body: Mapping[str, Any]) -> str:

@@ -30,6 +30,7 @@ SPANS = {1: 32, 2: 64, 3: 128}  # bytes of a row of a swizzle's pattern
 PROMOTIONS = {"NONE": 0, "L2_64B": 1, "L2_128B": 2, "L2_256B": 3}
 FILLS = {"NONE": 0, "NAN_REQUEST_ZERO_FMA": 1}
 FLOATS = frozenset(number for name, (number, _) in DATA_TYPES.items() if "FLOAT" in name)
+ROUNDED = frozenset((11, 12))  # types whose elements a load rounds to tf32, as an H200 does
 SIZES = dict(DATA_TYPES.values())
 MOST_RANK, MOST_BOX, MOST_STEP, MOST_DIM, MOST_STRIDE = 5, 256, 8, 1 << 32, 1 << 40
 MOST_BYTES = 228 << 10  # of a box
@@ -87,10 +88,11 @@ class MapRule(NamedTuple):
     words: str
     source: str
     breaks: Callable[[TensorMap], bool]
+    checked: bool = True  # by the driver, as measured
 
 
 RULES = (
-    MapRule("tensorMap", "its address must be a multiple of 64", MANUAL, lambda m: m.place % 64 != 0),
+    MapRule("tensorMap", "its address must be a multiple of 64", MANUAL, lambda m: m.place % 64 != 0, False),
     MapRule("tensorDataType", "must be a type of 1, 2, 4 or 8 bytes; packed types of 4 and 6 bits need sm_100", MANUAL,
             lambda m: m.type not in SIZES),
     MapRule("tensorRank", "must be 1 to 5", MANUAL, lambda m: not 1 <= m.rank <= MOST_RANK),
@@ -106,13 +108,16 @@ RULES = (
     MapRule("boxDim", "must be 1 to 256", MANUAL, lambda m: not all(1 <= n <= MOST_BOX for n in m.box)),
     MapRule("boxDim", "a row of the box must be a multiple of 16 bytes without interleave", MANUAL,
             lambda m: m.interleave == 0 and m.row_bytes % 16 != 0),
+    MapRule("boxDim", "a row of the box must be a multiple of 16 bytes with interleave too", MEASURED,
+            lambda m: m.interleave != 0 and m.row_bytes % 16 != 0),
     MapRule("boxDim", f"the box must have at most {MOST_BYTES} bytes, the shared memory of an SM", MEASURED,
             lambda m: m.bytes > MOST_BYTES),
     MapRule("elementStrides", "must be 1 to 8", MANUAL, lambda m: not all(1 <= n <= MOST_STEP for n in m.steps)),
     MapRule("interleave", "must be NONE, 16B or 32B", MANUAL, lambda m: m.interleave not in INTERLEAVES.values()),
     MapRule("swizzle", "must be NONE, 32B, 64B or 128B; modes with other atoms need sm_100", MANUAL,
             lambda m: m.swizzle not in (0, *SPANS)),
-    MapRule("swizzle", "must be 32B with interleave 32B", MANUAL, lambda m: m.interleave == 2 and m.swizzle != 1),
+    MapRule("swizzle", "must be 32B with interleave 32B", MANUAL, lambda m: m.interleave == 2 and m.swizzle != 1,
+            False),
     MapRule("swizzle", "a row of the box must not be wider than the span: 32, 64 or 128 bytes", MANUAL,
             lambda m: m.interleave == 0 and m.row_bytes > SPANS.get(m.swizzle, m.row_bytes)),
     MapRule("l2Promotion", "must be NONE, L2_64B, L2_128B or L2_256B", MANUAL,
@@ -124,8 +129,13 @@ RULES = (
 
 
 def broken(made: TensorMap) -> list[MapRule]:
-    """The rules that a map breaks; none where the driver takes it."""
+    """The rules that a map breaks; if the driver checks none of them, it takes the map all the same."""
     return [rule for rule in RULES if rule.breaks(made)]
+
+
+def refused(made: TensorMap) -> list[MapRule]:
+    """Those for which the driver refuses a map."""
+    return [rule for rule in broken(made) if rule.checked]
 
 
 def packed(
