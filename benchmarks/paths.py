@@ -4,10 +4,10 @@
     python benchmarks/paths.py --ncu            by Nsight Compute, which must be installed
 
 plans a path for every fragment, major and place in shared memory that has one. By the clock, the very addresses of its
-issues are timed as `tcprobe run --family banks` times patterns: 16 warps, many accesses in flight; an issue takes whole
-cycles, so those of each are rounded before they are added. By the counters, the emitted header of a path runs once in one
-warp: `fill` and `load`, or `store` and `drain`, with plain loads and stores between global and shared memory. Prints a
-Markdown table of what the rule of banks says of all issues together, and of what is counted.
+issues are timed as `tcprobe run --family banks` times patterns: 16 warps, many accesses in flight; an issue takes
+whole cycles, so those of each are rounded before they are added. By the counters, the emitted header of a path runs
+once in one warp: `fill` and `load`, or `store` and `drain`, with plain loads and stores between global and shared
+memory. Prints a Markdown table of what the rule of banks says of all issues together, and of what is counted.
 """
 
 import argparse

@@ -85,9 +85,9 @@ class Simulated:
                     self.copy(*pairs[:: 1 if kind == "global->shared" else -1], 8 * issue["bytes"])
         else:
             assert ("warp" in issue) == (self.table.table.threads > len(LANES))
+            first = len(LANES) * issue.get("warp", 0)
             for lane, bit, place in self.held(step["instruction"], issue):
-                lane += len(LANES) * issue.get("warp", 0)
-                pairs = [(self.shared, place), (self.registers, (*bit[:2], lane, bit[2]))]
+                pairs = [(self.shared, place), (self.registers, (*bit[:2], first + lane, bit[2]))]
                 (source, at), (target, to) = pairs[:: 1 if kind == "shared->registers" else -1]
                 target[to] = source[at]
 

@@ -86,12 +86,26 @@ def test_every_byte_comes_to_its_place(functions, number):
             given = cupy.asarray(data.image)
             twice = "load_k" in path_cases.program(number)
             made = cupy.zeros(data.registers.size * (1 + twice), np.uint8)
-            launch(functions, path_cases.kernel(number), given, tensor_map(case, given), made, threads=path_cases.threads(case))
+            launch(
+                functions,
+                path_cases.kernel(number),
+                given,
+                tensor_map(case, given),
+                made,
+                threads=path_cases.threads(case),
+            )
             halves = made.get().reshape(1 + twice, -1)
             assert all(np.array_equal(half, data.registers) for half in halves)
         else:
             given, made = cupy.asarray(data.registers), cupy.zeros(data.image.size, np.uint8)
-            launch(functions, path_cases.kernel(number), given, tensor_map(case, made), made, threads=path_cases.threads(case))
+            launch(
+                functions,
+                path_cases.kernel(number),
+                given,
+                tensor_map(case, made),
+                made,
+                threads=path_cases.threads(case),
+            )
             assert np.array_equal(made.get(), data.image)
 
 

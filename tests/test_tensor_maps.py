@@ -15,7 +15,7 @@ from tcprobe.probes import tensor_maps as probe
 from tcprobe.probes.ptx import POISON
 from tcprobe.probes.tensor_map_cases import all_boxes, boxes, encodings, misaligned
 from tcprobe.references.shared_memory import tma
-from tcprobe.references.shared_memory.tensor_map import ROUNDED, RULES, SPANS, SWIZZLES, broken, packed, refused
+from tcprobe.references.shared_memory.tensor_map import RULES, SPANS, SWIZZLES, broken, packed, refused
 from tcprobe.run import tensor_map_worker as worker
 from tcprobe.run import tensor_maps as live
 from tcprobe.run.backend import BackendFaultError, Device
@@ -114,7 +114,7 @@ def test_ptxas_takes_every_kernel():
 def test_boxes_stay_inside_what_is_reserved():
     """In global memory, and in shared memory by the rules that are known."""
     for case in all_boxes():
-        assert 0 <= probe.offsets(case).min()
+        assert probe.offsets(case).min() >= 0
         assert probe.offsets(case).max() < probe.TENSOR
         if not broken(case.map):
             span = SPANS.get(case.map.swizzle, case.map.row_bytes)
@@ -230,7 +230,9 @@ def test_a_process_says_what_it_met():
 
     for machine, key in ((Lost(), "fault"), (Unfit(), "unfit")):
         sink = io.BytesIO()
-        worker.serve(lambda one=machine: one, io.BytesIO(b'{"device": 0, "first": 0, "last": 1, "encodings": false}\n'), sink)
+        worker.serve(
+            lambda one=machine: one, io.BytesIO(b'{"device": 0, "first": 0, "last": 1, "encodings": false}\n'), sink
+        )
         sink.seek(0)
         assert key in live.receive(sink)[0]
 

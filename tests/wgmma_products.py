@@ -1,6 +1,7 @@
-"""Products of warpgroups by paths: A and B into shared memory by their headers, multiplied where they lie, D back by its.
+"""Products of warpgroups by paths: A and B into shared memory by their headers, multiplied there, D back by its.
 
-Everything that the kernel knows of layouts is in the emitted headers: it fills, asks for descriptors, stores and drains.
+Everything that the kernel knows of layouts is in the emitted headers: it fills, asks for descriptors, stores and
+drains.
 """
 
 from functools import cache

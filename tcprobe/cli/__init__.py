@@ -22,7 +22,7 @@ def main() -> None:
 for module, commands in {
     "measuring": ("run", "fit"), "facts": ("list", "show", "why-not"), "comparing": ("compare",),
     "questions": ("where", "trace", "convert", "emit", "verify"), "reduce": ("reduce",), "swizzle": ("swizzle",),
-    "banks": ("banks",), "path": ("path", "load"), "descriptor": ("descriptor",),
+    "banks": ("banks",), "path": ("path", "load"), "descriptor": ("descriptor",), "tensor_map": ("tensormap",),
     "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
 }.items():  # fmt: skip
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")

@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 )
 @click.option("--device", "index", type=Number(), metavar="N", help="GPU number N, in CUDA's order.")
 @click.option(
-    "--family", type=Given(), metavar="NAME", help="Only this family: wmma, wgmma, ...; banks: shared memory's, timed; tma: tensor maps' boxes, followed."
+    "--family",
+    type=Given(),
+    metavar="NAME",
+    help="Only this family: wmma, wgmma, ...; banks: shared memory's, timed; tma: tensor maps' boxes, followed.",
 )
 @CUDA
 @WRITTEN

@@ -36,10 +36,10 @@ def _text(plan: OperandPlan) -> None:
 
     asked, tile, shared, held = plan.asked, plan.asked.tile, plan.asked.shared, plan.asked.held
     one, ahead = held.descriptor, plan.advance
-    click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart in "
-               f"global memory: major {held.major}")  # fmt: skip
-    click.echo(f"in shared memory {shared}: {tile.line_bytes // shared.block} blocks of {shared.block} bytes of each of "
-               f"{tile.lines} lines, {shared.bytes(tile)} bytes, start aligned to {plan.alignment}")  # fmt: skip
+    click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart "
+               f"in global memory: major {held.major}")  # fmt: skip
+    click.echo(f"in shared memory {shared}: {tile.line_bytes // shared.block} blocks of {shared.block} bytes of each "
+               f"of {tile.lines} lines, {shared.bytes(tile)} bytes, start aligned to {plan.alignment}")  # fmt: skip
     steps_table(plan.steps)
     for step in plan.steps:
         steps_words(asked, step)
@@ -48,9 +48,12 @@ def _text(plan: OperandPlan) -> None:
     click.echo(f"  LBO: {held.reasons['lbo']}")
     click.echo(f"  SBO: {held.reasons['sbo']}")
     if plan.blocks > 1:
-        click.echo(f"  blocks of {held.block} lines: start address + {', '.join(map(str, plan.reads.starts[: plan.blocks]))}")
+        click.echo(
+            f"  blocks of {held.block} lines: start address + {', '.join(map(str, plan.reads.starts[: plan.blocks]))}"
+        )
     click.echo(f"k: {ahead.steps} steps along {ahead.axis}s of {ahead.issues} issues each, start address + "
-               f"{', '.join(map(str, ahead.shared))}; the next tile {ahead.global_} bytes on in global memory")  # fmt: skip
+               f"{', '.join(map(str, ahead.shared))}; the next tile {ahead.global_} bytes on in global memory")  # fmt:
+               skip
     click.echo(f"proven: every multiply finds all bytes of {len(plan.reads.starts)} operands")
     for words in plan.evidence:
         click.echo(escaped(words))

@@ -77,7 +77,9 @@ def misfits(rule: BoxRule, boxes: Sequence[PlacedBox]) -> list[int]:
 def _missed(boxes: Sequence[PlacedBox]) -> list[NDArray[np.bool_]]:
     """Of each rule which boxes it misses, by some of their bytes."""
     some = [_some(box.addresses.shape[1]) for box in boxes]
-    owner = np.repeat(np.arange(len(boxes)), [len(box.addresses) * len(at) for box, at in zip(boxes, some, strict=True)])
+    owner = np.repeat(
+        np.arange(len(boxes)), [len(box.addresses) * len(at) for box, at in zip(boxes, some, strict=True)]
+    )
     wanted = np.concatenate([box.addresses[:, at].ravel() for box, at in zip(boxes, some, strict=True)])
     linear = {pitch: np.concatenate([_linear(box, at, pitch) for box, at in zip(boxes, some, strict=True)])
               for pitch in PITCHES}  # fmt: skip

@@ -1,7 +1,8 @@
 """Boxes that show what each swizzle mode does, and arguments of cuTensorMapEncodeTiled varied one at a time.
 
-Boxes: every mode, type and width of a row of 16 to 256 bytes, at shared addresses that differ in the bits that a swizzle
-reads; then boxes of 1 to 5 coordinates, of few and of many rows. Those whose map the driver refuses are answers as well.
+Boxes: every mode, type and width of a row of 16 to 256 bytes, at shared addresses that differ in the bits that a
+swizzle reads; then boxes of 1 to 5 coordinates, of few and of many rows. Those whose map the driver refuses are
+answers as well.
 """
 
 from __future__ import annotations
@@ -114,7 +115,9 @@ def _varied() -> Iterator[tuple[str, Any, TensorMap]]:
         yield f"interleave, swizzle {swizzle}, globalStrides 528", interleave, made._replace(strides=(528, 1 << 16))
     for width, swizzle in product((4, 8, 12, 16, 24, 32, 40, 64, 256), (0, 1)):
         made = DEEP._replace(swizzle=swizzle, box=(width, 8, 2))
-        yield from ((f"interleave, swizzle {swizzle}, boxDim[0] {width}", n, made._replace(interleave=n)) for n in (1, 2))
+        yield from (
+            (f"interleave, swizzle {swizzle}, boxDim[0] {width}", n, made._replace(interleave=n)) for n in (1, 2)
+        )
     yield from (("l2Promotion", n, FLAT._replace(promotion=n)) for n in (*range(5), -1))
     yield from (("oobFill", n, FLAT._replace(fill=n)) for n in (0, 1, 2, -1))
     yield from (("oobFill, UINT16", n, WHOLE._replace(fill=n)) for n in (0, 1))

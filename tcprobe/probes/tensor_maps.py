@@ -1,10 +1,10 @@
 """What a tensor map puts where: boxes from global to shared memory and back, every byte followed.
 
-Every byte of the source spells its own number: its low and its high 8 bits, and their complements, four images one after
-the other. A byte that two complementary images agree on was copied; one that they do not was left as it was. For types
-that a load rounds, whole words spell theirs, in bits that rounding keeps. One block makes one copy, of a box at any
-coordinates, to or from any shared address; the addresses are absolute, as swizzles need them, so the kernel says where its
-shared memory begins.
+Every byte of the source spells its own number: its low and its high 8 bits, and their complements, four images one
+after the other. A byte that two complementary images agree on was copied; one that they do not was left as it was. For
+types that a load rounds, whole words spell theirs, in bits that rounding keeps. One block makes one copy, of a box at
+any coordinates, to or from any shared address; the addresses are absolute, as swizzles need them, so the kernel says
+where its shared memory begins.
 
 A box that never comes is given up after WAITS tries, and the copy counts as lost.
 """
@@ -32,7 +32,10 @@ WAITS = 1 << 16
 UNUSED = 0xEE  # what shared memory holds before
 TARGET = Target("sm_90", "8.3")
 WORD = 4  # bytes
-KEPT, KEPT_SHIFT = np.uint32(0x40000000), np.uint32(14)  # a word that rounding to tf32 keeps, but for 8 bits from here on
+KEPT, KEPT_SHIFT = (
+    np.uint32(0x40000000),
+    np.uint32(14),
+)  # a word that rounding to tf32 keeps, but for 8 bits from here on
 NOWHERE = -1
 DIRECTIONS = ("load", "store")
 Ints = NDArray[np.int64]
@@ -70,8 +73,8 @@ def kernel(direction: str, rank: int) -> Kernel:
         ".reg .pred %first, %more, %p;",
     ]
     body = [*_case(name), *(_load(rank) if direction == "load" else _store(rank))]
-    return Kernel(name, Boxing(direction, rank), memory + entry(name, ("given", "cases", "maps", "out"), registers, body),
-                  TARGET)  # fmt: skip
+    text = memory + entry(name, ("given", "cases", "maps", "out"), registers, body)
+    return Kernel(name, Boxing(direction, rank), text, TARGET)
 
 
 def _case(name: str) -> list[str]:
@@ -212,7 +215,7 @@ def offsets(case: BoxCase) -> Ints:
 
 
 def decode(direction: str, cases: Sequence[BoxCase], read: Sequence[Bytes], window: int = 0) -> list[Ints | str]:
-    """Of each case the absolute shared address of every byte of its box, shape (rows, bytes of a row); or what is wrong.
+    """Of each case the absolute shared address of every byte of its box, shape (rows, bytes); or what is wrong.
 
     A store does not say where shared memory begins: `window` does.
     """

@@ -45,7 +45,7 @@ class BoxesLostError(Exception):
 
 
 @dataclass
-class Followed:
+class BoxSweep:
     """What was found: by number of the box what the driver says of its map, where it lies, and what went wrong."""
 
     device: Device | None = None
@@ -95,11 +95,11 @@ def ask(job: Mapping[str, Any], command: tuple[str, ...] = COMMAND, limit: float
     return message
 
 
-def follow(index: int, ask: Callable[[Mapping[str, Any]], Answer] = ask) -> Followed:
+def follow(index: int, ask: Callable[[Mapping[str, Any]], Answer] = ask) -> BoxSweep:
     """Every box of a GPU; EnvironmentUnfitError without one."""
     safe, every = len(boxes()), len(all_boxes())
     parts = [(0, safe), *((n, n + 1) for n in range(safe, every))]
-    found = Followed()
+    found = BoxSweep()
     with children.threads(PROCESSES) as pool:
         _follow(found, pool, index, ask, parts)
     if found.device is None:
@@ -108,7 +108,7 @@ def follow(index: int, ask: Callable[[Mapping[str, Any]], Answer] = ask) -> Foll
 
 
 def _follow(
-    found: Followed, pool: ThreadPoolExecutor, index: int, ask: Callable[[Mapping[str, Any]], Answer],
+    found: BoxSweep, pool: ThreadPoolExecutor, index: int, ask: Callable[[Mapping[str, Any]], Answer],
     parts: list[tuple[int, int]],
 ) -> None:  # fmt: skip
     """Copy ranges of boxes, those that are lost again by halves."""
@@ -128,7 +128,7 @@ def _follow(
         _follow(found, pool, index, ask, again)
 
 
-def report(found: Followed) -> dict[str, Any]:
+def report(found: BoxSweep) -> dict[str, Any]:
     """What is saved of a measurement, but its provenance."""
     cases = list(enumerate(all_boxes()))
     aligned = cases[: len(boxes())]
@@ -142,7 +142,7 @@ def report(found: Followed) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _mode(found: Followed, name: str, cases: list[tuple[int, BoxCase]]) -> dict[str, Any] | None:
+def _mode(found: BoxSweep, name: str, cases: list[tuple[int, BoxCase]]) -> dict[str, Any] | None:
     """The rule of a swizzle mode, fitted to loads and stores together; None where there is no box of it."""
     chosen = {n: case for n, case in cases if case.map.swizzle == SWIZZLES[name]}
     placed = {key: box for key, box in found.placed.items() if key[1] in chosen}
@@ -160,7 +160,7 @@ def _mode(found: Followed, name: str, cases: list[tuple[int, BoxCase]]) -> dict[
     }  # fmt: skip
 
 
-def _counted(found: Followed, cases: list[tuple[int, BoxCase]]) -> dict[str, Any]:
+def _counted(found: BoxSweep, cases: list[tuple[int, BoxCase]]) -> dict[str, Any]:
     """How many maps of boxes the driver took and refused, and those where the rules say otherwise."""
     made = [(case, found.maps[n]) for n, case in cases if n in found.maps]
     unlike = [_case(case) | {"result": words} for case, words in made if (words == TAKEN) == bool(refused(case.map))]
@@ -169,9 +169,9 @@ def _counted(found: Followed, cases: list[tuple[int, BoxCase]]) -> dict[str, Any
 
 
 def _encoding(argument: str, value: object, words: str, made: TensorMap) -> dict[str, Any]:
-    """One call: what was varied, what the driver said, the arguments that the rules blame, and whether it fits them."""
+    """One call: what was varied, what the driver said, the rules that it breaks, and whether it fits them."""
     return {"argument": argument, "value": value, "result": words,
-            "rules": list(dict.fromkeys(rule.argument for rule in broken(made))),
+            "rules": [rule.name for rule in broken(made)],
             "fits": (words == TAKEN) != bool(refused(made))}  # fmt: skip
 
 
@@ -191,4 +191,3 @@ def measured(index: int) -> tuple[str, dict[str, Any]]:
     provenance = {"device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler,
                   "ptx": hashed, "tcprobe": __version__}  # fmt: skip
     return device.arch, {"arch": device.arch, "method": "live", "provenance": provenance, **report(found)}
-

@@ -51,8 +51,9 @@ def write(results: Results, arch: str, body: Mapping[str, Any]) -> Path:
 
 
 def newest(layers: Layers, arch: str) -> dict[str, Any] | None:
-    """That of the first folder that has one."""
-    return next((body for layer in layers.layers if (body := read(layer.results, arch))), None)
+    """That of the nearest folder that has one to be trusted."""
+    found = next(layers.documents(arch, KIND, lambda results: read(results, arch)), None)
+    return found[0] if found else None
 
 
 def check(body: Mapping[str, Any], arch: str) -> None:
@@ -60,7 +61,11 @@ def check(body: Mapping[str, Any], arch: str) -> None:
     if set(body) != KEYS or body["arch"] != arch or set(body["provenance"]) != set(PROVENANCE):
         raise DataError("not the keys, arch or provenance of a measurement of tensor maps.")
     for name, mode in body["modes"].items():
-        if name not in SWIZZLES or set(mode) != WHOLE or any(type(mode[key]) is not int or mode[key] < 0 for key in COUNTS):
+        if (
+            name not in SWIZZLES
+            or set(mode) != WHOLE
+            or any(type(mode[key]) is not int or mode[key] < 0 for key in COUNTS)
+        ):
             raise DataError(f"{name} is no measured swizzle mode.")
         Swizzle(*mode["swizzle"])
     for one in body["encodings"]:

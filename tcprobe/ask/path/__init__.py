@@ -145,8 +145,7 @@ def _prove(asked: PathRequest, steps: Sequence[PathStep]) -> None:
     """Go the path; UsageError unless every slot, or every element of the tile, gets what it should."""
     slots, tile = asked.slots, asked.tile
     at = origins(slots, tile)
-    memory = Memory(tile, asked.ld_bytes, asked.shared.bytes(tile), len(at) * asked.warps,
-                    asked.cell.fragment.elements)
+    memory = Memory(tile, asked.ld_bytes, asked.shared.bytes(tile), len(at) * asked.warps, asked.cell.fragment.elements)
     row, col = (np.where(slots.row == NOTHING, NOTHING, start[:, None, None] + values)
                 for start, values in zip(at.T, (slots.row, slots.col), strict=True))  # fmt: skip
     held = memory.of_elements(row, col).reshape(memory.registers.shape)

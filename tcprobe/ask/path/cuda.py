@@ -83,7 +83,9 @@ def _order(plan: PathPlan) -> str:
 def known(text: str | None, asked: TileRequest) -> str:
     """A formula; UsageError where there is none."""
     if text is None:
-        raise UsageError(f"{struct_of(asked)}: its addresses have no closed form, so there is no code; --json has them all.")
+        raise UsageError(
+            f"{struct_of(asked)}: its addresses have no closed form, so there is no code; --json has them all."
+        )
     return text
 
 

@@ -9,10 +9,11 @@
 >>> [step.instruction.split(".")[0] for step in found.steps], found.reads.issues()[1]
 (['cp', 'wgmma'], {'descriptor': '0x4000004000010002', 'at': [16, 0], 'shared': 32})
 
-The tile lies in blocks as wide as a row of the swizzle's pattern, 16 bytes without one: the first of every line, then the
-second of every line (`ask.descriptor`, which says why). So a box of a tensor map fills a block, and one descriptor serves
-all multiplies, its start address moving on. A path is proven by going it: the bytes of every element, numbered in global
-memory, must be where the measured formula of descriptors (`layout.descriptor`) has the hardware look for them.
+The tile lies in blocks as wide as a row of the swizzle's pattern, 16 bytes without one: the first of every line, then
+the second of every line (`ask.descriptor`, which says why). So a box of a tensor map fills a block, and one descriptor
+serves all multiplies, its start address moving on. A path is proven by going it: the bytes of every element, numbered
+in global memory, must be where the measured formula of descriptors (`layout.descriptor`) has the hardware look for
+them.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class OperandRequest(TileRequest):
 
 @dataclass(frozen=True)
 class DescriptorRead:
-    """Multiplies that read the tile where it lies: operand number j begins `at`[j], its descriptor starts at `starts`[j].
+    """Multiplies that read the tile where it lies: operand j begins `at`[j], its descriptor starts at `starts`[j].
 
     All of a k step, one block of lines after the other, then those of the next.
     """
@@ -98,7 +99,7 @@ class DescriptorRead:
         return [self.asked.held.descriptor._replace(start=start) for start in self.starts]
 
     def issues(self) -> list[dict[str, Any]]:
-        """`at`: row and column of the operand in the tile; `shared`: bytes from the tile's start to its start address."""
+        """`at`: row and column of the operand in the tile; `shared`: from the tile's start to its start address."""
         return [{"descriptor": f"{one.encode():#018x}", "at": at, "shared": one.start}
                 for one, at in zip(self.descriptors, self.at.tolist(), strict=True)]  # fmt: skip
 
@@ -109,11 +110,12 @@ class DescriptorRead:
         lines, length = (held.cols, held.rows) if turned else (held.rows, held.cols)
         line, byte = np.arange(lines)[:, None], np.arange(length * tile.bits // 8)[None, :]
         for one, (row, col) in zip(self.descriptors, self.at.tolist(), strict=True):
-            first, inner = ((col, row) if turned else (row, col))
+            first, inner = (col, row) if turned else (row, col)
             found = memory.read_shared(one.start + self._offset(one, line, byte), 1)
             start = (first + line) * memory.line_units + (inner * tile.bits // 8 + byte) * memory.per_byte
             if not np.array_equal(found, start[..., None] + np.arange(memory.per_byte)):
-                raise UsageError(f"{self.asked.operand.id}: at ({row}, {col}) no start address brings its bytes into the "
+                raise UsageError(f"{self.asked.operand.id}: at ({row}, {col}) no start address brings its bytes into
+                the "
                                  f"pattern of {one.swizzle or UNIT} bytes.")  # fmt: skip
 
     def _offset(self, one: Descriptor, line: Ints, byte: Ints) -> Ints:
@@ -171,7 +173,9 @@ def operand_path(one: SharedOperand, layers: Layers, options: PathOptions, name:
     if not one.instruction.target.on(here):
         raise UsageError(f"{one.id} needs {one.instruction.target.name}; {here} does not have it.")
     if options.access not in (None, READ):
-        raise UsageError(f"--with {options.access}: {one.id} is read by its multiply alone; leave it out, or say {READ}.")
+        raise UsageError(
+            f"--with {options.access}: {one.id} is read by its multiply alone; leave it out, or say {READ}."
+        )
     asked = _request(one, layers, options, here.name)
     reads = _reads(asked, layers)
     transfer = FILLERS[asked.fill_kind](asked)
@@ -194,7 +198,8 @@ def _placed(one: SharedOperand, tile: Tile, text: str) -> tuple[Shared, SharedTi
     given = parse_shared(text)
     bits, *rest = given.swizzle
     if given.padding or (bits and (bits > 3 or rest != [4, 3])):
-        raise UsageError(f"--shared {text}: descriptors know no padding, and the swizzles sw:1,4,3, sw:2,4,3 and sw:3,4,3 "
+        raise UsageError(f"--shared {text}: descriptors know no padding, and the swizzles sw:1,4,3, sw:2,4,3 and
+        sw:3,4,3 "
                          "alone, which are SWIZZLE_32B, 64B and 128B.")  # fmt: skip
     _whole(one, tile)
     lines, k = (tile.cols, tile.rows) if one.held.name == "b_smem" else (tile.rows, tile.cols)

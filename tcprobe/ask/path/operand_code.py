@@ -11,7 +11,7 @@ from tcprobe.ask.descriptor import CPP
 from tcprobe.ask.descriptor import cute as canonical
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.cuda import NUMBER, known, moved, struct_of
-from tcprobe.ask.path.cute import layout, lanes
+from tcprobe.ask.path.cute import lanes, layout
 from tcprobe.ask.path.formula import of_pair
 from tcprobe.ask.path.operand import OperandPlan
 from tcprobe.errors import UsageError
@@ -78,5 +78,3 @@ def cute(plan: OperandPlan) -> str:
     else:
         lines += list(lanes(asked, asked.axis == "row", step))
     return "\n".join([*lines, "// the TiledMma's partition_fragment makes the descriptors of Shared", ""])
-
-

@@ -105,8 +105,8 @@ class MatrixTables:
 class RegisterCopy:
     """Between shared memory and registers: `shared` of shape (issues, 32), `fragments` and first slots `i` of pieces.
 
-    A piece is `piece` bytes of each lane's registers: a matrix's, or all that ld or st moves. `origins` of fragments, of
-    which each of `warps` holds a part of its own: part p of fragment f counts as fragment f * warps + p. `line` and
+    A piece is `piece` bytes of each lane's registers: a matrix's, or all that ld or st moves. `origins` of fragments,
+    of which each of `warps` holds a part of its own: part p of fragment f counts as fragment f * warps + p. `line` and
     `byte` as of LaneCopy.
     """
 
@@ -135,7 +135,9 @@ class RegisterCopy:
         found = [{"shared": shared, "slots": held} for shared, held in zip(_lanes(self.shared), slots, strict=True)]
         if self.warps == 1:
             return found
-        return [{"warp": warp} | one for warp, one in zip((self.fragments[:, 0] % self.warps).tolist(), found, strict=True)]
+        return [
+            {"warp": warp} | one for warp, one in zip((self.fragments[:, 0] % self.warps).tolist(), found, strict=True)
+        ]
 
     def move(self, memory: Memory) -> None:
         """Load or store every piece; matrices by the tables of their instruction."""

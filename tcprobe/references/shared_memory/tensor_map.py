@@ -6,8 +6,8 @@
 >>> [rule.argument for rule in broken(made._replace(box=(72, 8)))]
 ['swizzle']
 
-Numbers are those of cuda.h. Coordinates are inner first, as the driver has them. A rule of source MANUAL is stated by the
-CUDA driver API, section on tensor map objects; MEASURED ones are not stated there: an H200's driver showed them.
+Numbers are those of cuda.h. Coordinates are inner first, as the driver has them. A rule of source MANUAL is stated by
+the CUDA driver API, section on tensor map objects; MEASURED ones are not stated there: an H200's driver showed them.
 `tcprobe run --family tma` varies the arguments one at a time and compares every answer of the driver with these rules.
 """
 
@@ -82,48 +82,56 @@ class TensorMap(NamedTuple):
 
 
 class MapRule(NamedTuple):
-    """What the driver refuses, with the argument that is to blame and where it is from."""
+    """What the driver refuses: `name` begins with the argument that is to blame; `checked`: whether it really does."""
 
-    argument: str
+    name: str
     words: str
     source: str
     breaks: Callable[[TensorMap], bool]
-    checked: bool = True  # by the driver, as measured
+    checked: bool = True
+
+    @property
+    def argument(self) -> str:
+        """The argument that is to blame."""
+        return self.name.partition(":")[0]
 
 
 RULES = (
-    MapRule("tensorMap", "its address must be a multiple of 64", MANUAL, lambda m: m.place % 64 != 0, False),
-    MapRule("tensorDataType", "must be a type of 1, 2, 4 or 8 bytes; packed types of 4 and 6 bits need sm_100", MANUAL,
-            lambda m: m.type not in SIZES),
-    MapRule("tensorRank", "must be 1 to 5", MANUAL, lambda m: not 1 <= m.rank <= MOST_RANK),
-    MapRule("tensorRank", "must be 3 or more with interleave", MANUAL, lambda m: m.interleave != 0 and m.rank < 3),
-    MapRule("globalAddress", "must be a multiple of 16", MANUAL, lambda m: m.address % 16 != 0),
-    MapRule("globalAddress", "must be a multiple of 32 with interleave 32B", MANUAL,
+    MapRule("tensorMap: alignment", "its address must be a multiple of 64", MANUAL, lambda m: m.place % 64 != 0, False),
+    MapRule("tensorDataType: known", "must be a type of 1, 2, 4 or 8 bytes; packed types of 4 and 6 bits need sm_100",
+            MANUAL, lambda m: m.type not in SIZES),
+    MapRule("tensorRank: 1 to 5", "must be 1 to 5", MANUAL, lambda m: not 1 <= m.rank <= MOST_RANK),
+    MapRule("tensorRank: interleave", "must be 3 or more with interleave", MANUAL,
+            lambda m: m.interleave != 0 and m.rank < 3),
+    MapRule("globalAddress: 16", "must be a multiple of 16", MANUAL, lambda m: m.address % 16 != 0),
+    MapRule("globalAddress: 32", "must be a multiple of 32 with interleave 32B", MANUAL,
             lambda m: m.interleave == 2 and m.address % 32 != 0),
-    MapRule("globalDim", "must be 1 to 2**32", MANUAL, lambda m: not all(1 <= n <= MOST_DIM for n in m.dims)),
-    MapRule("globalStrides", "must be multiples of 16 below 2**40", MANUAL,
+    MapRule("globalDim: range", "must be 1 to 2**32", MANUAL, lambda m: not all(1 <= n <= MOST_DIM for n in m.dims)),
+    MapRule("globalStrides: 16", "must be multiples of 16 below 2**40", MANUAL,
             lambda m: any(n % 16 or n >= MOST_STRIDE for n in m.strides)),
-    MapRule("globalStrides", "must be multiples of 32 with interleave 32B", MANUAL,
+    MapRule("globalStrides: 32", "must be multiples of 32 with interleave 32B", MANUAL,
             lambda m: m.interleave == 2 and any(n % 32 for n in m.strides)),
-    MapRule("boxDim", "must be 1 to 256", MANUAL, lambda m: not all(1 <= n <= MOST_BOX for n in m.box)),
-    MapRule("boxDim", "a row of the box must be a multiple of 16 bytes without interleave", MANUAL,
+    MapRule("boxDim: range", "must be 1 to 256", MANUAL, lambda m: not all(1 <= n <= MOST_BOX for n in m.box)),
+    MapRule("boxDim: 16 bytes", "a row of the box must be a multiple of 16 bytes without interleave", MANUAL,
             lambda m: m.interleave == 0 and m.row_bytes % 16 != 0),
-    MapRule("boxDim", "a row of the box must be a multiple of 16 bytes with interleave too", MEASURED,
-            lambda m: m.interleave != 0 and m.row_bytes % 16 != 0),
-    MapRule("boxDim", f"the box must have at most {MOST_BYTES} bytes, the shared memory of an SM", MEASURED,
+    MapRule("boxDim: 16 bytes, interleaved", "a row of the box must be a multiple of 16 bytes with interleave too",
+            MEASURED, lambda m: m.interleave != 0 and m.row_bytes % 16 != 0),
+    MapRule("boxDim: bytes", f"the box must have at most {MOST_BYTES} bytes, the shared memory of an SM", MEASURED,
             lambda m: m.bytes > MOST_BYTES),
-    MapRule("elementStrides", "must be 1 to 8", MANUAL, lambda m: not all(1 <= n <= MOST_STEP for n in m.steps)),
-    MapRule("interleave", "must be NONE, 16B or 32B", MANUAL, lambda m: m.interleave not in INTERLEAVES.values()),
-    MapRule("swizzle", "must be NONE, 32B, 64B or 128B; modes with other atoms need sm_100", MANUAL,
+    MapRule("elementStrides: range", "must be 1 to 8", MANUAL,
+            lambda m: not all(1 <= n <= MOST_STEP for n in m.steps)),
+    MapRule("interleave: known", "must be NONE, 16B or 32B", MANUAL,
+            lambda m: m.interleave not in INTERLEAVES.values()),
+    MapRule("swizzle: known", "must be NONE, 32B, 64B or 128B; modes with other atoms need sm_100", MANUAL,
             lambda m: m.swizzle not in (0, *SPANS)),
-    MapRule("swizzle", "must be 32B with interleave 32B", MANUAL, lambda m: m.interleave == 2 and m.swizzle != 1,
-            False),
-    MapRule("swizzle", "a row of the box must not be wider than the span: 32, 64 or 128 bytes", MANUAL,
+    MapRule("swizzle: interleave", "must be 32B with interleave 32B", MANUAL,
+            lambda m: m.interleave == 2 and m.swizzle != 1, False),
+    MapRule("swizzle: span", "a row of the box must not be wider than the span: 32, 64 or 128 bytes", MANUAL,
             lambda m: m.interleave == 0 and m.row_bytes > SPANS.get(m.swizzle, m.row_bytes)),
-    MapRule("l2Promotion", "must be NONE, L2_64B, L2_128B or L2_256B", MANUAL,
+    MapRule("l2Promotion: known", "must be NONE, L2_64B, L2_128B or L2_256B", MANUAL,
             lambda m: m.promotion not in PROMOTIONS.values()),
-    MapRule("oobFill", "must be NONE or NAN_REQUEST_ZERO_FMA", MANUAL, lambda m: m.fill not in FILLS.values()),
-    MapRule("oobFill", "NAN_REQUEST_ZERO_FMA is for floating-point types", MANUAL,
+    MapRule("oobFill: known", "must be NONE or NAN_REQUEST_ZERO_FMA", MANUAL, lambda m: m.fill not in FILLS.values()),
+    MapRule("oobFill: floats", "NAN_REQUEST_ZERO_FMA is for floating-point types", MANUAL,
             lambda m: m.fill == 1 and m.type not in FLOATS),
 )  # fmt: skip
 
