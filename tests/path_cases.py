@@ -121,8 +121,9 @@ BEGIN = """
 """
 MAP = '  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" : : "l"(map) : "memory");\n'
 FILL = {
-    "cp.async": '  {space}::fill(shared, given, lane, {space}::THREADS);\n  asm volatile("cp.async.wait_all;" : : :
-    "memory");\n', "plain": "  {space}::fill(shared, given, lane, {space}::THREADS);\n",
+    "cp.async": "  {space}::fill(shared, given, lane, {space}::THREADS);\n"
+                '  asm volatile("cp.async.wait_all;" : : : "memory");\n',
+    "plain": "  {space}::fill(shared, given, lane, {space}::THREADS);\n",
     "tma": MAP + """
   __shared__ __align__(8) unsigned long long barrier;
   const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(&barrier));

@@ -153,8 +153,8 @@ def cuda(found: MapPlan) -> str:
              "cuuint32_t": {"box": made.box, "steps": made.steps}}  # fmt: skip
     lines = [f"const {kind} " + ", ".join(f"{name}[] = {{{', '.join(map(str, n))}}}" for name, n in rows.items() if n)
              for kind, rows in lists.items()]  # fmt: skip
-    modes = [f"{PREFIX}INTERLEAVE_{_name(INTERLEAVES, made.interleave)}", f"{PREFIX}SWIZZLE_{_name(SWIZZLES,
-    made.swizzle)}",
+    modes = [f"{PREFIX}INTERLEAVE_{_name(INTERLEAVES, made.interleave)}",
+             f"{PREFIX}SWIZZLE_{_name(SWIZZLES, made.swizzle)}",
              f"{PREFIX}L2_PROMOTION_{_name(PROMOTIONS, made.promotion)}",
              f"{PREFIX}FLOAT_OOB_FILL_{_name(FILLS, made.fill)}"]  # fmt: skip
     given = ["&map", f"{PREFIX}DATA_TYPE_{found.type}", str(made.rank), "address", "dims",

@@ -51,9 +51,9 @@ def _text(plan: OperandPlan) -> None:
         click.echo(
             f"  blocks of {held.block} lines: start address + {', '.join(map(str, plan.reads.starts[: plan.blocks]))}"
         )
-    click.echo(f"k: {ahead.steps} steps along {ahead.axis}s of {ahead.issues} issues each, start address + "
-               f"{', '.join(map(str, ahead.shared))}; the next tile {ahead.global_} bytes on in global memory")  # fmt:
-               skip
+    by = ", ".join(map(str, ahead.shared))
+    click.echo(f"k: {ahead.steps} steps along {ahead.axis}s of {ahead.issues} issues each, start address + {by}; "
+               f"the next tile {ahead.global_} bytes on in global memory")  # fmt: skip
     click.echo(f"proven: every multiply finds all bytes of {len(plan.reads.starts)} operands")
     for words in plan.evidence:
         click.echo(escaped(words))

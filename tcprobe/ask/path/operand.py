@@ -114,9 +114,8 @@ class DescriptorRead:
             found = memory.read_shared(one.start + self._offset(one, line, byte), 1)
             start = (first + line) * memory.line_units + (inner * tile.bits // 8 + byte) * memory.per_byte
             if not np.array_equal(found, start[..., None] + np.arange(memory.per_byte)):
-                raise UsageError(f"{self.asked.operand.id}: at ({row}, {col}) no start address brings its bytes into
-                the "
-                                 f"pattern of {one.swizzle or UNIT} bytes.")  # fmt: skip
+                raise UsageError(f"{self.asked.operand.id}: at ({row}, {col}) no start address brings its bytes into "
+                                 f"the pattern of {one.swizzle or UNIT} bytes.")  # fmt: skip
 
     def _offset(self, one: Descriptor, line: Ints, byte: Ints) -> Ints:
         """From the start address to bytes of lines of memory: those of k, or, with major mn, those of m and n."""
@@ -198,9 +197,8 @@ def _placed(one: SharedOperand, tile: Tile, text: str) -> tuple[Shared, SharedTi
     given = parse_shared(text)
     bits, *rest = given.swizzle
     if given.padding or (bits and (bits > 3 or rest != [4, 3])):
-        raise UsageError(f"--shared {text}: descriptors know no padding, and the swizzles sw:1,4,3, sw:2,4,3 and
-        sw:3,4,3 "
-                         "alone, which are SWIZZLE_32B, 64B and 128B.")  # fmt: skip
+        raise UsageError(f"--shared {text}: descriptors know no padding, and of swizzles sw:1,4,3, sw:2,4,3 and "
+                         "sw:3,4,3 alone, which are SWIZZLE_32B, 64B and 128B.")  # fmt: skip
     _whole(one, tile)
     lines, k = (tile.cols, tile.rows) if one.held.name == "b_smem" else (tile.rows, tile.cols)
     block, depth = (one.held.cols, one.held.rows) if one.held.name == "b_smem" else (one.held.rows, one.held.cols)
