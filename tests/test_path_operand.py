@@ -1,4 +1,4 @@
-"""Paths behind descriptors: gone again from their JSON alone, their code run on the host, refused where none leads there."""
+"""Paths behind descriptors: gone again from their JSON alone, their code run on the host, what there is none of."""
 
 import json
 import shutil

@@ -24,6 +24,7 @@ from tcprobe.references.shared_memory.tensor_map import (
     MANUAL,
     MEASURED,
     MOST_BOX,
+    MOST_BYTES,
     PROMOTIONS,
     RULES,
     SPANS,
@@ -119,9 +120,15 @@ def packed(dims: Numbers, size: int) -> Numbers:
 
 
 def cut(tile: Numbers, size: int, span: int) -> Numbers:
-    """The largest box whose copies fill a tile exactly: sides up to 256, rows up to the span in bytes, 0 for any."""
-    most = min(MOST_BOX, span // size if span else MOST_BOX)
-    return tuple(_divisor(side, MOST_BOX if n else most) for n, side in enumerate(tile))
+    """A large box whose copies fill a tile exactly: sides up to 256, rows up to the span in bytes, 0 for any.
+
+    In all it has no more bytes than a box may have.
+    """
+    box: list[int] = []
+    for side in tile:
+        most = MOST_BYTES // (size * prod(box)) if box else (span or MOST_BYTES) // size
+        box.append(_divisor(side, min(MOST_BOX, most)) or 1)
+    return tuple(box)
 
 
 def _divisor(count: int, most: int) -> int:
