@@ -168,7 +168,7 @@ def counted():
             found = int(float(rows[f"path_{number}"][counter].replace(",", "")))
             equal, count = equal + (found == step.wavefronts), count + 1
             yield f"| {' | '.join(what)} | {step.instruction} | {step.wavefronts} | {found} |"
-    yield f"\n{equal} of {count} steps of {len(rows)} paths as predicted"
+    yield f"\n{equal} of {count} steps of {count // 2} paths as predicted"
 
 
 def nsight():
