@@ -11,6 +11,7 @@ from tcprobe.errors import EnvironmentUnfitError, ProbeError
 from tcprobe.fit.boxes import BoxRule, PlacedBox, fit_boxes, misfits, rules
 from tcprobe.isa.arch import arch
 from tcprobe.layout.swizzle import Swizzle
+from tcprobe.probes import tensor_map_cases
 from tcprobe.probes import tensor_maps as probe
 from tcprobe.probes.ptx import POISON
 from tcprobe.probes.tensor_map_cases import all_boxes, boxes, encodings, misaligned
@@ -89,9 +90,17 @@ def answered(machine, job):
         raise live.BoxesLostError(str(error)) from None
 
 
-@pytest.fixture(scope="module")
-def ours():
-    return followed(Machine())
+FEW = boxes()[::6]
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Some of the boxes, and the misaligned ones: for what does not hang on their number."""
+    chosen = (*FEW, *misaligned())
+    for module in (live, tensor_map_cases):
+        monkeypatch.setattr(module, "all_boxes", lambda: chosen)
+    monkeypatch.setattr(live, "boxes", lambda: FEW)
+    return chosen
 
 
 def random_rule(rng, span):
@@ -121,8 +130,8 @@ def test_boxes_stay_inside_what_is_reserved():
             assert case.base + case.map.rows * span <= probe.AREA, case
 
 
-def test_the_known_modes_are_fitted(ours):
-    said = live.report(ours)
+def test_the_known_modes_are_fitted():
+    said = live.report(followed(Machine()))
     assert {n: (m["pitch"], m["swizzle"]) for n, m in said["modes"].items()} == {
         "NONE": ("row", [0, 4, 3]), "32B": (32, [1, 4, 3]), "64B": (64, [2, 4, 3]), "128B": (128, [3, 4, 3]),
     }  # fmt: skip
@@ -132,11 +141,11 @@ def test_the_known_modes_are_fitted(ours):
         assert mode["loads"] == mode["stores"]
     assert said["maps"]["unlike_rules"] == said["lost"] == []
     assert len(said["faults"]) == len(misaligned())
-    assert json.loads(json.dumps(said)) == json.loads(json.dumps(live.report(followed(Machine()))))
+    assert json.loads(json.dumps(said)) == said
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_any_swizzle_is_read_back(seed):
+@pytest.mark.parametrize("seed", range(3))
+def test_any_swizzle_is_read_back(seed, few):
     """Random swizzles and pitches for every mode: what is fitted says the same of every box."""
     rng = np.random.default_rng(seed)
     modes = {0: random_rule(rng, None)} | {n: random_rule(rng, span) for n, span in SPANS.items()}
@@ -147,10 +156,11 @@ def test_any_swizzle_is_read_back(seed):
         assert mode["misfits"] == 0, (name, modes)
         pitch = None if mode["pitch"] == "row" else mode["pitch"]
         rule = BoxRule(pitch, Swizzle(*mode["swizzle"]))
-        chosen = [b for (_, n), b in found.placed.items() if all_boxes()[n].map.swizzle == SWIZZLES[name]]
+        chosen = [b for (_, n), b in found.placed.items() if few[n].map.swizzle == SWIZZLES[name]]
         assert misfits(rule, chosen) == misfits(modes[SWIZZLES[name]], chosen) == []
 
 
+@pytest.mark.usefixtures("few")
 def test_what_is_no_swizzle_is_a_misfit():
     class Odd(Machine):
         def copy(self, direction, case, block, given, out):
@@ -171,13 +181,13 @@ def test_two_rules_are_told_apart_by_the_boxes():
     assert fit_boxes(placed)[0].rule == OURS[3]
 
 
-def test_a_box_that_faults_costs_itself_only():
+def test_a_box_that_faults_costs_itself_only(few):
     """Found by halves; all others are measured."""
-    number = next(n for n, c in enumerate(boxes()) if not broken(c.map) and n > 50)
+    number = next(n for n, c in enumerate(few) if not broken(c.map) and n > 20)
 
     class Bad(Machine):
         def copy(self, direction, case, block, given, out):
-            bad = all_boxes()[number]
+            bad = few[number]
             if (case.map._replace(address=0), case.at, case.base) == bad:
                 raise BackendFaultError("an illegal instruction was encountered")
             super().copy(direction, case, block, given, out)
@@ -188,12 +198,14 @@ def test_a_box_that_faults_costs_itself_only():
     assert {m["misfits"] for m in said["modes"].values()} == {0}
 
 
+@pytest.mark.usefixtures("few")
 def test_boxes_that_never_come_are_said():
     said = live.report(followed(Machine(mute=(896,))))
     assert {one["words"] for one in said["lost"]} == {"the box never came"}
     assert {(one["base"], one["direction"]) for one in said["lost"]} == {(896, "load")}
 
 
+@pytest.mark.usefixtures("few")
 def test_bytes_that_are_changed_are_said():
     class Rounding(Machine):
         def one(self, launch):

@@ -8,9 +8,10 @@
 ([8, 1], [9, 2])
 
 A line has 128 bytes; which bank has its tag is a parity of address bits for each bit of the bank's number. Lookups are
-the most distinct lines that fall into one bank. An access takes as many cycles as its passes, but at least one more than
-its lookups, and two more where its destinations are spread (over more than ROWS rows of 128 bytes, in several blocks
-of 2 KB), or where there is one lookup and more than one pass. Source: an H200; `tcprobe run --family banks` repeats it.
+the most distinct lines that fall into one bank. An access takes as many cycles as its passes, but at least one more
+than its lookups, and two more where its destinations are spread (over more than ROWS rows of 128 bytes, in several
+blocks of 2 KB), or where there is one lookup and more than one pass. Source: an H200, as `tcprobe run --family banks`
+repeats.
 """
 
 from __future__ import annotations

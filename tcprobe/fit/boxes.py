@@ -21,7 +21,7 @@ from tcprobe.layout.swizzle import Swizzle
 
 PITCHES = (None, 16, 32, 64, 128, 256, 512)
 MOST_BITS, MOST_BASE, MOST_SHIFT = 4, 8, 6  # B, M and S of the swizzles that are tried
-PIECE = 16  # of so many bytes the first and the last are looked at to choose a rule
+PIECE = 16  # of so many bytes the first and the last are looked at to choose a rule, in rows of powers of two
 Ints = NDArray[np.int64]
 
 
@@ -76,11 +76,9 @@ def misfits(rule: BoxRule, boxes: Sequence[PlacedBox]) -> list[int]:
 
 def _missed(boxes: Sequence[PlacedBox]) -> list[NDArray[np.bool_]]:
     """Of each rule which boxes it misses, by some of their bytes."""
-    some = [_some(box.addresses.shape[1]) for box in boxes]
-    owner = np.repeat(
-        np.arange(len(boxes)), [len(box.addresses) * len(at) for box, at in zip(boxes, some, strict=True)]
-    )
-    wanted = np.concatenate([box.addresses[:, at].ravel() for box, at in zip(boxes, some, strict=True)])
+    some = [_some(*box.addresses.shape) for box in boxes]
+    owner = np.repeat(np.arange(len(boxes)), [at[0].size * at[1].size for at in some])
+    wanted = np.concatenate([box.addresses[at].ravel() for box, at in zip(boxes, some, strict=True)])
     linear = {pitch: np.concatenate([_linear(box, at, pitch) for box, at in zip(boxes, some, strict=True)])
               for pitch in PITCHES}  # fmt: skip
     found = []
@@ -90,13 +88,15 @@ def _missed(boxes: Sequence[PlacedBox]) -> list[NDArray[np.bool_]]:
     return found
 
 
-def _some(width: int) -> Ints:
-    return np.unique(np.concatenate([np.arange(0, width, PIECE), np.arange(PIECE - 1, width, PIECE), [width - 1]]))
+def _some(rows: int, width: int) -> tuple[Ints, Ints]:
+    """Some rows and bytes, as an index."""
+    chosen = np.array([0, *(1 << n for n in range(rows.bit_length()) if 1 << n < rows)])
+    ends = np.concatenate([np.arange(0, width, PIECE), np.arange(PIECE - 1, width, PIECE), [width - 1]])
+    return chosen[:, None], np.unique(ends)[None, :]
 
 
-def _linear(box: PlacedBox, at: Ints, pitch: int | None) -> Ints:
-    rows, width = box.addresses.shape
-    return np.asarray((box.base + np.arange(rows)[:, None] * (pitch or width) + at).ravel())
+def _linear(box: PlacedBox, at: tuple[Ints, Ints], pitch: int | None) -> Ints:
+    return np.asarray((box.base + at[0] * (pitch or box.addresses.shape[1]) + at[1]).ravel())
 
 
 def described(rule: BoxRule) -> dict[str, object]:
