@@ -43,7 +43,7 @@ CALLS = {
     "tensormap": [("tensormap", "--type", "bf16", "--tile", "64,64", "--swizzle", "128B"),
                   ("tensormap", "--type", "u8", "--box", "32,8,2", "--interleave", "16B")],
     "pattern": [("banks", "--patterns", "{patterns}"), ("banks", "--address", "lane * 8", "--with", "ld.shared.b64"),
-                ("banks", "--address", "lane * 4", "--with", "cp.async.ca.4", "--source", "lane * 128")],
+                ("banks", "--address", "lane * 4", "--with", "cp.async.ca.4", "--source", "lane * 128", "--explain")],
     "compare": [("compare", "wmma.m16n16k16.d.f32"), ("compare", "mma.m16n8k256.row.col.s32.b1.b1.s32.and.popc.a")],
     "compare FILE": [("compare", "docs/found.csv", A)],
     "lower": [("lower", MULTIPLY, "--arch", "sm_90"), ("lower", "wmma.mma.row.col.m16n16k16.f32.bf16.bf16.f32")],

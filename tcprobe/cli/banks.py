@@ -173,8 +173,9 @@ def _answer(given: Pattern, cost: Cost, by: BankRules, explains: bool) -> dict[s
     """As JSON; the rule is named where it is not that of the arch asked for."""
     from tcprobe.ask.bank_collisions import phases
 
-    found = cost.to_json() | _looked_up(given, cost, by)
+    found = cost.to_json()
     if explains:
+        found |= _looked_up(given, cost, by)
         found["phases"] = [phase.to_json() for phase in phases(given, by.rule(given.row))]
     return found if by.asked == by.arch else {**found, "rule": by.to_json()}
 
