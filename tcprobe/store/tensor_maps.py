@@ -1,0 +1,81 @@
+"""What was measured of an arch's tensor maps: `results/<arch>/tma.json`.
+
+`modes` by swizzle mode: the rule of its boxes (`pitch`, bytes from row to row or "row", then `swizzle` of the absolute
+address), how many `loads`, `stores` and `bytes` were followed, and how many boxes are `misfits`. `encodings`: what the
+driver said of maps, their arguments varied one at a time. `faults`: boxes that lost the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tcprobe.errors import DataError
+from tcprobe.layout.swizzle import Swizzle
+from tcprobe.references.shared_memory.tensor_map import SWIZZLES
+from tcprobe.store import documents
+from tcprobe.store.choose import Layers
+from tcprobe.store.documents import naming
+from tcprobe.store.measurement import PROVENANCE
+from tcprobe.store.results import Results
+from tcprobe.system import files
+
+KIND = "tensor maps"
+KEYS = {"arch", "method", "provenance", "modes", "maps", "encodings", "lost", "faults"}
+COUNTS = ("misfits", "bytes", "loads", "stores")
+WHOLE = {"pitch", "swizzle", *COUNTS, "types", "widths", "bases", "ranks", "second"}
+
+
+def path_of(results: Results, arch: str) -> Path:
+    """Where it is saved."""
+    return results.root / arch / "tma.json"
+
+
+def read(results: Results, arch: str) -> dict[str, Any] | None:
+    """What is saved, None if nothing is; DataError where it cannot be what tcprobe writes."""
+    path = path_of(results, arch)
+    body = documents.read(path, KIND)
+    if body is not None:
+        with naming(path):
+            check(body, arch)
+    return body
+
+
+def write(results: Results, arch: str, body: Mapping[str, Any]) -> Path:
+    """Save it, checked; the file."""
+    check(body, arch)
+    path = path_of(results, arch)
+    files.write(path, documents.seal(KIND, dict(body)).encode(), parents=True)
+    return path
+
+
+def newest(layers: Layers, arch: str) -> dict[str, Any] | None:
+    """That of the nearest folder that has one to be trusted."""
+    found = next(layers.documents(arch, KIND, lambda results: read(results, arch)), None)
+    return found[0] if found else None
+
+
+def check(body: Mapping[str, Any], arch: str) -> None:
+    """DataError unless it is a measurement of `arch` by its keys, rules and counts."""
+    if set(body) != KEYS or body["arch"] != arch or set(body["provenance"]) != set(PROVENANCE):
+        raise DataError("not the keys, arch or provenance of a measurement of tensor maps.")
+    for name, mode in body["modes"].items():
+        if (
+            name not in SWIZZLES
+            or set(mode) != WHOLE
+            or any(type(mode[key]) is not int or mode[key] < 0 for key in COUNTS)
+        ):
+            raise DataError(f"{name} is no measured swizzle mode.")
+        Swizzle(*mode["swizzle"])
+    for one in body["encodings"]:
+        if set(one) != {"argument", "value", "result", "rules", "fits"}:
+            raise DataError("an encoding has argument, value, result, rules and fits.")
+
+
+def evidence(body: Mapping[str, Any]) -> str:
+    """What it rests on, in words."""
+    of, modes = body["provenance"], body["modes"].values()
+    count, bad = (sum(mode[key] for mode in modes) for key in ("bytes", "misfits"))
+    return (f"measured: live on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}, tcprobe {of['tcprobe']}: "
+            f"{count} bytes of boxes, {bad} boxes elsewhere than the rule says")  # fmt: skip
