@@ -41,6 +41,7 @@ from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.descriptor import UNIT, Descriptor
 from tcprobe.references.shared_memory import tma
 from tcprobe.store.choose import Layers
+from tcprobe.store.tensor_maps import rests_on
 
 READ = "wgmma"  # what --with may say: an operand in shared memory is read by its multiply alone
 
@@ -189,7 +190,8 @@ def _request(one: SharedOperand, layers: Layers, options: PathOptions, name: str
     tile = parse_tile(options.size, one.held.type, options.contiguous, one.held.slot_bits)
     shared, held = _placed(one, tile, options.placed)
     ld = tile.length if options.ld is None else options.ld
-    return OperandRequest(tile, ld, shared, options.fill or "cp.async", rules_for(name, layers), one, held)
+    boxes = rests_on(layers, name) if options.fill == "tma" else ""
+    return OperandRequest(tile, ld, shared, options.fill or "cp.async", rules_for(name, layers), one, held, boxes=boxes)
 
 
 def _placed(one: SharedOperand, tile: Tile, text: str) -> tuple[Shared, SharedTile]:
