@@ -47,7 +47,7 @@ def test_what_is_saved_is_read_back_and_checked(saved, tmp_path):
     body = tensor_maps.read(Results(saved), "sm_90")
     assert tensor_maps.newest(alone(Results(saved)), "sm_90") == body
     assert tensor_maps.newest(alone(Results(tmp_path)), "sm_90") is None
-    assert "0 boxes elsewhere" in tensor_maps.evidence(body)
+    assert "0 boxes elsewhere than stated" in tensor_maps.evidence(body)
     for spoil in (
         lambda b: b.pop("modes"), lambda b: b.update(arch="sm_80"), lambda b: b["provenance"].pop("device"),
         lambda b: b["modes"].update({"1024B": b["modes"]["32B"]}), lambda b: b["modes"]["32B"].update(misfits=-1),

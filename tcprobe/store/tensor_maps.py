@@ -87,5 +87,5 @@ def evidence(body: Mapping[str, Any]) -> str:
     """What it rests on, in words."""
     of, modes = body["provenance"], body["modes"].values()
     count, bad = (sum(mode[key] for mode in modes) for key in ("bytes", "misfits"))
-    return (f"boxes of tensor maps measured live on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}, tcprobe {of['tcprobe']}: "
-            f"{count} bytes followed, {bad} boxes elsewhere than the rule says")  # fmt: skip
+    made = f"{of['device']}, driver {of['driver']}, CUDA {of['cuda']}, tcprobe {of['tcprobe']}"
+    return f"boxes of tensor maps measured live on {made}: {count} bytes followed, {bad} boxes elsewhere than stated"
