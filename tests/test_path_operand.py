@@ -1,6 +1,7 @@
 """Paths behind descriptors: gone again from their JSON alone, their code run on the host, what there is none of."""
 
 import json
+import re
 import shutil
 from itertools import product
 
@@ -160,6 +161,23 @@ REFUSED = [
 def test_what_there_is_no_path_of(options, more, words):
     with pytest.raises(UsageError, match=words):
         plan(f"{BF16}.a_smem", "64x64", "row", *options, **more)
+
+
+def test_the_nearest_path_is_named():
+    for options, more, near in (
+        (("pad:16",), {}, "Nearest that exists: --shared SWIZZLE_128B."),
+        (("SWIZZLE_128B", "ldmatrix.x4"), {}, "Nearest that exists: --with wgmma."),
+        (("SWIZZLE_128B",), {"fill": "dma"}, "Nearest that exists: --fill cp.async."),
+        (
+            ("SWIZZLE_128B",),
+            {"fill": "tma", "ld": 65},
+            "Nearest that exists: no --ld, or --fill plain, or --global col.",
+        ),
+    ):
+        with pytest.raises(UsageError, match=re.escape(near)):
+            plan(f"{BF16}.a_smem", "64x64", "row", *options, **more)
+    with pytest.raises(UsageError, match="No change of one option makes one"):
+        plan(f"{BF16}.a_smem", "32x64", "row", "plain")
 
 
 def test_tiles_that_no_descriptor_describes():

@@ -47,7 +47,7 @@ def test_what_is_saved_is_read_back_and_checked(saved, tmp_path):
     body = tensor_maps.read(Results(saved), "sm_90")
     assert tensor_maps.newest(alone(Results(saved)), "sm_90") == body
     assert tensor_maps.newest(alone(Results(tmp_path)), "sm_90") is None
-    assert "0 boxes elsewhere" in tensor_maps.evidence(body)
+    assert "0 boxes elsewhere than stated" in tensor_maps.evidence(body)
     for spoil in (
         lambda b: b.pop("modes"), lambda b: b.update(arch="sm_80"), lambda b: b["provenance"].pop("device"),
         lambda b: b["modes"].update({"1024B": b["modes"]["32B"]}), lambda b: b["modes"]["32B"].update(misfits=-1),
@@ -118,7 +118,7 @@ def test_the_command_says_what_it_rests_on(saved):
     asked = ("tensormap", "--type", "bf16", "--tile", "64,64", "--swizzle", "128B", "--results", saved, "--only")
     text = tcprobe(*asked).stdout
     assert "1 x 1 boxes of 64 x 64 elements: rows of 128 bytes, 8192 bytes each" in text
-    assert "measured: live on a machine, driver 1" in text
+    assert "boxes of tensor maps measured live on a machine, driver 1" in text
     assert "nobody measured sm_100" in tcprobe(*asked, "--arch", "sm_100").stdout
     found = json.loads(tcprobe(*asked, "--json").stdout)
     assert (found["boxDim"], found["globalStrides"], found["byte_swizzle"]) == ([64, 64], [128], [3, 4, 3])

@@ -63,10 +63,8 @@ def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Any) -> 
     from tcprobe.store import tensor_maps
 
     arch = ask.check_arch(name)
-    measured = tensor_maps.newest(layers, arch) or tensor_maps.newest(layers, "sm_90")
-    words = tensor_maps.evidence(measured) if measured else "documented only, by the CUDA driver API"
-    if measured and measured["arch"] != arch:
-        words += f"; nobody measured {arch}"
+    measured = tensor_maps.newest(layers, arch) or tensor_maps.newest(layers, tensor_maps.BORROWED)
+    words = tensor_maps.rests_on(layers, arch)
     found = ask.plan(ask.MapOptions(**asked), measured)
     if as_json:
         click.echo(json.dumps(ask.to_json(found, arch, words)))

@@ -22,6 +22,7 @@ from tcprobe.store.results import Results
 from tcprobe.system import files
 
 KIND = "tensor maps"
+BORROWED, STATED = "sm_90", "documented by the CUDA driver API and PTX ISA"
 KEYS = {"arch", "method", "provenance", "modes", "maps", "encodings", "lost", "faults"}
 COUNTS = ("misfits", "bytes", "loads", "stores")
 WHOLE = {"pitch", "swizzle", *COUNTS, "types", "widths", "bases", "ranks", "second"}
@@ -56,6 +57,15 @@ def newest(layers: Layers, arch: str) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
+def rests_on(layers: Layers, arch: str) -> str:
+    """What is known of the boxes of an arch, in words: measured there, or on sm_90, or stated."""
+    own = newest(layers, arch)
+    if own:
+        return evidence(own)
+    other = newest(layers, BORROWED)
+    return f"{evidence(other) if other else STATED}; nobody measured {arch}"
+
+
 def check(body: Mapping[str, Any], arch: str) -> None:
     """DataError unless it is a measurement of `arch` by its keys, rules and counts."""
     if set(body) != KEYS or body["arch"] != arch or set(body["provenance"]) != set(PROVENANCE):
@@ -77,5 +87,5 @@ def evidence(body: Mapping[str, Any]) -> str:
     """What it rests on, in words."""
     of, modes = body["provenance"], body["modes"].values()
     count, bad = (sum(mode[key] for mode in modes) for key in ("bytes", "misfits"))
-    return (f"measured: live on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}, tcprobe {of['tcprobe']}: "
-            f"{count} bytes of boxes, {bad} boxes elsewhere than the rule says")  # fmt: skip
+    made = f"{of['device']}, driver {of['driver']}, CUDA {of['cuda']}, tcprobe {of['tcprobe']}"
+    return f"boxes of tensor maps measured live on {made}: {count} bytes followed, {bad} boxes elsewhere than stated"

@@ -35,6 +35,8 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.operand import Role
 from tcprobe.isa.shared_memory import access
 from tcprobe.store.cell import Cell
+from tcprobe.store.choose import layers_of
+from tcprobe.store.tensor_maps import rests_on
 
 FILLERS: dict[str, Callable[[TileRequest], PathStep]] = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
 # by the first part of an access's name; what reaches a fragment otherwise is one more of these
@@ -102,10 +104,12 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
     names = [options.access] if options.access else list(STORES if fragment.role is Role.RESULT else LOADS)
     rules = rules_for(cell.arch, cell.layers)
     way_in = "cp.async" if access("cp.async.ca.4").target.on(arch(cell.arch)) else "plain"
+    boxes = rests_on(layers_of(cell.layers), rules.asked) if options.fill == "tma" else ""
     found = [
         PathRequest(
             tile, tile.length if options.ld is None else options.ld, parse_shared(options.placed),
             options.fill or (way_in if name.startswith("ld") else "plain"), rules, cell, parse_access(name),
+            boxes=boxes,
         )
         for name in names
     ]  # fmt: skip

@@ -23,7 +23,6 @@ from tcprobe.references.shared_memory import tma
 
 STEP = 16  # bytes between lines of a tensor map are multiples of it (CUDA driver API, cuTensorMapEncodeTiled)
 MOST_STEP = 1 << 40
-EVIDENCE = "pitch, swizzle and refusals of tensor maps: measured live on an H200 (sm_90), driver 580"
 INSTRUCTION = "cp.async.bulk.tensor.2d"
 PTX = {
     GLOBAL_TO_SHARED: f"{INSTRUCTION}.shared::cluster.global.mbarrier::complete_tx::bytes",
@@ -124,5 +123,4 @@ def _boxes(asked: TileRequest, mode: tma.Mode, box: tuple[int, int]) -> BoxCopy 
         if not np.array_equal(wanted, mode(inner, row, tma.Box(box, tile.bits, base))):
             return None
     kind = GLOBAL_TO_SHARED if asked.loads else SHARED_TO_GLOBAL
-    words = EVIDENCE if asked.rules.asked == "sm_90" else f"{EVIDENCE}; not measured on {asked.rules.asked}"
-    return BoxCopy(kind, mode, box, at, shared, tile.bits, asked.ld_bytes, (words,))
+    return BoxCopy(kind, mode, box, at, shared, tile.bits, asked.ld_bytes, (asked.boxes,))

@@ -18,7 +18,9 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -30,9 +32,9 @@ from tcprobe.ask.descriptor import SharedTile
 from tcprobe.ask.descriptor import tile as shared_tile
 from tcprobe.ask.path import FILLERS, PathOptions
 from tcprobe.ask.path.answer import Advance, said
-from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.memory import Memory
-from tcprobe.ask.path.request import TileRequest
+from tcprobe.ask.path.nearest import MOST
+from tcprobe.ask.path.request import FILLS, TileRequest
 from tcprobe.ask.path.steps import SHARED_TO_REGISTERS, PathStep
 from tcprobe.ask.tile import NONE, Shared, Tile, parse_shared, parse_tile
 from tcprobe.errors import UsageError
@@ -41,6 +43,7 @@ from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.descriptor import UNIT, Descriptor
 from tcprobe.references.shared_memory import tma
 from tcprobe.store.choose import Layers
+from tcprobe.store.tensor_maps import rests_on
 
 READ = "wgmma"  # what --with may say: an operand in shared memory is read by its multiply alone
 
@@ -166,18 +169,45 @@ class OperandPlan:
 def operand_path(one: SharedOperand, layers: Layers, options: PathOptions, name: str | None = None) -> OperandPlan:
     """The proven path of a tile to an operand behind a descriptor on an arch, its own without one.
 
-    UsageError says why there is none: no descriptor describes such a tile, or nothing fills it.
+    UsageError says why there is none: no descriptor describes such a tile, or nothing fills it; and the nearest.
     """
     here = arch(name or one.instruction.target.name.rstrip("abcdefghijklmnopqrstuvwxyz"))
     if not one.instruction.target.on(here):
         raise UsageError(f"{one.id} needs {one.instruction.target.name}; {here} does not have it.")
+    try:
+        return _proven(one, layers, options, here.name)
+    except UsageError as error:
+        near = list(islice(_nearest(one, layers, options, here.name), MOST))
+        hint = f" Nearest that exists: {', or '.join(near)}." if near else " No change of one option makes one."
+        raise UsageError(f"no such path. {error}{hint}") from None
+
+
+def _nearest(one: SharedOperand, layers: Layers, options: PathOptions, name: str) -> Iterator[str]:
+    """Options that make a path, one of them changed; the first of each kind."""
+    other = "col" if options.contiguous == "row" else "row"
+    kinds: tuple[list[tuple[str, dict[str, Any]]], ...] = (
+        [(f"--with {READ}", {"access": None})] if options.access else [],
+        [(f"--shared {mode}", {"placed": mode}) for mode in (*reversed(tma.names()), "plain")],
+        [("no --ld", {"ld": None})] if options.ld else [],
+        [(f"--fill {fill}", {"fill": fill}) for fill in FILLS],
+        [(f"--global {other}", {"contiguous": other, "ld": None})],
+    )
+    for kind in kinds:
+        for words, changed in kind:
+            try:
+                _proven(one, layers, options._replace(**changed), name)
+            except UsageError:
+                continue
+            yield words
+            break
+
+
+def _proven(one: SharedOperand, layers: Layers, options: PathOptions, name: str) -> OperandPlan:
+    """The path, gone from end to end; UsageError where it cannot be."""
     if options.access not in (None, READ):
-        raise UsageError(
-            f"--with {options.access}: {one.id} is read by its multiply alone; leave it out, or say {READ}."
-        )
-    asked = _request(one, layers, options, here.name)
-    reads = _reads(asked, layers)
-    transfer = FILLERS[asked.fill_kind](asked)
+        raise UsageError(f"--with {options.access}: {one.id} is read by its multiply alone.")
+    asked = _request(one, layers, options, name)
+    reads, transfer = _reads(asked, layers), FILLERS[asked.fill_kind](asked)
     memory = Memory(asked.tile, asked.ld_bytes, asked.shared.bytes(asked.tile), 0, 0)
     for step in (transfer, reads):
         step.move(memory)
@@ -189,7 +219,8 @@ def _request(one: SharedOperand, layers: Layers, options: PathOptions, name: str
     tile = parse_tile(options.size, one.held.type, options.contiguous, one.held.slot_bits)
     shared, held = _placed(one, tile, options.placed)
     ld = tile.length if options.ld is None else options.ld
-    return OperandRequest(tile, ld, shared, options.fill or "cp.async", rules_for(name, layers), one, held)
+    boxes = rests_on(layers, name) if options.fill == "tma" else ""
+    return OperandRequest(tile, ld, shared, options.fill or "cp.async", rules_for(name, layers), one, held, boxes=boxes)
 
 
 def _placed(one: SharedOperand, tile: Tile, text: str) -> tuple[Shared, SharedTile]:
@@ -238,8 +269,3 @@ def described(plan: OperandPlan) -> dict[str, Any]:
         "steps": [said(asked, plan.transfer), said(asked, plan.reads)], "k": plan.advance.to_json(),
         "evidence": plan.evidence, "rule": asked.rules.to_json(),
     }  # fmt: skip
-
-
-def boxes_of(plan: OperandPlan) -> BoxCopy | None:
-    """The boxes, where a tensor map fills the tile."""
-    return plan.transfer if isinstance(plan.transfer, BoxCopy) else None

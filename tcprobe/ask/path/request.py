@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tcprobe.ask.bank_access import Slots, TileAccess, parse_access, slots_of
 from tcprobe.ask.bank_rules import BankRules
@@ -23,7 +23,7 @@ _FILL = re.compile(r"(cp\.async|tma|plain)(?:\.(1|2|4|8|16))?")
 class TileRequest:
     """A tile between global and shared memory: `ld` elements from line to line in global memory.
 
-    `fill` is one of FILLS, perhaps with a width: cp.async.8.
+    `fill` is one of FILLS, perhaps with a width: cp.async.8. `boxes`: what is known of boxes of tensor maps, in words.
     """
 
     tile: Tile
@@ -31,6 +31,7 @@ class TileRequest:
     shared: Shared
     fill: str
     rules: BankRules
+    boxes: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         match = _FILL.fullmatch(self.fill)
