@@ -28,6 +28,7 @@ from tcprobe.layout.swizzle import Swizzle
 
 AFFINE, SWIZZLE, COORDINATE, XOR = "affine", "swizzle", "coordinate", "xor"
 MOST_BITS = 5  # B of the swizzles that are listed besides the first
+MOST_PAIRED = 21  # bits of the offsets for which all pairs of swizzles are tried: 228 KB, in single bits
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ def _xor(address: AddressMap) -> Iterator[AddressFit]:
 
 def _pairs(address: AddressMap) -> Iterator[AddressFit]:
     """Two swizzles of up to 5 bits each, S > 0, over any shape:stride, whose strides need be no powers of two."""
+    if offset_bits(address) > MOST_PAIRED:
+        return
     able = _candidates(offset_bits(address), MOST_BITS)
     for last in (Swizzle(*three) for three in zip(*(axis.tolist() for axis in able), strict=True)):
         undone = np.where(address.corners < 0, -1, last(address.corners))
