@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run the command line."""
     sys.unraisablehook = unraisable
+    gc.set_threshold(100_000)  # most commands are over before there is garbage: a tenth of their time
     try:
         from tcprobe.system.interrupts import prepare
 

@@ -16,7 +16,7 @@ from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.cuda import name as struct
 from tcprobe.ask.path.cuda import source
 from tcprobe.isa import inventory
-from tcprobe.run import verify
+from tcprobe.run import multiplicands
 from tcprobe.store.cell import load
 
 
@@ -128,7 +128,7 @@ def operands(product, seed):
 def image(case, matrix):
     """Bytes of a matrix of whole numbers in global memory."""
     fragment = inventory.resolve(case.fragment)
-    bits = verify.patterns(matrix, fragment).astype({8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[
+    bits = multiplicands.patterns(matrix, fragment).astype({8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[
         fragment.slot_bits])  # fmt: skip
     return np.ascontiguousarray(bits if case.major == "row" else bits.T).view(np.uint8).ravel()
 
@@ -138,7 +138,7 @@ def numbers(product, raw):
     case, (m, n, _) = product.case("d"), product.size
     fragment = inventory.resolve(case.fragment)
     unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[fragment.slot_bits]
-    found = verify.decoded(raw.view(unsigned), fragment)
+    found = multiplicands.decoded(raw.view(unsigned), fragment)
     return found.reshape(m, n) if case.major == "row" else found.reshape(n, m).T
 
 

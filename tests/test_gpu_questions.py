@@ -16,7 +16,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
-from tcprobe.run import verify
+from tcprobe.run import multiplicands, verify, verify_case, verify_source
 from tcprobe.run.gpu import Gpu
 from tcprobe.store.cell import for_emit, load, operands
 from tcprobe.store.results import published
@@ -54,11 +54,11 @@ def test_worked_examples_are_reproduced(gpu, example):
     tables = operands(instruction, row.name, RESULTS)
     a, b = (np.repeat(np.array(example[o])[None], instruction.products, axis=0) for o in "ab")
     c = np.zeros((instruction.products, instruction.shape.m, instruction.shape.n), np.int64)
-    for wrong in ("", "a"):
-        device.compile_cuda(verify.source([(instruction, tables)], wrong), [verify._name(instruction, tables, wrong)])
-    found = verify.check(device, instruction, tables, verify.Multiplicands(a, b, c))
+    (case,) = verify_case.cases(instruction, tables)
+    verify.compile_cases(device, [case])
+    found = verify.check(device, case, multiplicands.Multiplicands(a, b, c))
     assert found.exact, found.first
-    assert (verify.product(instruction, verify.Multiplicands(a, b, c))[0] == np.array(example["d"])).all()
+    assert (multiplicands.product(instruction, multiplicands.Multiplicands(a, b, c))[0] == np.array(example["d"])).all()
 
 
 CASES = [
@@ -85,9 +85,8 @@ KERNEL = """
 extern "C" __global__ void turn(const u64* given, u64* made) {{
   {word} packed[{sources}][{f}::registers];
   {word} result[{targets}][{t}::registers];
-  const unsigned char nothing[32 * {f}::elements] = {{}};
   for (int tile = 0; tile < {sources}; ++tile)
-    gather<{f}>(given + tile * {f}::rows * {f}::cols, nothing, false, packed[tile]);
+    gather<{f}>(threadIdx.x, given + tile * {f}::rows * {f}::cols, {f}::cols, -1, false, packed[tile]);
   convert(reinterpret_cast<const {c_type} (&)[{sources}][{count}]>(packed), result);
   for (int tile = 0; tile < {targets}; ++tile)
     scatter<{t}>(made + tile * {t}::rows * {t}::cols, result[tile]);
@@ -113,7 +112,7 @@ def test_conversions_bring_every_element_to_its_place(gpu, source, target, trans
     matrix = rng.integers(least, most + 1, (found.tiling.rows, found.tiling.cols))
     made = np.zeros((found.tiling.target_tiles, fragments[1].rows, fragments[1].cols), np.uint64)
     device.compile_cuda(program(found, from_, to), ["turn"])
-    device.call("turn", 1, [verify.patterns(cut(matrix, fragments[0]), fragments[0])], made)
+    device.call("turn", 1, [multiplicands.patterns(cut(matrix, fragments[0]), fragments[0])], made)
     wanted = cut(matrix.T if transpose else matrix, fragments[1])
     kind = dtype(fragments[1].type)
     assert made.ravel().tolist() == [kind.pattern(v, fragments[1].slot_bits) for v in wanted.ravel().tolist()]
@@ -139,7 +138,7 @@ def test_an_order_of_k_gives_the_same_product(gpu, source, target):
     matrix = rng.integers(-7, 8, (found.tiling.rows, found.tiling.cols))
     made = np.zeros((found.tiling.target_tiles, to.fragment.rows, to.fragment.cols), np.uint64)
     device.compile_cuda(program(found, from_, to), ["turn"])
-    device.call("turn", 1, [verify.patterns(cut(matrix, from_.fragment), from_.fragment)], made)
+    device.call("turn", 1, [multiplicands.patterns(cut(matrix, from_.fragment), from_.fragment)], made)
     order, kind = list(found.tiling.order), dtype(to.fragment.type)
     number = {kind.pattern(v, to.fragment.slot_bits): v for v in range(-7, 8)}
     a = np.vectorize(number.__getitem__)(made[0].astype(np.int64))
@@ -221,7 +220,7 @@ def program(found, from_, to):
         targets=found.tiling.target_tiles, c_type=c_type, count=count,
     )  # fmt: skip
     tables = {cell.fragment.id: cell for cell in (from_, to)}
-    return "\n".join([emit.emit("cuda", list(tables.values())), verify.HELPERS, found.code, kernel])
+    return "\n".join([emit.emit("cuda", list(tables.values())), verify_source.HELPERS, found.code, kernel])
 
 
 def test_every_cast_is_tried():

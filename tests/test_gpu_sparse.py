@@ -131,4 +131,4 @@ def test_every_form_and_selector_is_verified_with_metadata_built_by_the_header(w
     found = list(verify(gpu, todo, seed=5))
     assert len(found) == sum(len(i.fragment("e").selectors) for i, _ in todo)
     for one in found:
-        assert one.good, (one.instruction.id, one.selector, one.first)
+        assert one.good, (one.instruction.id, one.case.selector, one.first)

@@ -4,10 +4,12 @@ import pytest
 
 from tcprobe.isa import inventory
 from tcprobe.probes import descriptors
-from tcprobe.run import runner
+from tcprobe.run import runner, verify
 from tcprobe.run.descriptors import maps, multiplied
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.process import Worker
+from tcprobe.run.verify_case import verifiable
+from tcprobe.store.cell import operands
 from tcprobe.store.choose import alone
 from tcprobe.store.results import Results, published
 
@@ -47,3 +49,12 @@ def test_products_through_random_descriptors(gpu):
     rows = [inventory.instructions()[f"wgmma.mma_async.{name}"] for name in names]
     for name, count, wrong in multiplied(gpu, rows, alone(published()), "sm_90", 3):
         assert (count >= 3, wrong) == (True, 0), name
+
+
+def test_every_type_swizzle_and_major_is_verified_by_emitted_code(gpu):
+    rows = [row for row in verifiable() if row.described]
+    assert {row.shape.n for row in rows} == {8, 24, 64, 128, 256}
+    found = list(verify.verify(gpu, [(row, operands(row, "sm_90", published())) for row in rows], seed=8))
+    assert len(found) == 550
+    for one in found:
+        assert one.good, (one.instruction.id, str(one.case), one.first, one.noticed)

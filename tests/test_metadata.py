@@ -20,7 +20,7 @@ from tcprobe.emit.common import named
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.run.verify import indices
+from tcprobe.run.multiplicands import indices
 from tcprobe.store.cell import cell, selections
 from tcprobe.store.results import published
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -9,14 +10,17 @@ import numpy as np
 import nvrtc
 import pytest
 
+from tcprobe.ask.descriptor import cuda
 from tcprobe.ask.trace import held
 from tcprobe.errors import RowError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import DTYPES, dtype
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.layout.table import selected
-from tcprobe.run import verify
+from tcprobe.layout import descriptor
+from tcprobe.layout.descriptor import decode
+from tcprobe.layout.table import selected, slot_table
+from tcprobe.run import multiplicands, verify, verify_case, verify_source
 from tcprobe.store.cell import operands, selection
 from tcprobe.store.results import published
 
@@ -50,45 +54,67 @@ def test_worked_examples_are_products(example):
     row = inventory.instruction(example["instruction"])
     a, b = (np.array(example[o])[None] for o in "ab")
     zero = np.zeros((1, row.shape.m, row.shape.n), np.int64)
-    assert (verify.product(row, verify.Multiplicands(a, b, zero))[0] == np.array(example["d"])).all()
+    assert (multiplicands.product(row, multiplicands.Multiplicands(a, b, zero))[0] == np.array(example["d"])).all()
+
+
+WARPGROUPS = ("wgmma.mma_async.m64n24k16.f32.bf16.bf16", "wgmma.mma_async.m64n8k256.s32.b1.b1.and.popc",
+              "wgmma.mma_async.m64n64k32.f16.e4m3.e5m2", "wgmma.mma_async.sp.m64n8k32.f16.f16.f16",
+              "wgmma.mma_async.sp.m64n24k16.f32.tf32.tf32", "wgmma.mma_async.sp.m64n24k64.s32.u8.s8")  # fmt: skip
 
 
 class Warp:
-    """A tensor core with the published layouts that runs what `verify` compiles, told apart by the kernels' names."""
+    """A tensor core with the published layouts that runs what `verify` compiles, told apart by the kernels' names.
+
+    Memory behind descriptors is laid out by the tiles whose formulas and lines stand in the kernel's text, and read by
+    these lines' descriptors as `layout.descriptor` has it.
+    """
 
     def __init__(self, todo):
-        self.cases = [case for pair in todo for case in verify.cases(*pair)]
+        found = [case for pair in todo for case in verify_case.cases(*pair)]
+        self.cases = {verify_source.name(case): case for case in found}
         self.texts = {}
 
-    def compile_cuda(self, text, names):
+    def compile_cuda(self, text, names, target=None):
         for name in names:
-            assert f"void {name}(" in text
-            self.texts[name] = text
+            assert text.count(f"void {name}(") == 1
+            assert target == ("sm_90a" if "_wgmma_" in name else None)
+            self.texts[name] = text.partition(f"void {name}(")[2].partition("namespace verify_")[0]
 
-    def call(self, name, blocks, inputs, output):
-        wrong, row, tables = next((w, *case) for case in self.cases for w in verify.WRONG
-                                  if verify._name(*case, w) == name)  # fmt: skip
-        given = {o: verify.mistaken(k) if o == wrong else k for o, k in tables.items()}
-        for block in range(blocks):
-            output[block] = self.multiply(row, tables, given, inputs, inputs[3][block])
+    def call(self, name, blocks, inputs, output, each):
+        case = self.cases[name]
+        assert each == (case.instruction.threads, case.shared_bytes)
+        assert blocks == output.shape[0] * output.shape[1]
+        held = {**case.operands, "c": case.sums}
+        for variant, placed in np.ndindex(*output.shape[:2]):
+            *spoilt, number = inputs[3][variant]
+            wrong = verify_source.WRONG[number]
+            given = {o: mistaken(k) if o == wrong else k for o, k in held.items()}
+            memory = Memory(self.texts[name], case, placed, wrong)
+            output[variant, placed] = self.multiply(case, held, given, inputs, spoilt, memory)
 
-    def multiply(self, row, real, given, inputs, spoil):
-        start, operands_ = 0, {}
-        for operand, matrix in zip("abc", inputs, strict=False):
-            table, fragment = given[operand].table, real[operand].fragment
-            slots = np.zeros(table.points, object)
-            for slot, cell in enumerate(table.cells):
-                r, c, p = (*cell, 0)[:3]
-                value = int(matrix[p, r, c])
-                slots[slot] = None if spoil[start + slot] else value
-            start += table.points
-            truth = np.empty((fragment.products, fragment.rows, fragment.cols), object)
-            for slot, cell in reversed(list(enumerate(real[operand].table.cells))):  # the first of copies is read
-                r, c, p = (*cell, 0)[:3]
-                truth[p, r, c] = slots[slot]
-            operands_[operand] = truth
-        index = self.indices(real["e"], given["e"], inputs[4]) if len(inputs) > 4 else None
-        return self.result(row, operands_, index)
+    def multiply(self, case, real, given, inputs, spoilt, memory):
+        truth = {}
+        for place, (o, matrix) in enumerate(zip("abc", inputs, strict=False)):
+            steps = case.steps if o != "c" else 1
+            if o in memory.tiles:
+                truth[o] = memory.read(o, matrix)
+                continue
+            parts = [self.registers(part, real[o], given[o], spoilt[place])
+                     for part in np.split(matrix, steps, axis=1 if o == "b" else 2)]  # fmt: skip
+            truth[o] = np.concatenate(parts, axis=1 if o == "b" else 2)
+        e = real.get("e")
+        index = [self.indices(e, given["e"], part) for part in inputs[4].reshape(case.steps, e.fragment.rows, -1)
+                 ] if e else None  # fmt: skip
+        return self.result(case.instruction, truth, np.concatenate(index, axis=1) if e else None)
+
+    def registers(self, matrix, real, given, spoilt):
+        """What the hardware takes from registers that the header of `given` fills; None in what is spoilt."""
+        table, found = given.table, np.empty(matrix.shape, object)
+        slots = [None if slot % table.elements == spoilt else int(matrix[(*cell, 0)[2], cell[0], cell[1]])
+                 for slot, cell in enumerate(table.cells)]  # fmt: skip
+        for slot, cell in reversed(list(enumerate(real.table.cells))):  # the first of copies is read
+            found[(*cell, 0)[2], cell[0], cell[1]] = slots[slot]
+        return found
 
     def indices(self, real, given, index):
         """The indices that the hardware reads from registers built by the given map; 0 in a lane that was left out."""
@@ -101,46 +127,96 @@ class Warp:
         return found
 
     def result(self, row, found, index):
-        d = row.fragment("d")
+        d = multiplicands.matrix(row, "d")
         if any(v is None for o in "abc" for v in found[o].ravel()):
             return np.full((row.products, d.rows, d.cols), 1, np.uint64)
         values = []
         for operand in "abc":
-            fragment = row.fragment(operand)
-            most = 9 if operand == "c" else 3
-            numbers = {dtype(fragment.type).pattern(v, fragment.slot_bits): v for v in range(-most, most + 1)
-                       if not (v < 0 and fragment.type[0] in "ub")}  # fmt: skip
+            held = multiplicands.matrix(row, operand)
+            most = 9 if operand == "c" else 1 if held.type == "b1" else 3
+            numbers = {dtype(held.type).pattern(v, held.slot_bits): v for v in range(-most, most + 1)
+                       if not (v < 0 and held.type in ("u8", "u4", "b1"))}  # fmt: skip
             values.append(np.vectorize(numbers.__getitem__)(found[operand]))
-        product = verify.product(row, verify.Multiplicands(*values, index))
-        return verify.patterns(product, d)
+        product = multiplicands.product(row, multiplicands.Multiplicands(*values, index))
+        return multiplicands.patterns(product, d)
+
+
+def mistaken(cell):
+    """The same with two bits of lane exchanged: lane 1 holds what lane 4 does, and so on."""
+    table = cell.table
+    lanes = [lane & ~5 | (lane & 1) << 2 | lane >> 2 & 1 for lane in range(table.threads)]
+    slots = [lane * table.elements + i for lane in lanes for i in range(table.elements)]
+    values = {name: tuple(column[slot] for slot in slots) for name, column in table.values.items()}
+    return dataclasses.replace(cell, table=slot_table(table.threads, table.elements, values))
+
+
+class Memory:
+    """Shared memory as a kernel's text fills it for one swizzle, and reads it."""
+
+    def __init__(self, text, case, placed, wrong):
+        self.wrong = wrong
+        part = text.partition(f"case {placed}:")[2].partition("break;")[0]
+        self.tiles = {one.matrix: (one, one.tile(case.swizzles[placed])) for one in case.shared}
+        self.parts = dict(zip(self.tiles, part.split("unsigned char* const smem = ")[1:], strict=True))
+        for o, (_, found) in self.tiles.items():
+            assert found.formula in self.parts[o]
+            assert cuda(found) in self.parts[o]
+
+    def read(self, o, matrix):
+        (one, found), part = self.tiles[o], self.parts[o]
+        lines, k = np.indices(one.extent)
+        assert ("^ (variant[3] == 1), k" in part) == (o == "a")
+        crossed = lines ^ (self.wrong == o)
+        shape = (one.operand.held.rows, one.operand.held.cols)
+        memory = {}
+        whole = matrix[0] if o == "a" else matrix[0].T
+        for at, bit, value in zip(found.offset(crossed, k).ravel(), (k % 8 * (found.bits < 8)).ravel(), whole.ravel(),
+                                  strict=True):  # fmt: skip
+            memory[int(at), int(bit)] = int(value)
+        assert len(memory) == matrix.size
+        steps = [0, *np.cumsum([16 * int(n) for n in re.findall(rf"next_{o}\[\d\] = (\d+);", part)]).tolist()]
+        one_of = decode(int(re.search(r"desc = (0x[0-9a-f]+)ull", part)[1], 16))
+        row, col = np.indices(shape)
+        line, at = (row, col) if o == "a" else (col, row)
+        reads = [one_of._replace(start=step) for step in steps]
+        places = [descriptor.offsets(r, one.major, line, at, found.bits) + r.start for r in reads]
+        read = [np.vectorize(lambda p, b: memory[p, b])(p, at % 8 * (found.bits < 8)) for p in places]
+        return np.concatenate(read, axis=1 if o == "a" else 0)[None]
 
 
 @pytest.mark.parametrize(
     "name",
     ["mma.m16n8k8.row.col.f32.f16.f16.f32", "mma.m8n8k4.row.col.f32.f16.f16.f32", "mma.m8n8k16.row.col.s32.u8.s8.s32",
      "wmma.mma.row.col.m8n8k4.f64.f64.f64.f64", "mma.sp.m16n8k8.row.col.f32.tf32.tf32.f32",
-     "mma.sp::ordered_metadata.m16n8k32.row.col.f16.f16.f16.f16", "mma.sp.m16n8k64.row.col.s32.s4.u4.s32"],
+     "mma.sp::ordered_metadata.m16n8k32.row.col.f16.f16.f16.f16", "mma.sp.m16n8k64.row.col.s32.s4.u4.s32",
+     "wmma.mma.row.col.m16n16k16.f32.f32", "wgmma.mma_async.m64n24k16.f32.bf16.bf16",
+     "wgmma.mma_async.m64n8k8.f32.tf32.tf32", "wgmma.mma_async.m64n8k256.s32.b1.b1.and.popc",
+     "wgmma.mma_async.sp.m64n8k32.f16.f16.f16", "wgmma.mma_async.sp.m64n24k64.s32.u8.s8",
+     "wgmma.mma_async.sp.m64n8k16.f32.tf32.tf32"],
 )  # fmt: skip
 def test_a_warp_with_the_published_layouts_is_verified(name):
     row = inventory.instruction(name)
     todo = [(row, operands(row, "sm_90", RESULTS))]
     found = list(verify.verify(Warp(todo), todo, seed=3))
-    assert [one.selector for one in found] == list(row.fragment("e").selectors if row.metadata else [None])
+    assert len({verify_source.name(one.case) for one in found}) == len(found)
+    majors = len(row.described[0].held.majors) if row.described else 0
+    places = majors + majors**2 or 1  # B alone in shared memory, or both factors
+    assert [one.case.selector for one in found] == [
+        n for n in (row.fragment("e").selectors if row.metadata else [None]) for _ in range(places)]  # fmt: skip
     for one in found:
         assert one.good, one
-        assert one.unread == {}
+        assert one.unread == ({} if not row.id.startswith("wmma") else one.unread)
         assert one.noticed
 
 
 def test_a_wrong_table_is_found_out():
     row = inventory.instruction("mma.m16n8k8.row.col.f32.f16.f16.f32")
     right = operands(row, "sm_90", RESULTS)
-    claimed = right | {"b": verify.mistaken(right["b"])}
+    claimed = right | {"b": mistaken(right["b"])}
 
     class Other(Warp):
-        def multiply(self, row, real, given, inputs, spoil):
-            wrong = {o: (claimed if o == "b" else given)[o] for o in "abcd"}
-            return super().multiply(row, right, wrong, inputs, spoil)
+        def multiply(self, case, real, given, *rest):
+            return super().multiply(case, right, given | {"b": claimed["b"]}, *rest)
 
     (found,) = verify.verify(Other([(row, right)]), [(row, right)], seed=3)
     assert not found.exact
@@ -155,9 +231,9 @@ def test_wrong_metadata_is_found_out():
     claimed = right | {"e": dataclasses.replace(right["e"], table=selected(turned))}
 
     class Other(Warp):
-        def multiply(self, row, real, given, inputs, spoil):
-            e = selection(right["e"], real["e"].selector)
-            return super().multiply(row, {**right, "e": e}, given, inputs, spoil)
+        def multiply(self, case, real, *rest):
+            e = selection(right["e"], case.selector)
+            return super().multiply(case, {**right, "e": e}, *rest)
 
     todo = [(row, claimed)]
     found = list(verify.verify(Other(todo), todo, seed=3))
@@ -166,7 +242,7 @@ def test_wrong_metadata_is_found_out():
 
 def test_the_mistake_is_another_layout_of_the_same_elements():
     for table in operands(inventory.instruction("mma.m8n8k4.col.row.f32.f16.f16.f32"), "sm_90", RESULTS).values():
-        wrong = verify.mistaken(table)
+        wrong = mistaken(table)
         assert wrong.table != table.table
         assert set(wrong.table.inverse) == set(table.table.inverse)
         assert [h.row for h in held(wrong, [1])] == [h.row for h in held(table, [4])]
@@ -176,23 +252,22 @@ def test_the_mistake_is_another_layout_of_the_same_elements():
 def test_nvrtc_compiles_what_runs_on_the_gpu():
     rows = [r for r in inventory.multiplies() if r.target.on(arch("sm_90"))][::20]
     assert any(row.metadata for row in rows)
-    todo = [case for row in rows for case in verify.cases(row, operands(row, "sm_90", RESULTS))]
-    for wrong in verify.WRONG:
-        text = verify.source(todo if wrong != "e" else [case for case in todo if "e" in case[1]], wrong)
-        done, log = nvrtc.compile_cuda(nvrtc.library(), text, "-arch=sm_90a", "-std=c++17")
-        # of plain mma.sp ptxas says that it will be slow on some future GPUs
-        assert (done, [line for line in log.splitlines() if "'.sp::ordered" not in line]) == (True, [])
+    rows += [inventory.instruction(name) for name in WARPGROUPS]
+    todo = [case for row in rows for case in verify_case.cases(row, operands(row, "sm_90", RESULTS))]
+    done, log = nvrtc.compile_cuda(nvrtc.library(), verify_source.source(todo), "-arch=sm_90a", "-std=c++17")
+    # of plain mma.sp ptxas says that it will be slow on some future GPUs
+    assert (done, [line for line in log.splitlines() if "'.sp::ordered" not in line]) == (True, [])
 
 
 def test_random_indices_are_legal_and_say_which_columns_are_stored():
     for row in (r for r in inventory.multiplies() if r.metadata):
         e, rule = row.metadata, sparsity(row.metadata)
-        index = verify.indices(e, np.random.default_rng(4))
+        index = multiplicands.indices(e, np.random.default_rng(4))
         assert index.shape == (e.rows, e.cols // e.span)
         by_chunk = index.reshape(e.rows, -1, rule.fields)
         assert (np.diff(by_chunk, axis=2) > 0).all()
         assert len(np.unique(by_chunk.reshape(-1, rule.fields), axis=0)) == len(rule.legal)
         stored = np.arange(1, e.rows * e.cols + 1).reshape(1, e.rows, e.cols)
-        whole = verify.dense(rule, stored, index)
+        whole = multiplicands.dense(rule, stored, index)
         assert whole.shape == (1, row.shape.m, row.shape.k)
         assert (whole[whole > 0].reshape(stored.shape) == stored).all()  # in the order of k, none lost

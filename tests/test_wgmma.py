@@ -39,7 +39,7 @@ from tcprobe.store.cell import cell
 from tcprobe.store.choose import alone
 from tcprobe.store.results import published
 
-FORMS = inventory.instructions().parts[1]
+FORMS = inventory.instructions().parts[-1]
 DENSE = [row for row in FORMS.values() if not row.metadata]
 SPARSE = [row for row in FORMS.values() if row.metadata]
 SMALL = [row.id for row in DENSE if row.shape.n <= 40 and row.type("a") != "b1"]
@@ -111,10 +111,10 @@ def test_fields_of_the_rows():
 def test_a_question_on_a_formof_a_warp_makes_none_of_these():
     inventory.instructions.cache_clear()
     inventory.of_a_warp.cache_clear()
-    before = inventory.instructions().parts[1].made
+    before = inventory.instructions().parts[-1].made
     assert inventory.matches("m16n8k16.row.col.f32.bf16.bf16.f32.a")
     assert inventory.alike(inventory.fragment("mma.m16n8k16.row.col.f32.f16.f16.f32.a"))
-    assert inventory.instructions().parts[1].made == before
+    assert inventory.instructions().parts[-1].made == before
 
 
 @pytest.mark.parametrize(("short", "full"), [
@@ -297,7 +297,24 @@ def test_steps_through_a_tile_lead_to_its_elements(kind, major, swizzle):
     assert places.max() < found.bytes
 
 
+@pytest.mark.parametrize(("kind", "major", "swizzle"), [
+    *product(["bf16"], ["k", "mn"], SWIZZLES), ("tf32", "k", 128), ("e4m3", "k", 32), ("s8", "k", 0), ("b1", "k", 64),
+])  # fmt: skip
+def test_the_formula_of_a_tile_says_every_byte(kind, major, swizzle):
+    bits = {"bf16": 16, "tf32": 32, "b1": 1}.get(kind, 8)
+    found = tile((72 if major == "k" else 128, 2048 // bits), kind, major, swizzle, (8, 32))
+    lines, k = np.indices((found.lines, found.k))
+    places = found.offset(lines, k)
+    assert (np.bincount(places.ravel())[:: max(1, bits // 8)] == max(1, 8 // bits)).all()  # no gap, nothing twice
+    assert places.max() == found.bytes - max(1, bits // 8)
+    for line in (0, 3, 17, found.lines - 1):
+        text = re.sub(r"\bline\b", str(line), found.formula)
+        said = [v for at in range(0, found.k, 32) for v in values(re.sub(r"\bk\b", f"(lane + {at})", text))]
+        assert said[: found.k] == places[line].tolist()
+
+
 @pytest.mark.parametrize(("arguments", "words"), [
+    ((192, 64, "bf16", "mn", 128, (24, 32)), "end in another"),
     ((128, 32, "bf16", "k", 128), "no whole rows of 128 bytes"), ((128, 64, "e4m3", "mn", 128), "k contiguous only"),
     ((60, 64, "bf16", "k", 128), "groups of 8"), ((128, 8, "bf16", "k", 0), "a multiple of that is needed"),
     ((128, 64, "f64", "k", 128), "takes no A or B of 'f64'"), ((96, 64, "bf16", "k", 128), "no multiple of the 64"),
@@ -364,7 +381,6 @@ def test_trace_goes_through_shared_memory():
     sparse = json.loads(tcprobe("trace", "wgmma.sp.m64n8k32.f32.f16.f16", "--row", "0", "--col", "0", "--selector", "0",
                                 "--json").stdout)  # fmt: skip
     assert [m["k"] for m in sparse["meetings"]] == [[s // 2 * 4 + j for j in range(4)] for s in range(16)]
-    tcprobe("trace", "wgmma.m64n24k16.f32.bf16.bf16", "--operand", "a", "--lane", "0", "--i", "0", code=2)
 
 
 def test_list_has_operands_behind_descriptors():

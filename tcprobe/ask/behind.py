@@ -7,12 +7,15 @@
 >>> found = behind(one, alone(published()), major="k", swizzle=128, sbo=1024)
 >>> found.offsets[3][1], found.offsets[8][9]
 (150, 1152)
+>>> [str(element) for element in found.at(151)]
+['[3][1]: bytes 150..151']
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
@@ -22,6 +25,23 @@ from tcprobe.store.choose import Layers, whence
 
 ARCH = "sm_90"
 STATED = "PTX ISA, section 9.7.15.5.1.2, and CUTLASS, mma_sm90_desc.hpp"
+
+
+class Lying(NamedTuple):
+    """An element in shared memory: `bytes` from `offset` on, the start address counted as 0; of b1 one `bit` there."""
+
+    row: int
+    col: int
+    offset: int
+    bytes: int
+    bit: int
+    bits: int
+
+    def __str__(self) -> str:
+        if self.bits < 8:
+            return f"[{self.row}][{self.col}]: byte {self.offset}, bit {self.bit}"
+        last = f"s {self.offset}..{self.offset + self.bytes - 1}" if self.bytes > 1 else f" {self.offset}"
+        return f"[{self.row}][{self.col}]: byte{last}"
 
 
 @dataclass(frozen=True)
@@ -44,6 +64,33 @@ class Behind:
              for c in range(held.cols)]
             for r in range(held.rows)
         ]  # fmt: skip
+
+    def lying(self, rows: Sequence[int], cols: Sequence[int]) -> list[Lying]:
+        """Where elements rows x cols lie; UsageError where one is outside the operand."""
+        held, offsets_ = self.operand.held, self.offsets
+        for name, values, size in (("row", rows, held.rows), ("col", cols, held.cols)):
+            outside = next((value for value in values if not 0 <= value < size), None)
+            if outside is not None:
+                raise UsageError(f"{name} {outside} is outside 0 to {size - 1}.")
+        return [self._lying(row, col, offsets_[row][col]) for row in rows for col in cols]
+
+    def at(self, byte: int) -> list[Lying]:
+        """The elements that have a byte, from the start address: several of b1, or where strides are zero.
+
+        UsageError where there is none.
+        """
+        size = max(1, self.operand.held.slot_bits // 8)
+        found = [self._lying(row, col, start) for row, starts in enumerate(self.offsets)
+                 for col, start in enumerate(starts) if start <= byte < start + size]  # fmt: skip
+        if not found:
+            last = max(map(max, self.offsets)) + size - 1
+            raise UsageError(f"byte {byte} of {self.operand.held.name} holds no element; the last that does is {last}.")
+        return found
+
+    def _lying(self, row: int, col: int, offset: int) -> Lying:
+        held = self.operand.held
+        k = col if held.name == "a_smem" else row
+        return Lying(row, col, offset, max(1, held.slot_bits // 8), k % 8 if held.slot_bits < 8 else 0, held.slot_bits)
 
     @property
     def formula(self) -> str:

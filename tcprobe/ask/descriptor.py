@@ -19,7 +19,7 @@ from typing import Any
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
-from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor
+from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor, linear_formula, offsets
 
 K_BYTES = 32  # of one wgmma, dense
 BLOCK = 64  # lines of A that one wgmma takes
@@ -59,6 +59,25 @@ class SharedTile:
         return self.lines * self.k * self.bits // 8
 
     @property
+    def _filled(self) -> Descriptor:
+        """The descriptor whose map is the whole tile's: where the LBO is ignored, one that leads to the next atoms."""
+        return self.descriptor._replace(lbo=self.width * self.lines) if self.major == "k" else self.descriptor
+
+    def offset(self, line: Any, k: Any) -> Any:
+        """Bytes from the start of the tile to element (line, k), numbers or arrays; of b1 the byte that has bit k % 8.
+
+        The start is a multiple of `alignment`.
+        """
+        return offsets(self._filled, self.major, line, k, self.bits)
+
+    @property
+    def formula(self) -> str:
+        """`offset` in C syntax, in line and k."""
+        one = self._filled
+        linear = linear_formula(self.major, one.swizzle, self.bits, ("line", "k"), (one.lbo, one.sbo))
+        return f"({linear}) ^ ((({linear}) >> 7 & {one.swizzle // UNIT - 1}) << 4)" if one.swizzle else linear
+
+    @property
     def alignment(self) -> int:
         """What a start address is a multiple of, with base offset 0."""
         return 8 * self.descriptor.swizzle or UNIT
@@ -78,11 +97,8 @@ class SharedTile:
 
     def _at(self, line: int, k: int) -> int:
         """Where a block that starts at (line, k) begins, before the swizzle, which the hardware applies."""
-        if self.major == "mn":
-            return int(self.descriptor.linear("mn", line * self.bits // 8, k))
-        start = k * self.bits // 8
-        across = self.width * self.lines  # atoms along all lines come first
-        return line // 8 * self.descriptor.sbo + start // self.width * across + start % self.width
+        at = (line * self.bits // 8, k) if self.major == "mn" else (line, k * self.bits // 8)
+        return int(self._filled.linear(self.major, *at))
 
     @property
     def box(self) -> tuple[int, int]:
@@ -116,6 +132,12 @@ def tile(
         )
     if lines % block:
         raise UsageError(f"{lines} lines are no multiple of the {block} that one wgmma takes.")
+    taken_bytes = block * bits // 8
+    if major == "mn" and swizzle and lines > block and taken_bytes % swizzle and swizzle % taken_bytes:
+        raise UsageError(
+            f"blocks of {block} lines are {taken_bytes} bytes: the second or third would begin in one row of {swizzle} "
+            f"bytes and end in another, which no descriptor says; take --swizzle {_fitting(taken_bytes)}."
+        )
     found, reasons = _mn(k, swizzle) if major == "mn" else _k(lines, swizzle, k_bytes)
     for name in ("lbo", "sbo"):
         if getattr(found, name) >= REACH:
@@ -180,7 +202,7 @@ def to_json(found: SharedTile) -> dict[str, Any]:
     one = found.descriptor
     return {
         "descriptor": f"{one.encode():#018x}", "fields": fields(one), "reasons": found.reasons, "type": found.type,
-        "lines": found.lines, "k": found.k, "major": found.major, "bytes": found.bytes,
+        "lines": found.lines, "k": found.k, "major": found.major, "bytes": found.bytes, "formula": found.formula,
         "start_multiple_of": found.alignment, "advance_k": found.per_k, "advance_block": found.per_block,
         "block": found.block, "cuda": cuda(found), "cute": cute(found), "tma": tma(found),
     }  # fmt: skip

@@ -25,6 +25,7 @@ from tcprobe.ask.path.registers import vector
 from tcprobe.ask.path.request import MOST_LD
 from tcprobe.ask.tile import Tile
 from tcprobe.errors import InternalError, UsageError
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.store.cell import Cell
 
@@ -104,6 +105,8 @@ def load(cell: Cell, contiguous: str, ld: int | None = None) -> StraightLoad:
     fragment = cell.fragment
     if fragment.role not in WHOLE:
         raise UsageError(f"{fragment.id} is {fragment.role.value}, not a matrix: there is nothing to load.")
+    if fragment.threads != WARP:
+        raise UsageError(f"{fragment.id} is held by {fragment.threads} threads; `load` is for the fragments of a warp.")
     tile = Tile(fragment.rows, fragment.cols, fragment.type, fragment.slot_bits, contiguous)
     ld = tile.length if ld is None else ld
     if not tile.length <= ld <= MOST_LD or ld * tile.bits % 8:

@@ -1,26 +1,32 @@
-"""What feeds an element of D of a warpgroup multiply: A slots in registers, and bytes of B behind a descriptor.
+"""What feeds an element of D of a warpgroup multiply, and what a slot or a byte of shared memory feeds.
 
 >>> from tcprobe.ask.behind import behind
->>> from tcprobe.ask.trace_shared import traced
+>>> from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, traced
 >>> from tcprobe.isa import inventory
 >>> from tcprobe.store.cell import operands
 >>> from tcprobe.store.choose import alone
 >>> from tcprobe.store.results import published
 >>> row = inventory.instruction("wgmma.m64n24k16.f32.bf16.bf16")
 >>> b = behind(row.described[-1], alone(published()), "k", 128)
->>> found = traced(row, operands(row, "sm_90", published()), b, 3, 5)
->>> str(found.meetings[8].a[0]), found.meetings[8].k, found.meetings[8].offsets
+>>> memory = SharedMultiply(row, operands(row, "sm_90", published()), b)
+>>> found = traced(memory, 3, 5)
+>>> str(found.meetings[8].a[0]), found.meetings[8].k, found.meetings[8].b_offsets
 ('lane 12 i 4 (register 2, bits 0..15)', (8,), (704,))
+>>> back = fed_by_byte(memory, "b_smem", 705)
+>>> back.held, len(back.meetings), str(back.meetings[3].d[0])
+([(8, 5, 1)], 64, 'lane 14 i 1 (register 1, bits 0..31)')
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tcprobe.ask.behind import Behind
-from tcprobe.ask.trace import Holder, where
+from tcprobe.ask.trace import Holder, held, where
+from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.store.cell import Cell
@@ -28,39 +34,116 @@ from tcprobe.store.cell import Cell
 
 @dataclass(frozen=True)
 class SharedMeeting:
-    """A[row][stored] in registers meets B[k][col] at a byte; of a sparse form at one of several, by index."""
+    """A[row][stored] meets B[k][col] in D[row][col], held by `d`; of a sparse form one of several k, by index.
 
-    a: list[Holder]
+    A is held by `a`, or lies at byte `a_offset`; B at `b_offsets`, k by k.
+    """
+
+    row: int
+    stored: int
+    col: int
     k: tuple[int, ...]
-    offsets: tuple[int, ...]
+    a: list[Holder]
+    a_offset: int | None
+    b_offsets: tuple[int, ...]
+    d: list[Holder]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"row": self.row, "stored": self.stored, "col": self.col, "a": [h.to_json() for h in self.a],
+                "a_offset": self.a_offset, "k": list(self.k), "b_offsets": list(self.b_offsets),
+                "d": [h.to_json() for h in self.d]}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SharedMultiply:
+    """A multiply with its tables, B behind a descriptor, and A too where it is not in registers."""
+
+    instruction: Instruction
+    tables: Mapping[str, Cell]
+    b: Behind
+    a: Behind | None = None
+
+    @cached_property
+    def b_offsets(self) -> list[list[int]]:
+        """Bytes of B, k x n."""
+        return self.b.offsets
+
+    @cached_property
+    def a_offsets(self) -> list[list[int]] | None:
+        """Bytes of A, m x stored k; None where it is in registers."""
+        return self.a.offsets if self.a else None
+
+    def meeting(self, m: int, stored: int, n: int) -> SharedMeeting:
+        """What A[m][stored] meets for D[m][n]."""
+        k, at = self.met(stored), self.a_offsets
+        a = [] if at else where(self.tables["a"], [m], [stored])
+        return SharedMeeting(m, stored, n, k, a, at[m][stored] if at else None,
+                             tuple(self.b_offsets[one][n] for one in k), where(self.tables["d"], [m], [n]))  # fmt: skip
+
+    def met(self, stored: int) -> tuple[int, ...]:
+        """The k that a stored column of A can be."""
+        e = self.instruction.metadata
+        if e is None:
+            return (stored,)
+        rule = sparsity(e)
+        return tuple(rule.k(stored, index) for index in range(rule.positions))
 
 
 @dataclass(frozen=True)
 class SharedTrace:
-    """The slot of D[row][col], and what meets there in the order of k."""
+    """`meetings` in order; `d` the holders of the element that was asked about.
 
-    instruction: Instruction
-    d: list[Holder]
-    b: Behind
+    `held` are the elements of an operand at the byte that was asked about: row, column, and which of its bytes it is.
+    """
+
+    memory: SharedMultiply
+    about: str
     meetings: list[SharedMeeting]
+    d: list[Holder] = field(default_factory=list)
+    held: list[tuple[int, int, int]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        meetings = [{"a": [h.to_json() for h in m.a], "k": list(m.k), "b_offsets": list(m.offsets)}
-                    for m in self.meetings]  # fmt: skip
-        return {"instruction": self.instruction.id, "d": [h.to_json() for h in self.d], "meetings": meetings,
-                "descriptor": f"{self.b.descriptor.encode():#018x}", "major": self.b.major,
-                "evidence": self.b.evidence}  # fmt: skip
+        b, a = self.memory.b, self.memory.a
+        return {"instruction": self.memory.instruction.id, "about": self.about, "d": [h.to_json() for h in self.d],
+                "held": [{"row": row, "col": col, "byte": byte} for row, col, byte in self.held],
+                "meetings": [m.to_json() for m in self.meetings], "descriptor": f"{b.descriptor.encode():#018x}",
+                "major": b.major, "evidence": b.evidence,
+                "a_descriptor": f"{a.descriptor.encode():#018x}" if a else None}  # fmt: skip
 
 
-def traced(row: Instruction, tables: Mapping[str, Cell], b: Behind, m: int, n: int) -> SharedTrace:
-    """What feeds D[m][n]; UsageError where that is outside D."""
-    d, offsets = where(tables["d"], [m], [n]), b.offsets
-    meetings = []
-    for stored in range(row.stored):
-        k: tuple[int, ...] = (stored,)
-        if row.metadata:
-            rule = sparsity(row.metadata)
-            k = tuple(rule.k(stored, index) for index in range(rule.positions))
-        meetings.append(SharedMeeting(where(tables["a"], [m], [stored]), k, tuple(offsets[one][n] for one in k)))
-    return SharedTrace(row, d, b, meetings)
+def traced(memory: SharedMultiply, m: int, n: int) -> SharedTrace:
+    """What feeds D[m][n], in the order of k; UsageError where that is outside D."""
+    d, row = where(memory.tables["d"], [m], [n]), memory.instruction
+    return SharedTrace(memory, f"D{d[0].element}", [memory.meeting(m, s, n) for s in range(row.stored)], d)
+
+
+def fed_by_slot(memory: SharedMultiply, lane: int, i: int) -> SharedTrace:
+    """What slot (lane, i) of A feeds, column by column; UsageError where there is no such slot."""
+    slots = held(memory.tables["a"], [lane], [i])
+    if not slots or slots[0].col is None:
+        raise UsageError(f"lane {lane} i {i} of A is unused.")
+    slot, row = slots[0], memory.instruction
+    about = f"A lane {lane} i {i}, which holds A{slot.element}"
+    return SharedTrace(memory, about, [memory.meeting(slot.row, slots[0].col, n) for n in range(row.shape.n)])
+
+
+def fed_by_byte(memory: SharedMultiply, operand: str, byte: int) -> SharedTrace:
+    """What a byte of a_smem or b_smem feeds, counted from the start address; UsageError where nothing lies there."""
+    behind = memory.b if operand == "b_smem" else memory.a
+    if behind is None:
+        raise UsageError("A is in registers here: --a-in shared.")
+    found = [(one.row, one.col, byte - one.offset) for one in behind.at(byte)]
+    what = ", ".join(f"{operand[0].upper()}[{row}][{col}]" for row, col, _ in found[:8])
+    more = f" and {len(found) - 8} more" if len(found) > 8 else ""
+    meetings = [m for row, col, _ in found for m in _of_element(memory, operand, row, col)]
+    return SharedTrace(memory, f"byte {byte} of {operand}, which holds {what}{more}", meetings, held=found)
+
+
+def _of_element(memory: SharedMultiply, operand: str, row: int, col: int) -> Iterable[SharedMeeting]:
+    """Every meeting of an element: of A with each column, of B with each row of A, stored columns that can be its k."""
+    shape, stored = memory.instruction.shape, range(memory.instruction.stored)
+    if operand == "a_smem":
+        return [memory.meeting(row, col, n) for n in range(shape.n)]
+    return [memory.meeting(m, s, col) for m in range(shape.m) for s in stored if row in memory.met(s)]

@@ -21,7 +21,8 @@ def main() -> None:
 # the modules that have the commands; they are imported when they are asked for
 for module, commands in {
     "measuring": ("run", "fit"), "facts": ("list", "show", "why-not"), "comparing": ("compare",),
-    "questions": ("where", "trace", "convert", "emit", "verify"), "reduce": ("reduce",), "swizzle": ("swizzle",),
+    "questions": ("where", "trace", "emit", "verify"), "converting": ("convert",), "reduce": ("reduce",),
+    "swizzle": ("swizzle",),
     "banks": ("banks",), "path": ("path", "load"), "descriptor": ("descriptor",),
     "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
 }.items():  # fmt: skip

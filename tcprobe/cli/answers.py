@@ -13,6 +13,7 @@ from tcprobe.text import escaped
 if TYPE_CHECKING:
     from tcprobe.ask.compare import Against
     from tcprobe.ask.convert import Conversion
+    from tcprobe.ask.convert.stmatrix import Stored
     from tcprobe.ask.trace import Holder, Meeting, Trace
     from tcprobe.run.backend import Device
     from tcprobe.run.verify import Verified
@@ -98,6 +99,27 @@ def conversion(found: Conversion, aside: bool) -> None:
         say(evidence)
 
 
+def stored(found: Stored, aside: bool) -> None:
+    """`convert` to stmatrix: the tile, what happens in registers, the addresses; on stderr, and no code, if `aside`."""
+    say, tile, cell = partial(click.echo, err=aside), found.tile, found.cell
+    say(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}")
+    say(f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {tile.contiguous}s contiguous, "
+        f"{found.shared.pitch(tile)} bytes apart, {found.shared}: {found.shared.bytes(tile)} bytes, "
+        f"start aligned to {found.alignment}")  # fmt: skip
+    say(found.conversion.summary + f"; a lane: {found.conversion.words}")
+    say(f"{len(found.addresses)} x {found.ptx}")
+    say(f"  byte of lane 0 to {cell.fragment.threads - 1}: {found.formula or 'no closed form'}")
+    say("  issue, warp: bytes of its lanes")
+    for issue, row in enumerate(found.addresses.tolist()):
+        for warp in range(len(row) // 32):
+            given = [str(at) for at in row[32 * warp : 32 * warp + 32] if at >= 0]
+            say(f"  {issue:3} {warp}: {' '.join(given)}")
+    if not aside:
+        say(f"\n{found.conversion.code}\n")
+    for evidence in found.evidence:
+        say(evidence)
+
+
 def against(path: str, cell: Cell, found: Against) -> None:
     """`compare FILE.csv`: how many slots agree, the first that do not, and what it is compared with."""
     missing = f"; {found.not_stated} slots are not stated: {'; '.join(found.holes[:4])}" if found.not_stated else ""
@@ -125,8 +147,10 @@ def verified(verdict: Verified) -> None:
     if verdict.expected not in (None, verdict.unread):
         words.append(f"the results say never read: {verdict.expected}")
     words += ["a wrong layout is not noticed"] if not verdict.noticed else []
-    chosen = "" if verdict.selector is None else f" selector {verdict.selector}"
-    click.echo(f"{mark} {verdict.instruction.id}{chosen}" + (f": {'; '.join(words)}" if words else ""))
+    case = verdict.case
+    chosen = "" if case.selector is None else f" selector {case.selector}"
+    placed = f" ({case}; swizzles {', '.join(str(s or 'none') for s in case.swizzles)})" if case.shared else ""
+    click.echo(f"{mark} {case.instruction.id}{chosen}{placed}" + (f": {'; '.join(words)}" if words else ""))
 
 
 def verified_all(device: Device, found: Sequence[Verified], others: int, untold: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.cli.answers import bold
-from tcprobe.cli.options import JSON, Given, Number
+from tcprobe.cli.options import JSON, Given, Number, several
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,32 +56,93 @@ def _found(one: SharedOperand, layers: Layers, asked: dict[str, Any]) -> Behind:
     return behind(one, layers, asked["major"] or "k", width(asked["swizzle"]), **given)
 
 
+def check_asked(one: SharedOperand, name: str | None, selector: int | None) -> None:
+    """UsageError for an arch that has no such operand, and for a selector, which is for metadata."""
+    from tcprobe.ask.behind import ARCH
+    from tcprobe.isa import arch
+
+    if selector is not None:
+        raise UsageError(f"{one.id} has no selector; operand e of a sparse form has.")
+    for at in several(name):
+        if at not in (None, "all") and arch.arch(str(at)).name != ARCH:
+            raise UsageError(f"{one.id} is of {ARCH} alone: `tcprobe why-not` says why {at} does not have it.")
+
+
 def traced(
     row: Instruction, tables: Mapping[str, Cell], layers: Layers, asked: dict[str, Any], as_json: bool
 ) -> None:  # fmt: skip
-    """`trace` of a multiply whose B is behind a descriptor; UsageError unless an element of D is asked for."""
-    from tcprobe.ask.trace_shared import traced as found_by
+    """`trace` of a multiply with factors behind descriptors, one answer after the other."""
+    from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, fed_by_slot
+    from tcprobe.ask.trace_shared import traced as fed
 
-    if asked["row"] is None:
-        raise UsageError(f"{row.id}: give --row and --col; what a slot feeds is not traced through shared memory.")
-    behind = _found(row.described[-1], layers, asked)
-    for at in product(asked["row"], asked["col"]):
-        answer = found_by(row, tables, behind, *at)
+    a, b = (_found(one, layers, asked) for one in row.described)
+    in_shared = asked["a_in"] == "shared" or asked["operand"] == "a_smem"
+    memory, way = SharedMultiply(row, tables, b, a if in_shared else None), _way(asked)
+    if way == "element":
+        answers = (fed(memory, *at) for at in product(asked["row"], asked["col"]))
+    elif way == "byte":
+        answers = (fed_by_byte(memory, asked["operand"], byte) for byte in asked["byte"])
+    else:
+        answers = (fed_by_slot(memory, *at) for at in product(asked["lane"], asked["element"]))
+    for answer in answers:
         if as_json:
             click.echo(json.dumps(answer.to_json()))
         else:
-            _meetings(row, tables, answer)
+            _meetings(answer)
 
 
-def _meetings(row: Instruction, tables: Mapping[str, Cell], answer: SharedTrace) -> None:
-    """What meets in an element of D, and what that rests on."""
-    d = answer.d[0]
-    click.echo(f"{bold(f'D{d.element}')} in {row.id}, held by {d}")
-    for meeting in answer.meetings:
-        places = ", ".join(f"B[{k}][{d.col}] at byte {at}" for k, at in zip(meeting.k, meeting.offsets, strict=True))
-        click.echo(f"  A{meeting.a[0].element} {meeting.a[0]}  x  {places}")
-    click.echo(f"A and D: {tables['d'].evidence}")
-    click.echo(f"B behind {answer.b.descriptor.encode():#018x}: {answer.b.evidence}")
+def _way(asked: dict[str, Any]) -> str:
+    """What is asked about: an element of D, a byte, or a slot of A; UsageError unless it is just one."""
+    given = {name for name in ("row", "col", "operand", "lane", "element", "byte") if asked[name] is not None}
+    if given == {"row", "col"}:
+        return "element"
+    if given == {"operand", "byte"} and asked["operand"] in ("a_smem", "b_smem"):
+        return "byte"
+    if given == {"operand", "lane", "element"} and asked["operand"] == "a" and asked["a_in"] != "shared":
+        return "slot"
+    raise UsageError(
+        "give --row and --col, or --operand a with --lane and --i, or --operand a_smem or b_smem with --byte."
+    )
+
+
+def _meetings(answer: SharedTrace) -> None:
+    """What meets, and what that rests on."""
+    memory = answer.memory
+    held = f", held by {answer.d[0]}" if answer.d else ""
+    click.echo(f"{bold(answer.about)} in {memory.instruction.id}{held}")
+    for m in answer.meetings:
+        a = f"at byte {m.a_offset}" if memory.a else str(m.a[0])
+        b = ", ".join(f"B[{k}][{m.col}] at byte {at}" for k, at in zip(m.k, m.b_offsets, strict=True))
+        to = "" if answer.d else f"  ->  D[{m.row}][{m.col}] {m.d[0]}"
+        click.echo(f"  A[{m.row}][{m.stored}] {a}  x  {b}{to}")
+    click.echo(f"{'D' if memory.a else 'A and D'}: {memory.tables['d'].evidence}")
+    for name, one in (("A", memory.a), ("B", memory.b)):
+        if one:
+            click.echo(f"{name} behind {one.descriptor.encode():#018x}: {one.evidence}")
+
+
+def located(one: SharedOperand, layers: Layers, asked: dict[str, Any], as_json: bool) -> None:
+    """`where` of an operand behind a descriptor: the bytes of elements, or the elements at bytes."""
+    from tcprobe.ask.behind import ARCH
+
+    found = _found(one, layers, asked)
+    rows, cols, byte = (asked[name] for name in ("rows", "cols", "byte"))
+    if (byte is None) == (rows is None and cols is None) or asked["lanes"] is not None or asked["elements"] is not None:
+        raise UsageError(f"{one.id} is in shared memory: give --row and --col, or --byte.")
+    if byte is not None:
+        lying = [element for at in byte for element in found.at(at)]
+    else:
+        held = one.held
+        lying = found.lying(range(held.rows) if rows is None else rows, range(held.cols) if cols is None else cols)
+    if as_json:
+        said = [dict(zip(("row", "col", "offset", "bytes", "bit"), element, strict=False)) for element in lying]
+        click.echo(json.dumps({"id": one.id, "arch": ARCH, "source": found.source, "evidence": found.evidence,
+                               "descriptor": f"{found.descriptor.encode():#018x}", "major": found.major,
+                               "elements": said}))  # fmt: skip
+        return
+    for element in lying:
+        click.echo(f"{one.held.name[0].upper()}{element} from the start address")
+    click.echo(f"behind {found.descriptor.encode():#018x}: {found.evidence}")
 
 
 def shown(one: SharedOperand, layers: Layers, asked: dict[str, Any], as_json: bool) -> None:
@@ -180,13 +241,15 @@ def _explain(value: str, as_json: bool) -> None:
 
 def _kind(asked: dict[str, Any], lines: int) -> tuple[str, int, int]:
     """The type, and the lines and bytes of k that one wgmma takes, of --type and --instruction."""
+    from tcprobe.ask.behind import shared
     from tcprobe.isa import inventory
 
     if asked["instruction"] is None:
         if asked["kind"] is None:
             raise UsageError("say --type or --instruction: what the tile holds.")
         return asked["kind"], min(64, lines), 32
-    one = inventory.shared_operand(asked["instruction"])
+    named = asked["instruction"].strip().endswith("_smem")
+    one = shared(asked["instruction"]) if named else None
     row = one.instruction if one else inventory.instruction(asked["instruction"])
     if not row.described:
         raise UsageError(f"{row.id} has no operand behind a descriptor; those of wgmma have.")
@@ -211,6 +274,7 @@ def _tile(found: SharedTile) -> None:
     click.echo(f"  each k step: {steps or 'there is one only'}")
     block = f"+{found.per_block} bytes (+{found.per_block // 16})" if found.per_block else "there is one only"
     click.echo(f"  each block of {found.block} lines: {block}")
+    click.echo(f"  byte of element (line, k): {found.formula}")
     click.echo(f"  CUDA: {cuda(found)}")
     for name, text in cute(found).items():
         click.echo(f"  CuTe {name}: {text}")

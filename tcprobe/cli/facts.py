@@ -81,7 +81,7 @@ def show(
     in shared memory (a_smem and b_smem of wgmma) is shown behind a descriptor with --swizzle, --major, --lbo, --sbo,
     --base-offset, --start. --json: one object a line.
     """
-    patterns = _behind(patterns, layers, as_json, asked)
+    patterns = _behind(patterns, layers, as_json, {**asked, "name": name, "selector": selector})
     if not patterns:
         return
     from tcprobe.ask.compare import verdicts
@@ -159,7 +159,9 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, asked: dic
     for pattern in behind:
         from tcprobe.ask.behind import shared
 
-        descriptor.shown(shared(pattern), layers, asked, as_json)
+        one = shared(pattern)
+        descriptor.check_asked(one, asked["name"], asked["selector"] if len(patterns) == 1 else None)
+        descriptor.shown(one, layers, asked, as_json)
     return tuple(pattern for pattern in patterns if pattern not in behind)
 
 

@@ -1,10 +1,8 @@
-"""The commands that answer questions from saved tables: where, trace, convert, emit, and verify on a live GPU."""
+"""The commands that answer questions from saved tables: where, trace, emit, and verify on a live GPU."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +21,6 @@ from tcprobe.cli.options import (
     Output,
     fragment_names,
     read_results,
-    redirected,
     several,
     told,
 )
@@ -31,7 +28,6 @@ from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.ask.convert import Conversion
     from tcprobe.ask.trace import Holder
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
@@ -44,6 +40,8 @@ if TYPE_CHECKING:
 @click.option("--product", "products", type=Numbers(), default=[], help="Which product, where a warp holds several.")
 @click.option("--lane", "lanes", type=Numbers(), help="What this lane holds instead, or a range.")
 @click.option("--i", "elements", type=Numbers(), help="With --lane: which of its elements. Default: all.")
+@click.option("--byte", type=Numbers(), help="Of an operand in shared memory: what lies there, from its start.")
+@descriptor.fields
 @SELECTOR
 @ARCHS
 @read_results
@@ -51,12 +49,25 @@ if TYPE_CHECKING:
 def where(fragment: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i).
 
+    Of an operand of wgmma in shared memory (a_smem, b_smem) at which bytes an element lies, or what lies at --byte,
+    behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say.
+
     --arch sm_70,sm_90: one answer after the other; --json: one object a line.
     """
     from tcprobe.cli import answers
     from tcprobe.store import names
     from tcprobe.store.cell import selection
 
+    if fragment[-1].endswith("_smem"):
+        from tcprobe.ask.behind import shared
+
+        one = shared(" ".join(fragment))
+        descriptor.check_asked(one, name, asked["selector"])
+        descriptor.located(one, layers, asked, as_json)
+        return
+    beyond = [option for option in ("byte", *descriptor.NAMES) if asked[option] is not None]
+    if beyond:
+        raise UsageError(f"--{beyond[0].replace('_', '-')} goes with an operand in shared memory: a_smem, b_smem.")
     for at in several(name):
         found, note = names.meant(" ".join(fragment), at, layers)
         told(note)
@@ -91,9 +102,15 @@ def _holders(found: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
 @click.option("--row", type=Numbers(), help="Row of the D element, or a range: 3, 0-7.")
 @click.option("--col", type=Numbers(), help="Column of the D element, or a range.")
 @click.option("--product", type=Number(), help="Which product, where a warp holds several (m8n8k4 of f16).")
-@click.option("--operand", type=click.Choice(["a", "b", "c", "e"]), help="What a slot of this operand feeds instead.")
+@click.option(
+    "--operand",
+    type=click.Choice(["a", "b", "c", "e", "a_smem", "b_smem"]),
+    help="What a slot of this operand feeds instead, or a byte of it.",
+)
 @click.option("--lane", type=Numbers(), help="With --operand: the slot's lane, or a range.")
 @click.option("--i", "element", type=Numbers(), help="With --operand: the slot's i, or a range.")
+@click.option("--byte", type=Numbers(), help="With --operand a_smem or b_smem: bytes from the start address.")
+@click.option("--a-in", type=click.Choice(["registers", "shared"]), help="Of a wgmma: where A is. Default: registers.")
 @descriptor.fields
 @SELECTOR
 @ARCH
@@ -103,7 +120,8 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 
     Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet. Of
-    a wgmma the bytes of B, behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say.
+    a wgmma the bytes of B, behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say, and
+    of A with --a-in shared, behind one that says the same; or what a byte of them feeds.
     Scales are left out: `where` says of operands scale_a and scale_b which byte scales what.
     With ranges one answer after the other; --json: one object a line.
     """
@@ -113,18 +131,20 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
     from tcprobe.store import names
     from tcprobe.store.cell import selected
 
-    row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
-    forward = None not in (operand, lane, element) and row is col is None
-    if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
-        raise UsageError("give --row and --col, or --operand, --lane and --i.")
-    if forward and asked["product"] is not None:
-        raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
     multiply, tables, note = names.multiply(" ".join(instruction), name, layers)
     tables = {o: cell for o, cell in tables.items() if cell.fragment.role is not Role.SCALE}
     told(note)
     if multiply.described:
         descriptor.traced(multiply, tables, layers, asked, as_json)
         return
+    row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
+    forward = None not in (operand, lane, element) and row is col is None
+    if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
+        raise UsageError("give --row and --col, or --operand, --lane and --i.")
+    if forward and asked["product"] is not None:
+        raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
+    if asked["byte"] is not None or asked["a_in"] is not None:
+        raise UsageError(f"{multiply.id} has no operand in shared memory: --byte and --a-in are for those of wgmma.")
     tables = dict(zip(tables, selected(tables.values(), asked["selector"]), strict=True))
     pairs = product(lane, element) if forward else product(row, col)
     for first, second in pairs:
@@ -188,69 +208,6 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     click.echo(escaped(f"{name}{len(tables)} tables as {format_name}: {sources(tables)}"), err=True)
 
 
-@click.command(short_help="From one fragment to another: moves, cost, code.")
-@click.argument("names", nargs=-1, required=True, metavar="FROM TO [FROM TO]...", shell_complete=fragment_names)
-@click.option("--transpose", is_flag=True, help="TO holds the transpose of the matrix.")
-@click.option("--permute-k", is_flag=True, help="Put k of TO in an order that spares all exchange; says which, and how "
-              "the other factor is loaded with it.")  # fmt: skip
-@click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="Write a header of its own.")
-@click.option(
-    "--name", "called", type=Given(), multiple=True, metavar="NAME", help="Of the function, once for each FROM TO."
-)
-@click.option("--namespace", type=Given(), metavar="NS", help="Of the functions in a header.")
-@ARCH
-@read_results
-@JSON
-def convert(
-    names: tuple[str, ...], called: tuple[str, ...], output: Path | None, namespace: str | None, **asked: Any
-) -> None:
-    """Turn fragments FROM into fragments TO that hold the same matrix: what has to move, what it costs, the code.
-
-    For example an accumulator into the A operand of the next multiply. Fragments are repeated as tiles until both
-    cover the same matrix. Where the output is no terminal, and with -o, the code is a header by itself, and the words
-    are on stderr.
-    """
-    from tcprobe.ask.convert.header import header
-    from tcprobe.cli import answers
-    from tcprobe.system import files
-
-    aside = not asked["as_json"] and (output is not None or redirected())
-    found = _conversions(names, called or _function_names(names, output is not None), asked)
-    for conversion in found:
-        if asked["as_json"]:
-            click.echo(json.dumps(conversion.to_json()))
-        else:
-            answers.conversion(conversion, aside)
-    if output is not None:
-        files.write(output, header(found, namespace or "").encode())
-    elif aside:
-        click.echo(header(found, namespace or ""), nl=False)
-
-
-def _function_names(names: tuple[str, ...], in_file: bool) -> list[str]:
-    """Names of functions where none is given: `convert`, or in a file what is turned into what."""
-    pairs = zip(names[::2], names[1::2], strict=False)
-    return [re.sub(r"\W+", "_", f"{a}_to_{b}").strip("_") if in_file or len(names) > 2 else "convert" for a, b in pairs]
-
-
-def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str, Any]) -> list[Conversion]:
-    from tcprobe.ask.convert import convert as converted
-    from tcprobe.ask.convert.header import check_name
-    from tcprobe.store.names import meant
-
-    pairs = list(zip(names[::2], names[1::2], strict=False))
-    if len(names) % 2 or len(called) != len(pairs):
-        counts = f"{len(names)} fragment{'s' * (len(names) > 1)}" + (f" and {len(called)} --name" if called else "")
-        raise UsageError(f"{counts}: each FROM needs a TO, and each pair of them one --name or none has one.")
-    found = []
-    for (source, target), name in zip(pairs, called, strict=True):
-        from_ = meant(source, asked["name"], asked["layers"])
-        to = meant(target, from_.cell.arch, asked["layers"])
-        told(from_.note, to.note)
-        found.append(converted(from_.cell, to.cell, asked["transpose"], asked["permute_k"], check_name(name)))
-    return found
-
-
 @click.command(short_help="Check the tables on a live GPU against NumPy.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option("--device", "index", type=Number(), default=0, show_default=True, metavar="N", help="GPU number N.")
@@ -258,24 +215,22 @@ def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str,
 @read_results
 @JSON
 def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:
-    """Check the tables on a live GPU: operands go in and out by the emitted CUDA header, D is compared with NumPy.
+    """Check the tables on a live GPU: operands go in and out by emitted code, D is compared with NumPy.
 
-    INSTRUCTION is shortened or a pattern; without one every wmma, mma and mma.sp form that the GPU has, sparse ones
-    under each selector with metadata at random. Shows as well which slots are never read, and that a wrong layout
-    fails. Exit code 1 when something is wrong.
+    Fragments go by the CUDA header; factors in shared memory by the formula and the line of `tcprobe descriptor`, with
+    every swizzle and major, A in registers and in shared memory. INSTRUCTION is shortened or a pattern; without one
+    every form that the GPU has (of a warpgroup's N 8, 24, 64, 128 and 256), sparse ones under each selector with
+    metadata at random. Shows as well which slots are never read, and that a wrong layout fails. Exit code 1 when
+    something is wrong.
     """
     from tcprobe.cli import answers
-    from tcprobe.isa import arch, inventory
+    from tcprobe.isa import arch
     from tcprobe.run.gpu import Gpu
     from tcprobe.run.verify import verify as verified
+    from tcprobe.run.verify_case import verifiable
     from tcprobe.store.cell import operands
 
-    rows = inventory.multiplies(*patterns)
-    other = rows[0]
-    rows = [row for row in rows if not row.scales and not row.described]
-    if not rows:
-        why = "has factors in shared memory" if other.described else "is block-scaled"
-        raise UsageError(f"{other.id} {why}: `verify` feeds registers, without scales; `tcprobe run` measures it.")
+    rows = verifiable(*patterns)
     gpu = Gpu()
     gpu.open(index)
     device = gpu.devices()[index]
@@ -304,4 +259,4 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
         raise SystemExit(1)
 
 
-COMMANDS = (where, trace, convert, emit, verify)
+COMMANDS = (where, trace, emit, verify)

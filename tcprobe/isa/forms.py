@@ -1,32 +1,44 @@
-"""Forms: the instructions of one opcode by id, each made when somebody asks for it.
+"""Forms: the instructions of one file of rows by id, made when somebody asks for them.
 
 >>> from tcprobe.isa.rows.wgmma import INSTRUCTIONS
 >>> "wgmma.mma_async.m64n24k16.f32.f16.f16" in INSTRUCTIONS, len(INSTRUCTIONS)
 (True, 930)
 
-A family of hundreds of forms costs nothing but their names as long as nobody asks for it.
+A family of hundreds of forms costs nothing but their names as long as nobody asks for it, and others nothing at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 
 Makers = Mapping[str, Callable[[], Instruction]]
 
 
 class Forms(Mapping[str, Instruction]):
-    """Instructions that `threads` execute together; all ids begin with `opcode` and a dot. `names` gives the makers."""
+    """Instructions of some `families`, which `threads` execute together; every id begins with one of `stems`.
 
-    def __init__(self, opcode: str, threads: int, names: Callable[[], Makers]) -> None:
-        self.opcode, self.threads, self._names = opcode, threads, names
+    `makers` says by id how each is made. Where there is an `opcode`, only a name that says it means one of them.
+    """
+
+    def __init__(
+        self,
+        families: tuple[str, ...],
+        stems: tuple[str, ...],
+        makers: Callable[[], Makers],
+        threads: int = WARP,
+        opcode: str | None = None,
+    ) -> None:
+        self.families, self.threads, self._opcode = families, threads, opcode
+        self._stems, self._state = stems, makers
         self._made: dict[str, Instruction] = {}
 
     @cached_property
     def _makers(self) -> Makers:
-        return self._names()
+        return self._state()
 
     @property
     def made(self) -> int:
@@ -35,20 +47,22 @@ class Forms(Mapping[str, Instruction]):
 
     def meant_by(self, pattern: str) -> bool:
         """Whether a name, a shortened one or one with * and ? can mean one of them: it must say the opcode."""
+        if self._opcode is None:
+            return True
         stem = pattern.split("*", maxsplit=1)[0].split("?", maxsplit=1)[0].split("[", maxsplit=1)[0]
         if stem != pattern:
-            return f"{self.opcode}.".startswith(stem) or stem.startswith(f"{self.opcode}.")
-        return self.opcode in pattern.split(".")
+            return f"{self._opcode}.".startswith(stem) or stem.startswith(f"{self._opcode}.")
+        return self._opcode in pattern.split(".")
 
     def __getitem__(self, id_: str) -> Instruction:
-        if not id_.startswith(f"{self.opcode}."):
+        if id_ not in self:
             raise KeyError(id_)
         if id_ not in self._made:
             self._made[id_] = self._makers[id_]()
         return self._made[id_]
 
     def __contains__(self, id_: object) -> bool:
-        return isinstance(id_, str) and id_.startswith(f"{self.opcode}.") and id_ in self._makers
+        return isinstance(id_, str) and id_.startswith(self._stems) and id_ in self._makers
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._makers)
@@ -57,10 +71,15 @@ class Forms(Mapping[str, Instruction]):
         return len(self._makers)
 
 
+def together(rows: Callable[[], Iterable[Instruction]]) -> Callable[[], Makers]:
+    """Makers of forms that are all made when the first of them is asked for."""
+    return lambda: {row.id: lambda row=row: row for row in rows()}  # type: ignore[misc]
+
+
 class Together(Mapping[str, Instruction]):
     """Several mappings as one; an id is in one of them."""
 
-    def __init__(self, *parts: Mapping[str, Instruction]) -> None:
+    def __init__(self, *parts: Forms) -> None:
         self.parts = parts
 
     def __getitem__(self, id_: str) -> Instruction:

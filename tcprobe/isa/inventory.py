@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from tcprobe.errors import UsageError
-from tcprobe.isa.arch import Arch
-from tcprobe.isa.forms import Forms, Together
+from tcprobe.isa.arch import WARP, WARPGROUP, Arch
+from tcprobe.isa.forms import Together
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import IMPLIED, Instruction, SharedOperand
 from tcprobe.isa.target import version
@@ -34,22 +34,25 @@ _VECTOR = re.compile(r"(scale_vec::\d)x")  # the one capital letter of an id
 
 @cache
 def instructions() -> Together:
-    """All instructions by id, in the order of the rows, wmma first; those of `Forms` last, made when asked for."""
+    """All instructions by id, in the order of the rows, wmma first, those of more than a warp last."""
     files = [module.INSTRUCTIONS for module in discover(ROWS, ("INSTRUCTIONS",)).values()]
-    rows = [row for file in files if not isinstance(file, Forms) for row in file]
-    whole = {row.id: row for row in sorted(rows, key=lambda row: row.family != "wmma")}
-    return Together(MappingProxyType(whole), *(file for file in files if isinstance(file, Forms)))
+    return Together(*sorted(files, key=lambda forms: (forms.threads, "wmma" not in forms.families)))
 
 
 def families() -> tuple[str, ...]:
     """Names of all families of instructions."""
-    return tuple(dict.fromkeys(row.family for row in instructions().values()))
+    return tuple(family for forms in instructions().parts for family in forms.families)
+
+
+def of_family(*names: str) -> list[Instruction]:
+    """The instructions of some families, in the order of the rows."""
+    parts = (forms for forms in instructions().parts if set(names) & set(forms.families))
+    return [row for forms in parts for row in forms.values() if row.family in names]
 
 
 def executed_by(threads: int) -> list[Instruction]:
     """The instructions that so many threads execute together: a warp, or a warpgroup."""
-    parts = (part for part in instructions().parts if not isinstance(part, Forms) or part.threads == threads)
-    return [row for part in parts for row in part.values() if row.threads == threads]
+    return [row for forms in instructions().parts if forms.threads == threads for row in forms.values()]
 
 
 @cache
@@ -60,8 +63,8 @@ def fragments() -> MappingProxyType[str, Fragment]:
 
 @cache
 def of_a_warp() -> MappingProxyType[str, Fragment]:
-    """`fragments` of what a warp executes: without those of `Forms`."""
-    return MappingProxyType(_fragments(instructions().parts[0].values()))
+    """`fragments` of what a warp executes."""
+    return MappingProxyType(_fragments(executed_by(WARP)))
 
 
 def _fragments(rows: Iterable[Instruction]) -> dict[str, Fragment]:
@@ -79,8 +82,9 @@ def described(*patterns: str, family: str | None = None, device: Arch | None = N
 
     None where a pattern means fragments only; as a fragment, one is meant by a shortened id, and by its instruction's.
     """
-    rows = [row for part in instructions().parts if isinstance(part, Forms)
-            and (not patterns or any(part.meant_by(short(p)) for p in patterns)) for row in part.values()]  # fmt: skip
+    parts = (forms for forms in instructions().parts if forms.threads == WARPGROUP)
+    rows = [row for forms in parts if not patterns or any(forms.meant_by(short(p)) for p in patterns)
+            for row in forms.values()]  # fmt: skip
     return [
         one for row in rows for one in row.described
         if family in (None, row.family) and (device is None or row.target.on(device))
@@ -128,14 +132,13 @@ def _moved() -> MappingProxyType[str, tuple[Fragment, ...]]:
 
 def alike(wanted: Fragment) -> list[Fragment]:
     """Other fragments with as many rows, columns, products and elements a thread: those that may have its layout."""
-    size = (wanted.rows, wanted.cols)
-    rows = (row for row in executed_by(wanted.threads) if row.products == wanted.products)
+    size = (wanted.rows, wanted.cols, wanted.elements)
     found = {
-        f.id: f
-        for row in rows
-        for f in row.fragments
-        if (f.rows, f.cols) == size and f.elements == wanted.elements and f.id != wanted.id
-    }
+        fragment.id: fragment
+        for row in executed_by(wanted.threads) if row.products == wanted.products
+        for operand in row.operands if (operand.rows, operand.cols, operand.elements) == size
+        for fragment in (row.fragment(operand.name),) if fragment.id != wanted.id
+    }  # fmt: skip
     return list(found.values())
 
 
@@ -150,7 +153,7 @@ def user_ids(fragment_id: str) -> tuple[str, ...]:
     row = instructions().get(fragment_id.rpartition(".")[0])
     if row and row.fragments and not row.fragments[0].shared:
         return (row.id,)
-    sharing = (i for i in instructions().parts[0].values() if i.definitions)
+    sharing = (i for i in executed_by(WARP) if i.definitions)
     return tuple(i.id for i in sharing if any(f.id == fragment_id for f in i.fragments))
 
 
@@ -171,7 +174,7 @@ def select(*patterns: str, family: str | None = None, device: Arch | None = None
 
 def bare(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Instruction]:
     """Instructions that hold no matrix in registers, which the patterns mean (all without one); as `select`."""
-    rows = [row for row in instructions().parts[0].values() if not row.fragments]
+    rows = [row for row in executed_by(WARP) if not row.fragments]
     ids = [row.id for row in rows]
     meant = {i for p in patterns for i in _meant(short(p), ids)} if patterns else set(ids)
     return [
@@ -246,11 +249,9 @@ def _spoken(name: str) -> list[Fragment]:
 
 
 def _meant_rows(name: str) -> Iterable[Instruction]:
-    """The instructions that words can mean: of `Forms` only where they say the opcode."""
+    """The instructions that words can mean."""
     said = name.lower().replace(" ", ".")
-    for part in instructions().parts:
-        if not isinstance(part, Forms) or part.meant_by(said):
-            yield from part.values()
+    return (row for forms in instructions().parts if forms.meant_by(said) for row in forms.values())
 
 
 def _closest(wanted: list[str], found: list[T]) -> list[T]:
@@ -352,9 +353,8 @@ def _meant(wanted: str, known: Collection[str]) -> list[str]:
 
 
 def _candidates(wanted: str) -> Mapping[str, Fragment]:
-    """All fragments that a name can mean: those of `Forms` where it says their opcode."""
-    forms = (part for part in instructions().parts if isinstance(part, Forms))
-    return fragments() if any(part.meant_by(wanted) for part in forms) else of_a_warp()
+    """All fragments that a name can mean."""
+    return fragments() if all(forms.meant_by(wanted) for forms in instructions().parts) else of_a_warp()
 
 
 def select_or_fail(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:

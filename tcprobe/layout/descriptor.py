@@ -110,16 +110,23 @@ def packed(k_bytes: int) -> Descriptor:
 def formula(major: str, swizzle: int, bits: int, held: str) -> str:
     """`Descriptor.offset` in C syntax, in row and col of operand a_smem or b_smem, lbo, sbo, base_offset and start."""
     line, k = ("row", "col") if held == "a_smem" else ("col", "row")
-    width = swizzle or UNIT
-    outer, inner = (line, _bytes(k, bits)) if major == "k" else (k, _bytes(line, bits))
-    across, along = ("lbo", "sbo") if swizzle or major == "k" else ("sbo", "lbo")
-    shift = width.bit_length() - 1
-    rows = f"({outer} & 7) * {width} + ({outer} >> 3) * {along}"
-    linear = f"{rows} + ({inner} & {width - 1}) + ({inner} >> {shift}) * {across}"
+    linear = linear_formula(major, swizzle, bits, (line, k), ("lbo", "sbo"))
     if not swizzle:
         return linear
     address = f"(start + {linear})"
     return f"({address} ^ ((({address} >> 7) - base_offset & {swizzle // UNIT - 1}) << 4)) - start"
+
+
+def linear_formula(
+    major: str, swizzle: int, bits: int, names: tuple[str, str], strides: tuple[str | int, str | int]
+) -> str:
+    """`Descriptor.linear` in C syntax, in the names of the line and of k; `strides` are the LBO and the SBO."""
+    (line, k), (lbo, sbo), width = names, strides, swizzle or UNIT
+    outer, inner = (line, _bytes(k, bits)) if major == "k" else (k, _bytes(line, bits))
+    across, along = (lbo, sbo) if swizzle or major == "k" else (sbo, lbo)
+    shift = width.bit_length() - 1
+    rows = f"({outer} & 7) * {width} + ({outer} >> 3) * {along}"
+    return f"{rows} + ({inner} & {width - 1}) + ({inner} >> {shift}) * {across}"
 
 
 def _bytes(name: str, bits: int) -> str:

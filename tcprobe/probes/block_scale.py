@@ -77,7 +77,7 @@ class ScaledExperiment(OfInstruction):
 
 def experiments() -> list[ScaledExperiment]:
     """One for each multiply with scales in registers."""
-    return [ScaledExperiment(row) for row in inventory.instructions().values() if row.scales]
+    return [ScaledExperiment(row) for row in inventory.of_family("mma.block_scale", "mma.sp.block_scale")]
 
 
 def choices(instruction: Instruction) -> list[dict[str, int]]:

@@ -124,7 +124,7 @@ class RegisterMove(OfInstruction):
 
 def experiments() -> list[MemoryMove | RegisterMove]:
     """One for each form."""
-    rows = [row for row in inventory.instructions().values() if row.family in FAMILIES]
+    rows = inventory.of_family(*FAMILIES)
     return [(MemoryMove if row.of_role(Role.ADDRESS) else RegisterMove)(row) for row in rows]
 
 

@@ -113,7 +113,7 @@ class MultiplyExperiment(OfInstruction):
 
 def experiments() -> list[MultiplyExperiment]:
     """One for each dense multiply of a warp, wmma.mma and mma.sync."""
-    return [MultiplyExperiment(row) for row in inventory.instructions().values() if row.family in ("wmma", "mma")]
+    return [MultiplyExperiment(row) for row in inventory.of_family("wmma", "mma")]
 
 
 def hot_and_coded(instruction: Instruction) -> tuple[Fragment, Fragment]:

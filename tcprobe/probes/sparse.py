@@ -56,7 +56,7 @@ class SparseExperiment(OfInstruction):
 
 def experiments() -> list[SparseExperiment]:
     """One for each mma.sp."""
-    return [SparseExperiment(row) for row in inventory.instructions().values() if row.family == "mma.sp"]
+    return [SparseExperiment(row) for row in inventory.of_family("mma.sp")]
 
 
 def kernel(instruction: Instruction, selector: int) -> Kernel:

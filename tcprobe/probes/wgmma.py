@@ -13,7 +13,6 @@ are numbered like this is what PTX ISA says of canonical layouts, and which elem
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -25,7 +24,6 @@ from numpy.typing import NDArray
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
-from tcprobe.isa.forms import Forms
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand
 from tcprobe.isa.sparsity import sparsity
@@ -35,12 +33,12 @@ from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readin
 from tcprobe.probes.ptx import Bytes, Launch
 from tcprobe.probes.slots import codes, pack
 from tcprobe.probes.wgmma_kernels import kernel, shared_bytes
-from tcprobe.probes.wgmma_op import BAD, IMAGES_SHIFT, ODD, SHARED_A, SLOT_SHIFT, Kind, behind
+from tcprobe.probes.wgmma_meetings import WholeProduct, product
+from tcprobe.probes.wgmma_op import FEW, IMAGES_SHIFT, ODD, SHARED_A, Kind, behind
 from tcprobe.store.measurement import ADDRESSES, StructureHash
 
 Ints = NDArray[np.int64]
 FIRST, LAST = 0x4, 0xE  # metadata that picks the first elements of each chunk, and the last
-CHUNK = 1024  # A slots whose triples are hashed at a time
 
 
 @dataclass(frozen=True)
@@ -56,15 +54,10 @@ class WarpgroupExperiment(OfInstruction):
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """Elements of A and D by slot; ProbeError where the answers are not those of a product of matrices."""
         row = self.instruction
-        d_of, b_of = meetings(row, outputs[0], row.shape.n)
-        k, col, first = numbered(row, d_of, b_of)
-        lines = lines_of(row, outputs[1], col)
-        if (lines != lines[first]).any():
-            raise ProbeError(
-                f"{row.name}: A in registers and A in shared memory disagree about which D slots are a row."
-            )
-        found = of_memory(row, lines[d_of[:, 0]] * row.shape.k + k, lines * row.shape.n + col)
-        return {**found, "sha256": digest(row, d_of, k, col)}
+        met = product(row, outputs[0], places(*packed_b(row)))
+        lines = lines_of(row, outputs[1], met)
+        found = of_memory(row, lines[met.least] * row.shape.k + met.k, lines * row.shape.n + met.col)
+        return {**found, "sha256": met.digest()}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables by the addresses of shared memory."""
@@ -74,8 +67,7 @@ class WarpgroupExperiment(OfInstruction):
 
 def experiments() -> list[WarpgroupExperiment]:
     """One for each dense wgmma, wherever A is."""
-    forms = (part for part in inventory.instructions().parts if isinstance(part, Forms))
-    return [WarpgroupExperiment(row) for part in forms for row in part.values() if not row.metadata]
+    return [WarpgroupExperiment(row) for row in inventory.of_family("wgmma")]
 
 
 @dataclass(frozen=True)
@@ -100,7 +92,7 @@ class Coded:
         inputs = (*images, described, *([] if self.metadata is None else [self.metadata]))
         text = kernel(self.row, self.kind, self.coded, self.majors, self.selector)
         return Launch(text, (*grid, 1), inputs, length | count << IMAGES_SHIFT | self.flags, size, WARPGROUP,
-                      shared_bytes(self.row, self.kind, length))  # fmt: skip
+                      shared_bytes(self.row, self.kind, length, bool(self.flags & FEW)))  # fmt: skip
 
 
 def registers_launch(run: Coded, grid: tuple[int, int], size: int) -> Launch:
@@ -153,13 +145,17 @@ def picked(row: Instruction, value: int = FIRST) -> Ints:
     return np.array([rule.k(s, rule.read(value, s % rule.fields)) for s in range(row.stored)])
 
 
-@cache
 def ones_by_k(row: Instruction) -> Bytes:
     """Images of B, packed, with a single one in every column: of image y column n at the (n + y * N)-th `picked`."""
-    b, chosen = behind(row, "b_smem").held, picked(row)
-    lines, k = places(b.slot_bits, b.cols, b.rows)
-    shifts = np.arange(-(-len(chosen) // b.cols))[:, None]
-    return pack(np.where(k == chosen[(lines + shifts * b.cols) % len(chosen)], b.one, 0).astype(np.uint64), b.slot_bits)
+    return _ones_by_k(packed_b(row), behind(row, "b_smem").held.one, tuple(picked(row).tolist()))
+
+
+@cache
+def _ones_by_k(size: tuple[int, int, int], one: int, chosen: tuple[int, ...]) -> Bytes:
+    (lines, k), (bits, cols, _) = places(*size), size
+    shifts = np.arange(-(-len(chosen) // cols))[:, None]
+    wanted = np.array(chosen)[(lines + shifts * cols) % len(chosen)]
+    return pack(np.where(k == wanted, one, 0).astype(np.uint64), bits)
 
 
 def spoken(row: Instruction, words: NDArray[np.uint32], images: int) -> Ints:
@@ -172,62 +168,30 @@ def spoken(row: Instruction, words: NDArray[np.uint32], images: int) -> Ints:
     return (words >> 1 & (1 << images - 2) - 1).astype(np.int64)
 
 
-def meetings(row: Instruction, raw: Bytes, n: int) -> tuple[Ints, Ints]:
-    """By A slot the `n` D slots that it reaches, ascending, and which element of B it meets there."""
-    words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, 1 + n)
-    counts, found = words[:, 0], np.sort(words[:, 1:], axis=1)
-    if (counts != n).any():
-        slot = int(np.argmax(counts != n))
-        raise ProbeError(
-            f"{row.name}: A slot {slot % row.fragment('a').slots} reaches {counts[slot]} D slots, not {n}."
-        )
-    if (found & (ODD | BAD)).any():
-        raise ProbeError(f"{row.name}: D answers where A or B is zero, or where all ones gave nothing.")
-    return (found >> SLOT_SHIFT).astype(np.int32), (found & BAD - 1).astype(np.int32)
+def packed_b(row: Instruction) -> tuple[int, int, int]:
+    """Bits of an element of B, its columns and its k: what `places` takes."""
+    held = behind(row, "b_smem").held
+    return held.slot_bits, held.cols, held.rows
 
 
-def numbered(row: Instruction, d_of: Ints, b_of: Ints) -> tuple[Ints, Ints, Ints]:
-    """k of every A slot, the column of every D slot, and the lowest D slot of its row."""
-    b, slots = behind(row, "b_smem").held, row.fragment("d").slots
-    cols, ks = places(b.slot_bits, b.cols, b.rows)
-    if d_of.max() >= slots or b_of.max() >= len(cols):
-        raise ProbeError(f"{row.name}: D slot {d_of.max()} or element {b_of.max()} of B, which there is not.")
-    n, k = cols[b_of], ks[b_of]
-    col, first = np.full(slots, -1, np.int32), np.full(slots, -1, np.int32)
-    col[d_of], first[d_of] = n, d_of[:, :1]
-    whole = (k == k[:, :1]).all() and (col[d_of] == n).all() and (first[d_of] == d_of[:, :1]).all()
-    if not whole or col.min() < 0 or (d_of[:, 1:] == d_of[:, :-1]).any():
-        raise ProbeError(f"{row.name}: not a matrix product: the slots that meet have no rows, columns and k.")
-    return k[:, 0], col.astype(np.int64), first.astype(np.int64)
-
-
-def lines_of(row: Instruction, raw: Bytes, col: Ints) -> Ints:
+def lines_of(row: Instruction, raw: Bytes, met: WholeProduct) -> Ints:
     """The row of every D slot; ProbeError where what it met of A is not of the k that B picked."""
     a = behind(row, "a_smem").held
-    words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(col))
+    words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(met.col))
     lines, ks = (x[spoken(row, words, len(spelled(a)))] for x in places(a.slot_bits, a.rows, a.cols))
-    expected = (col + np.arange(len(words))[:, None] * row.shape.n) % row.stored
+    expected = (met.col + np.arange(len(words))[:, None] * row.shape.n) % row.stored
     if (ks != expected).any() or (lines != lines[0]).any():
         raise ProbeError(f"{row.name}: A and B in shared memory disagree about k, or a D slot is of two rows.")
     found: Ints = lines[0]
+    if (found != found[met.first]).any():
+        raise ProbeError(f"{row.name}: A in registers and A in shared memory disagree about which D slots are a row.")
     return found
-
-
-def digest(row: Instruction, d_of: Ints, k: Ints, col: Ints) -> NDArray[np.uint8]:
-    """Hash of the triples: A slot, element of B (row after row), D slot."""
-    found = hashlib.sha256()
-    for start in range(0, len(d_of), CHUNK):
-        d = d_of[start : start + CHUNK]
-        slots = np.broadcast_to(np.arange(start, start + len(d))[:, None], d.shape)
-        b = k[start : start + CHUNK, None] * row.shape.n + col[d]
-        found.update(np.stack([slots, b, d], axis=2).astype("<u4").tobytes())
-    return np.frombuffer(found.digest(), np.uint8)
 
 
 def of_memory(row: Instruction, a: Ints, d: Ints) -> Reading:
     """The element that every slot of A and D holds; ProbeError where two slots hold the same one."""
     for operand, numbers in (("a", a), ("d", d)):
-        if len(np.unique(numbers)) != row.fragment(operand).slots:
+        if np.bincount(numbers, minlength=row.fragment(operand).slots).max() > 1:
             raise ProbeError(f"{row.name}: not every slot of {operand.upper()} holds an element of its own.")
     return {"a": a.astype(np.int32), "d": d.astype(np.int32)}
 

@@ -16,6 +16,8 @@ fences it towards the asynchronous proxy.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.descriptor import PERIOD
@@ -44,13 +46,15 @@ def other_bytes(instruction: Instruction) -> int:
     return b.rows * b.cols * b.slot_bits // 8
 
 
-def shared_bytes(instruction: Instruction, kind: Kind, image_bytes: int) -> int:
+def shared_bytes(instruction: Instruction, kind: Kind, image_bytes: int, few: bool = False) -> int:
     """Dynamic shared memory of a launch."""
-    answers = 0 if kind == "raw" else _image(instruction) + instruction.fragment("d").elements * ANSWER_BYTES
+    slots = FEW_SLOTS if few else instruction.fragment("d").elements
+    answers = 0 if kind == "raw" else _image(instruction, slots) + slots * ANSWER_BYTES
     other = image_bytes if kind == "raw" else other_bytes(instruction)
     return PERIOD + _rounded(image_bytes) + _rounded(other) + answers + COUNT_BYTES
 
 
+@lru_cache(maxsize=16)  # launches of a form share it
 def kernel(
     instruction: Instruction, kind: Kind, coded: str = "b_smem", majors: tuple[str, str] = ("k", "k"), selector: int = 0
 ) -> Kernel:
@@ -79,7 +83,7 @@ def _registers(instruction: Instruction) -> list[str]:
 def _bodies(
     instruction: Instruction, kind: Kind, coded: str, majors: tuple[str, str], selector: int
 ) -> list[str]:  # fmt: skip
-    by_descriptor, raw, slots = coded == "a_smem", kind == "raw", instruction.fragment("d").elements
+    by_descriptor, raw = coded == "a_smem", kind == "raw"
     image = "%x" if raw else "%y"
     both = {False: multiply(instruction, False, majors, selector), True: multiply(instruction, True, majors, selector)}
     if kind == "registers":
@@ -96,7 +100,7 @@ def _bodies(
     return [
         *inputs,
         *(_metadata(image) if instruction.metadata else []),
-        *([] if raw else _cleared(slots)),
+        *([] if raw else _cleared()),
         "mov.u32 %n, 0;",
         *(["mad.wide.u32 %coded, %x, %bytes, %coded;"] if raw else []),
         "setp.ne.u32 %never, %n, 0;",
@@ -129,9 +133,9 @@ def multiply(instruction: Instruction, by_descriptor: bool, majors: tuple[str, s
     ]
 
 
-def _image(instruction: Instruction) -> int:
-    """Bytes of D's registers as they lie in shared memory."""
-    return instruction.fragment("d").registers * ANSWER_BYTES
+def _image(instruction: Instruction, slots: int) -> int:
+    """Bytes of the registers of so many D slots of a thread as they lie in shared memory."""
+    return slots * instruction.fragment("d").slot_bits // 32 * ANSWER_BYTES
 
 
 def _rounded(size: int) -> int:
@@ -160,7 +164,8 @@ def _layout(instruction: Instruction, kind: Kind, name: str) -> list[str]:
         "add.u32 %there, %there, %base;",
         "add.u32 %answers, %answers, %base;",
         "mad.lo.u32 %answers, %lane, 4, %answers;",
-        f"add.u32 %found, %answers, {_image(instruction)};",
+        f"selp.u32 %t, {_image(instruction, FEW_SLOTS)}, {_image(instruction, slots)}, %few;",
+        "add.u32 %found, %answers, %t;",
     ]
 
 
@@ -229,9 +234,9 @@ def _copied(source: str, target: str, size: str, label: str) -> list[str]:
     ]
 
 
-def _cleared(slots: int) -> list[str]:
+def _cleared() -> list[str]:
     return ["mov.u32 %s, 0;", "mov.u32 %at, %found;", "mov.b32 %w, 0;",
-            *_each(str(slots), "CLEAR", ["st.shared.b32 [%at], %w;"])]  # fmt: skip
+            *_each("%slots", "CLEAR", ["st.shared.b32 [%at], %w;"])]  # fmt: skip
 
 
 def _each(slots: str, label: str, body: list[str]) -> list[str]:
@@ -247,8 +252,10 @@ def _answers(instruction: Instruction) -> list[str]:
     half = ["shr.u32 %t, %s, 1;", f"mad.lo.u32 %own, %t, {ANSWER_BYTES}, %answers;", "ld.shared.b32 %w, [%own];",
             "and.b32 %t, %s, 1;", "shl.b32 %t, %t, 4;", "shr.u32 %w, %w, %t;", "and.b32 %w, %w, 0xffff;"]  # fmt: skip
     whole = [f"mad.lo.u32 %own, %s, {ANSWER_BYTES}, %answers;", "ld.shared.b32 %w, [%own];"]
+    stored = [f"st.shared.{kind} [%answers+{r * ANSWER_BYTES}], %d{r};" for r in range(d.registers)]
+    few = FEW_SLOTS * d.slot_bits // 32
     return [
-        *(f"st.shared.{kind} [%answers+{r * ANSWER_BYTES}], %d{r};" for r in range(d.registers)),
+        *stored[:few], "@%few bra.uni STORED;", *stored[few:], "STORED:",
         "mov.u32 %s, 0;", "mov.u32 %at, %found;",
         *_each("%slots", "ANSWER", [
             *(half if d.slot_bits == 16 else whole),
@@ -270,9 +277,8 @@ def _answers(instruction: Instruction) -> list[str]:
 def _meetings(instruction: Instruction) -> list[str]:
     """By block (y, x) a count, then a word for every D slot that answered: its number, and what it spelled."""
     slots = instruction.fragment("d").elements
-    count = slots * ANSWER_BYTES
     return [
-        f"mul.lo.u32 %t, %lane, 4; sub.u32 %count, %found, %t; add.u32 %count, %count, {count};",
+        f"mul.lo.u32 %t, %lane, 4; sub.u32 %count, %found, %t; mad.lo.u32 %count, %slots, {ANSWER_BYTES}, %count;",
         "mov.b32 %w, 0;",
         "setp.eq.u32 %p, %lane, 0;",
         "@%p st.shared.b32 [%count], %w;",

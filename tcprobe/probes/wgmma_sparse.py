@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
-from tcprobe.isa.forms import Forms
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
@@ -27,18 +27,20 @@ from tcprobe.probes.sparse_images import metadata_images
 from tcprobe.probes.wgmma import (
     Coded,
     Ints,
-    digest,
     lines_of,
-    meetings,
-    numbered,
     of_memory,
+    packed_b,
     places,
     registers_launch,
     shared_launch,
     table_of,
 )  # fmt: skip
-from tcprobe.probes.wgmma_op import FEW, FEW_MEETINGS, behind
+from tcprobe.probes.wgmma_meetings import WholeProduct, Words, meetings, product, split
+from tcprobe.probes.wgmma_op import FEW, FEW_MEETINGS
 from tcprobe.store.measurement import ADDRESSES, StructureHash
+
+HALF = 16  # bits of a number of two: k and column of an element of B, row and column of a D slot
+IMAGES = 8  # of metadata, whose words are read at a time
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class SparseWarpgroupExperiment(OfInstruction):
 
     def launches(self) -> list[Launch]:
         """All D slots under one metadata; a few under all of it, for each selector; A in shared memory."""
-        row, images = self.instruction, pack(metadata_images(self._rule, WARPGROUP), 4)
+        row, images = self.instruction, _metadata(self._rule)
         slots, n = row.fragment("a").slots, row.shape.n
         few = 4 * slots * len(images) * (1 + FEW_MEETINGS)
         return [
@@ -64,39 +66,41 @@ class SparseWarpgroupExperiment(OfInstruction):
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """Elements and fields; ProbeError where the answers are not those of a sparse product of matrices."""
         row = self.instruction
-        d_of, b_of = meetings(row, outputs[0], row.shape.n)
-        k, col, first = numbered(row, d_of, b_of)
-        found = [self._obeyed(raw, d_of[:, 0], col, first, selector) for selector, raw in enumerate(outputs[1:-1])]
+        met = product(row, outputs[0], places(*packed_b(row)))
+        found = [self._obeyed(raw, met, selector) for selector, raw in enumerate(outputs[1:-1])]
         stored = found[0][0]
         if any((other != stored).any() for other, _ in found):
             raise ProbeError(f"{row.name}: a selector changes which elements of A the slots are.")
-        lines = lines_of(row, outputs[-1], col)
-        if (lines != lines[first]).any():
-            raise ProbeError(
-                f"{row.name}: A in registers and A in shared memory disagree about which D slots are a row."
-            )
-        a = lines[d_of[:, 0]] * row.stored + stored
+        lines = lines_of(row, outputs[-1], met)
         fields = np.stack([field for _, field in found])
-        return {**of_memory(row, a, lines * row.shape.n + col), "e": fields.astype(np.int32),
-                "sha256": digest(row, d_of, k, col)}  # fmt: skip
+        slots = of_memory(row, lines[met.least] * row.stored + stored, lines * row.shape.n + met.col)
+        return {**slots, "e": fields.astype(np.int32), "sha256": met.digest()}
 
-    def _obeyed(self, raw: Bytes, first_d: Ints, col: Ints, first: Ints, selector: int) -> tuple[Ints, Ints]:
+    def _obeyed(self, raw: Bytes, whole: WholeProduct, selector: int) -> tuple[Ints, Ints]:
         """The stored column of every A slot, and the field that it obeys under a selector."""
         row, rule, name = self.instruction, self._rule, f"{self.instruction.name}, selector {selector}"
-        d, b = meetings(row, raw, FEW_MEETINGS)
-        slots = len(first_d)
-        d, b = (x.reshape(-1, slots, FEW_MEETINGS) for x in (d, b))
-        held = behind(row, "b_smem").held
-        cols, ks = places(held.slot_bits, held.cols, held.rows)
-        if (d != d[0]).any() or (first[d[0]] != first_d[:, None]).any() or (cols[b] != col[d]).any():
-            raise ProbeError(f"{name}: metadata changes the row or the columns that an A slot meets.")
-        by_index, field = obeyed(rule, b, WARPGROUP, name)
-        met = np.where(by_index >= 0, ks[by_index], -1)
-        index = np.where(by_index >= 0, np.arange(rule.positions)[None, :, None], 0)
-        chunk = met.max(axis=(1, 2)) // rule.positions
-        if (np.where(by_index >= 0, met != chunk[:, None, None] * rule.positions + index, False)).any():
+        by_index, field = obeyed(rule, self._met(meetings(row, raw, FEW_MEETINGS), whole, name), WARPGROUP, name)
+        index = np.arange(rule.positions)[None, :, None]
+        chunk = by_index.max(axis=(1, 2)) // rule.positions
+        if ((by_index >= 0) & (by_index != chunk[:, None, None] * rule.positions + index)).any():
             raise ProbeError(f"{name}: an index is not the place in a chunk that it should be.")
         return chunk * rule.fields + field % rule.fields, field
+
+    def _met(self, words: Words, whole: WholeProduct, name: str) -> Ints:
+        """By image and A slot the k of what it meets in the few D slots that it reaches, one alone in all of them."""
+        cols, ks = places(*packed_b(self.instruction))
+        element, slot = ks << HALF | cols, (whole.first << HALF | whole.col).astype(np.int32)
+        images, row = words.reshape(-1, len(whole.k), FEW_MEETINGS), whole.least[:, None]
+        found = np.empty((*images.shape[:2], 1), np.int64)
+        for start in range(0, len(images), IMAGES):
+            d, b = split(self.instruction, images[start : start + IMAGES])
+            met, reached = element[b], slot[d]
+            k = met >> HALF
+            found[start : start + IMAGES] = k[:, :, :1]
+            same = ((met ^ reached) & (1 << HALF) - 1 == 0) & (reached >> HALF == row)
+            if not same.all() or (k != k[:, :, :1]).any():
+                raise ProbeError(f"{name}: an A slot meets several k, or metadata changes the row or columns it meets.")
+        return found
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables by the addresses of shared memory; that of the metadata by what its fields govern."""
@@ -118,7 +122,12 @@ class SparseWarpgroupExperiment(OfInstruction):
         return slot_table(e.threads, e.elements, values)
 
 
+@cache
+def _metadata(rule: Sparsity) -> Bytes:
+    """Images of metadata for every lane of a warpgroup."""
+    return pack(metadata_images(rule, WARPGROUP), 4)
+
+
 def experiments() -> list[SparseWarpgroupExperiment]:
     """One for each wgmma.sp, wherever A is."""
-    forms = (part for part in inventory.instructions().parts if isinstance(part, Forms))
-    return [SparseWarpgroupExperiment(row) for part in forms for row in part.values() if row.metadata]
+    return [SparseWarpgroupExperiment(row) for row in inventory.of_family("wgmma.sp")]

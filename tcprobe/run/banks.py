@@ -148,9 +148,10 @@ def report(found: Mapping[str, Fitted | str]) -> dict[str, Any]:
 
 def on_gpu(index: int, count: int) -> tuple[Arch, dict[str, str], dict[str, Fitted | str]]:
     """(arch, provenance, sweep) of one GPU; EnvironmentUnfitError without one."""
+    from tcprobe.run.driver import BEST
     from tcprobe.run.gpu import Gpu
 
-    gpu = Gpu()
+    gpu = Gpu(BEST)
     gpu.open(index)
     device = gpu.devices()[index]
     row = arch(device.arch)
@@ -168,6 +169,9 @@ def measured(index: int, count: int = PATTERNS, folder: Path | None = None) -> d
 
     row, provenance, found = on_gpu(index, count)
     said = report(found)
+    if said["failed"]:
+        name, words = next(iter(said["failed"].items()))
+        raise ProbeError(f"{len(said['failed'])} of {len(found)} accesses could not be timed, first {name}: {words}")
     if folder:
         Results(folder).write_banks(row.name, document(row.name, provenance, said["accesses"]))
     return {"arch": row.name, "provenance": provenance, **said}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.probes.descriptors import Case, Judged, Tables, cases, judged, launch, measured, products
 from tcprobe.probes.experiment import ptx_hash
-from tcprobe.probes.ptx import Kernel
+from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.run.backend import BackendFaultError, Device
 from tcprobe.run.banks import Clock
 from tcprobe.store.choose import Layers
@@ -34,6 +34,7 @@ from tcprobe.store.results import Results
 
 PRODUCTS = 12  # of each form, place of A and pair of majors
 PRODUCT_N = (8, 24, 64, 128, 256)
+TOGETHER = 16  # forms whose kernels are compiled together
 
 
 def tables_of(row: Instruction, found: Layers, arch: str) -> Tables:
@@ -46,28 +47,34 @@ def tables_of(row: Instruction, found: Layers, arch: str) -> Tables:
 
 def maps(backend: Clock, wanted: Iterable[Case], found: Layers, arch: str) -> Iterator[tuple[Judged, Kernel]]:
     """Every case, judged."""
-    for case in wanted:
-        tables = tables_of(case.instruction, found, arch)
-        run = launch(case, tables)
-        refused = backend.load([run.kernel])
-        if refused:
-            raise UsageError(f"{case.instruction.id}: refused: {next(iter(refused.values()))}")
+    runs = [(case, tables, launch(case, tables))
+            for case in wanted for tables in (tables_of(case.instruction, found, arch),)]  # fmt: skip
+    _load(backend, [run for _, _, run in runs])
+    for case, tables, run in runs:
         yield judged(case, measured(case, tables, backend.run([run])[0])), run.kernel
 
 
 def multiplied(
-    backend: Clock, rows: Iterable[Instruction], found: Layers, arch: str, count: int
+    backend: Clock, rows: Sequence[Instruction], found: Layers, arch: str, count: int
 ) -> Iterator[tuple[str, int, int]]:
     """Of each form and place of A: how many products, and how many of them wrong."""
-    for row in rows:
-        tables = tables_of(row, found, arch)
-        for coded in ("b_smem", "a_smem"):
-            todo = list(products(row, coded, tables, count, seed=len(row.id)))
-            refused = backend.load([one.launch.kernel for one in todo])
-            if refused:
-                raise UsageError(f"{row.id}: refused: {next(iter(refused.values()))}")
-            wrong = sum(one.wrong(tables["d"], backend.run([one.launch])[0].copy()) for one in todo)
-            yield f"{row.id} {'a' if coded == 'b_smem' else 'a_smem'}", count * len(todo), wrong
+    for start in range(0, len(rows), TOGETHER):
+        todo = [
+            (row, coded, tables["d"], list(products(row, coded, tables, count, seed=len(row.id))))
+            for row in rows[start : start + TOGETHER] for tables in (tables_of(row, found, arch),)
+            for coded in ("b_smem", "a_smem")
+        ]  # fmt: skip
+        _load(backend, [one.launch for *_, these in todo for one in these])
+        for row, coded, table, these in todo:
+            wrong = sum(one.wrong(table, backend.run([one.launch])[0].copy()) for one in these)
+            yield f"{row.id} {'a' if coded == 'b_smem' else 'a_smem'}", count * len(these), wrong
+
+
+def _load(backend: Clock, launches: Iterable[Launch]) -> None:
+    """Compile the kernels, each once; UsageError where one is refused."""
+    kernels = {launch.kernel.name: launch.kernel for launch in launches}
+    for name, words in backend.load(list(kernels.values())).items():
+        raise UsageError(f"{name}: refused: {words}")
 
 
 def product_rows() -> list[Instruction]:

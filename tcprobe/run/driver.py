@@ -7,8 +7,9 @@ import os
 from typing import Any
 
 LOG_BYTES = 1 << 20
-# cuda.h, enum CUjit_option
-JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 5, 6
+# cuda.h, enums CUjit_option and CUjitInputType
+JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES, JIT_OPTIMIZATION_LEVEL, JIT_INPUT_PTX = 5, 6, 7, 1
+QUICK, BEST = 1, 4  # levels of optimisation: a probe runs for microseconds, and from 2 on its loops are unrolled
 
 
 def wake() -> None:
@@ -26,21 +27,36 @@ def wake() -> None:
         driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 
 
-def jit_log(text: bytes) -> str:
-    """The driver compiler's error log for a PTX module that it refuses, empty if it has none.
+def assembled(text: bytes, level: int = QUICK) -> tuple[bytes, str]:
+    """The cubin of a PTX module for the current context, and the compiler's error log; empty bytes where it refuses.
 
-    Source: CUDA driver API, cuModuleLoadDataEx.
+    By the driver's linker (CUDA driver API, cuLinkAddData): threads compile side by side there, while cuModuleLoadData
+    lets one in at a time (benchmarks/compile_threads.py).
     """
+    driver = _library("libcuda.so.1", "nvcuda.dll")
+    log, state = ctypes.create_string_buffer(LOG_BYTES), ctypes.c_void_p()
+    options = (ctypes.c_int * 3)(JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES, JIT_OPTIMIZATION_LEVEL)
+    values = (ctypes.c_void_p * 3)(ctypes.addressof(log), LOG_BYTES, level)
+    if failed := driver.cuLinkCreate_v2(3, options, values, ctypes.byref(state)):
+        return b"", f"cuLinkCreate: {_words(driver, failed)}"
     try:
-        driver = _library("libcuda.so.1", "nvcuda.dll")
-    except OSError:
-        return ""
-    log, handle = ctypes.create_string_buffer(LOG_BYTES), ctypes.c_void_p()
-    options = (ctypes.c_int * 2)(JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
-    values = (ctypes.c_void_p * 2)(ctypes.addressof(log), LOG_BYTES)
-    if driver.cuModuleLoadDataEx(ctypes.byref(handle), ctypes.c_char_p(text), 2, options, values) == 0:
-        driver.cuModuleUnload(handle)
-    return log.value.decode(errors="replace")
+        cubin, size = ctypes.c_void_p(), ctypes.c_size_t()
+        length = ctypes.c_size_t(len(text) + 1)
+        failed = driver.cuLinkAddData_v2(
+            state, JIT_INPUT_PTX, ctypes.c_char_p(text), length, b"probes", 0, None, None
+        ) or driver.cuLinkComplete(state, ctypes.byref(cubin), ctypes.byref(size))
+        if failed:
+            return b"", log.value.decode(errors="replace") or _words(driver, failed)
+        return ctypes.string_at(cubin, size.value), ""
+    finally:
+        driver.cuLinkDestroy(state)
+
+
+def _words(driver: Any, code: int) -> str:
+    """What the driver says of a result code."""
+    text = ctypes.c_char_p()
+    driver.cuGetErrorString(code, ctypes.byref(text))
+    return f"{(text.value or b'an unknown error').decode(errors='replace')} (CUresult {code})"
 
 
 def version() -> str:

@@ -5,7 +5,9 @@ The only file that imports CuPy. Runs inside `worker`, in a process that may be 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,18 +21,23 @@ from tcprobe.probes.compiler_log import blame
 from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, module
 from tcprobe.run import driver
 from tcprobe.run.backend import OUTPUTS_KEPT, BackendFaultError, Device
+from tcprobe.system.children import one_line
 
 INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
 NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (or 'cupy-cuda12x[ctk]')."
 LEAST_PINNED = 8 << 20
+COMPILERS = min(8, os.cpu_count() or 1)
+TOGETHER = 4  # kernels in a module
 SHARED_UNASKED = 48 << 10  # bytes of shared memory that a block may have without asking
+CXX = ("-std=c++17",)
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 class Gpu:
-    """One GPU. `load` before `run`."""
+    """One GPU. `load` before `run`; `level` is how far the driver's compiler optimises, 0 to 4."""
 
-    def __init__(self) -> None:
+    def __init__(self, level: int = driver.QUICK) -> None:
+        self._level = level
         self._cupy = _import_cupy()
         self._functions: dict[str, Any] = {}
         self._modules: list[Any] = []
@@ -77,67 +84,102 @@ class Gpu:
         return int(self._cupy.cuda.runtime.getDeviceProperties(self._index)["sharedMemPerMultiprocessor"])
 
     def load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
-        """Compile all kernels in one module; leave out what the driver refuses and compile the rest again.
+        """Compile all kernels, TOGETHER in a module, COMPILERS modules at a time; the refused ones, and why, by name.
 
-        Forms that the arch does not have are a module of their own: another form's header might let them pass.
+        Forms that the arch does not have are in modules of their own: another form's header might let them pass.
         """
         assert self._arch is not None
         groups = [[k for k in kernels if bool(k.target.on(self._arch)) == allowed] for allowed in (True, False)]
-        return self._load(groups[0]) | self._load(groups[1])
+        parts = [group[start : start + TOGETHER] for group in groups for start in range(0, len(group), TOGETHER)]
+        refused: dict[str, str] = {}
+        with ThreadPoolExecutor(COMPILERS) as pool:
+            for found in pool.map(self._load, parts):
+                refused |= found
+        return refused
 
     def _load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
-        """Compile kernels, leaving out what the driver refuses."""
+        """Compile kernels in one module; leave out what the driver refuses and compile the rest again."""
         ordered = sorted(kernels, key=lambda k: version(k.target.ptx))
-        words = self._load_module(ordered) if ordered else None
-        if words is None:
+        log = self._load_module(ordered) if ordered else None
+        if log is None:
             return {}
-        text, error = words
-        blamed = blame(driver.jit_log(text), ordered)
+        blamed = blame(log, ordered)
         if not blamed and len(ordered) == 1:
-            return {ordered[0].name: error}
+            return {ordered[0].name: one_line(log)}
         if not blamed:
             half = len(ordered) // 2
             return self._load(ordered[:half]) | self._load(ordered[half:])
         return blamed | self._load([k for k in ordered if k.name not in blamed])
 
-    def compile_cuda(self, text: str, names: Sequence[str]) -> None:
-        """Compile CUDA C++ by NVRTC for the open device; `call` runs its functions `names`.
+    def compile_cuda(self, text: str, names: Sequence[str], target: str | None = None) -> None:
+        """Compile CUDA C++ by NVRTC for the open device, or for a PTX target such as sm_90a; `call` runs `names`.
 
         EnvironmentUnfitError if there is no NVRTC, ProbeError with the log if it does not compile.
         """
         self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
         try:
-            module = self._cupy.RawModule(code=text, options=("-std=c++17",))
+            module = self._for_target(text, target) if target else self._cupy.RawModule(code=text, options=CXX)
             self._functions |= {name: module.get_function(name) for name in names}
         except self._cupy.cuda.compiler.CompileException as error:
             raise ProbeError(f"the emitted code does not compile: {error}") from None
         except (RuntimeError, ImportError, OSError) as error:
             raise EnvironmentUnfitError(f"NVRTC is needed, and CuPy cannot use it: {error}. {NVRTC}") from None
 
-    def call(self, name: str, blocks: int, inputs: Sequence[NDArray[Any]], output: NDArray[Any]) -> None:
-        """Run `name`(inputs..., output) with 32 threads a block; `output` is filled.
+    def _for_target(self, text: str, target: str) -> Any:
+        """The module compiled for a target that CuPy would not choose; CompileException with the log."""
+        nvrtc = self._cupy.cuda.nvrtc
+        program = nvrtc.createProgram(text, "tcprobe.cu", (), ())
+        try:
+            nvrtc.compileProgram(program, (*CXX, f"-arch={target}"))
+            machine_code = nvrtc.getCUBIN(program)
+        except nvrtc.NVRTCError:
+            log = nvrtc.getProgramLog(program)
+            raise self._cupy.cuda.compiler.CompileException(log, text, "tcprobe.cu", CXX, "nvrtc") from None
+        finally:
+            nvrtc.destroyProgram(program)
+        module = self._cupy.cuda.function.Module()
+        module.load(machine_code)
+        self._modules.append(module)
+        return module
+
+    def compiled(self, text: str, name: str, target: str, shared: int) -> Any:
+        """CuPy's function of CUDA C++ for a PTX target, which may be called with `shared` bytes; as `compile_cuda`."""
+        self.compile_cuda(text, [name], target)
+        found = self._functions[name]
+        self._cupy.cuda.driver.funcSetAttribute(found.ptr, MAX_DYNAMIC_SHARED, shared)
+        return found
+
+    def call(
+        self, name: str, blocks: int, inputs: Sequence[NDArray[Any]], output: NDArray[Any],
+        each: tuple[int, int] = (WARP, 0),
+    ) -> None:  # fmt: skip
+        """Run `name`(inputs..., output), `each` block with threads and bytes of shared memory; `output` is filled.
 
         BackendFaultError if the device is lost.
         """
-        runtime = self._cupy.cuda.runtime
+        runtime, (threads, shared) = self._cupy.cuda.runtime, each
         try:
             given = [self._cupy.asarray(array) for array in inputs]
             made = self._cupy.zeros_like(self._cupy.asarray(output))
-            self._functions[name]((blocks,), (WARP,), (*given, made))
+            if shared > SHARED_UNASKED:
+                self._cupy.cuda.driver.funcSetAttribute(self._functions[name].ptr, MAX_DYNAMIC_SHARED, shared)
+            self._functions[name]((blocks,), (threads,), (*given, made), shared_mem=shared)
             output[...] = made.get()
         except (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError) as error:
             raise BackendFaultError(str(error)) from None
 
-    def _load_module(self, kernels: Sequence[Kernel]) -> tuple[bytes, str] | None:
-        """Load one module; if the driver refuses it, its text and the error."""
+    def _load_module(self, kernels: Sequence[Kernel]) -> str | None:
+        """Load one module; if the driver refuses it, the compiler's log, or the error where there is none."""
         assert self._arch is not None
         self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
-        text = module(kernels, self._arch).encode()
+        cubin, log = driver.assembled(module(kernels, self._arch).encode(), self._level)
+        if not cubin:
+            return log
         loaded = self._cupy.cuda.function.Module()
         try:
-            loaded.load(text)
+            loaded.load(cubin)
         except self._cupy.cuda.driver.CUDADriverError as error:
-            return text, str(error)
+            return str(error)
         self._modules.append(loaded)
         self._functions |= {k.name: loaded.get_function(k.name) for k in kernels}
         return None

@@ -28,7 +28,6 @@ from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import WARPGROUP
-from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, sources
@@ -95,18 +94,23 @@ def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = Fa
     warp holds several products in one of them, or a table is not a whole fragment's.
     """
     for cell in (from_, to):
-        _require_matrix(cell.fragment)
-        require_fit(cell.fragment, cell.table)
+        require_matrix(cell)
     if transpose and WARPGROUP in (from_.fragment.threads, to.fragment.threads):
         raise UsageError("the transpose of a warpgroup's matrix moves elements between warps: through shared memory.")
     from_, to = band(from_), band(to)
     if from_.arch != to.arch:
         raise UsageError(f"tables of two archs, {from_.arch} and {to.arch}: a warp runs on one.")
-    device = arch.arch(from_.arch)
-    kind = cast(from_.fragment, to.fragment, device)
     tiles = tiling(from_, to, transpose)
     if permute_k:
         tiles = replace(tiles, order=k_order(tiles))
+    return routed(tiles, name)
+
+
+def routed(tiles: Tiling, name: str = NAME) -> Conversion:
+    """The conversion of a tiling; UsageError where no instruction converts the types."""
+    source_, target = tiles.source.fragment, tiles.target.fragment
+    device = arch.arch(tiles.source.arch)
+    kind = cast(source_, target, device)
     try:
         plan = route(tiles, kind, movmatrix=device.number >= 75)  # PTX ISA 9.1, section 9.7.14.5.17
     except UnmovableError as error:
@@ -116,8 +120,9 @@ def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = Fa
     return Conversion(tiles, _summary(plan, kind), plan, source(tiles, plan, kind, name), costs, plan.fewest, reason)
 
 
-def _require_matrix(fragment: Fragment) -> None:
+def require_matrix(cell: Cell) -> None:
     """UsageError for what holds no whole matrix of a multiply: moves, metadata, scales, and A of a sparse multiply."""
+    fragment = cell.fragment
     row = inventory.instructions().get(fragment.experiment)
     if row and not row.multiplies:
         raise inventory.no_multiply(row)
@@ -125,6 +130,7 @@ def _require_matrix(fragment: Fragment) -> None:
         held = {Role.METADATA: "index fields", Role.SCALE: "scales"}
         what = held.get(fragment.role, "what is stored of a sparse matrix")
         raise UsageError(f"{fragment.id} holds {what}: no other fragment holds the same matrix.")
+    require_fit(fragment, cell.table)
 
 
 def _summary(plan: Plan, kind: Cast) -> str:

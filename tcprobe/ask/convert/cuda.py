@@ -22,18 +22,23 @@ def source(tiling: Tiling, plan: Plan, kind: Cast, name: str = NAME) -> str:
     Where k is in an order there is also the constexpr function `name`_k(k). Each helper stands between #ifndef and
     #endif, so that it is there once however many such texts are put together.
     """
-    from_, to = tiling.source.fragment, tiling.target.fragment
-    word = "unsigned long long" if kind.bits == 64 else "unsigned"
-    c_type = kind.source if kind.name != "bits" else word
-    count = from_.elements if c_type in ("float", "int") else from_.registers
+    to, (word, given) = tiling.target.fragment, parameter(tiling, kind)
     body = [line for op in plan.ops for line in _lines(op, kind, word)]
     body += [f"to[{tile}][{register}] = w{w};" for (tile, register), w in plan.outputs.items()]
     if any("lane" in line for line in body):
         body = ["unsigned lane;", 'asm("mov.u32 %0, %%laneid;" : "=r"(lane));', *body]
-    head = f"__device__ inline void {name}(const {c_type} (&from)[{tiling.source_tiles}][{count}], "
+    head = f"__device__ inline void {name}({given}, "
     head += f"{word} (&to)[{tiling.target_tiles}][{to.registers}]) {{"
     helpers = [*_helpers(plan, kind), *_order(tiling.order, name)]
     return "\n".join([*helpers, head, *(f"  {line}" for line in body), "}"])
+
+
+def parameter(tiling: Tiling, kind: Cast) -> tuple[str, str]:
+    """The C type of a word, and the parameter `from`: the registers of every tile of the source."""
+    from_, word = tiling.source.fragment, "unsigned long long" if kind.bits == 64 else "unsigned"
+    c_type = kind.source if kind.name != "bits" else word
+    count = from_.elements if c_type in ("float", "int") else from_.registers
+    return word, f"const {c_type} (&from)[{tiling.source_tiles}][{count}]"
 
 
 @singledispatch

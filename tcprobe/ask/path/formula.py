@@ -11,7 +11,7 @@
 '(issue * 32 + lane) % 5 * 16 + (issue * 32 + lane) / 5 * 100'
 
 First a GF(2)-linear map is tried, then sums of strides over the digits of lane and issue, then over those of a number
-that counts all active lanes of all issues. Addresses are arrays of shape (issues, 32), IDLE where a lane is.
+that counts all active lanes of all issues. Addresses are arrays of shape (issues, lanes), IDLE where a lane is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from tcprobe.ask.banks import IDLE, Ints
 from tcprobe.ask.tile import BMS
 from tcprobe.fit.affine import Affine, Modes, fit_affine
 from tcprobe.fit.formula import linear_formula
-from tcprobe.isa.arch import WARP
 
 
 def formula(values: Ints) -> str | None:
@@ -56,13 +55,14 @@ def address(values: Ints, linear: Ints, swizzle: BMS) -> AddressText | None:
 
 def _linear(values: Ints) -> str | None:
     """XOR of masked and shifted bits."""
-    issues, lanes = len(values), int((values[0] != IDLE).sum())
+    issues, lanes = values.shape
     origin = int(values[0, 0])
     if values.min() < IDLE or origin == IDLE:
         return None
-    by_lane = [int(values[0, 1 << b]) ^ origin if 1 << b < lanes else 0 for b in range(5)]
+    powers = [int(values[0, 1 << b]) for b in range((lanes - 1).bit_length())]
+    by_lane = [0 if at == IDLE else at ^ origin for at in powers]
     by_issue = [int(values[1 << b, 0]) ^ origin for b in range((issues - 1).bit_length())]
-    found = origin ^ _span(by_lane, WARP)[None, :] ^ _span(by_issue, issues)[:, None]
+    found = origin ^ _span(by_lane, lanes)[None, :] ^ _span(by_issue, issues)[:, None]
     if not np.array_equal(np.where(values == IDLE, IDLE, found), values):
         return None
     whole = linear_formula({"lane": by_lane, "issue": by_issue}, origin, ("lane", "issue"))
@@ -81,13 +81,15 @@ def _span(images: list[int], count: int) -> Ints:
 def _strides(values: Ints) -> str | None:
     """Digits of lane and of issue, each times its stride."""
     issue, lane = np.nonzero(values != IDLE)
-    return _text(fit_affine(lane, issue, values[issue, lane], (WARP, len(values))), "lane", "issue")
+    return _text(fit_affine(lane, issue, values[issue, lane], values.shape[::-1]), "lane", "issue")
 
 
 def _counted(values: Ints) -> str | None:
     """Digits of the number of an active lane, all issues' counted on."""
     issue, lane = np.nonzero(values != IDLE)
     count = int((values[0] != IDLE).sum())
+    if IDLE in values[0, :count]:
+        return None
     number = issue * count + lane
     found = fit_affine(number, 0 * number, values[issue, lane], (count * len(values), 1))
     return _text(found, f"(issue * {count} + lane)", "")

@@ -9,6 +9,7 @@ from tcprobe.ask.bank_access import Slots, TileAccess, parse_access, slots_of
 from tcprobe.ask.bank_rules import BankRules
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.errors import UsageError
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.store.cell import Cell
 
@@ -37,6 +38,11 @@ class PathRequest:
         if self.cell.fragment.role not in WHOLE:
             role = self.cell.fragment.role.value
             raise UsageError(f"{self.cell.fragment.id} is {role}, not a matrix: there is no tile of it.")
+        if self.cell.fragment.threads != WARP:
+            raise UsageError(
+                f"{self.cell.fragment.id} is held by {self.cell.fragment.threads} threads, and a path is a warp's: "
+                "`tcprobe convert` to stmatrix stores it, `tcprobe descriptor` lays out a factor."
+            )
         if not self.tile.length <= self.ld <= MOST_LD:
             raise UsageError(
                 f"--ld {self.ld}: lines are {self.tile.length} elements long, and at most {MOST_LD} apart."

@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Literal, NamedTuple
 
+from tcprobe.isa.forms import Forms, together
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.multiply import MultiplyRow
@@ -96,4 +97,6 @@ def _instruction(row: MultiplyRow) -> Instruction:
                        kind=row.kind)  # fmt: skip
 
 
-INSTRUCTIONS = tuple(instruction for row in ROWS for instruction in _instructions(row))
+INSTRUCTIONS = Forms(
+    ("mma",), ("mma.m",), together(lambda: (instruction for row in ROWS for instruction in _instructions(row)))
+)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.forms import Forms, together
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.multiply import MultiplyRow
@@ -91,11 +92,10 @@ def sparse_operands(row: MultiplyRow, count: int) -> tuple[Operand, ...]:
     return d, a, b, c, e, selector
 
 
-# kind::f8f6f4 is there with ordered metadata only
-INSTRUCTIONS = tuple(
-    instruction
-    for ordered in (False, True)
-    for row in ROWS
-    if ordered or not row.kind
-    for instruction in _instructions(row, ordered)
-)
+def _all() -> list[Instruction]:
+    """kind::f8f6f4 is there with ordered metadata only."""
+    todo = [(row, ordered) for ordered in (False, True) for row in ROWS if ordered or not row.kind]
+    return [instruction for row, ordered in todo for instruction in _instructions(row, ordered)]
+
+
+INSTRUCTIONS = Forms(("mma.sp",), ("mma.sp.", "mma.sp::"), together(_all))

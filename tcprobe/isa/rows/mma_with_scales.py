@@ -11,6 +11,7 @@ from __future__ import annotations
 from itertools import product
 from typing import NamedTuple
 
+from tcprobe.isa.forms import Forms, together
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.multiply import MultiplyRow
@@ -83,4 +84,8 @@ def _scale(name: str, row: ScaledRow, rows: int, cols: int) -> Operand:
     return Operand(name, Role.SCALE, row.scale, rows, cols, 8, 1, selectors=selectors, picks=picks)
 
 
-INSTRUCTIONS = tuple(make(row, a, b) for make in (_dense, _sparse) for row in ROWS for a, b in row.ab)
+INSTRUCTIONS = Forms(
+    ("mma.block_scale", "mma.sp.block_scale"),
+    ("mma.m", "mma.sp::"),
+    together(lambda: (make(row, a, b) for make in (_dense, _sparse) for row in ROWS for a, b in row.ab)),
+)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.forms import Forms, together
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
@@ -84,4 +85,8 @@ def _movmatrix() -> Instruction:
     )
 
 
-INSTRUCTIONS = (*(instruction for row in ROWS for instruction in _instructions(row)), _movmatrix())
+INSTRUCTIONS = Forms(
+    ("ldmatrix", "stmatrix", "movmatrix"),
+    ("ldmatrix.", "stmatrix.", "movmatrix."),
+    together(lambda: [*(instruction for row in ROWS for instruction in _instructions(row)), _movmatrix()]),
+)

@@ -12,6 +12,7 @@ from itertools import product
 from typing import NamedTuple
 
 from tcprobe.isa.arch import WARP
+from tcprobe.isa.forms import Forms, together
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
@@ -204,18 +205,23 @@ def _copy(copy: Copy) -> Instruction:
                        called=f"tcgen05.cp.{copy.shape}", stated=stated)  # fmt: skip
 
 
-SHIFT = Instruction(
-    "tcgen05", "tcgen05.shift.cta_group::{1|2}.down", Shape(LANES, 8),
-    (_placed("memory", Role.RESULT, "b32", (LANES, 8), Place.TENSOR_MEMORY),), EACH_ALONE, called="tcgen05.shift.down",
-)  # fmt: skip
+def _shift() -> Instruction:
+    operands = (_placed("memory", Role.RESULT, "b32", (LANES, 8), Place.TENSOR_MEMORY),)
+    return Instruction("tcgen05", "tcgen05.shift.cta_group::{1|2}.down", Shape(LANES, 8), operands, EACH_ALONE,
+                       called="tcgen05.shift.down")  # fmt: skip
 
-INSTRUCTIONS = (
-    *(_multiply(kind, variant) for kind, variant in product(PLAIN, VARIANTS)),
-    *(_multiply(kind, variant) for kind, variant in product(SCALED, SCALED_VARIANTS)),
-    *(_multiply(kind, K96, 96) for kind in SCALED[1:]),
-    *map(_load, MOVES),
-    *map(_store, MOVES),
-    *(_reduce(move) for move in MOVES if move.shape in ("32x32b", "16x32bx2")),
-    *map(_copy, COPIES),
-    SHIFT,
-)
+
+def _all() -> list[Instruction]:
+    return [
+        *(_multiply(kind, variant) for kind, variant in product(PLAIN, VARIANTS)),
+        *(_multiply(kind, variant) for kind, variant in product(SCALED, SCALED_VARIANTS)),
+        *(_multiply(kind, K96, 96) for kind in SCALED[1:]),
+        *map(_load, MOVES),
+        *map(_store, MOVES),
+        *(_reduce(move) for move in MOVES if move.shape in ("32x32b", "16x32bx2")),
+        *map(_copy, COPIES),
+        _shift(),
+    ]
+
+
+INSTRUCTIONS = Forms(("tcgen05",), ("tcgen05.",), together(_all))

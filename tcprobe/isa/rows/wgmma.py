@@ -94,4 +94,4 @@ def _metadata(row: WarpgroupRow, shape: Shape) -> tuple[Operand, ...]:
     return e, Operand("selector", Role.SELECTOR, "s32", 1, 1, 32, 0, place=Place.IMMEDIATE, selectors=selectors)
 
 
-INSTRUCTIONS = Forms("wgmma", WARPGROUP, _names)
+INSTRUCTIONS = Forms(("wgmma", "wgmma.sp"), ("wgmma.",), _names, WARPGROUP, opcode="wgmma")

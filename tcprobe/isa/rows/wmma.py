@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Literal, NamedTuple
 
+from tcprobe.isa.forms import Forms, together
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Definition, Instruction
 from tcprobe.isa.multiply import MultiplyRow
@@ -77,4 +78,6 @@ def _definition(shape: Shape, operand: Operand) -> Definition:
     )
 
 
-INSTRUCTIONS = tuple(instruction for row in ROWS for instruction in _instructions(row))
+INSTRUCTIONS = Forms(
+    ("wmma",), ("wmma.",), together(lambda: (instruction for row in ROWS for instruction in _instructions(row)))
+)

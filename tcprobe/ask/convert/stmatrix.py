@@ -1,0 +1,275 @@
+"""From an accumulator through stmatrix to a tile in shared memory: registers, and the address of every lane.
+
+>>> from tcprobe.store.cell import load
+>>> d = load("wgmma.m64n64k16.f32.bf16.bf16.d")
+>>> found = stored(d, StoreOptions("stmatrix", "bf16", "row", "sw:3,4,3"))
+>>> found.access, found.conversion.summary, found.conversion.costs
+('stmatrix.x4', 'registers renamed: every lane already holds what it needs', {'cvt': 16})
+>>> found.addresses.shape, found.addresses[0, 40].item(), str(found.formula)
+((4, 128), 3072, '(issue << 5) ^ ((lane & 7) << 4) ^ ((lane & 15) << 7) ^ (lane & 16) ^ ((lane & 96) << 6)')
+
+A matrix of stmatrix is 8 lines of 16 bytes wherever its lanes' addresses are, so an issue is a block of the tile, lines
+first; which lane holds what of it is the instruction's own table on the arch. That block is what the registers are
+converted to. Each warp of a warpgroup stores the band of rows that it holds.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tcprobe.ask.banks import IDLE, Ints
+from tcprobe.ask.convert import Conversion, require_matrix, routed
+from tcprobe.ask.convert.band import band
+from tcprobe.ask.convert.units import tiling
+from tcprobe.ask.path.formula import AddressText, address
+from tcprobe.ask.tile import Shared, Tile, bits_of, boxed, parse_shared
+from tcprobe.errors import UsageError
+from tcprobe.isa import arch, inventory
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Operand, Role
+from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, access
+from tcprobe.layout.table import slot_table
+from tcprobe.store.cell import Cell, cell, sources
+
+COUNTS = (4, 2, 1)
+MATRICES, TRANSPOSED = "stmatrix.", "stmatrix.trans"  # as many as fill the tile
+
+
+class StoreOptions(NamedTuple):
+    """`access` is stmatrix, with .x1 to .x4 and .trans or not; `kind` the type in memory, None: as it is.
+
+    `contiguous` says what lies together in memory, row or col; `placed` where the lines lie: plain, pad:BYTES, ..., or
+    boxes:WIDTH, as tensor maps and tiles of wgmma have them.
+    """
+
+    access: str
+    kind: str | None = None
+    contiguous: str = "row"
+    placed: str = "plain"
+
+
+@dataclass(frozen=True)
+class MatrixBlock:
+    """What one issue stores: `down` x `across` matrices, lines first, of `form`."""
+
+    form: Instruction
+    down: int
+    across: int
+
+    @property
+    def lines(self) -> int:
+        """Lines of memory."""
+        return MATRIX_ROWS * self.down
+
+    @property
+    def width(self) -> int:
+        """Bytes of a line."""
+        return MATRIX_ROW * self.across
+
+    def place(self, row: int, byte: int) -> tuple[int, int]:
+        """(line, byte) in the block of a byte in a row that stmatrix counts, matrix after matrix."""
+        across, down = divmod(row // MATRIX_ROWS, self.down)
+        return down * MATRIX_ROWS + row % MATRIX_ROWS, across * MATRIX_ROW + byte
+
+
+@dataclass(frozen=True)
+class Stored:
+    """`conversion` brings the registers of a fragment to those of the issues; `addresses` (issues, threads), IDLE where
+    a lane gives none, are bytes from the tile's start."""
+
+    cell: Cell
+    access: str
+    tile: Tile
+    shared: Shared
+    block: MatrixBlock
+    conversion: Conversion
+    lines: Ints
+    bytes: Ints
+    evidence: list[str]
+
+    @cached_property
+    def addresses(self) -> Ints:
+        """Of every thread."""
+        found: Ints = np.where(self.lines == IDLE, IDLE, self.shared.offset(self.tile, self.lines, self.bytes))
+        return found
+
+    @cached_property
+    def formula(self) -> AddressText | None:
+        """Of the addresses in lane, counted over all threads, and issue; None where there is no closed form.
+
+        Lanes that give no address compute one that another lane gives.
+        """
+        given = int((self.lines[0, :WARP] != IDLE).sum())
+        thread = np.arange(self.lines.shape[1])
+        like = thread - thread % WARP + thread % WARP % given
+        linear = self.shared.linear(self.tile, self.lines, self.bytes)[:, like]
+        return address(self.addresses[:, like], linear, self.shared.swizzle)
+
+    @property
+    def ptx(self) -> str:
+        """The instruction in full."""
+        return self.block.form.name
+
+    @property
+    def alignment(self) -> int:
+        """Of the tile's start, so that a swizzle of addresses is one of offsets."""
+        b, m, s = self.shared.swizzle
+        return max(MATRIX_ROW, 1 << m + abs(s) + b if b else 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        issues = [[None if at == IDLE else at for at in row] for row in self.addresses.tolist()]
+        return {
+            **self.conversion.to_json(), "from": {"id": self.cell.fragment.id, "tiles": 1,
+            "evidence": self.cell.evidence}, "source": sources([self.cell]), "access": self.access, "ptx": self.ptx,
+            "type": self.tile.type, "tile": [self.tile.rows, self.tile.cols], "contiguous": self.tile.contiguous,
+            "shared": str(self.shared), "pitch": self.shared.pitch(self.tile), "bytes": self.shared.bytes(self.tile),
+            "alignment": self.alignment, "threads": self.cell.fragment.threads,
+            "formula": str(self.formula) if self.formula else None, "issues": issues, "evidence": self.evidence,
+        }  # fmt: skip
+
+
+def is_store(name: str) -> bool:
+    """Whether a name of what to convert to means stmatrix by its access, not a fragment of it."""
+    return name.partition(".")[0] == "stmatrix" and not name.startswith("stmatrix.m")
+
+
+def stored(found: Cell, options: StoreOptions, name: str = "convert") -> Stored:
+    """How a fragment is stored; functions of its code are called after `name`.
+
+    stmatrix by itself is the one, with .trans or without, that takes fewer instructions before it. UsageError where it
+    is no matrix of a multiply, the arch has no stmatrix, the types have no conversion, or the matrices do not fill the
+    tile.
+    """
+    require_matrix(found)
+    if options.access == "stmatrix":
+        return _cheapest(found, options, name)
+    part, kind = band(found), options.kind or found.fragment.type
+    bits, cols = _bits(kind), found.fragment.cols
+    tile = Tile(found.fragment.rows, cols, kind, bits, options.contiguous)
+    own, shared = replace(tile, rows=part.fragment.rows), _placed(options.placed, tile)
+    _check_pitch(tile, shared)
+    block = _block(options.access, own, found)
+    target, evidence = _registers(block, own, found)
+    conversion = routed(tiling(part, target, transpose=False), f"{name}_registers")
+    if conversion.plan is None:
+        raise UsageError(f"{options.access}: {conversion.reason}.")
+    lines, at = _places(block, own, found)
+    access_name = f"stmatrix.x{block.down * block.across}{'.trans' if options.access.endswith('.trans') else ''}"
+    return Stored(found, access_name, tile, shared, block, conversion, lines, at, [found.evidence, *evidence])
+
+
+def _cheapest(found: Cell, options: StoreOptions, name: str) -> Stored:
+    """Of both ways that there are the one with fewer instructions; UsageError of the first where there is none."""
+    ways, errors = [], []
+    for one in (MATRICES, TRANSPOSED):
+        try:
+            ways.append(stored(found, options._replace(access=one), name))
+        except UsageError as error:
+            errors.append(error)
+    if not ways:
+        raise errors[0]
+    return min(ways, key=lambda way: sum(way.conversion.costs.values()))
+
+
+def _bits(kind: str) -> int:
+    bits = bits_of(kind)
+    if bits not in (8, 16, 32):
+        raise UsageError(f"stmatrix stores elements of 8, 16 or 32 bits whole; {kind} has {bits}.")
+    return bits
+
+
+def _placed(text: str, tile: Tile) -> Shared:
+    """What `parse_shared` knows, or boxes:WIDTH; UsageError."""
+    match = re.fullmatch(r"boxes:(\d{1,4})", text)
+    return boxed(int(match[1]), tile) if match else parse_shared(text)
+
+
+def _check_pitch(tile: Tile, shared: Shared) -> None:
+    pitch, unit = shared.pitch(tile), 1 << shared.swizzle[1] if shared.swizzle[0] else MATRIX_ROW
+    if pitch % MATRIX_ROW or unit % MATRIX_ROW:
+        raise UsageError(
+            f"stmatrix stores 16 bytes at multiples of 16; lines {pitch} bytes apart, {shared}, break them."
+        )
+
+
+def _block(name: str, tile: Tile, found: Cell) -> MatrixBlock:
+    """The matrices of an issue; the most that fill the tile whole where the name does not say how many."""
+    count, trans = name.removeprefix("stmatrix").removesuffix(".trans"), name.endswith(".trans")
+    counts = [int(count[2:])] if count in (".x1", ".x2", ".x4") else list(COUNTS) if count in ("", ".") else []
+    if not counts:
+        raise UsageError(f"{name!r} is none of stmatrix, stmatrix.x1, .x2 and .x4, with .trans or without.")
+    access("stmatrix.x1").check_on(arch.arch(found.arch))
+    down, across = tile.lines // MATRIX_ROWS, tile.line_bytes // MATRIX_ROW
+    whole = not (tile.lines % MATRIX_ROWS or tile.line_bytes % MATRIX_ROW)
+    shapes = [(d, n // d) for n in counts for d in (2, 1, 4) if n % d == 0]
+    fit = next(((d, a) for d, a in shapes if whole and not (down % d or across % a)), None)
+    if fit is None:
+        size = f"{tile.lines} lines of {tile.line_bytes} bytes"
+        raise UsageError(f"{name}: a warp holds {size}, which its matrices of 8 lines of 16 bytes do not fill.")
+    turned = ".trans" if trans else ""
+    return MatrixBlock(inventory.instruction(f"stmatrix.sync.aligned.m8n8.x{fit[0] * fit[1]}{turned}.shared.b16"), *fit)
+
+
+def _registers(block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Cell, list[str]]:
+    """What the lanes must hold for one issue, as a fragment of the band; and what that rests on."""
+    held = cell(block.form.fragment("a"), like.arch, like.layers)
+    each, values = 16 // tile.bits or 1, []
+    if tile.bits == 32:
+        pairs = list(zip(held.table.cells[::2], held.table.cells[1::2], strict=True))
+        if any(one is None or two != (one[0], one[1] + 1) for one, two in pairs):
+            raise UsageError(f"{block.form.name} takes halves of a register from two lines: no element of 32 bits.")
+    for element in held.table.cells[:: max(1, tile.bits // 16)]:
+        assert element is not None
+        for part in range(each):
+            line, byte = block.place(element[0], 2 * element[1] + part)
+            place = byte * 8 // tile.bits
+            values.append((line, place) if tile.contiguous == "row" else (place, line))
+    rows, cols = block.lines, block.width * 8 // tile.bits
+    rows, cols = (rows, cols) if tile.contiguous == "row" else (cols, rows)
+    registers = held.fragment.registers
+    operand = Operand("a", Role.SOURCE, tile.type, rows, cols, tile.bits, registers)
+    fragment = replace(held.fragment, held=operand)
+    table = slot_table(WARP, fragment.elements, dict(zip(("row", "col"), zip(*values, strict=True), strict=True)))
+    return replace(held, fragment=fragment, table=table), _evidence(block, like)
+
+
+def _evidence(block: MatrixBlock, like: Cell) -> list[str]:
+    """What the instruction's own tables rest on."""
+    found = (cell(fragment, like.arch, like.layers) for fragment in block.form.fragments)
+    return [f"{one.fragment.id}: {one.evidence}" for one in found]
+
+
+def _places(block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Ints, Ints]:
+    """(line, byte) in the whole tile that each thread's address names, by issue; IDLE for lanes that give none."""
+    given = cell(block.form.fragment("address"), like.arch, like.layers)
+    threads, across = like.fragment.threads, tile.line_bytes // block.width
+    issues = tile.lines // block.lines * across
+    lines, at = (np.full((issues, threads), IDLE) for _ in "lb")
+    for thread in range(threads):
+        warp, lane = divmod(thread, WARP)
+        element = given.table.cells[lane]
+        if element is None:
+            continue
+        line, byte = block.place(element[0], 0)
+        for issue in range(issues):
+            down, right = _origin(issue, block, tile)
+            beside = (warp * tile.lines, 0) if tile.contiguous == "row" else (0, warp * tile.line_bytes)
+            lines[issue, thread] = beside[0] + down + line
+            at[issue, thread] = beside[1] + right + byte
+    return lines, at
+
+
+def _origin(issue: int, block: MatrixBlock, tile: Tile) -> tuple[int, int]:
+    """(line, byte) where an issue's block starts in a warp's band; blocks cover it row by row of the fragment."""
+    if tile.contiguous == "row":
+        down, right = divmod(issue, tile.line_bytes // block.width)
+    else:
+        right, down = divmod(issue, tile.lines // block.lines)
+    return down * block.lines, right * block.width

@@ -1,0 +1,58 @@
+"""The CUDA of storing a fragment through stmatrix: the conversion of its registers, and a function that stores them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tcprobe.ask.convert.casts import cast
+from tcprobe.ask.convert.cuda import NAME, parameter
+from tcprobe.ask.convert.stmatrix import Stored, StoreOptions, stored
+from tcprobe.errors import UsageError
+from tcprobe.isa import arch
+from tcprobe.store.cell import Cell
+from tcprobe.text import comment
+
+
+def coded(cell: Cell, options: StoreOptions, name: str = NAME) -> Stored:
+    """As `stored`, with the code of `name`(shared, lane, from), which calls that of the registers.
+
+    UsageError as there, and where the addresses have no closed form.
+    """
+    found = stored(cell, options, name)
+    text = "\n".join([str(found.conversion.code), "", *_function(found, name)])
+    return replace(found, conversion=replace(found.conversion, code=text))
+
+
+def _function(found: Stored, name: str) -> Iterator[str]:
+    tiles, registers = found.conversion.tiling, found.conversion.tiling.target.fragment.registers
+    kind = cast(tiles.source.fragment, tiles.target.fragment, arch.arch(found.cell.arch))
+    word, given = parameter(tiles, kind)
+    tile, issues = found.tile, len(found.addresses)
+    words = f"{found.cell.fragment.id} into {tile.rows} x {tile.cols} of {tile.type} in shared memory"
+    yield comment(f"/// {words}, {tile.contiguous}s contiguous,")
+    yield f"/// {found.shared.pitch(tile)} bytes apart, {found.shared}. `shared`: the tile's address in the shared"
+    yield f"/// window, a multiple of {found.alignment}; lane: 0 to {found.cell.fragment.threads - 1}, of whole warps."
+    yield f"__device__ inline void {name}(unsigned shared, unsigned lane, {given}) {{"
+    yield f"  {word} to[{issues}][{registers}];"
+    yield f"  {name}_registers(from, to);"
+    yield "#pragma unroll"
+    yield f"  for (unsigned issue = 0; issue < {issues}; ++issue) {{"
+    yield from (f"    {line}" for line in _address(found))
+    places = ", ".join(f"%{j + 1}" for j in range(registers))
+    held = ", ".join(f'"r"(to[issue][{j}])' for j in range(registers))
+    yield f'    asm volatile("{found.ptx} [%0], {{{places}}};" : : "r"(address), {held} : "memory");'
+    yield from ("  }", "}")
+
+
+def _address(found: Stored) -> Iterator[str]:
+    """The statements that compute a lane's address."""
+    if found.formula is None:
+        raise UsageError(
+            f"{found.access}: the addresses have no closed form, so there is no code; --json has them all."
+        )
+    linear = found.formula.linear
+    if found.formula.swizzle:
+        yield f"const unsigned linear = {linear};"
+        linear = f"linear ^ (linear {found.formula.swizzle})"
+    yield f"const unsigned address = shared + ({linear});"

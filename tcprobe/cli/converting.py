@@ -1,0 +1,117 @@
+"""`convert`: from one fragment to another, or through stmatrix into shared memory."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.cli.options import ARCH, JSON, Given, Output, fragment_names, read_results, redirected, told
+from tcprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    from tcprobe.ask.convert import Conversion
+    from tcprobe.ask.convert.stmatrix import Stored
+    from tcprobe.store.cell import Cell
+
+
+@click.command(short_help="From one fragment to another: moves, cost, code.")
+@click.argument("names", nargs=-1, required=True, metavar="FROM TO [FROM TO]...", shell_complete=fragment_names)
+@click.option("--transpose", is_flag=True, help="TO holds the transpose of the matrix.")
+@click.option("--permute-k", is_flag=True, help="Put k of TO in an order that spares all exchange; says which, and how "
+              "the other factor is loaded with it.")  # fmt: skip
+@click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="Write a header of its own.")
+@click.option(
+    "--name", "called", type=Given(), multiple=True, metavar="NAME", help="Of the function, once for each FROM TO."
+)
+@click.option("--namespace", type=Given(), metavar="NS", help="Of the functions in a header.")
+@click.option("--type", "kind", type=Given(), metavar="TYPE", help="To stmatrix: of the elements in memory: bf16, s8.")
+@click.option("--global", "contiguous", type=click.Choice(["row", "col"]), help="To stmatrix: what lies together.")
+@click.option(
+    "--shared",
+    "placed",
+    type=Given(),
+    metavar="PLACED",
+    help="To stmatrix: plain, pad:BYTES, sw:B,M,S, SWIZZLE_128B; boxes:128.",
+)
+@ARCH
+@read_results
+@JSON
+def convert(
+    names: tuple[str, ...], called: tuple[str, ...], output: Path | None, namespace: str | None, **asked: Any
+) -> None:
+    """Turn fragments FROM into fragments TO that hold the same matrix: what has to move, what it costs, the code.
+
+    For example an accumulator into the A operand of the next multiply. Fragments are repeated as tiles until both
+    cover the same matrix. TO may be stmatrix, stmatrix.x4, stmatrix.x2.trans: into shared memory, with the address of
+    every lane (--type, --global, --shared). Where the output is no terminal, and with -o, the code is a header by
+    itself, and the words are on stderr.
+    """
+    from tcprobe.ask.convert.header import header
+    from tcprobe.ask.convert.stmatrix import Stored
+    from tcprobe.cli import answers
+    from tcprobe.system import files
+
+    aside = not asked["as_json"] and (output is not None or redirected())
+    found = _conversions(names, called or _function_names(names, output is not None), asked)
+    for one in found:
+        if asked["as_json"]:
+            click.echo(json.dumps(one.to_json()))
+        elif isinstance(one, Stored):
+            answers.stored(one, aside)
+        else:
+            answers.conversion(one, aside)
+    moved = [one.conversion if isinstance(one, Stored) else one for one in found]
+    if output is not None:
+        files.write(output, header(moved, namespace or "").encode())
+    elif aside:
+        click.echo(header(moved, namespace or ""), nl=False)
+
+
+def _function_names(names: tuple[str, ...], in_file: bool) -> list[str]:
+    """Names of functions where none is given: `convert`, or in a file what is turned into what."""
+    pairs = zip(names[::2], names[1::2], strict=False)
+    return [re.sub(r"\W+", "_", f"{a}_to_{b}").strip("_") if in_file or len(names) > 2 else "convert" for a, b in pairs]
+
+
+def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str, Any]) -> list[Conversion | Stored]:
+    pairs = list(zip(names[::2], names[1::2], strict=False))
+    if len(names) % 2 or len(called) != len(pairs):
+        counts = f"{len(names)} fragment{'s' * (len(names) > 1)}" + (f" and {len(called)} --name" if called else "")
+        raise UsageError(f"{counts}: each FROM needs a TO, and each pair of them one --name or none has one.")
+    return [_converted(*pair, name, asked) for pair, name in zip(pairs, called, strict=True)]
+
+
+def _converted(source: str, target: str, name: str, asked: dict[str, Any]) -> Conversion | Stored:
+    from tcprobe.ask.convert import convert as converted
+    from tcprobe.ask.convert.header import check_name
+    from tcprobe.ask.convert.stmatrix import is_store
+    from tcprobe.store.names import meant
+
+    from_, function = meant(source, asked["name"], asked["layers"]), check_name(name)
+    if is_store(target):
+        told(from_.note)
+        return _stored(from_.cell, target, function, asked)
+    given = [option for option in ("kind", "contiguous", "placed") if asked[option] is not None]
+    if given:
+        raise UsageError("--type, --global and --shared go with a TO of stmatrix, which stores into shared memory.")
+    to = meant(target, from_.cell.arch, asked["layers"])
+    told(from_.note, to.note)
+    return converted(from_.cell, to.cell, asked["transpose"], asked["permute_k"], function)
+
+
+def _stored(found: Cell, target: str, name: str, asked: dict[str, Any]) -> Stored:
+    from tcprobe.ask.convert.stmatrix import StoreOptions
+    from tcprobe.ask.convert.store_code import coded
+
+    if asked["transpose"] or asked["permute_k"]:
+        raise UsageError("--transpose and --permute-k turn fragments; what lies together in memory says --global.")
+    options = StoreOptions(target, asked["kind"], asked["contiguous"] or "row", asked["placed"] or "plain")
+    return coded(found, options, name)
+
+
+COMMANDS = (convert,)

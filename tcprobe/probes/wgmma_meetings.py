@@ -1,0 +1,118 @@
+"""Which slots of a warpgroup's multiply meet: every slot of A with elements of B in slots of D.
+
+One launch gives a word for every D slot that an A slot reaches: the D slot, and the element of B met there. Words come
+in any order, and there are millions: they are read a few A slots at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa.instruction import Instruction
+from tcprobe.probes.ptx import Bytes
+from tcprobe.probes.wgmma_op import BAD, ODD, SLOT_SHIFT
+
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint32]
+CHUNK = 512  # A slots that are read at a time
+
+
+@dataclass(frozen=True)
+class WholeProduct:
+    """A product of matrices: by A slot its `k` and which line of `reached` it reaches (`line`); by D slot its column.
+
+    `reached` has the D slots of every row of D, by column.
+    """
+
+    k: Ints
+    line: Ints
+    reached: Ints
+    col: Ints
+
+    @cached_property
+    def least(self) -> Ints:
+        """By A slot the lowest D slot that it reaches."""
+        found: Ints = self.reached.min(axis=1)[self.line]
+        return found
+
+    @cached_property
+    def first(self) -> Ints:
+        """By D slot the lowest of its row."""
+        found = np.empty(self.reached.size, np.int64)
+        found[self.reached] = self.reached.min(axis=1)[:, None]
+        return found
+
+    def digest(self) -> NDArray[np.uint8]:
+        """Hash of the triples, ascending: A slot, element of B (row after row), D slot."""
+        found, n = hashlib.sha256(), self.reached.shape[1]
+        d = np.sort(self.reached, axis=1)
+        of_row = np.stack([np.zeros_like(d), self.col[d], d], axis=2).astype("<u4")
+        for part in _parts(len(self.k)):
+            triples = of_row[self.line[part]]
+            triples[:, :, 0] = np.arange(part.start, part.start + len(triples))[:, None]
+            triples[:, :, 1] += (self.k[part] * n).astype("<u4")[:, None]
+            found.update(triples.data)
+        return np.frombuffer(found.digest(), np.uint8)
+
+
+def meetings(row: Instruction, raw: Bytes, n: int) -> Words:
+    """By A slot the `n` words that it gave; ProbeError where it gave another number of them."""
+    words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, 1 + n)
+    counts = words[:, 0]
+    if (counts != n).any():
+        slot = int(np.argmax(counts != n))
+        raise ProbeError(
+            f"{row.name}: A slot {slot % row.fragment('a').slots} reaches {counts[slot]} D slots, not {n}."
+        )
+    return words[:, 1:]
+
+
+def split(row: Instruction, words: Words) -> tuple[Any, Any]:
+    """(D slot, element of B) of every word; ProbeError where one is no answer."""
+    if (words & (ODD | BAD)).any():
+        raise ProbeError(f"{row.name}: D answers where A or B is zero, or where all ones gave nothing.")
+    return (words >> SLOT_SHIFT).astype(np.int32), (words & BAD - 1).astype(np.int32)
+
+
+def product(row: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) -> WholeProduct:
+    """What the words say; ProbeError where it is no product of matrices. `numbers`: (column, k) of B's elements."""
+    words, slots = meetings(row, raw, row.shape.n), row.fragment("d").slots
+    reached, k = np.empty(words.shape, np.uint16), np.empty(len(words), np.int64)
+    for part in _parts(len(words)):
+        reached[part], k[part] = _by_column(row, words[part], numbers)
+    _, shown, line = np.unique(reached[:, 0], return_index=True, return_inverse=True)
+    lines = reached[shown].astype(np.int64)
+    same = all((reached[part] == lines[line[part]]).all() for part in _parts(len(words)))
+    if not same or lines.size != slots or not np.bincount(lines.reshape(-1), minlength=slots).all():
+        raise _no_product(row)
+    col = np.empty(slots, np.int64)
+    col[lines] = np.arange(row.shape.n)
+    return WholeProduct(k, line.reshape(-1), lines, col)
+
+
+def _by_column(row: Instruction, words: Words, numbers: tuple[Ints, Ints]) -> tuple[Any, Any]:
+    """Of some A slots the D slot that each reaches by column, and their k."""
+    (d, b), (cols, ks) = split(row, words), numbers
+    if d.max() >= row.fragment("d").slots or b.max() >= len(cols):
+        raise ProbeError(f"{row.name}: D slot {d.max()} or element {b.max()} of B, which there is not.")
+    reached, k = np.full(words.shape, -1, np.int32), ks[b]
+    np.put_along_axis(reached, cols[b], d, axis=1)
+    if (k != k[:, :1]).any() or reached.min() < 0:
+        raise _no_product(row)
+    return reached, k[:, 0]
+
+
+def _no_product(row: Instruction) -> ProbeError:
+    return ProbeError(f"{row.name}: not a matrix product: the slots that meet have no rows, columns and k.")
+
+
+def _parts(count: int) -> Iterator[slice]:
+    return (slice(start, start + CHUNK) for start in range(0, count, CHUNK))

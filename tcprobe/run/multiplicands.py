@@ -1,0 +1,107 @@
+"""Random whole numbers for a multiply, what NumPy makes of them, and the bits that mean them.
+
+A, B and C hold small whole numbers, none of them zero and no two lines alike, so that every type computes exactly and a
+misplaced element shows. Of a sparse multiply A is what is stored, under legal indices at random.
+
+>>> import numpy as np
+>>> from tcprobe.isa import inventory
+>>> row = inventory.instruction("wgmma.m64n24k16.f32.bf16.bf16")
+>>> given = draw(row, np.random.default_rng(0), steps=4)
+>>> given.a.shape, given.b.shape, given.c.shape, product(row, given).shape
+((1, 64, 64), (1, 64, 24), (1, 64, 24), (1, 64, 24))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Operand
+from tcprobe.isa.sparsity import Sparsity, sparsity
+
+Ints = NDArray[np.int64]
+DECODE: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s32": np.int32}
+
+
+@dataclass(frozen=True)
+class Multiplicands:
+    """Whole numbers: a (products, m, k), b (products, k, n), c (products, m, n).
+
+    Of a sparse multiply a (1, m, stored k), and `index` (m, stored units): where in its chunk a unit was.
+    """
+
+    a: Ints
+    b: Ints
+    c: Ints
+    index: Ints | None = None
+
+
+def matrix(instruction: Instruction, name: str) -> Operand:
+    """The operand that matrix a, b or c is, in registers or in shared memory: a wgmma adds to its D."""
+    known = {o.name: o for o in instruction.operands}
+    return next(known[one] for one in (name, f"{name}_smem", "d") if one in known)
+
+
+def draw(instruction: Instruction, rng: np.random.Generator, steps: int = 1) -> Multiplicands:
+    """Random whole numbers for `steps` multiplies along k that the types hold exactly, as do all sums; bits for b1."""
+
+    def numbers(name: str, most: int, down: int = 1, across: int = 1) -> Ints:
+        held = matrix(instruction, name)
+        shape = (instruction.products, held.rows * down, held.cols * across)
+        if held.type == "b1":
+            return rng.integers(0, 2, shape)
+        signed = held.type not in ("u8", "u4")
+        return rng.integers(1, most + 1, shape) * (rng.choice([-1, 1], shape) if signed else 1)
+
+    drawn = Multiplicands(numbers("a", 3, across=steps), numbers("b", 3, down=steps), numbers("c", 9))
+    e = instruction.metadata
+    return replace(drawn, index=indices(e, rng, steps)) if e else drawn
+
+
+def indices(metadata: Fragment, rng: np.random.Generator, steps: int = 1) -> Ints:
+    """Legal indices at random, (rows, stored units of all steps): ascending in each chunk."""
+    rule = sparsity(metadata)
+    values = np.array([[rule.read(nibble, field) for field in range(rule.fields)] for nibble in rule.legal])
+    chunks = steps * metadata.cols // (rule.fields * rule.span)
+    return values[rng.integers(0, len(values), (metadata.rows, chunks))].reshape(metadata.rows, -1)
+
+
+def dense(rule: Sparsity, stored: Ints, index: Ints) -> Ints:
+    """The whole of a sparse A (products, m, k), zero where nothing is stored."""
+    columns = range(stored.shape[2])
+    k = np.array([[rule.k(s, row[s // rule.span]) for s in columns] for row in index.tolist()])
+    whole = np.zeros((*stored.shape[:2], len(columns) * rule.positions // rule.fields), np.int64)
+    np.put_along_axis(whole, k[None], stored, axis=2)
+    return whole
+
+
+def product(instruction: Instruction, given: Multiplicands) -> Ints:
+    """D as NumPy computes it; for b1 the population count of the bit operation."""
+    if instruction.bit_op == "xor":
+        ones = given.a.sum(axis=2)[:, :, None] + given.b.sum(axis=1)[:, None, :]
+        return np.asarray(given.c + ones - 2 * (given.a @ given.b))
+    a = given.a  # AND of bits is their product
+    if instruction.metadata and given.index is not None:
+        a = dense(sparsity(instruction.metadata), a, given.index)
+    return np.asarray(a @ given.b + given.c)
+
+
+def patterns(values: Ints, held: Operand | Fragment) -> NDArray[np.uint64]:
+    """The bits of every number in the operand's type."""
+    kind = dtype(held.type)
+    cell = {value: kind.pattern(value, held.slot_bits) for value in np.unique(values).tolist()}
+    low = min(cell)
+    known = np.array([cell.get(value, 0) for value in range(low, max(cell) + 1)], np.uint64)
+    return np.asarray(known[values - low])
+
+
+def decoded(bits: NDArray[np.uint64], held: Operand | Fragment) -> NDArray[Any]:
+    """The numbers that the bits of an accumulator mean."""
+    unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[held.slot_bits]
+    return bits.astype(unsigned).view(DECODE[held.type])

@@ -1,0 +1,248 @@
+"""The CUDA source that verifies multiplies: operands go in and out by emitted code alone.
+
+Fragments by the header of `emit`; a factor in shared memory by the formula, the line and the steps that `tcprobe
+descriptor` gives for its tile. A kernel has a block for each variant and swizzle; a variant is what is wrong: nothing,
+one i of a matrix in every thread (a NaN, or all bits turned), or the map of A or of the metadata: lane 1 holds what
+lane 4 does and so on, lines in shared memory are exchanged in pairs. Loops are left as they are: that compiles faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from tcprobe import emit
+from tcprobe.ask.descriptor import cuda
+from tcprobe.emit.common import identifier, named
+from tcprobe.isa.dtypes import dtype
+from tcprobe.layout.descriptor import PERIOD, UNIT
+from tcprobe.run.verify_case import STEPS, Placed, VerifyCase
+from tcprobe.store.cell import Cell
+
+WRONG = ("", "a", "e")  # the matrix whose map is mistaken, by the last number of a variant
+
+HELPERS = """
+typedef unsigned long long u64;
+
+// the lane whose elements a thread is to hold: where the map is mistaken, with two bits exchanged
+__device__ inline int lane_of(bool mistaken) {
+  const int lane = threadIdx.x;
+  return mistaken ? (lane & ~5) | (lane & 1) << 2 | (lane >> 2 & 1) : lane;
+}
+
+// every element of a fragment from its place in a matrix with rows `pitch` apart, i = `spoilt` of every thread spoilt
+template <class F, class W>
+__device__ void gather(int lane, const u64* matrix, int pitch, int spoilt, bool nan, W (&registers)[F::registers]) {
+  const u64 ones = ~0ull >> (64 - F::slot_bits);
+  for (int j = 0; j < F::registers; ++j) registers[j] = 0;
+  #pragma unroll 1
+  for (int i = 0; i < F::elements; ++i) {
+    u64 v = matrix[(F::product(lane, i) * F::rows + F::row(lane, i)) * pitch + F::col(lane, i)];
+    if (i == spoilt) v = nan ? ones : v ^ ones;
+    registers[i * F::slot_bits / F::register_bits] |= static_cast<W>(v) << (i * F::slot_bits % F::register_bits);
+  }
+}
+
+// and back
+template <class F, class W>
+__device__ void scatter(u64* matrix, const W (&registers)[F::registers]) {
+  const int lane = threadIdx.x;
+  const u64 ones = ~0ull >> (64 - F::slot_bits);
+  #pragma unroll 1
+  for (int i = 0; i < F::elements; ++i) {
+    const u64 v = registers[i * F::slot_bits / F::register_bits] >> (i * F::slot_bits % F::register_bits) & ones;
+    matrix[(F::product(lane, i) * F::rows + F::row(lane, i)) * F::cols + F::col(lane, i)] = v;
+  }
+}
+
+// `bits` bits of v to byte `offset` of shared memory that was zero; of less than a byte to bit k % 8
+template <int bits>
+__device__ void put(unsigned char* shared, int offset, int k, u64 v) {
+  const int bit = offset % 4 * 8 + (bits < 8 ? k % 8 : 0);
+  atomicOr(reinterpret_cast<unsigned*>(shared + (offset & ~3)), static_cast<unsigned>(v) << bit);
+}
+"""
+
+KERNEL = """
+namespace {name}_ {{
+typedef unsigned long long uint64_t;
+extern "C" __global__ void {name}({inputs}, u64* d) {{
+  const int placed = blockIdx.x % {swizzles}, *variant = variants + blockIdx.x / {swizzles} * 4;
+  (void)placed;
+{body}
+}}
+}}
+"""
+
+# dynamic shared memory that begins where every pattern does, all zero
+MEMORY = f"""
+  extern __shared__ __align__({PERIOD}) unsigned char given[];
+  const unsigned first = static_cast<unsigned>(__cvta_generic_to_shared(given));
+  unsigned char* const memory = given + ({PERIOD} - first % {PERIOD}) % {PERIOD};
+  for (int at = threadIdx.x * 4; at < BYTES; at += blockDim.x * 4) *reinterpret_cast<unsigned*>(memory + at) = 0;
+  __syncthreads();
+"""
+FENCE = ['asm volatile("fence.proxy.async;" : : : "memory");', "__syncthreads();"]
+
+
+def source(todo: Sequence[VerifyCase]) -> str:
+    """The header of all fragments, and a kernel a case."""
+    tables = {named(cell): cell for case in todo for cell in case.operands.values()}
+    return "\n".join([emit.emit("cuda", list(tables.values())), HELPERS, *map(_kernel, todo)])
+
+
+def name(case: VerifyCase) -> str:
+    """The kernel's."""
+    chosen = f"_selector{case.selector}" if case.selector is not None else ""
+    places = "".join(f"_{one.operand.held.name}_{one.major}" for one in case.shared)
+    return f"verify_{identifier(case.instruction.id)}{places}{chosen}"
+
+
+def variant(operand: str = "", i: int = -1, wrong: str = "") -> list[int]:
+    """The numbers that say what is wrong: i of A, B and C that is spoilt, -1 for none; whose map is mistaken."""
+    return [*(i if o == operand else -1 for o in "abc"), WRONG.index(wrong)]
+
+
+def _kernel(case: VerifyCase) -> str:
+    inputs = ["const u64* a", "const u64* b", "const u64* c", "const int* variants"]
+    inputs += ["const unsigned char* index"] if "e" in case.operands else []
+    body = [*_declared(case), *_filled(case), *_multiplied(case)]
+    return KERNEL.format(name=name(case), inputs=", ".join(inputs), swizzles=len(case.swizzles),
+                         body="\n".join(f"  {line}" if line[:1] != "\n" else line for line in body))  # fmt: skip
+
+
+def _struct(cell: Cell) -> str:
+    return f"tcprobe::{named(cell)}"
+
+
+def _word(cell: Cell) -> str:
+    return "u64" if cell.fragment.register_bits == 64 else "unsigned"
+
+
+def _letter(cell: Cell) -> str:
+    return "l" if cell.fragment.register_bits == 64 else "r"
+
+
+def _declared(case: VerifyCase) -> Iterator[str]:
+    """The registers of every fragment, C in them; a descriptor of each other factor."""
+    kept = [*case.factors.items(), ("d", case.operands["d"]), *([] if _adds(case) else [("c", case.sums)])]
+    yield from (f"{_word(cell)} r{o}[{_struct(cell)}::registers];" for o, cell in kept)
+    to = "rd" if _adds(case) else "rc"
+    yield _gathered("c", case.sums, "c", case.sums.fragment.cols, to)
+    for one in case.shared:
+        yield f"uint64_t d{one.matrix} = 0; int next_{one.matrix}[{STEPS}] = {{}};"
+
+
+def _adds(case: VerifyCase) -> bool:
+    """Whether D is added to, so that there is no C."""
+    return "c" not in case.operands
+
+
+def _gathered(matrix: str, cell: Cell, pointer: str, pitch: int, to: str) -> str:
+    nan = str(dtype(cell.fragment.type).has_nan).lower()
+    return (f"gather<{_struct(cell)}>({_lane(matrix)}, {pointer}, {pitch}, variant[{'abc'.index(matrix)}], {nan}, "
+            f"{to});")  # fmt: skip
+
+
+def _lane(matrix: str) -> str:
+    return f"lane_of(variant[3] == {WRONG.index(matrix)})" if matrix in WRONG else "threadIdx.x"
+
+
+def _filled(case: VerifyCase) -> Iterator[str]:
+    """Shared memory, by swizzle."""
+    if not case.shared:
+        return
+    starts = [0, *accumulate(one.bytes for one in case.shared)]
+    yield MEMORY.replace("BYTES", str(starts[-1]))
+    yield "switch (placed) {"
+    for number, swizzle in enumerate(case.swizzles):
+        yield f"case {number}:  // swizzle {swizzle or 'none'}"
+        for one, start in zip(case.shared, starts, strict=False):
+            yield from (f"  {line}" for line in _tile(one, swizzle, start))
+        yield "  break;"
+    yield from ("}", *FENCE)
+
+
+def _tile(one: Placed, swizzle: int, start: int) -> Iterator[str]:
+    """A tile at byte `start`, element by element, and its descriptor."""
+    found, (lines, k) = one.tile(swizzle), one.extent
+    element = f"e / {k} * {k} + e % {k}" if one.matrix == "a" else f"e % {k} * {lines} + e / {k}"
+    steps = found.per_k * (STEPS - 1) if len(found.per_k) == 1 else found.per_k
+    mistaken = f" ^ (variant[3] == {WRONG.index(one.matrix)})" if one.matrix in WRONG else ""
+    yield "{"
+    yield f"  unsigned char* const smem = memory + {start};"
+    yield "  #pragma unroll 1"
+    yield f"  for (int e = threadIdx.x; e < {lines * k}; e += blockDim.x) {{"
+    yield f"    const int line = e / {k}{mistaken}, k = e % {k};"
+    yield f"    put<{found.bits}>(smem, {found.formula}, k, {one.matrix}[{element}]);"
+    yield "  }"
+    yield f"  {cuda(found)}"
+    yield f"  d{one.matrix} = desc;"
+    yield from (f"  next_{one.matrix}[{step}] = {size // UNIT};" for step, size in enumerate(steps))
+    yield "}"
+
+
+def _multiplied(case: VerifyCase) -> Iterator[str]:
+    """Every step along k, and D out."""
+    d = case.operands["d"]
+    yield "#pragma unroll 1"
+    yield f"for (int step = 0; step < {case.steps}; ++step) {{"
+    for o, cell in case.factors.items():
+        across = cell.fragment.cols
+        by_step = f" + step * {across}" if case.steps > 1 else ""
+        yield "  " + _gathered(o, cell, f"{o}{by_step}", case.steps * across, f"r{o}")
+    if "e" in case.operands:
+        e = case.operands["e"].fragment
+        yield (f"  const unsigned re = tcprobe::metadata<{_struct(case.operands['e'])}>({_lane('e')}, "
+               f"index + step * {e.rows * e.cols // e.span});")  # fmt: skip
+    yield from (f"  {line}" for line in _asm(case))
+    yield from (f"  d{one.matrix} += next_{one.matrix}[step];" for one in case.shared)
+    yield "}"
+    size = f"{_struct(d)}::products * {_struct(d)}::rows * {_struct(d)}::cols"
+    yield f"scatter<{_struct(d)}>(d + blockIdx.x * {size}, rd);"
+
+
+def _asm(case: VerifyCase) -> Iterator[str]:
+    """The instruction with its operands where they are, waited for where it is asynchronous."""
+    outputs = [f'"{"+" if _adds(case) else "="}{_letter(case.operands["d"])}"(rd[{j}])' for j in _count(case, "d")]
+    given: list[str] = []  # inputs in the order of their numbers
+    places = {one.matrix for one in case.shared}
+
+    def operand(o: str) -> str:
+        if o in places:
+            given.append(f'"l"(d{o})')
+            return f"%{len(outputs) + len(given) - 1}"
+        cell = case.factors.get(o, case.sums)
+        first = len(outputs) + len(given)
+        given.extend(f'"{_letter(cell)}"(r{o}[{j}])' for j in range(cell.fragment.registers))
+        return "{" + ", ".join(f"%{first + j}" for j in range(cell.fragment.registers)) + "}"
+
+    written = ["{" + ", ".join(f"%{j}" for j in _count(case, "d")) + "}", operand("a"), operand("b")]
+    written += [] if _adds(case) else [operand("c")]
+    if "e" in case.operands:
+        given.append('"r"(re)')
+        written += [f"%{len(outputs) + len(given) - 1}", str(case.selector)]
+    text = f"{case.instruction.name} {', '.join(written + _flags(case))};"
+    yield f'asm volatile("{_waited(text) if case.shared else text}"'
+    clobbered = ' : "memory"' if case.shared else ""
+    yield f"    : {', '.join(outputs)} : {', '.join(given)}{clobbered});"
+
+
+def _count(case: VerifyCase, operand: str) -> range:
+    return range(case.operands[operand].fragment.registers)
+
+
+def _flags(case: VerifyCase) -> list[str]:
+    """What a multiply behind descriptors says after its operands: D counts, no sign changes, what is transposed."""
+    if not case.shared:
+        return []
+    signs = [] if case.instruction.type("d") == "s32" else ["1", "1"]
+    turned = [str(int(one.major == "mn")) for one in case.shared if len(one.operand.held.majors) > 1]
+    return ["yes", *signs, *turned]
+
+
+def _waited(text: str) -> str:
+    """One asynchronous multiply from beginning to end; predicate `yes` is true."""
+    lines = ["{.reg .pred yes;", "setp.eq.u32 yes, 0, 0;", "wgmma.fence.sync.aligned;", text,
+             "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;}"]  # fmt: skip
+    return " ".join(lines)

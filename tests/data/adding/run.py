@@ -1,0 +1,56 @@
+"""tcprobe with a family more: python run.py measure RESULTS | COMMAND..."""
+
+import random
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+import emulation  # noqa: E402
+
+from tcprobe import probes  # noqa: E402
+from tcprobe.isa import arch, inventory, rows  # noqa: E402
+from tcprobe.layout.table import selected  # noqa: E402
+
+rows.__path__.append(str(HERE / "rows"))
+probes.__path__.append(str(HERE / "probes"))
+
+
+def measure(folder):
+    """Every form on the emulator with layouts at random, saved as live."""
+    from tcprobe.probes.experiment import Context
+    from tcprobe.run.conclude import conclude
+    from tcprobe.run.emulator import Emulator
+    from tcprobe.store.measurement import PROVENANCE
+    from tcprobe.store.results import Results
+
+    rng, results = random.Random(1), Results(Path(folder))
+    for row in inventory.of_family("drymma"):
+        layouts = {f.id: emulation.shuffled(f, rng) for f in row.fragments if not f.selectors}
+        e = row.metadata
+        layouts[e.id] = selected([governing(e, rng) for _ in e.selectors])
+        experiment, emulator = probes.experiments()[row.id], Emulator(layouts)
+        launches = experiment.launches()
+        assert emulator.load([launch.kernel for launch in launches]) == {}
+        reading = experiment.decode(launches, emulator.run(launches))
+        context = Context(arch.arch("sm_90"), lambda fragment: None)
+        origin = dict.fromkeys(PROVENANCE, "emulated")
+        results.write(conclude(experiment, reading, context, "live", origin))
+
+
+def governing(e, rng):
+    """Half of the fields at random govern a unit of A each."""
+    units = [row * e.cols + col for row in range(e.rows) for col in range(e.cols)]
+    cells = [*units, *[None] * (e.slots - len(units))]
+    rng.shuffle(cells)
+    return emulation.table_of(e, cells)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "measure":
+        measure(sys.argv[2])
+    else:
+        from tcprobe.cli import main
+
+        main()

@@ -1,0 +1,132 @@
+"""Traces through shared memory: what feeds an element of D, and what a byte or a slot feeds, are the same meetings."""
+
+import json
+import random
+
+import pytest
+from click.testing import CliRunner
+
+from tcprobe.ask.behind import behind
+from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, fed_by_slot, traced
+from tcprobe.cli import main
+from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.store.cell import operands
+from tcprobe.store.choose import alone
+from tcprobe.store.results import published
+
+LAYERS = alone(published())
+CASES = [("wgmma.m64n24k16.f32.bf16.bf16", "mn", 128, {}), ("wgmma.m64n8k32.s32.s8.u8", "k", 64, {"base_offset": 2}),
+         ("wgmma.sp.m64n8k32.f32.f16.f16", "k", 32, {}), ("wgmma.sp.m64n16k16.f32.tf32.tf32", "k", 0, {"start": 48}),
+         ("wgmma.m64n8k256.b1", "k", 32, {}), ("wgmma.m64n16k16.f16.f16.f16", "k", 128, {"sbo": 0})]  # fmt: skip
+
+
+def memory(name, major, swizzle, given, a_too):
+    row = inventory.instruction(name)
+    a, b = (behind(one, LAYERS, major, swizzle, **given) for one in row.described)
+    return SharedMultiply(row, operands(row, "sm_90", published()), b, a if a_too else None)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_a_byte_feeds_what_it_is_part_of(case):
+    found, rng = memory(*case, a_too=True), random.Random(case[0])
+    size = max(1, found.b.operand.held.slot_bits // 8)
+    m, n = rng.randrange(64), rng.randrange(found.instruction.shape.n)
+    feeding = traced(found, m, n).meetings
+    assert [one.stored for one in feeding] == list(range(found.instruction.stored))
+    for one in rng.sample(feeding, 3):
+        assert one.a == []
+        back = fed_by_byte(found, "a_smem", one.a_offset + rng.randrange(size))
+        assert one in back.meetings
+        assert all(m.a_offset == one.a_offset for m in back.meetings)
+        at = rng.choice(one.b_offsets)
+        back = fed_by_byte(found, "b_smem", at + size - 1)
+        assert one in back.meetings
+        assert all(at in m.b_offsets for m in back.meetings)
+        assert {m.row for m in back.meetings} == set(range(64))
+        assert all(byte == size - 1 for _, _, byte in back.held)
+
+
+@pytest.mark.parametrize("case", CASES[:3], ids=lambda case: case[0])
+def test_a_slot_feeds_a_row(case):
+    found = memory(*case, a_too=False)
+    fed = fed_by_slot(found, 77, 3)
+    assert [m.col for m in fed.meetings] == list(range(found.instruction.shape.n))
+    for one in fed.meetings:
+        assert one in traced(found, one.row, one.col).meetings
+        assert (77, 3) in [(h.lane, h.i) for h in one.a]
+
+
+def test_elements_that_share_a_byte_are_all_named():
+    found = memory(*CASES[-1], a_too=False)  # SBO 0: lines 8 apart are the same bytes
+    assert [(row, col) for row, col, _ in fed_by_byte(found, "b_smem", 2).held] == [(1, 0), (1, 8)]
+    bits = fed_by_byte(memory(*CASES[4], a_too=False), "b_smem", 1)
+    assert [row for row, _, _ in bits.held] == list(range(8, 16))
+
+
+def test_what_cannot_be_traced_says_why():
+    found = memory(*CASES[0], a_too=False)
+    for call, words in (((found, "b_smem", 1 << 20), "holds no element"), ((found, "a_smem", 0), "--a-in shared")):
+        with pytest.raises(UsageError, match=words):
+            fed_by_byte(*call)
+    with pytest.raises(UsageError, match="outside"):
+        traced(found, 64, 0)
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--row", "3"], ["--operand", "b", "--lane", "0", "--i", "0"], ["--operand", "a", "--byte", "3"],
+    ["--operand", "a_smem", "--lane", "0", "--i", "0"], ["--row", "3", "--col", "5", "--byte", "3"], ["--byte", "3"],
+    ["--operand", "a", "--lane", "0", "--i", "0", "--a-in", "shared"], ["--operand", "b_smem", "--byte", "9999"],
+])  # fmt: skip
+def test_mistakes_in_the_call(arguments):
+    done = CliRunner().invoke(main, ["trace", "wgmma.m64n8k16.f32.bf16.bf16", *arguments])
+    assert (done.exit_code, "Traceback" in done.output) == (2, False)
+    other = CliRunner().invoke(main, ["trace", "mma.m16n8k16.row.col.f32.f16.f16.f32", "--row", "1", "--col", "1",
+                                      "--a-in", "shared"])  # fmt: skip
+    assert "no operand in shared memory" in other.output
+
+
+def test_ranges_give_one_answer_after_the_other():
+    call = [
+        "trace",
+        "wgmma.m64n8k16.f32.bf16.bf16",
+        "--operand",
+        "b_smem",
+        "--byte",
+        "2-3",
+        "--swizzle",
+        "32",
+        "--json",
+    ]
+    found = [json.loads(line) for line in CliRunner().invoke(main, call).stdout.splitlines()]
+    assert [one["held"] for one in found] == [[{"row": 1, "col": 0, "byte": 0}], [{"row": 1, "col": 0, "byte": 1}]]
+    assert found[0]["a_descriptor"] is None
+    assert len(found[0]["meetings"]) == 64
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_where_says_every_byte_both_ways(case):
+    found = memory(*case, a_too=True)
+    for one in (found.a, found.b):
+        held, offsets = one.operand.held, one.offsets
+        lying = one.lying(range(held.rows), range(held.cols))
+        assert [element.offset for element in lying] == [at for row in offsets for at in row]
+        for element in random.Random(3).sample(lying, 5):
+            assert element in one.at(element.offset + element.bytes - 1)
+        if held.slot_bits == 1:
+            assert len({(element.offset, element.bit) for element in lying}) == len(lying)
+
+
+def test_where_on_the_command_line():
+    name = "wgmma.m64n24k16.f32.bf16.bf16.b_smem"
+    ask = ["where", name, "--swizzle", "128"]
+    assert "B[8][5]: bytes 704..705 from" in CliRunner().invoke(main, [*ask, "--row", "8", "--col", "5"]).output
+    assert "B[8][5]: bytes 704..705 from" in CliRunner().invoke(main, [*ask, "--byte", "705"]).output
+    for wrong in ([], ["--lane", "3"], ["--row", "99"], ["--byte", "3", "--col", "3"], ["--byte", "99999"]):
+        assert CliRunner().invoke(main, [*ask, *wrong]).exit_code == 2
+    for command in (ask, ["show", name]):
+        for wrong in (["--arch", "sm_80"], ["--arch", "sm_90,sm_100"], ["--selector", "1"]):
+            assert CliRunner().invoke(main, [*command, *wrong]).exit_code == 2
+    assert CliRunner().invoke(main, ["show", name, "--arch", "h100"]).exit_code == 0
+    register = ["where", name.replace("b_smem", "d"), "--row", "0", "--col", "0", "--swizzle", "32"]
+    assert "--swizzle goes with an operand in shared memory" in CliRunner().invoke(main, register).output
