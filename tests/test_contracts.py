@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -144,3 +145,12 @@ def test_a_path_without_an_access_is_refused_for_what_is_in_the_way(options, rea
     said = refusal("path", "mma.m16n8k16.row.col.f32.f16.f16.f32.d", "--tile", "32x32", *options)[1]
     assert reason in said
     assert "stmatrix" not in said
+
+
+def test_a_large_map_with_one_wrong_element_is_no_layout_soon(tmp_path):
+    """Hundreds of swizzles leave the parts of it that are looked at first as they should be."""
+    rows = [[row * 300 + col + (row == 37 and col == 41) for col in range(256)] for row in range(256)]
+    (tmp_path / "map").write_text("\n".join(" ".join(map(str, row)) for row in rows))
+    start = time.process_time()
+    assert "no layout" in refusal("swizzle", "fit", tmp_path / "map")[1]
+    assert time.process_time() - start < 5
