@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import time
 
 import pytest
@@ -154,3 +155,14 @@ def test_a_large_map_with_one_wrong_element_is_no_layout_soon(tmp_path):
     start = time.process_time()
     assert "no layout" in refusal("swizzle", "fit", tmp_path / "map")[1]
     assert time.process_time() - start < 5
+
+
+def test_two_ways_of_one_conversion_fit_into_one_file(tmp_path):
+    """Their functions have names of their own."""
+    pair = ("mma.m16n8k16.row.col.f32.f16.f16.f32.d", "mma.m16n8k16.row.col.f32.f16.f16.f32.a")
+    functions = set()
+    for number, option in enumerate(((), ("--transpose",), ("--permute-k",))):
+        done = CliRunner().invoke(main, ["convert", *pair, *option, "-o", str(tmp_path / str(number))])
+        assert done.exit_code == 0, done.output
+        functions |= set(re.findall(r"void (\w+)\(", (tmp_path / str(number)).read_text()))
+    assert len(functions) == 3
