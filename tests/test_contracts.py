@@ -166,3 +166,9 @@ def test_two_ways_of_one_conversion_fit_into_one_file(tmp_path):
         assert done.exit_code == 0, done.output
         functions |= set(re.findall(r"void (\w+)\(", (tmp_path / str(number)).read_text()))
     assert len(functions) == 3
+    for option in ((), ("--global", "col"), ("--shared", "pad:16")):
+        done = CliRunner().invoke(main, ["convert", "m16n8k16.f16.f16.f16.f16.d", "stmatrix.x2", *option, "-o",
+                                         str(tmp_path / "store")])  # fmt: skip
+        assert done.exit_code == 0, done.output
+        functions |= set(re.findall(r"void (\w+)\(", (tmp_path / "store").read_text()))
+    assert len(functions) == 9

@@ -77,8 +77,10 @@ def _function_names(names: tuple[str, ...], in_file: bool, asked: dict[str, Any]
     pairs = zip(names[::2], names[1::2], strict=False)
     if not in_file and len(names) <= 2:
         return ["convert" for _ in pairs]
-    how = "_transposed" * asked["transpose"] + "_permuted_k" * asked["permute_k"]
-    return [re.sub(r"\W+", "_", f"{a}_to_{b}").strip("_") + how for a, b in pairs]
+    given = (asked[option] for option in ("kind", "contiguous", "placed"))
+    ways = ["transposed"] * asked["transpose"] + ["permuted_k"] * asked["permute_k"]
+    how = [*ways, *(value for value in given if value not in (None, "row", "plain"))]
+    return [re.sub(r"\W+", "_", "_".join([f"{a}_to_{b}", *how])).strip("_") for a, b in pairs]
 
 
 def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str, Any]) -> list[Conversion | Stored]:
