@@ -21,6 +21,7 @@ from tcprobe.probes.ptx import module
 from tcprobe.run import banks as live
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
+from tcprobe.store.findings import BANKS
 from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.results import Results
 
@@ -253,7 +254,7 @@ def test_a_sweep_is_published_and_answers(tmp_path):
     swaps = sum(2 * (1 + r.lanes * (r.lanes - 1) // 2) for r in accesses().values())
     assert said["patterns"] == swaps + sum(60 * (1 + r.has_source) for r in accesses().values())
     results = Results(tmp_path)
-    results.write_banks("sm_90", document("sm_90", dict.fromkeys(PROVENANCE, "text"), said["accesses"]))
+    BANKS.write(results, "sm_90", document("sm_90", dict.fromkeys(PROVENANCE, "text"), said["accesses"]))
     rules = rules_for(None, results)
     assert rules.rule(access("ld.shared.b64")).joined == 16
     assert f"0 of {said['patterns']} patterns do not fit" in rules.evidence
@@ -287,7 +288,7 @@ def test_tags_are_published_and_answer(tmp_path):
     found = live.sweep(Machine(tags=TAGS), accesses().values(), 40, MOST)
     said = json.loads(json.dumps(live.report(found)))
     results = Results(tmp_path)
-    results.write_banks("sm_90", document("sm_90", dict.fromkeys(PROVENANCE, "text"), said["accesses"]))
+    BANKS.write(results, "sm_90", document("sm_90", dict.fromkeys(PROVENANCE, "text"), said["accesses"]))
     rules = rules_for(None, results)
     assert set(rules.tags) == {"cp.async.ca.4", "cp.async.ca.8", "cp.async.ca.16"}
     ask = ["banks", "--address", "lane * 4", "--with", "cp.async.ca.4", "--results", str(tmp_path), "--only"]

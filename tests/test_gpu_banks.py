@@ -5,6 +5,7 @@ import pytest
 from tcprobe.ask.bank_rules import document, rules_for
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.run import banks
+from tcprobe.store.findings import BANKS
 from tcprobe.store.results import Results
 
 pytestmark = pytest.mark.gpu
@@ -30,7 +31,7 @@ def test_every_access_of_the_arch_is_fitted(swept):
 def test_the_rule_is_the_one_that_answers(swept, tmp_path):
     row, provenance, found = swept
     results = Results(tmp_path)
-    results.write_banks(row.name, document(row.name, provenance, banks.report(found)["accesses"]))
+    BANKS.write(results, row.name, document(row.name, provenance, banks.report(found)["accesses"]))
     measured = rules_for(row.name, results)
     assert measured.arch == row.name
     if row.name == "sm_90":

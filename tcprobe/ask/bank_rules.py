@@ -16,6 +16,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.store.choose import Layers, layers_of
+from tcprobe.store.findings import BANKS
 from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.results import Results
 
@@ -60,14 +61,14 @@ def rules_for(name: str | None, results: Results | Layers) -> BankRules:
     asked = arch(name or MEASURED).name
     for source in dict.fromkeys((asked, MEASURED)):
         for layer in layers_of(results).layers:
-            saved = layer.results.banks(source)
+            saved = BANKS.read(layer.results, source)
             if saved is not None:
                 return BankRules(asked, source, *_read(source, saved))
     return BankRules(asked, MEASURED, designed(), None)
 
 
 def document(name: str, provenance: Mapping[str, str], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What `Results.write_banks` saves, checked. `found`: by access "rule", "patterns", "misfits" and more."""
+    """What `store.findings.BANKS` saves, checked. `found`: by access "rule", "patterns", "misfits" and more."""
     body = {"arch": name, "method": "live", "provenance": dict(provenance), "accesses": dict(found)}
     _read(name, body)
     return body

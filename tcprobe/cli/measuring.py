@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     "--family",
     type=Given(),
     metavar="NAME",
-    help="Only this family: wmma, wgmma, ...; banks: shared memory's, timed; tma: tensor maps' boxes, followed.",
+    help="Only this family: wmma, wgmma, ...; or a survey: banks, descriptors, tma, undocumented.",
 )
 @CUDA
 @WRITTEN
@@ -63,8 +63,8 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
     GPU that is there, else machine code for all archs. What is measured already is kept, so a run that was stopped is
     taken up where it ended. --json: one object a device or arch.
     """
-    if asked["family"] in APART:
-        APART[asked["family"]](folder, as_json, asked)
+    if asked["family"] in SURVEYS:
+        _survey(folder, as_json, asked)
         return
     from tcprobe.isa import arch
     from tcprobe.run.process import Worker, ended_by_errors, sass_worker
@@ -105,57 +105,24 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
         sys.exit(1)
 
 
-def _time_banks(folder: Path, as_json: bool, asked: dict[str, Any]) -> None:
-    """Time every access of shared memory on a live GPU, fit the rule of its banks, and save it."""
-    _only_device(asked, "times the accesses of shared memory")
+def _survey(folder: Path, as_json: bool, asked: dict[str, Any]) -> None:
+    """Measure something of a live GPU that is no table of a fragment, and save it."""
+    from tcprobe import plugins
     from tcprobe.run.backend import BackendFaultError
-    from tcprobe.run.banks import measured
 
+    family = asked["family"]
+    survey = plugins.load("tcprobe.run", SURVEYS[family], ("WHAT", "survey"))
+    if asked["patterns"] or asked["method"] == "sass" or asked["name"]:
+        raise UsageError(f"--family {family} {survey.WHAT} on the GPU at hand: only --device goes.")
     try:
-        found = measured(asked["index"] or 0, folder=folder)
+        found, lines = survey.survey(asked["index"] or 0, folder)
     except BackendFaultError as error:
         raise ProbeError(str(error)) from None
-    if as_json:
-        click.echo(json.dumps(found))
-        return
-    for name, row in found["accesses"].items():
-        click.echo(f"{name:22} {row['misfits']} of {row['patterns']} patterns do not fit")
-    for name, words in found["failed"].items():
-        click.echo(f"{name:22} {words}")
-    click.echo(f"{found['provenance']['device']} ({found['arch']}): rule saved in {folder}; `tcprobe banks --rule`")
+    click.echo(json.dumps(found) if as_json else "\n".join(lines))
 
 
-def _follow_boxes(folder: Path, as_json: bool, asked: dict[str, Any]) -> None:
-    """Copy boxes by tensor maps on a live GPU, fit the rule of each swizzle mode, and save it."""
-    _only_device(asked, "copies boxes by tensor maps")
-    from tcprobe.run.tensor_maps import measured
-    from tcprobe.store import tensor_maps
-    from tcprobe.store.results import Results
-
-    name, found = measured(asked["index"] or 0)
-    path = tensor_maps.write(Results(folder), name, found)
-    if as_json:
-        click.echo(json.dumps(found))
-        return
-    for mode, row in found["modes"].items():
-        b, m, s = row["swizzle"]
-        pitch = "of a row" if row["pitch"] == "row" else row["pitch"]
-        click.echo(f"SWIZZLE_{mode:5} rows {pitch} bytes apart, Sw<{b},{m},{s}>: {row['misfits']} of "
-                   f"{row['loads'] + row['stores']} boxes do not fit")  # fmt: skip
-    refused = [one for one in found["encodings"] if one["result"] != "CUDA_SUCCESS"]
-    unlike = [one for one in found["encodings"] if not one["fits"]]
-    click.echo(f"cuTensorMapEncodeTiled refuses {len(refused)} of {len(found['encodings'])} maps, "
-               f"{len(unlike)} unlike the rules")  # fmt: skip
-    click.echo(f"{len(found['lost'])} boxes lost, {len(found['faults'])} faults")
-    click.echo(f"{found['provenance']['device']} ({name}): saved in {path}")
-
-
-def _only_device(asked: dict[str, Any], what: str) -> None:
-    if asked["patterns"] or asked["method"] == "sass" or asked["name"]:
-        raise UsageError(f"--family {asked['family']} {what} on the GPU at hand: only --device goes.")
-
-
-APART = {"banks": _time_banks, "tma": _follow_boxes}  # families that are no fragments
+# families that are no fragments: modules of `run` with WHAT and survey()
+SURVEYS = {"banks": "banks", "descriptors": "descriptors", "tma": "tensor_maps", "undocumented": "undocumented"}
 
 
 @click.command(short_help="Fit closed formulas to saved tables.")

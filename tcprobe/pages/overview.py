@@ -21,6 +21,7 @@ from tcprobe.pages.archs import MADE, grid, row_and_col
 from tcprobe.pages.warpgroup import warpgroup
 from tcprobe.references import references, said
 from tcprobe.store.choose import Layers, alone
+from tcprobe.store.findings import UNDOCUMENTED
 from tcprobe.store.lookup import some
 from tcprobe.store.measurement import WEAKER, Measurement, how
 from tcprobe.store.results import Results
@@ -43,7 +44,7 @@ def render(results: Results) -> dict[Path, str]:
         found[results.root / "lowering.md"] = _text(archs.lowering(results))
     if any(results.opcodes(name) for name in results.archs()):
         found[results.root / "opcodes.md"] = _text(archs.opcodes(results))
-    if any(results.undocumented(name) for name in results.archs()):
+    if any(UNDOCUMENTED.read(results, name) for name in results.archs()):
         found[results.root / "undocumented.md"] = _text(undocumented.page(results))
     for name in results.archs():
         for method in results.methods(name):
@@ -87,7 +88,7 @@ def _overview(results: Results) -> Iterator[str]:
         yield "- [lowering.md](lowering.md): what each multiply becomes in machine code"
     if any(results.opcodes(name) for name in results.archs()):
         yield "- [opcodes.md](opcodes.md): the layouts of tensor-core machine instructions"
-    if any(results.undocumented(name) for name in results.archs()):
+    if any(UNDOCUMENTED.read(results, name) for name in results.archs()):
         yield "- [undocumented.md](undocumented.md): illegal metadata and undocumented selectors of sparse multiplies"
     yield "- [documented.md](documented.md): what is documented but not measured"
     yield "- [tensor_memory.md](tensor_memory.md): what is documented of tensor memory and tcgen05"

@@ -10,6 +10,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.pages.archs import grid, row_and_col
+from tcprobe.store.findings import DESCRIPTORS
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 
@@ -59,7 +60,7 @@ def _confirmed(of: Sequence[tuple[Fragment, Measurement]]) -> str:
 
 
 def _descriptors(results: Results, name: str) -> Iterator[str]:
-    body = results.descriptors(name)
+    body = DESCRIPTORS.read(results, name)
     if body is None:
         return
     of = body["provenance"]

@@ -1,22 +1,20 @@
 """The live measurement of shared memory banks: every access is timed, its phases found, its rule fitted.
 
-    python -m tcprobe.run.banks [--device N] [--patterns N] [--results FOLDER]
+    tcprobe run --family banks
 
-prints one JSON object: for each access the rule, how many patterns were timed, how many without ambiguity, how many of
+says, as JSON too, for each access the rule, how many patterns were timed, how many without ambiguity, how many of
 these the rule does not explain (with the first few), R2 over all, and the rule that came second. With --results it is
 saved as well, as `ask.bank_rules` reads it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +23,7 @@ from tcprobe.ask.bank_rules import document
 from tcprobe.ask.banks import IDLE, BankRule, Ints, cycles
 from tcprobe.ask.source_tags import LEAST, SourceTags, is_spread, lookups, of_pairs
 from tcprobe.ask.source_tags import timed as with_lookups
-from tcprobe.errors import ProbeError, TcprobeError
+from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP, Arch, arch
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.probes import banks
@@ -33,8 +31,9 @@ from tcprobe.probes.bank_cases import costly, far, tag_pairs, tag_steps
 from tcprobe.probes.banks import Cases, Floats
 from tcprobe.probes.experiment import ptx_hash
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
-from tcprobe.run.backend import BackendFaultError
+from tcprobe.store.findings import BANKS
 
+WHAT = "times the accesses of shared memory"
 RUNS = 3  # of each pattern
 PATTERNS = 1000  # of each access, beside the swap test
 SHOWN = 8  # misfits that are listed
@@ -185,33 +184,20 @@ def on_gpu(index: int, count: int) -> tuple[Arch, dict[str, str], dict[str, Fitt
                  "ptx": hashed, "tcprobe": __version__}, found  # fmt: skip
 
 
-def measured(index: int, count: int = PATTERNS, folder: Path | None = None) -> dict[str, Any]:
-    """The report of one GPU, saved in a folder if one is named; EnvironmentUnfitError without a GPU."""
+def survey(index: int, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """The report of one GPU, saved in a folder, and what to say of it; EnvironmentUnfitError without a GPU.
+
+    ProbeError, and nothing is saved, where an access could not be timed.
+    """
     from tcprobe.store.results import Results
 
-    row, provenance, found = on_gpu(index, count)
+    row, provenance, found = on_gpu(index, PATTERNS)
     said = report(found)
     if said["failed"]:
         name, words = next(iter(said["failed"].items()))
         raise ProbeError(f"{len(said['failed'])} of {len(found)} accesses could not be timed, first {name}: {words}")
-    if folder:
-        Results(folder).write_banks(row.name, document(row.name, provenance, said["accesses"]))
-    return {"arch": row.name, "provenance": provenance, **said}
-
-
-@click.command()
-@click.option("--device", "index", type=int, default=0, show_default=True, metavar="N", help="GPU number N.")
-@click.option("--patterns", "count", type=click.IntRange(1, 100_000), default=PATTERNS, show_default=True,
-              help="Of each access, beside the swap test.")  # fmt: skip
-@click.option("--results", "folder", type=click.Path(path_type=Path, file_okay=False), help="Save the rule here.")
-def main(index: int, count: int, folder: Path | None) -> None:
-    """Time every access of shared memory on a GPU and fit the rule of its banks."""
-    try:
-        click.echo(json.dumps(measured(index, count, folder)))
-    except (TcprobeError, BackendFaultError) as error:
-        click.echo(f"Error: {error}", err=True)
-        raise SystemExit(getattr(error, "exit_code", 1)) from None
-
-
-if __name__ == "__main__":
-    main()
+    BANKS.write(Results(folder), row.name, document(row.name, provenance, said["accesses"]))
+    lines = [f"{name:22} {one['misfits']} of {one['patterns']} patterns do not fit"
+             for name, one in said["accesses"].items()]  # fmt: skip
+    lines.append(f"{provenance['device']} ({row.name}): rule saved in {folder}; `tcprobe banks --rule`")
+    return {"arch": row.name, "provenance": provenance, **said}, lines

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,11 @@ from tcprobe.probes.tensor_maps import DIRECTIONS, BoxCase, kernel
 from tcprobe.references.shared_memory.tensor_map import DATA_TYPES, SWIZZLES, TensorMap, broken, refused
 from tcprobe.run.backend import Device
 from tcprobe.run.wire import receive
+from tcprobe.store.tensor_maps import FINDING
 from tcprobe.system import children
 from tcprobe.text import one_line
 
+WHAT = "copies boxes by tensor maps"
 COMMAND = (sys.executable, "-m", "tcprobe.run.tensor_map_worker")
 LIMIT = 60.0  # seconds for a job
 PROCESSES = 4
@@ -181,8 +184,10 @@ def _case(case: BoxCase) -> dict[str, Any]:
             "base": case.base}  # fmt: skip
 
 
-def measured(index: int) -> tuple[str, dict[str, Any]]:
-    """(arch, what is saved) of one GPU; EnvironmentUnfitError without one that can copy a box."""
+def survey(index: int, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """What is saved of one GPU in a folder, and what to say of it; EnvironmentUnfitError where no box is copied."""
+    from tcprobe.store.results import Results
+
     found = follow(index)
     device = found.device
     assert device is not None
@@ -190,4 +195,19 @@ def measured(index: int) -> tuple[str, dict[str, Any]]:
     hashed = ptx_hash([kernel(direction, rank) for direction in DIRECTIONS for rank in ranks])
     provenance = {"device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler,
                   "ptx": hashed, "tcprobe": __version__}  # fmt: skip
-    return device.arch, {"arch": device.arch, "method": "live", "provenance": provenance, **report(found)}
+    body = {"arch": device.arch, "method": "live", "provenance": provenance, **report(found)}
+    path = FINDING.write(Results(folder), device.arch, body)
+    return body, [*_lines(body), f"{device.name} ({device.arch}): saved in {path}"]
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    for mode, row in found["modes"].items():
+        b, m, s = row["swizzle"]
+        pitch = "of a row" if row["pitch"] == "row" else row["pitch"]
+        yield (f"SWIZZLE_{mode:5} rows {pitch} bytes apart, Sw<{b},{m},{s}>: {row['misfits']} of "
+               f"{row['loads'] + row['stores']} boxes do not fit")  # fmt: skip
+    refused_ones = [one for one in found["encodings"] if one["result"] != TAKEN]
+    unlike = [one for one in found["encodings"] if not one["fits"]]
+    yield (f"cuTensorMapEncodeTiled refuses {len(refused_ones)} of {len(found['encodings'])} maps, "
+           f"{len(unlike)} unlike the rules")  # fmt: skip
+    yield f"{len(found['lost'])} boxes lost, {len(found['faults'])} faults"

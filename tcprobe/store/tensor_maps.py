@@ -8,18 +8,14 @@ driver said of maps, their arguments varied one at a time. `faults`: boxes that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from tcprobe.errors import DataError
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.references.shared_memory.tensor_map import SWIZZLES
-from tcprobe.store import documents
 from tcprobe.store.choose import Layers
-from tcprobe.store.documents import naming
+from tcprobe.store.findings import Finding
 from tcprobe.store.measurement import PROVENANCE
-from tcprobe.store.results import Results
-from tcprobe.system import files
 
 KIND = "tensor maps"
 BORROWED, STATED = "sm_90", "documented by the CUDA driver API and PTX ISA"
@@ -28,32 +24,9 @@ COUNTS = ("misfits", "bytes", "loads", "stores")
 WHOLE = {"pitch", "swizzle", *COUNTS, "types", "widths", "bases", "ranks", "second"}
 
 
-def path_of(results: Results, arch: str) -> Path:
-    """Where it is saved."""
-    return results.root / arch / "tma.json"
-
-
-def read(results: Results, arch: str) -> dict[str, Any] | None:
-    """What is saved, None if nothing is; DataError where it cannot be what tcprobe writes."""
-    path = path_of(results, arch)
-    body = documents.read(path, KIND)
-    if body is not None:
-        with naming(path):
-            check(body, arch)
-    return body
-
-
-def write(results: Results, arch: str, body: Mapping[str, Any]) -> Path:
-    """Save it, checked; the file."""
-    check(body, arch)
-    path = path_of(results, arch)
-    files.write(path, documents.seal(KIND, dict(body)).encode(), parents=True)
-    return path
-
-
 def newest(layers: Layers, arch: str) -> dict[str, Any] | None:
     """That of the nearest folder that has one to be trusted."""
-    found = next(layers.documents(arch, KIND, lambda results: read(results, arch)), None)
+    found = next(layers.documents(arch, KIND, lambda results: FINDING.read(results, arch)), None)
     return found[0] if found else None
 
 
@@ -89,3 +62,6 @@ def evidence(body: Mapping[str, Any]) -> str:
     count, bad = (sum(mode[key] for mode in modes) for key in ("bytes", "misfits"))
     made = f"{of['device']}, driver {of['driver']}, CUDA {of['cuda']}, tcprobe {of['tcprobe']}"
     return f"boxes of tensor maps measured live on {made}: {count} bytes followed, {bad} boxes elsewhere than stated"
+
+
+FINDING = Finding("tma", KIND, check)
