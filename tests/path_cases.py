@@ -21,6 +21,7 @@ HALF = "mma.m16n8k16.row.col.f16.f16.f16.f16"
 TF32 = "mma.m16n8k8.row.col.f32.tf32.tf32.f32"
 S8 = "mma.m16n8k32.row.col.s32.s8.s8.s32"
 E4M3 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
+WG = "wgmma.mma_async.m64n32k16"
 F64 = "mma.m16n8k8.row.col.f64.f64.f64.f64"
 
 
@@ -103,6 +104,14 @@ CASES = (
     Case(F64 + ".b", "16x16", "col", "SWIZZLE_128B", "ld.shared.b64", None, "tma"),
     Case(HALF + ".d", "64x64", "row", "SWIZZLE_128B", "stmatrix.x4", 72, "tma"),
     Case(F16 + ".d", "64x32", "row", "SWIZZLE_128B", "st.shared.b64", None, "tma"),
+    # registers of a warpgroup
+    Case(WG + ".f32.bf16.bf16.d", "64x32", "row", "SWIZZLE_128B", "st.shared.b64", 36),
+    Case(WG + ".f32.bf16.bf16.d", "128x64", "col", "pad:16", "st.shared.b32"),
+    Case(WG + ".f16.f16.f16.d", "64x64", "row", "SWIZZLE_128B", "stmatrix.x4", None, "tma"),
+    Case(WG + ".f16.f16.f16.d", "128x32", "col", "sw:3,4,3", "stmatrix.x4.trans"),
+    Case("wgmma.mma_async.m64n8k16.f16.f16.f16.d", "64x16", "row", "sw:1,4,3", "stmatrix.x2"),
+    Case(WG + ".f32.bf16.bf16.a", "128x64", "row", "sw:3,4,3", "ldmatrix.x4"),
+    Case("wgmma.mma_async.m64n32k32.f32.e4m3.e4m3.a", "64x64", "row", "SWIZZLE_64B", "ldmatrix.x2"),
 )
 
 BEGIN = """
@@ -112,8 +121,9 @@ BEGIN = """
 """
 MAP = '  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" : : "l"(map) : "memory");\n'
 FILL = {
-    "cp.async": '  {space}::fill(shared, given, lane, 32);\n  asm volatile("cp.async.wait_all;" : : : "memory");\n',
-    "plain": "  {space}::fill(shared, given, lane, 32);\n",
+    "cp.async": "  {space}::fill(shared, given, lane, {space}::THREADS);\n"
+                '  asm volatile("cp.async.wait_all;" : : : "memory");\n',
+    "plain": "  {space}::fill(shared, given, lane, {space}::THREADS);\n",
     "tma": MAP + """
   __shared__ __align__(8) unsigned long long barrier;
   const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(&barrier));
@@ -124,7 +134,7 @@ FILL = {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" : : "r"(at), "r"({bytes}) : "memory");
     {space}::fill(shared, map, at, 0, 0);
   }}
-  __syncwarp();
+  __syncthreads();
   unsigned done = 0;
   while (!done)
     asm volatile("{{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], 0; selp.u32 %0, 1, 0, p;}}"
@@ -132,8 +142,8 @@ FILL = {
 """,
 }  # fmt: skip
 DRAIN = {
-    "plain": "  {space}::drain(shared, made, lane, 32);\n",
-    "tma": '  asm volatile("fence.proxy.async;" : : : "memory");\n  __syncwarp();\n' + MAP + """
+    "plain": "  {space}::drain(shared, made, lane, {space}::THREADS);\n",
+    "tma": '  asm volatile("fence.proxy.async;" : : : "memory");\n  __syncthreads();\n' + MAP + """
   if (lane == 0) {{
     {space}::drain(shared, map, 0, 0);
     asm volatile("cp.async.bulk.wait_group 0;" : : : "memory");
@@ -154,7 +164,7 @@ extern "C" __global__ void {kernel}(const unsigned char* given, const void* map,
 """
 )
 STEPS = """
-  made += 32 * {space}::REGISTERS;
+  made += {space}::THREADS * {space}::REGISTERS;
 #pragma unroll
   for (unsigned k = 0; k < {space}::STEPS; ++k) {{
     {space}::Word part[{space}::STEP_REGISTERS];
@@ -225,9 +235,13 @@ def data(case, seed):
     lines = matrix if tile.contiguous == "row" else matrix.swapaxes(0, 1)
     image = np.zeros((tile.lines, found.asked.ld, size), np.uint8)
     image[:, : tile.length] = lines
-    row, col = (np.array(cell.table.values[name]).reshape(32, -1) for name in ("row", "col"))
+    row, col = (np.array(cell.table.values[name]).reshape(cell.table.threads, -1) for name in ("row", "col"))
     held = [matrix[down + row, right + col] for down, right in order(found)]
     return Data(image.ravel(), np.ascontiguousarray(np.stack(held, axis=1)).ravel())
+
+
+def threads(case):
+    return plan(case).asked.cell.table.threads
 
 
 def order(found):

@@ -16,7 +16,7 @@ RUNTIME = r"""
 #define __device__
 typedef unsigned char u8;
 static u8 memory[1 << 18];
-static unsigned addresses[1 << 14][32];
+static unsigned addresses[1 << 12][128];
 static int lane_, issue_;
 static bool collecting;
 
@@ -30,13 +30,14 @@ static int width_of(const std::string& name) {
 
 static void matrices(const std::string& name, unsigned address, std::vector<void*> out, std::vector<long long> in) {
   const bool loads = name[0] == 'l', trans = name.find(".trans") != std::string::npos;
-  const int count = loads ? int(out.size()) : int(in.size()) - 1, issue = issue_++;
+  const int count = loads ? int(out.size()) : int(in.size()) - 1, issue = issue_++, lane = lane_ % 32;
+  const unsigned* of_warp = addresses[issue] + (lane_ - lane);
   if (collecting) { addresses[issue][lane_] = address; return; }
   for (int m = 0; m < count; ++m) {
     unsigned value = loads ? 0 : unsigned(in[1 + m]);
     for (int half = 0; half < 2; ++half) {
-      const int row = trans ? 2 * (lane_ % 4) + half : lane_ / 4, col = trans ? lane_ / 4 : 2 * (lane_ % 4) + half;
-      u8* at = memory + addresses[issue][8 * m + row] + 2 * col;
+      const int row = trans ? 2 * (lane % 4) + half : lane / 4, col = trans ? lane / 4 : 2 * (lane % 4) + half;
+      u8* at = memory + of_warp[8 * m + row] + 2 * col;
       if (loads) value |= unsigned(at[0] | at[1] << 8) << 16 * half;
       else { at[0] = u8(value >> 16 * half); at[1] = u8(value >> 16 * half >> 8); }
     }
@@ -75,9 +76,9 @@ static std::vector<u8> given(size_t size) {
 template <class P> void load(size_t size) {
   auto image = given(size);
   memset(memory, 0xEE, sizeof memory);
-  for (lane_ = 0; lane_ < 32; ++lane_) P::fill(0, image.data(), lane_, 32);
+  for (lane_ = 0; lane_ < P::THREADS; ++lane_) P::fill(0, image.data(), lane_, P::THREADS);
   for (int pass = 0; pass < 2; ++pass)
-    for (lane_ = 0; lane_ < 32; ++lane_) {
+    for (lane_ = 0; lane_ < P::THREADS; ++lane_) {
       typename P::Word registers[P::REGISTERS] = {};
       collecting = pass == 0; issue_ = 0;
       P::load(0, lane_, registers);
@@ -86,17 +87,17 @@ template <class P> void load(size_t size) {
 }
 
 template <class P> void store(size_t size) {
-  auto held = given(32 * P::REGISTERS * sizeof(typename P::Word));
+  auto held = given(P::THREADS * P::REGISTERS * sizeof(typename P::Word));
   std::vector<u8> image(size + 16);
   memset(memory, 0xEE, sizeof memory);
   for (int pass = 0; pass < 2; ++pass)
-    for (lane_ = 0; lane_ < 32; ++lane_) {
+    for (lane_ = 0; lane_ < P::THREADS; ++lane_) {
       typename P::Word registers[P::REGISTERS];
       memcpy(registers, held.data() + lane_ * sizeof registers, sizeof registers);
       collecting = pass == 0; issue_ = 0;
       P::store(0, lane_, registers);
     }
-  for (lane_ = 0; lane_ < 32; ++lane_) P::drain(0, image.data(), lane_, 32);
+  for (lane_ = 0; lane_ < P::THREADS; ++lane_) P::drain(0, image.data(), lane_, P::THREADS);
   fwrite(image.data(), 1, size, stdout);
 }
 

@@ -54,7 +54,7 @@ class Simulated:
         rows, cols = self.answer["tile"]
         for down in range(0, rows, self.table.fragment.rows):
             for right in range(0, cols, self.table.fragment.cols):
-                for lane in LANES:
+                for lane in range(self.table.table.threads):
                     for i in range(self.table.table.elements):
                         at = self.table.table.at(lane=lane, i=i)
                         for p in range(self.bits // self.piece):
@@ -84,8 +84,10 @@ class Simulated:
                     pairs = [(self.back, 8 * global_), (self.shared, 8 * shared)]
                     self.copy(*pairs[:: 1 if kind == "global->shared" else -1], 8 * issue["bytes"])
         else:
+            assert ("warp" in issue) == (self.table.table.threads > len(LANES))
+            first = len(LANES) * issue.get("warp", 0)
             for lane, bit, place in self.held(step["instruction"], issue):
-                pairs = [(self.shared, place), (self.registers, (*bit[:2], lane, bit[2]))]
+                pairs = [(self.shared, place), (self.registers, (*bit[:2], first + lane, bit[2]))]
                 (source, at), (target, to) = pairs[:: 1 if kind == "shared->registers" else -1]
                 target[to] = source[at]
 

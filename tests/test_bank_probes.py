@@ -10,16 +10,18 @@ from click.testing import CliRunner
 from tcprobe.ask import banks as model
 from tcprobe.ask.bank_rules import document, rules_for
 from tcprobe.ask.banks import BankRule, designed
+from tcprobe.ask.source_tags import SourceTags, from_json, is_spread, lookups, of_pairs, of_pattern, timed
 from tcprobe.cli import main
-from tcprobe.errors import ProbeError, UnreadProbeError
+from tcprobe.errors import DataError, ProbeError, UnreadProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import access, accesses
 from tcprobe.probes import banks
-from tcprobe.probes.bank_cases import costly
+from tcprobe.probes.bank_cases import costly, tag_steps
 from tcprobe.probes.ptx import module
 from tcprobe.run import banks as live
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
+from tcprobe.store.findings import BANKS
 from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.results import Results
 
@@ -39,7 +41,8 @@ MOST = 232448  # bytes of shared memory of a block on sm_90
 class Machine:
     """A GPU whose clock follows `rules`, with a start that takes long, and some noise."""
 
-    def __init__(self, rules=None, noise=0.0):
+    def __init__(self, rules=None, noise=0.0, tags=None):
+        self.tags = tags
         self.rules = dict(designed()) | (rules or {})
         self.noise = np.random.default_rng(0), noise
         self.loaded, self.known = {}, {}
@@ -54,7 +57,9 @@ class Machine:
     def one(self, launch):
         assert self.loaded[launch.kernel.name] == launch.kernel
         row = access(launch.kernel.op.access)
-        address, source = (raw.view(np.uint32).reshape(-1, 32).astype(np.int64) for raw in launch.inputs[:2])
+        count = launch.grid[0]
+        address, source = (raw.view(np.uint32).reshape(-1, 32)[:count].astype(np.int64) for raw in launch.inputs[:2])
+        assert not row.has_source or launch.inputs[0].size % banks.ALIGNED == 0
         assert launch.grid == (len(address), 1, 1)
         assert launch.threads == 512
         assert not launch.inputs[3].any()
@@ -72,7 +77,11 @@ class Machine:
         if key not in self.known:
             rule = self.rules[row.name]
             address = np.where(address == banks.IDLE_LANE, -1, address)
-            self.known = {key: model.cycles(row, rule, address, source if rule.passes == "order" else None)}
+            found = model.cycles(row, rule, address, source if rule.passes == "order" else None)
+            if self.tags and row.has_source:
+                far = lookups(self.tags, np.where(address < 0, -1, source))
+                found = timed(found, far, is_spread(address))
+            self.known = {key: found}
         return self.known[key]
 
     @staticmethod
@@ -83,7 +92,7 @@ class Machine:
         assert (address[active] <= launch.shared_bytes - row.bytes).all()
         assert launch.shared_bytes <= MOST
         assert (source % row.bytes == 0).all()
-        assert (source <= launch.inputs[2].size - row.bytes).all()
+        assert not row.has_source or (source <= launch.inputs[2].size - row.bytes).all()
         assert active.all() or not row.is_matrix
 
 
@@ -242,12 +251,74 @@ def test_a_sweep_is_published_and_answers(tmp_path):
     said = json.loads(json.dumps(live.report(found)))
     assert said["failed"] == {}
     assert said["misfits"] == 0
-    assert said["patterns"] == sum(2 * (1 + r.lanes * (r.lanes - 1) // 2) + 60 for r in accesses().values())
+    swaps = sum(2 * (1 + r.lanes * (r.lanes - 1) // 2) for r in accesses().values())
+    assert said["patterns"] == swaps + sum(60 * (1 + r.has_source) for r in accesses().values())
     results = Results(tmp_path)
-    results.write_banks("sm_90", document("sm_90", dict.fromkeys(PROVENANCE, "text"), said["accesses"]))
+    BANKS.write(results, "sm_90", document("sm_90", dict.fromkeys(PROVENANCE, "text"), said["accesses"]))
     rules = rules_for(None, results)
     assert rules.rule(access("ld.shared.b64")).joined == 16
     assert f"0 of {said['patterns']} patterns do not fit" in rules.evidence
+
+
+TAGS = SourceTags((0x1BD5A80 & banks.ARENA - 1, 0x16AED00 & banks.ARENA - 1))
+
+
+@pytest.mark.parametrize("tags", [TAGS, SourceTags((0x880,)), SourceTags((0x8180, 0x4400))], ids=str)
+def test_tags_of_sources_are_found(tags):
+    """Any parities of the bits of a line's address: what is found says the same of every line."""
+    row = access("cp.async.ca.8")
+    found = live.sweep(Machine(noise=20, tags=tags), [row], 400, MOST)[row.name]
+    assert found.misfits == []
+    assert found.rule == designed()[row.name]
+    lines = np.arange(0, banks.ARENA, banks.LINE)
+    pairs = {*zip(found.tags.bank(lines).tolist(), tags.bank(lines).tolist(), strict=True)}
+    assert len(pairs) == 1 << len(tags.masks)
+    assert live.fit(row, found.phases, found.cases, (found.cycles, found.steady)).misfits
+
+
+def test_pairs_that_no_parities_explain():
+    steps = tag_steps()
+    together = np.zeros(len(steps), bool)
+    assert of_pairs(steps, together) is None
+    together[steps.index(0x180)] = together[steps.index(0x300)] = True
+    assert of_pairs(steps, together) is None
+
+
+def test_tags_are_published_and_answer(tmp_path):
+    found = live.sweep(Machine(tags=TAGS), accesses().values(), 40, MOST)
+    said = json.loads(json.dumps(live.report(found)))
+    results = Results(tmp_path)
+    BANKS.write(results, "sm_90", document("sm_90", dict.fromkeys(PROVENANCE, "text"), said["accesses"]))
+    rules = rules_for(None, results)
+    assert set(rules.tags) == {"cp.async.ca.4", "cp.async.ca.8", "cp.async.ca.16"}
+    ask = ["banks", "--address", "lane * 4", "--with", "cp.async.ca.4", "--results", str(tmp_path), "--only"]
+    answer = json.loads(CliRunner().invoke(main, [*ask, "--source", "lane * 132", "--json", "--explain"]).stdout)
+    assert (answer["cycles"], answer["lookups"], answer["timed"]) == (1, 8, 9)
+    for less in (["--json", "--explain"], ["--source", "lane * 132", "--json"]):
+        assert "lookups" not in json.loads(CliRunner().invoke(main, [*ask, *less]).stdout)
+    text = CliRunner().invoke(main, [*ask, "--source", "lane * 4"]).stdout
+    assert "1 cycles; 1 if no lanes collided; with 1 lookups of its sources' lines 2 cycles" in text
+    for wrong in ([], [0], [3], ["x"], [1 << 70], [128] * 9, [True]):
+        if wrong:
+            said["accesses"]["cp.async.ca.4"]["tags"] = {"masks": wrong}
+            with pytest.raises(DataError, match="banks"):
+                document("sm_90", dict.fromkeys(PROVENANCE, "text"), said["accesses"])
+
+
+def test_lookups_are_counted_by_sets():
+    """Once more, by nothing but sets; and the cycles of patterns with them."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        sources = [None if rng.random() < 0.2 else int(rng.integers(0, 1 << 30)) for _ in range(32)]
+        to = [None if s is None else int(rng.integers(0, rng.choice([8, 64, 8192]))) * 4 for s in sources]
+        lines = {s // 128 for s in sources if s is not None}
+        banked = [tuple((line * 128 & m).bit_count() % 2 for m in TAGS.masks) for line in lines]
+        most, passes = max(map(banked.count, banked), default=0), int(rng.integers(1, 9)) if lines else 0
+        rows, blocks = ({a // size for a in to if a is not None} for size in (128, 2048))
+        more = (len(rows) > 4 and len(blocks) > 1) or (passes > 1 and most == 1)
+        wanted = max(passes, most + 1 + more) if lines else 0
+        assert of_pattern(TAGS, to, sources, passes) == (most, wanted)
+    assert from_json(TAGS.to_json()) == TAGS
 
 
 def test_what_the_compiler_refuses_is_said():

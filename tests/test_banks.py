@@ -17,6 +17,7 @@ from tcprobe.ask.banks import BankRule, as_array, costs, cycles, designed, judge
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.shared_memory import access, accesses
+from tcprobe.store.findings import BANKS
 from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.results import Results, published
 
@@ -340,7 +341,7 @@ def test_a_measured_rule_answers_instead(tmp_path):
     results = Results(tmp_path)
     assert rules_for(None, results).measured is None
     assert "sm_90's by design" in rules_for(None, results).evidence
-    results.write_banks("sm_90", saved())
+    BANKS.write(results, "sm_90", saved())
     found = rules_for("sm_90", results)
     assert found.evidence == "measured on sm_90, live on text, driver text, CUDA text: 0 of 280 patterns do not fit"
     pair = ["banks", "--address", "8 * (lane / 2)", "--with", "ld.shared.b64", "--json", "--results", tmp_path]
@@ -376,14 +377,14 @@ GOOD_RULE = {"phase": 32, "joined": 32, "passes": "words", "idle": False}
 )  # fmt: skip
 def test_a_rule_that_is_none_is_refused(broken, tmp_path):
     results = Results(tmp_path)
-    results.write_banks("sm_90", saved() | broken)
+    BANKS.write(results, "sm_90", saved() | broken)
     with pytest.raises(DataError, match=r"banks\.json"):
         rules_for("sm_90", results)
 
 
 def test_a_damaged_rule_is_refused(tmp_path):
     results = Results(tmp_path)
-    results.write_banks("sm_90", saved())
+    BANKS.write(results, "sm_90", saved())
     path = tmp_path / "sm_90" / "banks.json"
     path.write_text(path.read_text().replace('"phase": 16', '"phase": 32', 1))
     with pytest.raises(DataError, match="checksum"):
@@ -406,7 +407,7 @@ def test_the_rule_is_shown(tmp_path):
     assert shown["rule"]["arch"] == "sm_90"
     assert set(shown["accesses"]) == {op for op in reference.OPS if not op.startswith("stmatrix")}
     assert shown["accesses"]["ld.shared.b128"] == {"phase": 8, "joined": 16, "passes": "words", "idle": True}
-    Results(tmp_path).write_banks("sm_90", saved())
+    BANKS.write(Results(tmp_path), "sm_90", saved())
     assert "ld.shared.b64         phases of 16 lanes; the most words" in tcprobe(
         "banks", "--rule", "--results", tmp_path).stdout  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -144,3 +146,29 @@ def test_a_path_without_an_access_is_refused_for_what_is_in_the_way(options, rea
     said = refusal("path", "mma.m16n8k16.row.col.f32.f16.f16.f32.d", "--tile", "32x32", *options)[1]
     assert reason in said
     assert "stmatrix" not in said
+
+
+def test_a_large_map_with_one_wrong_element_is_no_layout_soon(tmp_path):
+    """Hundreds of swizzles leave the parts of it that are looked at first as they should be."""
+    rows = [[row * 300 + col + (row == 37 and col == 41) for col in range(256)] for row in range(256)]
+    (tmp_path / "map").write_text("\n".join(" ".join(map(str, row)) for row in rows))
+    start = time.process_time()
+    assert "no layout" in refusal("swizzle", "fit", tmp_path / "map")[1]
+    assert time.process_time() - start < 5
+
+
+def test_two_ways_of_one_conversion_fit_into_one_file(tmp_path):
+    """Their functions have names of their own."""
+    pair = ("mma.m16n8k16.row.col.f32.f16.f16.f32.d", "mma.m16n8k16.row.col.f32.f16.f16.f32.a")
+    functions = set()
+    for number, option in enumerate(((), ("--transpose",), ("--permute-k",))):
+        done = CliRunner().invoke(main, ["convert", *pair, *option, "-o", str(tmp_path / str(number))])
+        assert done.exit_code == 0, done.output
+        functions |= set(re.findall(r"void (\w+)\(", (tmp_path / str(number)).read_text()))
+    assert len(functions) == 3
+    for option in ((), ("--global", "col"), ("--shared", "pad:16")):
+        done = CliRunner().invoke(main, ["convert", "m16n8k16.f16.f16.f16.f16.d", "stmatrix.x2", *option, "-o",
+                                         str(tmp_path / "store")])  # fmt: skip
+        assert done.exit_code == 0, done.output
+        functions |= set(re.findall(r"void (\w+)\(", (tmp_path / "store").read_text()))
+    assert len(functions) == 9

@@ -39,11 +39,11 @@ def functions():
     return found
 
 
-def launch(functions, name, *arguments):
-    """One warp; device arrays as they are."""
+def launch(functions, name, *arguments, threads=32):
+    """One block; device arrays as they are."""
     import cupy
 
-    functions[name]((1,), (32,), arguments)
+    functions[name]((1,), (threads,), arguments)
     cupy.cuda.runtime.deviceSynchronize()
 
 
@@ -52,10 +52,16 @@ def tensor_map(case, memory):
     import cupy
 
     step = path_cases.by_tensor_map(case)
-    held = (ctypes.c_byte * 256)()
     if step is None:
         return cupy.asarray(np.zeros(128, np.uint8))
-    tile, size = path_cases.plan(case).asked.tile, step.bits // 8
+    return encoded(step, path_cases.plan(case).asked.tile, memory)
+
+
+def encoded(step, tile, memory):
+    """The map of a step's boxes on the device."""
+    import cupy
+
+    held, size = (ctypes.c_byte * 256)(), step.bits // 8
     start = -(-ctypes.addressof(held) // 64) * 64  # the driver wants the map aligned to 64 bytes
     arguments = (
         ctypes.c_void_p(start), ctypes.c_int(WORDS[size]), ctypes.c_uint32(2), ctypes.c_void_p(memory.data.ptr),
@@ -80,12 +86,26 @@ def test_every_byte_comes_to_its_place(functions, number):
             given = cupy.asarray(data.image)
             twice = "load_k" in path_cases.program(number)
             made = cupy.zeros(data.registers.size * (1 + twice), np.uint8)
-            launch(functions, path_cases.kernel(number), given, tensor_map(case, given), made)
+            launch(
+                functions,
+                path_cases.kernel(number),
+                given,
+                tensor_map(case, given),
+                made,
+                threads=path_cases.threads(case),
+            )
             halves = made.get().reshape(1 + twice, -1)
             assert all(np.array_equal(half, data.registers) for half in halves)
         else:
             given, made = cupy.asarray(data.registers), cupy.zeros(data.image.size, np.uint8)
-            launch(functions, path_cases.kernel(number), given, tensor_map(case, made), made)
+            launch(
+                functions,
+                path_cases.kernel(number),
+                given,
+                tensor_map(case, made),
+                made,
+                threads=path_cases.threads(case),
+            )
             assert np.array_equal(made.get(), data.image)
 
 

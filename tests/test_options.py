@@ -7,6 +7,7 @@ from crafted import MMA, filled
 
 from tcprobe.cli import main
 from tcprobe.cli.options import Given, Named, Number, Numbers, Seconds
+from tcprobe.cli.tensor_map import Sides
 
 A, D = "wmma.m16n16k16.a.row.f16", f"{MMA}.d"
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -25,12 +26,14 @@ ASKED = {
     "diff": ["diff", "sm_70", "sm_80", A], "merge": ["merge", "no"], "lower": ["lower", MULTIPLY],
     "doctor": ["doctor"], "pages": ["pages"], "site": ["site"],
     "descriptor": ["descriptor", "--tile", "128x64", "--type", "bf16"],
+    "tensormap": ["tensormap", "--type", "bf16", "--tile", "64,64"],
     "path": ["path", f"{MULTIPLY}.a", "--tile", "64x64"], "load": ["load", f"{MULTIPLY}.a", "--ld", "64"],
 }  # fmt: skip
 NOWHERE = ("", "a\0b", "\ud800")
 NO_NUMBERS = ("", " ", "nan", "inf", "-1", "1_0", "\u0663", "1e3", "0x3", "9" * 30, "9" * 6000, "\x1b[31m", "3\n4")
 NO_SECONDS = (*NO_NUMBERS, "0", "0.5", "1e999", "100000")
-WRONG = {Named: NOWHERE, Given: ("", " "), Number: NO_NUMBERS, Numbers: NO_NUMBERS, Seconds: NO_SECONDS}
+WRONG = {Named: NOWHERE, Given: ("", " "), Number: NO_NUMBERS, Numbers: NO_NUMBERS, Seconds: NO_SECONDS,
+         Sides: (*NO_NUMBERS, "64,", "-1,8", "1,1,1,1,1,1")}  # fmt: skip
 
 
 def commands(group=main, path=()):

@@ -19,6 +19,7 @@ from tcprobe.run import undocumented as run
 from tcprobe.run.backend import BackendFaultError
 from tcprobe.run.emulator import Emulator
 from tcprobe.store.choose import alone
+from tcprobe.store.findings import UNDOCUMENTED
 from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.results import Results, published
 
@@ -94,7 +95,7 @@ def finding():
 
 def test_a_finding_is_saved_read_and_told(tmp_path):
     results = Results(tmp_path)
-    results.write_undocumented("sm_90", asked.document("sm_90", SAID, finding()))
+    UNDOCUMENTED.write(results, "sm_90", asked.document("sm_90", SAID, finding()))
     wide, narrow = (SPARSE[KINDS[kind]].metadata for kind in ("wide f16", "tf32"))
     found = asked.beyond(wide, "sm_90", alone(results))
     text = "\n".join(found.lines)
@@ -112,7 +113,7 @@ def test_a_finding_is_saved_read_and_told(tmp_path):
 def test_the_page_has_every_form(tmp_path):
     results = Results(tmp_path)
     (tmp_path / "sm_90" / "live").mkdir(parents=True)
-    results.write_undocumented("sm_90", asked.document("sm_90", SAID, finding()))
+    UNDOCUMENTED.write(results, "sm_90", asked.document("sm_90", SAID, finding()))
     lines = "\n".join(overview.undocumented.page(results))
     assert all(f"`{name}`" in lines for name in finding())
 
@@ -194,7 +195,7 @@ def test_a_whole_run_is_saved(monkeypatch, tmp_path):
     monkeypatch.setattr(run, "apart", lambda *case: {"outcome": "runs", "words": "", "as": 1})
     done = CliRunner().invoke(run.main, ["--results", str(tmp_path)])
     assert done.exit_code == 0, done.output
-    saved = asked.forms("sm_90", Results(tmp_path).undocumented("sm_90"))
+    saved = asked.forms("sm_90", UNDOCUMENTED.read(Results(tmp_path), "sm_90"))
     assert saved == json.loads(done.output)["forms"]
     assert {name: {n: o["outcome"] for n, o in form["selectors"].items()} for name, form in saved.items()} == {
         names[0]: {}, names[1]: {"2": "runs", "3": "refused"}, names[2]: {}
@@ -205,7 +206,7 @@ def test_a_whole_run_is_saved(monkeypatch, tmp_path):
 
 def test_show_tells_it(tmp_path):
     e = SPARSE[KINDS["wide f16"]].metadata
-    Results(tmp_path).write_undocumented("sm_90", asked.document("sm_90", SAID, finding()))
+    UNDOCUMENTED.write(Results(tmp_path), "sm_90", asked.document("sm_90", SAID, finding()))
     done = CliRunner().invoke(main, ["show", e.id, "--selector", "1", "--results", str(tmp_path)])
     assert "act as two free indices" in done.output, done.output
     done = CliRunner().invoke(main, ["show", e.id, "--selector", "1", "--json", "--results", str(tmp_path)])
@@ -214,7 +215,7 @@ def test_show_tells_it(tmp_path):
 
 def test_the_published_finding_is_that_of_the_measured_forms():
     results = published()
-    found = asked.forms("sm_90", results.undocumented("sm_90"))
+    found = asked.forms("sm_90", UNDOCUMENTED.read(results, "sm_90"))
     assert set(found) == set(run.measured("sm_90"))
     for name, form in found.items():
         row = SPARSE[name]

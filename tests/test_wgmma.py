@@ -39,6 +39,7 @@ from tcprobe.store.acceptance import misfit
 from tcprobe.store.cell import cell
 from tcprobe.store.cell import selected as selected_cells
 from tcprobe.store.choose import alone
+from tcprobe.store.findings import DESCRIPTORS
 from tcprobe.store.results import published
 
 FORMS = inventory.instructions().parts[-1]
@@ -479,7 +480,7 @@ def test_warps_that_hold_no_bands_are_refused():
 
 
 def test_everything_is_published_and_agrees():
-    body = published().descriptors("sm_90")
+    body = DESCRIPTORS.read(published(), "sm_90")
     assert all(case["agree"] == case["elements"] for case in body["cases"])
     assert (body["method"], body["products"]["wrong"]) == ("live", 0)
     assert sum(case["descriptors"] for case in body["cases"]) > 5000
@@ -543,7 +544,7 @@ def test_results_stay_small():
 
 
 def test_descriptors_that_cannot_be_are_refused():
-    body = published().descriptors("sm_90")
+    body = DESCRIPTORS.read(published(), "sm_90")
     for change in ({"arch": "sm_80"}, {"method": "guess"}, {"cases": [{**body["cases"][0], "agree": 1 << 40}]},
                    {"cases": [{**body["cases"][0], "operand": "d"}]}, {"extra": 1}):  # fmt: skip
         with pytest.raises(DataError):

@@ -7,14 +7,16 @@ A measured rule is `results/<arch>/banks.json`: for each access its `rule` (the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tcprobe.ask.banks import BankRule, designed
+from tcprobe.ask.source_tags import SourceTags, from_json
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.store.choose import Layers, layers_of
+from tcprobe.store.findings import BANKS
 from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.results import Results
 
@@ -24,12 +26,16 @@ PASSES = ("words", "lanes", "order")
 
 @dataclass(frozen=True)
 class BankRules:
-    """The rules by access that answer for arch `asked`; they are `arch`'s. `measured`: how, if it is published."""
+    """The rules by access that answer for arch `asked`; they are `arch`'s. `measured`: how, if it is published.
+
+    `tags` of the sources of accesses that look them up.
+    """
 
     asked: str
     arch: str
     rules: Mapping[str, BankRule]
     measured: str | None
+    tags: Mapping[str, SourceTags] = field(default_factory=dict)
 
     def rule(self, row: SharedAccess) -> BankRule:
         """Of one access; UsageError where the arch does not have it."""
@@ -55,32 +61,33 @@ def rules_for(name: str | None, results: Results | Layers) -> BankRules:
     asked = arch(name or MEASURED).name
     for source in dict.fromkeys((asked, MEASURED)):
         for layer in layers_of(results).layers:
-            saved = layer.results.banks(source)
+            saved = BANKS.read(layer.results, source)
             if saved is not None:
                 return BankRules(asked, source, *_read(source, saved))
     return BankRules(asked, MEASURED, designed(), None)
 
 
 def document(name: str, provenance: Mapping[str, str], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What `Results.write_banks` saves, checked. `found`: by access "rule", "patterns", "misfits" and more."""
+    """What `store.findings.BANKS` saves, checked. `found`: by access "rule", "patterns", "misfits" and more."""
     body = {"arch": name, "method": "live", "provenance": dict(provenance), "accesses": dict(found)}
     _read(name, body)
     return body
 
 
-def _read(name: str, body: Mapping[str, Any]) -> tuple[dict[str, BankRule], str]:
-    """The rules of a saved body, and their evidence; DataError where one is missing or is none."""
+def _read(name: str, body: Mapping[str, Any]) -> tuple[dict[str, BankRule], str, dict[str, SourceTags]]:
+    """The rules of a saved body, their evidence, and tags; DataError where one is missing or is none."""
     try:
         rows, provenance = body["accesses"], body["provenance"]
         needed = {row.name for row in accesses().values() if row.target.on(arch(name))}
         if body["arch"] != name or set(rows) != needed or set(provenance) != set(PROVENANCE):
             raise DataError(f"banks.json of {name}: not the arch, accesses or provenance of a measured rule.")
         rules = {access: _rule(accesses()[access], row["rule"]) for access, row in rows.items()}
+        tags = {access: from_json(row["tags"]) for access, row in rows.items() if "tags" in row}
         patterns, misfits = (sum(int(row[key]) for row in rows.values()) for key in ("patterns", "misfits"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"banks.json of {name}: not what tcprobe writes ({error}).") from None
     how = f"live on {provenance['device']}, driver {provenance['driver']}, CUDA {provenance['cuda']}"
-    return rules, f"{how}: {misfits} of {patterns} patterns do not fit"
+    return rules, f"{how}: {misfits} of {patterns} patterns do not fit", tags
 
 
 def _rule(row: SharedAccess, data: Mapping[str, Any]) -> BankRule:

@@ -82,10 +82,15 @@ class Tile:
 
 @dataclass(frozen=True)
 class Shared:
-    """How a tile lies in shared memory: `padding` bytes after each line, or a swizzle of the offset."""
+    """How a tile lies in shared memory: `padding` bytes after each line, or a swizzle of the offset.
+
+    Lines may be cut into blocks of `block` bytes: the first of every line, then the second of every line, and so on; so
+    the boxes of a tensor map, and tiles of wgmma with k contiguous, lie in shared memory.
+    """
 
     padding: int = 0
     swizzle: BMS = NONE
+    block: int = 0
 
     def __str__(self) -> str:
         return (
@@ -94,11 +99,13 @@ class Shared:
 
     def pitch(self, tile: Tile) -> int:
         """Bytes from one line to the next."""
-        return tile.line_bytes + self.padding
+        return self.block or tile.line_bytes + self.padding
 
     def linear(self, tile: Tile, line: Any, byte: Any) -> Any:
-        """Where a byte of a line would be without the swizzle."""
-        return line * self.pitch(tile) + byte
+        """Where a byte of a line would be without a swizzle, from the tile's start; numbers or arrays of them."""
+        if not self.block:
+            return line * self.pitch(tile) + byte
+        return byte // self.block * (tile.lines * self.block) + line * self.block + byte % self.block
 
     def offset(self, tile: Tile, line: Any, byte: Any) -> Any:
         """Where a byte of a line is, from the tile's start; numbers or arrays of them."""
@@ -106,36 +113,11 @@ class Shared:
 
     def bytes(self, tile: Tile) -> int:
         """What the tile takes: one more than the largest offset of its bytes, padding after the last line included."""
-        linear = np.arange(tile.lines * self.pitch(tile))
+        linear = np.arange(tile.lines * (tile.line_bytes + self.padding))
         return 1 + int(swizzled(linear, *self.swizzle).max())
 
 
-@dataclass(frozen=True)
-class Boxed(Shared):
-    """Lines cut into pieces of `box` bytes, all first pieces below each other, then all second ones, ...
-
-    So the boxes of a tensor map, and tiles of wgmma with k contiguous, lie in shared memory.
-    """
-
-    box: int = 128
-
-    def __str__(self) -> str:
-        return f"boxes of {self.box} bytes, {name(self.swizzle)}"
-
-    def pitch(self, tile: Tile) -> int:
-        """Bytes from one line to the next, in a box."""
-        return self.box
-
-    def linear(self, tile: Tile, line: Any, byte: Any) -> Any:
-        """Where a byte of a line would be without the swizzle."""
-        return byte // self.box * (tile.lines * self.box) + line * self.box + byte % self.box
-
-    def bytes(self, tile: Tile) -> int:
-        """What the tile takes."""
-        return tile.lines * tile.line_bytes
-
-
-def boxed(width: int, tile: Tile) -> Boxed:
+def boxed(width: int, tile: Tile) -> Shared:
     """Boxes of rows of the swizzle of that width; UsageError where the tile does not fill them."""
     modes = {32: TMA["SWIZZLE_32B"], 64: TMA["SWIZZLE_64B"], 128: TMA["SWIZZLE_128B"]}
     if width not in modes:
@@ -143,7 +125,7 @@ def boxed(width: int, tile: Tile) -> Boxed:
     if tile.line_bytes % width or tile.lines % 8:
         size = f"{tile.lines} lines of {tile.line_bytes} bytes"
         raise UsageError(f"boxes:{width}: {size} do not fill boxes of 8 lines of {width} bytes.")
-    return Boxed(swizzle=modes[width], box=width)
+    return Shared(swizzle=modes[width], block=width)
 
 
 def parse_tile(text: str, type_: str, contiguous: str, bits: int | None = None) -> Tile:

@@ -17,6 +17,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.store.choose import Layers, layers_of, whence
+from tcprobe.store.findings import UNDOCUMENTED
 from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.results import Results
 
@@ -83,7 +84,7 @@ def beyond(metadata: Fragment, name: str, results: Results | Layers) -> Undocume
 def everything(name: str, results: Results | Layers) -> Iterator[Undocumented]:
     """What was found of each multiply on an arch, in the nearest folder that has any; DataError for a damaged file."""
     for layer in layers_of(results).layers:
-        saved = layer.results.undocumented(name)
+        saved = UNDOCUMENTED.read(layer.results, name)
         if saved is None:
             continue
         for id_, found in forms(name, saved).items():
@@ -93,7 +94,7 @@ def everything(name: str, results: Results | Layers) -> Iterator[Undocumented]:
 
 
 def document(name: str, provenance: Mapping[str, str], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What `Results.write_undocumented` saves, checked."""
+    """What `store.findings.UNDOCUMENTED` saves, checked."""
     body = {"arch": name, "method": "live", "provenance": dict(provenance), "forms": dict(found)}
     forms(name, body)
     return body

@@ -162,7 +162,9 @@ def _address(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) ->
     if asked["as_json"]:
         click.echo(json.dumps(_answer(given._replace(arch=asked["name"]), cost, by, asked["explain"])))
         return
-    click.echo(f"{row.name}: {_words(cost)}")
+    more = _looked_up(given, cost, by)
+    waits = f"; with {more['lookups']} lookups of its sources' lines {more['timed']} cycles" if more else ""
+    click.echo(f"{row.name}: {_words(cost)}{waits}")
     _collisions(phases(given, by.rule(row)))
     click.echo(f"rule: {by.evidence}")
 
@@ -173,8 +175,20 @@ def _answer(given: Pattern, cost: Cost, by: BankRules, explains: bool) -> dict[s
 
     found = cost.to_json()
     if explains:
+        found |= _looked_up(given, cost, by)
         found["phases"] = [phase.to_json() for phase in phases(given, by.rule(given.row))]
     return found if by.asked == by.arch else {**found, "rule": by.to_json()}
+
+
+def _looked_up(given: Pattern, cost: Cost, by: BankRules) -> dict[str, int]:
+    """Lookups of the lines of its sources, and the cycles with them, of an access that has both tags and sources."""
+    from tcprobe.ask.source_tags import of_pattern
+
+    tags = by.tags.get(given.row.name)
+    if tags is None or given.source is None:
+        return {}
+    found, cycles = of_pattern(tags, given.address, given.source, cost.wavefronts)
+    return {"lookups": found, "timed": cycles}
 
 
 def _words(cost: Cost) -> str:

@@ -57,7 +57,7 @@ def convert(
     from tcprobe.system import files
 
     aside = not asked["as_json"] and (output is not None or redirected())
-    found = _conversions(names, called or _function_names(names, output is not None), asked)
+    found = _conversions(names, called or _function_names(names, output is not None, asked), asked)
     for one in found:
         if asked["as_json"]:
             click.echo(json.dumps(one.to_json()))
@@ -72,10 +72,15 @@ def convert(
         click.echo(header(moved, namespace or ""), nl=False)
 
 
-def _function_names(names: tuple[str, ...], in_file: bool) -> list[str]:
-    """Names of functions where none is given: `convert`, or in a file what is turned into what."""
+def _function_names(names: tuple[str, ...], in_file: bool, asked: dict[str, Any]) -> list[str]:
+    """Names of functions where none is given: `convert`, or in a file what is turned into what, and how."""
     pairs = zip(names[::2], names[1::2], strict=False)
-    return [re.sub(r"\W+", "_", f"{a}_to_{b}").strip("_") if in_file or len(names) > 2 else "convert" for a, b in pairs]
+    if not in_file and len(names) <= 2:
+        return ["convert" for _ in pairs]
+    given = (asked[option] for option in ("kind", "contiguous", "placed"))
+    ways = ["transposed"] * asked["transpose"] + ["permuted_k"] * asked["permute_k"]
+    how = [*ways, *(value for value in given if value not in (None, "row", "plain"))]
+    return [re.sub(r"\W+", "_", "_".join([f"{a}_to_{b}", *how])).strip("_") for a, b in pairs]
 
 
 def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str, Any]) -> list[Conversion | Stored]:

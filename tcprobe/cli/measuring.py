@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 )
 @click.option("--device", "index", type=Number(), metavar="N", help="GPU number N, in CUDA's order.")
 @click.option(
-    "--family", type=Given(), metavar="NAME", help="Only this family: wmma, wgmma, ...; banks: shared memory's, timed."
+    "--family",
+    type=Given(),
+    metavar="NAME",
+    help="Only this family: wmma, wgmma, ...; or a survey: banks, descriptors, tma, undocumented.",
 )
 @CUDA
 @WRITTEN
@@ -60,8 +63,8 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
     GPU that is there, else machine code for all archs. What is measured already is kept, so a run that was stopped is
     taken up where it ended. --json: one object a device or arch.
     """
-    if asked["family"] == "banks":
-        _time_banks(folder, as_json, asked)
+    if asked["family"] in SURVEYS:
+        _survey(folder, as_json, asked)
         return
     from tcprobe.isa import arch
     from tcprobe.run.process import Worker, ended_by_errors, sass_worker
@@ -102,25 +105,24 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
         sys.exit(1)
 
 
-def _time_banks(folder: Path, as_json: bool, asked: dict[str, Any]) -> None:
-    """Time every access of shared memory on a live GPU, fit the rule of its banks, and save it."""
-    if asked["patterns"] or asked["method"] == "sass" or asked["name"]:
-        raise UsageError("--family banks times the accesses of shared memory on the GPU at hand: only --device goes.")
+def _survey(folder: Path, as_json: bool, asked: dict[str, Any]) -> None:
+    """Measure something of a live GPU that is no table of a fragment, and save it."""
+    from tcprobe import plugins
     from tcprobe.run.backend import BackendFaultError
-    from tcprobe.run.banks import measured
 
+    family = asked["family"]
+    survey = plugins.load("tcprobe.run", SURVEYS[family], ("WHAT", "survey"))
+    if asked["patterns"] or asked["method"] == "sass" or asked["name"]:
+        raise UsageError(f"--family {family} {survey.WHAT} on the GPU at hand: only --device goes.")
     try:
-        found = measured(asked["index"] or 0, folder=folder)
+        found, lines = survey.survey(asked["index"] or 0, folder)
     except BackendFaultError as error:
         raise ProbeError(str(error)) from None
-    if as_json:
-        click.echo(json.dumps(found))
-        return
-    for name, row in found["accesses"].items():
-        click.echo(f"{name:22} {row['misfits']} of {row['patterns']} patterns do not fit")
-    for name, words in found["failed"].items():
-        click.echo(f"{name:22} {words}")
-    click.echo(f"{found['provenance']['device']} ({found['arch']}): rule saved in {folder}; `tcprobe banks --rule`")
+    click.echo(json.dumps(found) if as_json else "\n".join(lines))
+
+
+# families that are no fragments: modules of `run` with WHAT and survey()
+SURVEYS = {"banks": "banks", "descriptors": "descriptors", "tma": "tensor_maps", "undocumented": "undocumented"}
 
 
 @click.command(short_help="Fit closed formulas to saved tables.")

@@ -16,7 +16,8 @@ from tcprobe.text import escaped
 if TYPE_CHECKING:
     from tcprobe.ask.load import StraightLoad
     from tcprobe.ask.path import PathPlan
-    from tcprobe.ask.path.steps import RegisterCopy
+    from tcprobe.ask.path.request import TileRequest
+    from tcprobe.ask.path.steps import PathStep, RegisterCopy
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
@@ -53,12 +54,17 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     from tcprobe.ask.path import PathOptions, request
     from tcprobe.ask.path import path as planned
     from tcprobe.ask.path.answer import described
+    from tcprobe.cli import operand
+    from tcprobe.isa.inventory import described as described_by
 
     _only_one(asked)
     options = PathOptions(*(asked[key] for key in ("size", "contiguous", "placed", "access", "ld", "fill")))
+    if described_by(fragment):
+        operand.answer(fragment, layers, options, name, asked)
+        return
     plan = planned(request(_cell(fragment, name, layers), options))
     if asked["code"] or asked["output"]:
-        _write(_source(plan, asked["code"]), asked["output"])
+        write(_source(plan, asked["code"]), asked["output"])
     elif asked["as_json"]:
         click.echo(json.dumps(described(plan)))
     else:
@@ -84,7 +90,7 @@ def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     _only_one(asked)
     found = planned(_cell(fragment, name, layers), asked["contiguous"], asked["ld"])
     if asked["code"] or asked["output"]:
-        _write(source(found), asked["output"])
+        write(source(found), asked["output"])
     elif asked["as_json"]:
         click.echo(json.dumps(found.to_json()))
     else:
@@ -109,7 +115,8 @@ def _source(plan: PathPlan, code: str | None) -> str:
     return cute.source(plan) if code == "cute" else cuda.source(plan)
 
 
-def _write(text: str, output: Path | None) -> None:
+def write(text: str, output: Path | None) -> None:
+    """Code to a file, or to standard output."""
     from tcprobe.system import files
 
     if output is None:
@@ -120,25 +127,37 @@ def _write(text: str, output: Path | None) -> None:
 
 
 def _plan_text(plan: PathPlan) -> None:
-    from tcprobe.ask.path.boxes import BoxCopy
-
     asked, tile, shared = plan.asked, plan.asked.tile, plan.asked.shared
     click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart "
                f"in global memory")  # fmt: skip
     click.echo(f"in shared memory {shared}: lines {shared.pitch(tile)} bytes apart, {shared.bytes(tile)} bytes, "
                f"start aligned to {plan.alignment}")  # fmt: skip
-    _table([("step", "instruction", "issues", "wavefronts", "ideal"), *(_row(step) for step in plan.steps)])
+    steps_table(plan.steps)
     for step in plan.steps:
-        click.echo(f"{step.kind}: {', '.join(step.ptx)}")
-        if isinstance(step, BoxCopy):
-            click.echo(f"  boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}")
-        _addresses(plan, step)
+        steps_words(plan.asked, step)
         if step is plan.registers:
             _order(plan, plan.registers)
     _k_loop(plan)
     click.echo(f"proven: {_count(plan)} come to their places")
     for words in plan.evidence:
         click.echo(escaped(words))
+
+
+def steps_table(steps: Sequence[PathStep]) -> None:
+    """A line for each step."""
+    _table([("step", "instruction", "issues", "wavefronts", "ideal"), *(_row(step) for step in steps)])
+
+
+def steps_words(asked: TileRequest, step: PathStep) -> None:
+    """The instructions of a step and its addresses."""
+    from tcprobe.ask.path.answer import formulas
+    from tcprobe.ask.path.boxes import BoxCopy
+
+    click.echo(f"{step.kind}: {', '.join(step.ptx)}")
+    if isinstance(step, BoxCopy):
+        click.echo(f"  boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}")
+    for where, text in formulas(asked, step).items():
+        click.echo(f"  {where + ' address':<15} {text or 'no closed form; --json has them all'}")
 
 
 def _table(lines: Sequence[Sequence[str]]) -> None:
@@ -154,13 +173,6 @@ def _row(step: Any) -> tuple[str, ...]:
     return (step.kind, step.instruction, str(len(step.issues())), *counted)
 
 
-def _addresses(plan: PathPlan, step: Any) -> None:
-    from tcprobe.ask.path.answer import formulas
-
-    for where, text in formulas(plan, step).items():
-        click.echo(f"  {where + ' address':<15} {text or 'no closed form; --json has them all'}")
-
-
 def _order(plan: PathPlan, step: RegisterCopy) -> None:
     """The first issue's pieces, and which fragment follows which."""
     fragment = plan.asked.cell.fragment
@@ -171,9 +183,12 @@ def _order(plan: PathPlan, step: RegisterCopy) -> None:
         of = f", bit {bit} on" if bit else ""
         where = f"the fragment at ({row}, {col}), i = {i} on: its register {register}{of}"
         click.echo(f"  {what} {number} of issue 0 {'->' if plan.asked.loads else '<-'} {where}")
-    if len(step.origins) > 1:
-        (row, col), inner = step.origins[1].tolist(), "rows" if plan.asked.slots.outer == "col" else "columns"
-        click.echo(f"  {len(step.origins)} fragments follow each other along {inner}: the next at ({row}, {col})")
+    if plan.fragments > 1:
+        (row, col), inner = step.origins[step.warps].tolist(), "rows" if plan.asked.slots.outer == "col" else "columns"
+        click.echo(f"  {plan.fragments} fragments follow each other along {inner}: the next at ({row}, {col})")
+    if step.warps > 1:
+        each = len(step.shared) // len(step.origins)
+        click.echo(f"  {step.warps} warps: of a fragment each has {each} issues of its own, warp 0 the first {each}")
 
 
 def _k_loop(plan: PathPlan) -> None:
@@ -194,7 +209,7 @@ def _k_loop(plan: PathPlan) -> None:
 def _count(plan: PathPlan) -> str:
     cell, tile = plan.asked.cell, plan.asked.tile
     if plan.asked.loads:
-        return f"all {len(plan.registers.origins) * cell.table.points} slots' elements"
+        return f"all {plan.fragments * cell.table.points} slots' elements"
     return f"all {tile.rows * tile.cols} elements"
 
 

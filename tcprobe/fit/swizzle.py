@@ -28,6 +28,7 @@ from tcprobe.layout.swizzle import Swizzle
 
 AFFINE, SWIZZLE, COORDINATE, XOR = "affine", "swizzle", "coordinate", "xor"
 MOST_BITS = 5  # B of the swizzles that are listed besides the first
+MOST_PAIRED = 21  # bits of the offsets for which all pairs of swizzles are tried: 228 KB, in single bits
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,24 @@ def _xor(address: AddressMap) -> Iterator[AddressFit]:
 
 def _pairs(address: AddressMap) -> Iterator[AddressFit]:
     """Two swizzles of up to 5 bits each, S > 0, over any shape:stride, whose strides need be no powers of two."""
+    if offset_bits(address) > MOST_PAIRED:
+        return
     able = _candidates(offset_bits(address), MOST_BITS)
-    for last in (Swizzle(*three) for three in zip(*(axis.tolist() for axis in able), strict=True)):
+    one = [Swizzle(*three) for three in zip(*(axis.tolist() for axis in able), strict=True)]
+    tried = {_seen(address.corners, swizzle) for swizzle in (Swizzle(0, 0, 0), *_left(address.corners, *able, 1))}
+    for last in one:
         undone = np.where(address.corners < 0, -1, last(address.corners))
         for first in _left(undone, *able, 1):
-            found = _undone(address, (first, last))
+            seen = _seen(undone, first)
+            found = None if seen in tried else _undone(address, (first, last))
+            tried.add(seen)
             if found:
                 yield AddressFit(XOR, found, address.cells, (first, last))
+
+
+def _seen(sample: Integers, swizzle: Swizzle) -> bytes:
+    """What a swizzle makes of a part of the map: one that makes of it what another did is not tried as well."""
+    return np.where(sample < 0, -1, swizzle(sample)).tobytes()
 
 
 def _fitting(address: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzle, Affine]]:
@@ -136,10 +148,23 @@ def _left(sample: Integers, bits: Integers, base: Integers, shift: Integers, sig
 
 def _undone(address: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
     """The affine map that is left when the swizzles, applied first to last, are undone."""
-    offsets = address.offsets
+    offsets = _before(address.offsets, swizzles)
+    if address.cells == address.grid.size and not _sums(_before(address.grid, swizzles)):
+        return None
+    return fit_affine(address.first, address.second, offsets, address.extent)
+
+
+def _before(offsets: Integers, swizzles: Sequence[Swizzle]) -> Integers:
+    """What the swizzles, applied first to last, made these offsets of."""
     for swizzle in reversed(swizzles):
         offsets = swizzle(offsets)
-    return fit_affine(address.first, address.second, offsets, address.extent)
+    return offsets
+
+
+def _sums(grid: Integers) -> bool:
+    """Whether a whole grid is a sum of f(first) and g(second); quick, for most maps are not."""
+    steps = np.diff(grid, axis=0)
+    return bool((steps == steps[:, :1]).all())
 
 
 def _candidates(bits: int, most: int) -> tuple[Integers, Integers, Integers]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tcprobe.isa import inventory
 from tcprobe.pages.tables import grid
+from tcprobe.store.findings import DESCRIPTORS
 from tcprobe.store.results import Results
 from tcprobe.text import markdown
 
@@ -16,7 +17,7 @@ Case = Mapping[str, Any]
 def sections(results: Results) -> Iterator[str]:
     """A section for each arch with descriptors."""
     for name in results.archs():
-        body = results.descriptors(name)
+        body = DESCRIPTORS.read(results, name)
         if body:
             yield from _section(name, body)
 

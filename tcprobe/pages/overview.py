@@ -14,6 +14,7 @@ from tcprobe.isa import arch, inventory
 from tcprobe.pages import changes, descriptors, fragments, known, lowering, runs, tensor_memory, undocumented
 from tcprobe.pages.tables import MADE
 from tcprobe.references import references, said
+from tcprobe.store.findings import UNDOCUMENTED
 from tcprobe.store.results import Results
 from tcprobe.system import files
 
@@ -31,7 +32,7 @@ def render(results: Results) -> dict[Path, str]:
     found = {"changes.md": changes.page(facts, archs), "tensor_memory.md": tensor_memory.page()}
     if lowering.there(results):
         found["lowering.md"] = lowering.page(results)
-    if any(results.undocumented(name) for name in archs):
+    if any(UNDOCUMENTED.read(results, name) for name in archs):
         found["undocumented.md"] = undocumented.page(results)
     found["README.md"] = _overview(results, facts, [name for name in PAGES if name in found])
     return {results.root / name: _text(lines) for name, lines in found.items()}

@@ -16,7 +16,7 @@ from tcprobe.text import markdown
 def page(results: Results) -> Iterator[str]:
     """A section an arch; forms of which the same was found stand together."""
     yield from (MADE, "# Sparse multiplies beyond what is documented", "")
-    yield "Found on a GPU by `python -m tcprobe.run.undocumented`; nothing of it is promised by PTX, and another GPU or"
+    yield "Found on a GPU by `tcprobe run --family undocumented`; nothing of it is promised by PTX, and another GPU or"
     yield "driver may do otherwise. Values of four bits of metadata that are not legal: at which index in its chunk a"
     yield "stored element is multiplied. Selectors beyond the documented ones: each was run in a process of its own."
     for name in results.archs():

@@ -8,6 +8,7 @@ cp.async the sources are as varied as the destinations.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 
 import numpy as np
 from numpy.random import Generator
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess
-from tcprobe.probes.banks import AREA, ARENA, Cases, Ints
+from tcprobe.probes.banks import AREA, ARENA, LINE, NEAR, Cases, Ints
 
 LANE = np.arange(WARP)
 Make = Callable[[Generator, int], Ints]
@@ -79,7 +80,40 @@ def costly(row: SharedAccess, count: int, seed: int = 0) -> Cases:
     address, source = np.zeros((2, count, WARP), np.int64)
     for j in range(count):
         address[j] = row.bytes * SHAPES[int(rng.integers(0, len(SHAPES)))](rng, AREA // row.bytes)
-        source[j] = row.bytes * SHAPES[int(rng.integers(0, len(SHAPES)))](rng, ARENA // row.bytes)
+        source[j] = row.bytes * SHAPES[int(rng.integers(0, len(SHAPES)))](rng, NEAR // row.bytes)
         if not row.is_matrix:
             address[j][IDLE[int(rng.integers(0, len(IDLE)))](rng)] = -1
+    return Cases(address, source)
+
+
+LINE_BITS = tuple(1 << b for b in range(LINE.bit_length() - 1, ARENA.bit_length() - 1))  # that tell lines apart
+
+
+def tag_pairs(row: SharedAccess) -> Cases:
+    """Two lanes whose sources are in lines that differ in one bit, and in two: whether a bank has the tags of both.
+
+    No bank of memory is needed twice. In the order of `tag_steps`.
+    """
+    steps = tag_steps()
+    address = np.full((len(steps), WARP), -1)
+    source = np.zeros((len(steps), WARP), np.int64)
+    address[:, :2] = (0, row.bytes)
+    source[:, 1] = np.array(steps) + row.bytes
+    return Cases(address, source)
+
+
+def tag_steps() -> list[int]:
+    """How the two lines of each pair differ."""
+    return [*LINE_BITS, *(a | b for a, b in combinations(LINE_BITS, 2))]
+
+
+def far(row: SharedAccess, count: int, seed: int = 0) -> Cases:
+    """Patterns of sources in few to many lines, anywhere in the arena; destinations in order, or scattered."""
+    rng = np.random.default_rng([seed, 1, *row.name.encode()])
+    address, source = np.zeros((2, count, WARP), np.int64)
+    for j in range(count):
+        lines = rng.integers(0, ARENA // LINE, int(rng.integers(1, WARP + 1)))
+        source[j] = lines[rng.integers(0, len(lines), WARP)] * LINE + row.bytes * LANE % LINE
+        address[j] = row.bytes * (scattered(rng, AREA // row.bytes) if rng.random() < 0.3 else LANE)
+        address[j][IDLE[int(rng.integers(0, len(IDLE)))](rng)] = -1
     return Cases(address, source)

@@ -32,7 +32,9 @@ UNROLL = 8
 REPEATS = (8, 40)  # iterations of the short and of the long run
 IDLE_LANE = 0xFFFFFFFF
 AREA = 32 << 10  # bytes of shared memory that patterns reach into
-ARENA = 16 << 10  # bytes of global memory that cp.async reads
+ARENA = 2 << 20  # bytes of global memory that cp.async reads
+NEAR = 16 << 10  # of them those that patterns of banks read
+ALIGNED = 1 << 20  # bytes of what lies before the arena: as it is a multiple of this, arena and memory begin alike
 LINE = 128  # bytes of all banks
 STEADY = 0.25  # cycles by which runs of one pattern may differ, from each other and from a whole number
 POINTERS = ("address", "source", "arena", "zero", "out")
@@ -139,13 +141,28 @@ def _access(row: SharedAccess, k: int) -> str:
 
 
 def launches(row: SharedAccess, cases: Cases, shared_bytes: int) -> list[Launch]:
-    """The short and the long run of all patterns; `shared_bytes` is what keeps a second block off an SM."""
+    """The short and the long run of all patterns; `shared_bytes` is what keeps a second block off an SM.
+
+    The tags of sources go by absolute addresses: the images before the arena are filled up, so that it begins at a
+    multiple of what device memory does.
+    """
     address = np.where(cases.address < 0, IDLE_LANE, cases.address).astype(np.uint32)
-    images = (address, cases.source.astype(np.uint32), np.zeros(ARENA, np.uint8), np.zeros(4, np.uint8))
+    arena = ARENA if row.has_source else LINE
+    images = (_filled_up(address, row), _filled_up(cases.source.astype(np.uint32), row), np.zeros(arena, np.uint8),
+              np.zeros(4, np.uint8))  # fmt: skip
     inputs = tuple(np.ascontiguousarray(image).view(np.uint8).reshape(1, -1) for image in images)
     grid, size = (len(address), 1, 1), 8 * len(address)
     timed = kernel(row)
     return [Launch(timed, grid, inputs, repeats, size, WARPS * WARP, shared_bytes) for repeats in REPEATS]
+
+
+def _filled_up(image: NDArray[np.uint32], row: SharedAccess) -> NDArray[np.uint32]:
+    """An image of 32 words a pattern, as long as a multiple of ALIGNED where sources matter."""
+    if not row.has_source:
+        return image
+    whole = np.zeros((-(-image.nbytes // ALIGNED) * ALIGNED // (4 * WARP), WARP), np.uint32)
+    whole[: len(image)] = image
+    return whole
 
 
 def decode(outputs: Sequence[Bytes]) -> Floats:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.target import Target, version
 from tcprobe.layout.descriptor import Descriptor
 from tcprobe.layout.table import Table
+
+if TYPE_CHECKING:
+    from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 POISON = 0xA5
 ALIGNED = "6.3"  # PTX version from which wmma must be written with .aligned, as these kernels do (PTX ISA 9.7.14.4)
@@ -80,7 +83,8 @@ class Launch:
     """One run of a kernel: grid of blocks, input images, leading dimension, size of the output.
 
     `inputs` are uint8 arrays of shape (images, bytes). The backend fills the output with POISON first and
-    returns it as uint8 of `output_bytes`.
+    returns it as uint8 of `output_bytes`. `maps` follow the inputs, as the driver encodes them: tensors in the first
+    input, or in the output where `maps_output`.
     """
 
     kernel: Kernel
@@ -90,6 +94,8 @@ class Launch:
     output_bytes: int
     threads: int = WARP
     shared_bytes: int = 0
+    maps: tuple[TensorMap, ...] = ()
+    maps_output: bool = False
 
 
 def module(kernels: Sequence[Kernel], device: Arch) -> str:

@@ -1,38 +1,39 @@
 """The live measurement of shared memory banks: every access is timed, its phases found, its rule fitted.
 
-    python -m tcprobe.run.banks [--device N] [--patterns N] [--results FOLDER]
+    tcprobe run --family banks
 
-prints one JSON object: for each access the rule, how many patterns were timed, how many without ambiguity, how many of
+says, as JSON too, for each access the rule, how many patterns were timed, how many without ambiguity, how many of
 these the rule does not explain (with the first few), R2 over all, and the rule that came second. With --results it is
 saved as well, as `ask.bank_rules` reads it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe import __version__
 from tcprobe.ask.bank_rules import document
-from tcprobe.ask.banks import BankRule, Ints, cycles
-from tcprobe.errors import ProbeError, TcprobeError
+from tcprobe.ask.banks import IDLE, BankRule, Ints, cycles
+from tcprobe.ask.source_tags import LEAST, SourceTags, is_spread, lookups, of_pairs
+from tcprobe.ask.source_tags import timed as with_lookups
+from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP, Arch, arch
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.probes import banks
-from tcprobe.probes.bank_cases import costly
+from tcprobe.probes.bank_cases import costly, far, tag_pairs, tag_steps
 from tcprobe.probes.banks import Cases, Floats
 from tcprobe.probes.experiment import ptx_hash
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
-from tcprobe.run.backend import BackendFaultError
+from tcprobe.store.findings import BANKS
 
+WHAT = "times the accesses of shared memory"
 RUNS = 3  # of each pattern
 PATTERNS = 1000  # of each access, beside the swap test
 SHOWN = 8  # misfits that are listed
@@ -55,6 +56,7 @@ class Fitted:
     """The rule that explains most patterns of an access. `misfits` are numbers of steady patterns that it does not.
 
     `second`: the rule of another meaning that explains most of the others, and how many steady patterns it misses.
+    `tags`: of sources, where they are looked up in banks.
     """
 
     rule: BankRule
@@ -65,15 +67,18 @@ class Fitted:
     misfits: list[int]
     r2: float
     second: tuple[BankRule, int]
+    tags: SourceTags | None = None
 
     def to_json(self, row: SharedAccess) -> dict[str, Any]:
         """Plain data; the first misfits with what was timed and what the rule says."""
+        said = predicted(row, self.rule, self.cases, self.tags)
         shown = [
             {"address": self.cases.address[j].tolist(), "source": self.cases.source[j].tolist(),
-             "cycles": float(self.cycles[j]), "rule": int(predicted(row, self.rule, self.cases)[j])}
+             "cycles": float(self.cycles[j]), "rule": int(said[j])}
             for j in self.misfits[:SHOWN]
         ]  # fmt: skip
-        return {"rule": asdict(self.rule), "phases": self.phases, "patterns": int(self.steady.sum()),
+        tags = {"tags": self.tags.to_json()} if self.tags else {}
+        return {**tags, "rule": asdict(self.rule), "phases": self.phases, "patterns": int(self.steady.sum()),
                 "ambiguous": int((~self.steady).sum()), "misfits": len(self.misfits), "r2": self.r2, "shown": shown,
                 "second": {"rule": asdict(self.second[0]), "misfits": self.second[1]}}  # fmt: skip
 
@@ -84,7 +89,10 @@ def measure(clock: Clock, row: SharedAccess, cases: Cases, shared_bytes: int) ->
     return banks.settled([banks.decode(clock.run(timed)) for _ in range(RUNS)])
 
 
-def fit(row: SharedAccess, phases: Sequence[tuple[int, ...]], cases: Cases, timed: tuple[Floats, Judged]) -> Fitted:
+def fit(
+    row: SharedAccess, phases: Sequence[tuple[int, ...]], cases: Cases, timed: tuple[Floats, Judged],
+    tags: SourceTags | None = None,
+) -> Fitted:  # fmt: skip
     """The rule with the fewest misfits on steady patterns, the simplest of equals; beats of idle phases must halve it.
 
     ProbeError where the phases are not neighbouring lanes, all as many.
@@ -94,14 +102,15 @@ def fit(row: SharedAccess, phases: Sequence[tuple[int, ...]], cases: Cases, time
         raise ProbeError(f"{row.name}: phases {list(phases)[:4]} are no runs of neighbouring lanes.")
     found, steady = timed
     known = found[steady].round().astype(np.int64)
-    said = {rule: predicted(row, rule, cases) for rule in candidates(row, size)}
+    said = {rule: predicted(row, rule, cases, tags) for rule in candidates(row, size)}
     missed = {rule: int((values[steady] != known).sum()) for rule, values in said.items()}
     best, *others = sorted(said, key=lambda rule: missed[rule] * (1 + rule.idle))
     differing = [rule for rule in others if (said[rule] != said[best]).any()] or [best]
     misfits = np.flatnonzero(steady & (said[best] != found.round())).tolist()
     spread = float(((found - found.mean()) ** 2).sum())
     r2 = 1 - float(((found - said[best]) ** 2).sum()) / spread if spread else 1.0
-    return Fitted(best, list(phases), cases, found, steady, misfits, r2, (differing[0], missed[differing[0]]))
+    return Fitted(best, list(phases), cases, found, steady, misfits, r2, (differing[0], missed[differing[0]]),
+                  tags)  # fmt: skip
 
 
 def candidates(row: SharedAccess, size: int) -> list[BankRule]:
@@ -111,9 +120,13 @@ def candidates(row: SharedAccess, size: int) -> list[BankRule]:
     return [BankRule(size, joined, passes, idle) for idle, joined, passes in product((False, True), joins, ways)]
 
 
-def predicted(row: SharedAccess, rule: BankRule, cases: Cases) -> Ints:
-    """Cycles that a rule says of each pattern."""
-    return cycles(row, rule, cases.address, cases.source if rule.passes == "order" else None)
+def predicted(row: SharedAccess, rule: BankRule, cases: Cases, tags: SourceTags | None = None) -> Ints:
+    """Cycles that a rule says of each pattern, with the lookups of its sources where there are tags."""
+    found = cycles(row, rule, cases.address, cases.source if rule.passes == "order" else None)
+    if tags is None:
+        return found
+    sources = np.where(cases.address == IDLE, IDLE, cases.source)
+    return with_lookups(found, lookups(tags, sources), is_spread(cases.address))
 
 
 def sweep(clock: Clock, rows: Iterable[SharedAccess], count: int, shared_bytes: int) -> dict[str, Fitted | str]:
@@ -121,10 +134,10 @@ def sweep(clock: Clock, rows: Iterable[SharedAccess], count: int, shared_bytes: 
     wanted = {row.name: banks.kernel(row) for row in rows}
     refused = clock.load(list(wanted.values()))
     found: dict[str, Fitted | str] = {}
-    for name, timed in wanted.items():
+    for name, kernel in wanted.items():
         row = accesses()[name]
         try:
-            found[name] = refused.get(timed.name) or _one(clock, row, count, shared_bytes)
+            found[name] = refused.get(kernel.name) or _one(clock, row, count, shared_bytes)
         except ProbeError as error:
             found[name] = str(error)
     return found
@@ -133,9 +146,17 @@ def sweep(clock: Clock, rows: Iterable[SharedAccess], count: int, shared_bytes: 
 def _one(clock: Clock, row: SharedAccess, count: int, shared_bytes: int) -> Fitted:
     swapped, _ = measure(clock, row, swaps := banks.swaps(row), shared_bytes)
     phases = banks.phases(row, swapped)
-    other = costly(row, count)
-    cases = Cases(*(np.concatenate(both) for both in zip(swaps, other, strict=True)))
-    return fit(row, phases, cases, measure(clock, row, cases, shared_bytes))
+    others = [costly(row, count), *([far(row, count)] if row.has_source else [])]
+    cases = Cases(*(np.concatenate(parts) for parts in zip(swaps, *others, strict=True)))
+    return fit(row, phases, cases, measure(clock, row, cases, shared_bytes), _tags(clock, row, shared_bytes))
+
+
+def _tags(clock: Clock, row: SharedAccess, shared_bytes: int) -> SourceTags | None:
+    """The tags of sources, None where pairs of lines show none."""
+    if not row.has_source:
+        return None
+    found, _ = measure(clock, row, tag_pairs(row), shared_bytes)
+    return of_pairs(tag_steps(), np.asarray(found.round() > LEAST))
 
 
 def report(found: Mapping[str, Fitted | str]) -> dict[str, Any]:
@@ -163,33 +184,20 @@ def on_gpu(index: int, count: int) -> tuple[Arch, dict[str, str], dict[str, Fitt
                  "ptx": hashed, "tcprobe": __version__}, found  # fmt: skip
 
 
-def measured(index: int, count: int = PATTERNS, folder: Path | None = None) -> dict[str, Any]:
-    """The report of one GPU, saved in a folder if one is named; EnvironmentUnfitError without a GPU."""
+def survey(index: int, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """The report of one GPU, saved in a folder, and what to say of it; EnvironmentUnfitError without a GPU.
+
+    ProbeError, and nothing is saved, where an access could not be timed.
+    """
     from tcprobe.store.results import Results
 
-    row, provenance, found = on_gpu(index, count)
+    row, provenance, found = on_gpu(index, PATTERNS)
     said = report(found)
     if said["failed"]:
         name, words = next(iter(said["failed"].items()))
         raise ProbeError(f"{len(said['failed'])} of {len(found)} accesses could not be timed, first {name}: {words}")
-    if folder:
-        Results(folder).write_banks(row.name, document(row.name, provenance, said["accesses"]))
-    return {"arch": row.name, "provenance": provenance, **said}
-
-
-@click.command()
-@click.option("--device", "index", type=int, default=0, show_default=True, metavar="N", help="GPU number N.")
-@click.option("--patterns", "count", type=click.IntRange(1, 100_000), default=PATTERNS, show_default=True,
-              help="Of each access, beside the swap test.")  # fmt: skip
-@click.option("--results", "folder", type=click.Path(path_type=Path, file_okay=False), help="Save the rule here.")
-def main(index: int, count: int, folder: Path | None) -> None:
-    """Time every access of shared memory on a GPU and fit the rule of its banks."""
-    try:
-        click.echo(json.dumps(measured(index, count, folder)))
-    except (TcprobeError, BackendFaultError) as error:
-        click.echo(f"Error: {error}", err=True)
-        raise SystemExit(getattr(error, "exit_code", 1)) from None
-
-
-if __name__ == "__main__":
-    main()
+    BANKS.write(Results(folder), row.name, document(row.name, provenance, said["accesses"]))
+    lines = [f"{name:22} {one['misfits']} of {one['patterns']} patterns do not fit"
+             for name, one in said["accesses"].items()]  # fmt: skip
+    lines.append(f"{provenance['device']} ({row.name}): rule saved in {folder}; `tcprobe banks --rule`")
+    return {"arch": row.name, "provenance": provenance, **said}, lines

@@ -1,37 +1,34 @@
 """The live measurement of what descriptors lead to, and of products through them.
 
-    python -m tcprobe.run.descriptors --results FOLDER [--device N] [--products N]
+    tcprobe run --family descriptors
 
-The registers of wgmma must be measured already (`tcprobe run 'wgmma*'`): they come from FOLDER, or from the published
-tables. Prints one JSON object: for each operand, width, major and swizzle how many descriptors were measured, of how
-many elements, on how many the formula of `layout.descriptor` agrees, which reading of the base offset explains how
-many of the descriptors that tell them apart, and which fields made no difference; of the products how many were wrong.
-With --save the same is written to FOLDER as well.
+The registers of wgmma must be measured already (`tcprobe run 'wgmma*'`): they come from the results folder, or from the
+published tables. Saved is, for each operand, width, major and swizzle, how many descriptors were measured, of how many
+elements, on how many the formula of `layout.descriptor` agrees, which reading of the base offset explains how many of
+the descriptors that tell them apart, and which fields made no difference; of the products how many were wrong.
 """
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
 from tcprobe import __version__
-from tcprobe.errors import TcprobeError, UsageError
+from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.probes.descriptors import Case, Judged, Tables, cases, judged, launch, measured, products
 from tcprobe.probes.experiment import ptx_hash
 from tcprobe.probes.ptx import Kernel, Launch
-from tcprobe.run.backend import BackendFaultError, Device
+from tcprobe.run.backend import Device
 from tcprobe.run.banks import Clock
 from tcprobe.store.choose import Layers
+from tcprobe.store.findings import DESCRIPTORS
 from tcprobe.store.lookup import layers as folders
 from tcprobe.store.results import Results
 
+WHAT = "follows descriptors"
 PRODUCTS = 12  # of each form, place of A and pair of majors
 PRODUCT_N = (8, 24, 64, 128, 256)
 TOGETHER = 16  # forms whose kernels are compiled together
@@ -102,39 +99,31 @@ def document(device: Device, ptx: str, found: list[dict[str, Any]], closed: dict
     return {"arch": device.arch, "method": device.method, "provenance": provenance, "cases": found, "products": closed}
 
 
-@click.command()
-@click.option("--device", "index", type=int, default=0, show_default=True, metavar="N", help="GPU number N.")
-@click.option("--results", "folder", type=click.Path(path_type=Path, file_okay=False), required=True)
-@click.option("--products", "count", type=click.IntRange(0, 1000), default=PRODUCTS, show_default=True)
-@click.option("--save", is_flag=True, help="Write descriptors.json into the folder.")
-def main(index: int, folder: Path, count: int, save: bool) -> None:
-    """Measure what descriptors lead to, and multiply through them."""
+def survey(index: int, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """What descriptors lead to on one GPU, saved in a folder, and what to say of it; EnvironmentUnfitError without one.
+
+    UsageError where the registers of wgmma are not measured, in the folder or by what is published.
+    """
     from tcprobe.run.gpu import Gpu
 
-    try:
-        gpu = Gpu()
-        gpu.open(index)
-        device, found = gpu.devices()[index], folders(folder)
-        start = time.perf_counter()
-        done = list(maps(gpu, cases(), found, device.arch))
-        mapped = time.perf_counter()
-        closed = list(multiplied(gpu, product_rows(), found, device.arch, count)) if count else []
-        ended = time.perf_counter()
-        totals = {"products": sum(n for _, n, _ in closed), "wrong": sum(wrong for _, _, wrong in closed)}
-        hashed = ptx_hash([kernel for _, kernel in done])
-        body = document(device, hashed, [entry(one) for one, _ in done], totals)
-        bad = [name for name, _, wrong in closed if wrong]
-        for one, _ in done:
-            if one.first:
-                click.echo(f"{one.case.operand.id}, {one.case.major}, {one.case.swizzle}: {one.first}", err=True)
-        seconds = {"maps": round(mapped - start, 2), "products": round(ended - mapped, 2)}
-        click.echo(json.dumps({**body, "wrong_forms": bad[:50], "seconds": seconds}))
-        if save:
-            Results(folder).write_descriptors(device.arch, body)
-    except (TcprobeError, BackendFaultError) as error:
-        click.echo(f"Error: {error}", err=True)
-        raise SystemExit(getattr(error, "exit_code", 1)) from None
+    gpu = Gpu()
+    gpu.open(index)
+    device, found = gpu.devices()[index], folders(folder)
+    done = list(maps(gpu, cases(), found, device.arch))
+    closed = list(multiplied(gpu, product_rows(), found, device.arch, PRODUCTS))
+    totals = {"products": sum(n for _, n, _ in closed), "wrong": sum(wrong for _, _, wrong in closed)}
+    hashed = ptx_hash([kernel for _, kernel in done])
+    body = document(device, hashed, [entry(one) for one, _ in done], totals)
+    DESCRIPTORS.write(Results(folder), device.arch, body)
+    return body, [*_lines([one for one, _ in done], closed), f"{device.name} ({device.arch}): saved in {folder}"]
 
 
-if __name__ == "__main__":
-    main()
+def _lines(done: Sequence[Judged], closed: Sequence[tuple[str, int, int]]) -> Iterator[str]:
+    """Totals, and what the formula or the products do not explain."""
+    count, elements, agree = (sum(n) for n in zip(*((len(x.case.descriptors), x.elements, x.agree) for x in done),
+                                                  strict=True))  # fmt: skip
+    yield f"{count} descriptors: {agree} of {elements} elements where the formula says"
+    yield from (f"{x.case.operand.id}, {x.case.major}, {x.case.swizzle}: {x.first}" for x in done if x.first)
+    wrong = sum(wrong for _, _, wrong in closed)
+    yield f"{sum(n for _, n, _ in closed)} products, {wrong} wrong"
+    yield from (f"{name}: {bad} products are wrong" for name, _, bad in closed if bad)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from tcprobe.references.shared_memory.tensor_map import TensorMap
+
+MAP_BYTES, MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
 LOG_BYTES = 1 << 20
 # cuda.h, enums CUjit_option and CUjitInputType
 JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES, JIT_OPTIMIZATION_LEVEL, JIT_INPUT_PTX = 5, 6, 7, 1
@@ -57,6 +61,35 @@ def _words(driver: Any, code: int) -> str:
     text = ctypes.c_char_p()
     driver.cuGetErrorString(code, ctypes.byref(text))
     return f"{(text.value or b'an unknown error').decode(errors='replace')} (CUresult {code})"
+
+
+def encoded(made: TensorMap, address: int) -> tuple[int, bytes]:
+    """(CUresult, the bytes of the map) of cuTensorMapEncodeTiled, for a tensor at `address` + made.address.
+
+    AttributeError where the driver has no such function, OSError where there is no driver.
+    """
+    held = (ctypes.c_byte * (MAP_BYTES + 2 * MAP_ALIGNMENT))()
+    start = -(-ctypes.addressof(held) // MAP_ALIGNMENT) * MAP_ALIGNMENT + made.place
+    code = _library("libcuda.so.1", "nvcuda.dll").cuTensorMapEncodeTiled(
+        ctypes.c_void_p(start), ctypes.c_int(made.type), ctypes.c_uint32(made.rank),
+        ctypes.c_void_p(address + made.address), _numbers(ctypes.c_uint64, made.dims),
+        _numbers(ctypes.c_uint64, made.strides), _numbers(ctypes.c_uint32, made.box),
+        _numbers(ctypes.c_uint32, made.steps), ctypes.c_int(made.interleave), ctypes.c_int(made.swizzle),
+        ctypes.c_int(made.promotion), ctypes.c_int(made.fill),
+    )  # fmt: skip
+    return code, ctypes.string_at(start, MAP_BYTES)
+
+
+def result_name(code: int) -> str:
+    """What the driver calls a CUresult: CUDA_ERROR_INVALID_VALUE."""
+    name = ctypes.c_char_p()
+    known = _library("libcuda.so.1", "nvcuda.dll").cuGetErrorName(ctypes.c_int(code), ctypes.byref(name)) == 0
+    return name.value.decode(errors="replace") if known and name.value else f"CUresult {code}"
+
+
+def _numbers(kind: Any, values: tuple[int, ...]) -> Any:
+    """An array of at least eight, so that a wrong rank reads nothing wild."""
+    return (kind * 8)(*values)
 
 
 def version() -> str:

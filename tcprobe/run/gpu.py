@@ -206,6 +206,12 @@ class Gpu:
             runtime.memcpy(place, image.ctypes.data, image.nbytes, runtime.memcpyHostToDevice)
             places.append(place)
             place += _aligned(image.nbytes)
+        if launch.maps:
+            output = place + _aligned(len(launch.maps) * driver.MAP_BYTES)
+            image = _maps(launch, output if launch.maps_output else places[0])
+            runtime.memcpy(place, image.ctypes.data, image.nbytes, runtime.memcpyHostToDevice)
+            places.append(place)
+            place = output
         runtime.memsetAsync(place, POISON, launch.output_bytes, 0)
         arguments = (*map(np.uint64, [*places, place]), np.uint32(launch.ldm))
         if launch.shared_bytes > SHARED_UNASKED:
@@ -234,7 +240,17 @@ def _aligned(size: int) -> int:
 
 
 def _device_bytes(launch: Launch) -> int:
-    return sum(_aligned(image.nbytes) for image in launch.inputs) + _aligned(launch.output_bytes)
+    sizes = [*(image.nbytes for image in launch.inputs), len(launch.maps) * driver.MAP_BYTES, launch.output_bytes]
+    return sum(map(_aligned, sizes))
+
+
+def _maps(launch: Launch, address: int) -> Bytes:
+    """The launch's tensor maps, of tensors from `address` on; ProbeError where the driver refuses one."""
+    found = [driver.encoded(made, address) for made in launch.maps]
+    for made, (code, _) in zip(launch.maps, found, strict=True):
+        if code:
+            raise ProbeError(f"{launch.kernel.name}: {driver.result_name(code)} for {made}.")
+    return np.frombuffer(b"".join(raw for _, raw in found), np.uint8).copy()
 
 
 def _import_cupy() -> Any:

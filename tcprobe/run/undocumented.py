@@ -1,9 +1,9 @@
 """What a GPU does with sparse multiplies that PTX does not document: illegal metadata, and selectors beyond the last.
 
-    python -m tcprobe.run.undocumented [--device N] [--results FOLDER]
+    tcprobe run --family undocumented
 
-prints one JSON object, as `ask.undocumented` reads it; with --results it is saved as well. What ptxas takes may stop
-the GPU's context, so each selector runs in a process of its own.
+saves it as `ask.undocumented` reads it. What ptxas takes may stop the GPU's context, so each selector runs in a process
+of its own: python -m tcprobe.run.undocumented DEVICE INSTRUCTION SELECTOR
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
-
-import click
 
 from tcprobe import __version__
 from tcprobe.ask.undocumented import document
@@ -31,9 +29,11 @@ from tcprobe.probes.ptx import Bytes, Kernel, Launch
 from tcprobe.probes.sparse import kernel
 from tcprobe.run.backend import BackendFaultError, Device
 from tcprobe.store.cell import operands
+from tcprobe.store.findings import UNDOCUMENTED
 from tcprobe.store.results import published
 from tcprobe.text import one_line
 
+WHAT = "tries what PTX does not document"
 LIMIT = 60.0  # seconds for one selector
 PROCESSES = 4
 MOST_WORDS = 200
@@ -99,7 +99,7 @@ def _outcomes(gpu: Loaded, index: int, kernels: Mapping[Case, Kernel]) -> dict[C
 
 def apart(index: int, id_: str, selector: int) -> dict[str, Any]:
     """What a selector that the compiler takes does, in a process of its own."""
-    command = [sys.executable, "-m", __spec__.name, "--device", str(index), "--one", id_, str(selector)]
+    command = [sys.executable, "-m", __spec__.name, str(index), id_, str(selector)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
     except subprocess.TimeoutExpired:
@@ -136,27 +136,20 @@ def _outcome(name: str, words: str, same: int | None = None) -> dict[str, Any]:
     return {"outcome": name, "words": one_line(words)[:MOST_WORDS], "as": same}
 
 
-@click.command()
-@click.option("--device", "index", type=int, default=0, show_default=True, metavar="N", help="GPU number N.")
-@click.option("--results", "folder", type=click.Path(path_type=Path, file_okay=False), help="Save it here.")
-@click.option("--one", "case", type=(str, int), hidden=True)
-def main(index: int, folder: Path | None, case: tuple[str, int] | None) -> None:
-    """Find out what a GPU does with illegal metadata and undocumented selectors of sparse multiplies."""
+def survey(index: int, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """What was found of one GPU, saved in a folder, and what to say of it; EnvironmentUnfitError without one."""
     from tcprobe.store.results import Results
 
-    try:
-        if case:
-            click.echo(json.dumps(one(index, *case)))
-            return
-        device, provenance, found = on_gpu(index)
-        body = document(device.arch, provenance, found)
-        click.echo(json.dumps(body))
-        if folder:
-            Results(folder).write_undocumented(device.arch, body)
-    except (TcprobeError, BackendFaultError) as error:
-        click.echo(f"Error: {error}", err=True)
-        raise SystemExit(getattr(error, "exit_code", 1)) from None
+    device, provenance, found = on_gpu(index)
+    body = document(device.arch, provenance, found)
+    UNDOCUMENTED.write(Results(folder), device.arch, body)
+    return body, [f"{len(found)} sparse multiplies beyond PTX's text",
+                  f"{device.name} ({device.arch}): saved in {folder}; `tcprobe show` of metadata says it"]  # fmt: skip
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        print(json.dumps(one(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))))
+    except (TcprobeError, BackendFaultError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        raise SystemExit(getattr(error, "exit_code", 1)) from None

@@ -29,6 +29,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
+from tcprobe.store.findings import DESCRIPTORS
 from tcprobe.store.measurement import METHODS, Measurement, made_by
 from tcprobe.store.results import Results, published
 
@@ -197,7 +198,7 @@ class Layers:
 
     def descriptors(self, arch: str) -> Iterator[tuple[dict[str, Any], str]]:
         """What was measured of an arch's descriptors, as in `Results.descriptors`, and whose layer says so."""
-        return self.documents(arch, "descriptors", lambda results: results.descriptors(arch))
+        return self.documents(arch, "descriptors", lambda results: DESCRIPTORS.read(results, arch))
 
     def _has(self, layer: Layer, arch: str, fragment: Fragment) -> bool:
         saved = (self._read(layer, arch, method, fragment.experiment) for method in self._methods_of(layer, arch))

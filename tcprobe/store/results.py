@@ -5,9 +5,8 @@
     results/sm_90/lowering.json, opcodes.json                      what multiplies become; layouts of those opcodes
     results/runs/<run>/sm_90/live/...                              the same of another device, driver or compiler
     results/runs/<run>/run.json                                    which that is, and who contributed it
-    results/sm_90/banks.json                                       the rule of its shared memory banks
-    results/sm_90/undocumented.json                                what sparse multiplies do beyond PTX's text
 
+`findings` has what was found of an arch beyond tables.
 So (arch, fragment) leads to its table: `<arch>/<method>/<fragment.experiment>.json`, "fragments", the
 operand's layout, `layouts/<it>.json`. Files are whole or absent: they are written aside and renamed.
 A file is accepted only if all its bytes are those whose checksum it ends with, and it says what can be true
@@ -251,35 +250,6 @@ class Results:
                 saved[opcode] = {"compiler": one_line(compiler), "layouts": layouts, "source": source}
             _save(self.opcodes_path(arch), "opcodes", {"opcodes": saved})
         return complaints
-
-    def banks(self, arch: str) -> dict[str, Any] | None:
-        """The measured rule of an arch's shared memory banks (`ask.bank_rules`), None if there is none."""
-        return documents.read(self.root / arch / "banks.json", "banks")
-
-    def write_banks(self, arch: str, body: Mapping[str, Any]) -> None:
-        """Save the measured rule of an arch's banks."""
-        _save(self.root / arch / "banks.json", "banks", dict(body))
-
-    def undocumented(self, arch: str) -> dict[str, Any] | None:
-        """What was found of an arch's sparse multiplies beyond PTX's text (`ask.undocumented`), None if nothing."""
-        return documents.read(self.root / arch / "undocumented.json", "undocumented")
-
-    def write_undocumented(self, arch: str, body: Mapping[str, Any]) -> None:
-        """Save what was found of an arch beyond PTX's text."""
-        _save(self.root / arch / "undocumented.json", "undocumented", dict(body))
-
-    def descriptors(self, arch: str) -> dict[str, Any] | None:
-        """What was measured of an arch's shared memory descriptors (`run.descriptors`), None if nothing."""
-        path = self.root / arch / "descriptors.json"
-        body = documents.read(path, "descriptors")
-        if body is not None:
-            with naming(path):
-                acceptance.descriptors(body, arch)
-        return body
-
-    def write_descriptors(self, arch: str, body: Mapping[str, Any]) -> None:
-        """Save what was measured of an arch's descriptors."""
-        _save(self.root / arch / "descriptors.json", "descriptors", dict(body))
 
     def _write_layouts(self, tables: Iterable[Table]) -> None:
         for table in tables:

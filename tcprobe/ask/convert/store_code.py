@@ -31,7 +31,8 @@ def _function(found: Stored, name: str) -> Iterator[str]:
     tile, issues = found.tile, len(found.addresses)
     words = f"{found.cell.fragment.id} into {tile.rows} x {tile.cols} of {tile.type} in shared memory"
     yield comment(f"/// {words}, {tile.contiguous}s contiguous,")
-    yield f"/// {found.shared.pitch(tile)} bytes apart, {found.shared}. `shared`: the tile's address in the shared"
+    cut = f", lines cut into blocks of {found.shared.block} bytes" if found.shared.block else ""
+    yield f"/// {found.shared.pitch(tile)} bytes apart, {found.shared}{cut}. `shared`: the tile's address in the shared"
     yield f"/// window, a multiple of {found.alignment}; lane: 0 to {found.cell.fragment.threads - 1}, of whole warps."
     yield f"__device__ inline void {name}(unsigned shared, unsigned lane, {given}) {{"
     yield f"  {word} to[{issues}][{registers}];"

@@ -26,7 +26,7 @@ from tcprobe.ask.bank_rules import rules_for
 from tcprobe.ask.path.boxes import box_copy
 from tcprobe.ask.path.memory import NOTHING, Memory
 from tcprobe.ask.path.registers import register_copy
-from tcprobe.ask.path.request import MOVES, PathRequest
+from tcprobe.ask.path.request import MOVES, PathRequest, TileRequest
 from tcprobe.ask.path.steps import PathStep, RegisterCopy
 from tcprobe.ask.path.transfer import lane_copy
 from tcprobe.ask.tile import parse_shared, parse_tile
@@ -35,8 +35,10 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.operand import Role
 from tcprobe.isa.shared_memory import access
 from tcprobe.store.cell import Cell
+from tcprobe.store.choose import layers_of
+from tcprobe.store.tensor_maps import rests_on
 
-FILLERS: dict[str, Callable[[PathRequest], PathStep]] = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
+FILLERS: dict[str, Callable[[TileRequest], PathStep]] = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
 # by the first part of an access's name; what reaches a fragment otherwise is one more of these
 ENDS: dict[str, Callable[[PathRequest], RegisterCopy]] = dict.fromkeys(MOVES, register_copy)
 LOADS = ("ldmatrix.x4", "ldmatrix.x4.trans", "ldmatrix.x2", "ldmatrix.x2.trans", "ldmatrix.x1", "ldmatrix.x1.trans",
@@ -60,6 +62,11 @@ class PathPlan:
     def transfer(self) -> PathStep:
         """The other one."""
         return next(step for step in self.steps if not isinstance(step, RegisterCopy))
+
+    @property
+    def fragments(self) -> int:
+        """How many cover the tile."""
+        return len(self.registers.origins) // self.registers.warps
 
     @property
     def alignment(self) -> int:
@@ -97,10 +104,12 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
     names = [options.access] if options.access else list(STORES if fragment.role is Role.RESULT else LOADS)
     rules = rules_for(cell.arch, cell.layers)
     way_in = "cp.async" if access("cp.async.ca.4").target.on(arch(cell.arch)) else "plain"
+    boxes = rests_on(layers_of(cell.layers), rules.asked) if options.fill == "tma" else ""
     found = [
         PathRequest(
-            cell, tile, tile.length if options.ld is None else options.ld, parse_shared(options.placed),
-            options.fill or (way_in if name.startswith("ld") else "plain"), parse_access(name), rules,
+            tile, tile.length if options.ld is None else options.ld, parse_shared(options.placed),
+            options.fill or (way_in if name.startswith("ld") else "plain"), rules, cell, parse_access(name),
+            boxes=boxes,
         )
         for name in names
     ]  # fmt: skip
@@ -150,7 +159,7 @@ def _prove(asked: PathRequest, steps: Sequence[PathStep]) -> None:
     """Go the path; UsageError unless every slot, or every element of the tile, gets what it should."""
     slots, tile = asked.slots, asked.tile
     at = origins(slots, tile)
-    memory = Memory(tile, asked.ld_bytes, asked.shared.bytes(tile), len(at), asked.cell.fragment.elements)
+    memory = Memory(tile, asked.ld_bytes, asked.shared.bytes(tile), len(at) * asked.warps, asked.cell.fragment.elements)
     row, col = (np.where(slots.row == NOTHING, NOTHING, start[:, None, None] + values)
                 for start, values in zip(at.T, (slots.row, slots.col), strict=True))  # fmt: skip
     held = memory.of_elements(row, col).reshape(memory.registers.shape)

@@ -10,6 +10,7 @@ from tcprobe.ask.banks import IDLE
 from tcprobe.ask.path import PathPlan
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.formula import AddressText, address, formula
+from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import LaneCopy, PathStep, RegisterCopy
 
 
@@ -52,18 +53,17 @@ def advance(plan: PathPlan) -> Advance | None:
     return Advance(axis, steps, count, "", (), beyond)
 
 
-def shared_address(plan: PathPlan, step: LaneCopy | RegisterCopy) -> AddressText | None:
+def shared_address(asked: TileRequest, step: LaneCopy | RegisterCopy) -> AddressText | None:
     """The byte offset in shared memory, from the tile's start."""
-    asked = plan.asked
-    linear = np.where(step.line == IDLE, IDLE, step.line * asked.shared.pitch(asked.tile) + step.byte)
+    linear = np.where(step.line == IDLE, IDLE, asked.shared.linear(asked.tile, step.line, step.byte))
     return address(step.shared, linear, asked.shared.swizzle)
 
 
-def formulas(plan: PathPlan, step: PathStep) -> dict[str, str | None]:
+def formulas(asked: TileRequest, step: PathStep) -> dict[str, str | None]:
     """Byte offsets from the tile's start in lane and issue, None where they have no closed form; none of boxes."""
     if not isinstance(step, LaneCopy | RegisterCopy):
         return {}
-    shared = shared_address(plan, step)
+    shared = shared_address(asked, step)
     found = {"shared": str(shared) if shared else None}
     return found | ({"global": formula(step.globals)} if isinstance(step, LaneCopy) else {})
 
@@ -71,19 +71,20 @@ def formulas(plan: PathPlan, step: PathStep) -> dict[str, str | None]:
 def described(plan: PathPlan) -> dict[str, Any]:
     """The whole answer as plain data."""
     asked, tile = plan.asked, plan.asked.tile
-    registers, ahead = plan.registers, advance(plan)
+    ahead = advance(plan)
     return {
         "fragment": asked.cell.fragment.id, "arch": asked.cell.arch, "tile": [tile.rows, tile.cols], "type": tile.type,
         "global": tile.contiguous, "ld": asked.ld, "shared": str(asked.shared), "pitch": asked.shared.pitch(tile),
         "bytes": asked.shared.bytes(tile), "alignment": plan.alignment, "fill": asked.fill,
-        "fragments": len(registers.origins), "registers": asked.cell.fragment.registers, "proven": True,
-        "steps": [_step(plan, step) for step in plan.steps],
+        "fragments": plan.fragments, "registers": asked.cell.fragment.registers, "proven": True,
+        "steps": [said(asked, step) for step in plan.steps],
         "k": ahead.to_json() if ahead else None, "evidence": plan.evidence, "rule": asked.rules.to_json(),
     }  # fmt: skip
 
 
-def _step(plan: PathPlan, step: PathStep) -> dict[str, Any]:
+def said(asked: TileRequest, step: PathStep) -> dict[str, Any]:
+    """A step as plain data."""
     found = {"kind": step.kind, "instruction": step.instruction, "ptx": list(step.ptx), "wavefronts": step.wavefronts,
-             "ideal": step.ideal, "formula": formulas(plan, step)}  # fmt: skip
+             "ideal": step.ideal, "formula": formulas(asked, step)}  # fmt: skip
     box = {"swizzle": step.swizzle} if isinstance(step, BoxCopy) else {}
     return {**found, **box, "issues": step.issues()}

@@ -15,7 +15,7 @@ import numpy as np
 
 from tcprobe.ask.banks import Ints
 from tcprobe.ask.path.memory import Memory
-from tcprobe.ask.path.request import PathRequest
+from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import GLOBAL_TO_SHARED, SHARED_TO_GLOBAL
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
@@ -23,7 +23,6 @@ from tcprobe.references.shared_memory import tma
 
 STEP = 16  # bytes between lines of a tensor map are multiples of it (CUDA driver API, cuTensorMapEncodeTiled)
 MOST_STEP = 1 << 40
-EVIDENCE = "pitch, swizzle and refusals of tensor maps: measured live on an H200 (sm_90), driver 580"
 INSTRUCTION = "cp.async.bulk.tensor.2d"
 PTX = {
     GLOBAL_TO_SHARED: f"{INSTRUCTION}.shared::cluster.global.mbarrier::complete_tx::bytes",
@@ -74,7 +73,7 @@ class BoxCopy:
                 memory.write_global(global_, self.bits // 8, memory.read_shared(shared, self.bits // 8))
 
 
-def box_copy(asked: PathRequest) -> BoxCopy:
+def box_copy(asked: TileRequest) -> BoxCopy:
     """The step with the fewest boxes; UsageError says why no tensor map does it."""
     tile, here = asked.tile, arch(asked.rules.asked)
     if here.number < tma.LEAST_ARCH:
@@ -95,12 +94,13 @@ def box_copy(asked: PathRequest) -> BoxCopy:
                      + (f" {reasons[0]}" if reasons else ""))  # fmt: skip
 
 
-def _candidates(asked: PathRequest) -> Iterator[tuple[tma.Mode, tuple[int, int]]]:
+def _candidates(asked: TileRequest) -> Iterator[tuple[tma.Mode, tuple[int, int]]]:
     """Modes with boxes of many lines, then of one line; the widest that a mode takes."""
     tile = asked.tile
     modes = [mode for name in tma.names() if (mode := tma.resolve(name))]
     for whole, mode in product((True, False), modes):
-        widest = min(tma.MOST_EXTENT, tile.length, (mode.span or tile.line_bytes) * 8 // tile.bits)
+        span = min(mode.span or tile.line_bytes, asked.shared.block or tile.line_bytes)
+        widest = min(tma.MOST_EXTENT, tile.length, span * 8 // tile.bits)
         inner = _divisor(tile.length, widest)
         yield mode, (inner, _divisor(tile.lines, tma.MOST_EXTENT) if whole else 1)
 
@@ -110,11 +110,11 @@ def _divisor(count: int, most: int) -> int:
     return next(n for n in range(min(count, most), 0, -1) if count % n == 0)
 
 
-def _boxes(asked: PathRequest, mode: tma.Mode, box: tuple[int, int]) -> BoxCopy | None:
+def _boxes(asked: TileRequest, mode: tma.Mode, box: tuple[int, int]) -> BoxCopy | None:
     """The boxes of a size, None where they put an element elsewhere than the tile's place in memory has it."""
     tile, size = asked.tile, asked.tile.bits // 8
     at = tuple((x, y) for y in range(0, tile.lines, box[1]) for x in range(0, tile.length, box[0]))
-    shared = tuple(y * asked.shared.pitch(tile) + x * size for x, y in at)
+    shared = tuple(asked.shared.linear(tile, y, x * size) for x, y in at)
     if any(base % tma.ALIGNMENT for base in shared):
         return None
     inner, row = np.meshgrid(np.arange(box[0]), np.arange(box[1]))
@@ -123,5 +123,4 @@ def _boxes(asked: PathRequest, mode: tma.Mode, box: tuple[int, int]) -> BoxCopy 
         if not np.array_equal(wanted, mode(inner, row, tma.Box(box, tile.bits, base))):
             return None
     kind = GLOBAL_TO_SHARED if asked.loads else SHARED_TO_GLOBAL
-    words = EVIDENCE if asked.rules.asked == "sm_90" else f"{EVIDENCE}; not measured on {asked.rules.asked}"
-    return BoxCopy(kind, mode, box, at, shared, tile.bits, asked.ld_bytes, (words,))
+    return BoxCopy(kind, mode, box, at, shared, tile.bits, asked.ld_bytes, (asked.boxes,))

@@ -10,7 +10,8 @@ from tcprobe.ask.path import PathPlan
 from tcprobe.ask.path.answer import advance, shared_address
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.formula import formula
-from tcprobe.ask.path.steps import LaneCopy, RegisterCopy
+from tcprobe.ask.path.request import TileRequest
+from tcprobe.ask.path.steps import LaneCopy, PathStep, RegisterCopy
 from tcprobe.errors import UsageError
 from tcprobe.references.shared_memory.tma import LEAST_ARCH
 from tcprobe.text import comment
@@ -23,20 +24,23 @@ UNTYPED = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
 
 def source(plan: PathPlan) -> str:
     """The header; UsageError where addresses have no closed form."""
-    transfer = plan.transfer
-    moves = _boxes(plan, transfer) if isinstance(transfer, BoxCopy) else _lanes(plan, transfer)
-    registers = _registers(plan, plan.registers)
+    moves, registers = moved(plan.asked, plan.transfer), _registers(plan, plan.registers)
     parts = [moves, registers] if plan.asked.loads else [registers, moves]
     body = [f"  {line}".rstrip() if line[:1] != "#" else line for part in (_sizes(plan), *parts) for line in part]
     return "\n".join([*_head(plan), *body[:-1], "};", "", "#endif", ""])
 
 
 def name(plan: PathPlan) -> str:
-    """The struct: of the fragment, the tile, its place and the instruction."""
-    asked, tile = plan.asked, plan.asked.tile
+    """The struct of a plan."""
+    return struct_of(plan.asked)
+
+
+def struct_of(asked: TileRequest) -> str:
+    """The struct's name: of what has the tile, the tile, its place and what reaches it."""
+    tile, (end, reach) = asked.tile, asked.ends
     gap = f"_ld{asked.ld}" if asked.ld != tile.length else ""
-    words = f"path_{asked.cell.fragment.id}_{tile.rows}x{tile.cols}_{tile.contiguous}{gap}_{asked.shared}_{asked.fill}"
-    return re.sub(r"\W+", "_", f"{words}_{asked.access.name}")
+    words = f"path_{end}_{tile.rows}x{tile.cols}_{tile.contiguous}{gap}_{asked.shared}_{asked.fill}"
+    return re.sub(r"\W+", "_", f"{words}_{reach}")
 
 
 def _head(plan: PathPlan) -> Iterator[str]:
@@ -57,15 +61,16 @@ def _least(plan: PathPlan) -> str:
 
 def _sizes(plan: PathPlan) -> Iterator[str]:
     """What a caller has to know."""
-    asked, step = plan.asked, plan.registers
+    asked = plan.asked
     fragment = asked.cell.fragment
-    registers = len(step.origins) * fragment.registers
+    registers = plan.fragments * fragment.registers
     word = "unsigned long long" if fragment.register_bits == 64 else "unsigned"
     yield f"using Word = {word};"
     yield f"{NUMBER} BYTES = {asked.shared.bytes(asked.tile)};  // of shared memory"
     yield f"{NUMBER} ALIGNMENT = {plan.alignment};  // of the tile's start there"
-    yield f"{NUMBER} FRAGMENTS = {len(step.origins)};  // of {fragment.registers} registers, {_order(plan)}"
+    yield f"{NUMBER} FRAGMENTS = {plan.fragments};  // of {fragment.registers} registers, {_order(plan)}"
     yield f"{NUMBER} REGISTERS = {registers};  // of a lane"
+    yield f"{NUMBER} THREADS = {32 * asked.warps};  // that share them"
     yield f"static constexpr long long LD = {asked.ld_bytes};  // bytes from line to line in global memory"
     yield ""
 
@@ -75,18 +80,28 @@ def _order(plan: PathPlan) -> str:
     return f"one after the other; {inner} before {outer}"
 
 
-def _known(text: str | None, plan: PathPlan) -> str:
+def known(text: str | None, asked: TileRequest) -> str:
+    """A formula; UsageError where there is none."""
     if text is None:
-        raise UsageError(f"{name(plan)}: its addresses have no closed form, so there is no code; --json has them all.")
+        raise UsageError(
+            f"{struct_of(asked)}: its addresses have no closed form, so there is no code; --json has them all."
+        )
     return text
 
 
-def _lanes(plan: PathPlan, step: object) -> Iterator[str]:
-    """`fill` or `drain` by lanes."""
+def moved(asked: TileRequest, step: PathStep) -> Iterator[str]:
+    """`fill` or `drain`."""
+    if isinstance(step, BoxCopy):
+        return _boxes(asked, step)
     assert isinstance(step, LaneCopy)
-    asked, issues = plan.asked, len(step.shared)
+    return _lanes(asked, step)
+
+
+def _lanes(asked: TileRequest, step: LaneCopy) -> Iterator[str]:
+    """`fill` or `drain` by lanes."""
+    issues = len(step.shared)
     fills = asked.loads
-    line, byte = (_known(formula(values), plan) for values in (step.line, step.byte))
+    line, byte = (known(formula(values), asked) for values in (step.line, step.byte))
     last = int((step.line != -1).sum())
     const = "const " if fills else ""
     yield f"/// {step.kind}, {issues} issues shared out over warps: thread < threads, a multiple of 32."
@@ -100,16 +115,16 @@ def _lanes(plan: PathPlan, step: object) -> Iterator[str]:
     yield f"  for (unsigned issue = thread / 32; issue < {issues}; issue += threads / 32) {{"
     if last < 32 * issues:
         yield f"    if (issue * 32 + lane >= {last}) break;"
-    yield from (f"    {text}" for text in _addressed("in_shared", plan, step))
+    yield from (f"    {text}" for text in _addressed("in_shared", asked, step))
     yield f"    {const}char* in_global = static_cast<{const}char*>(global) + ({line}) * ld + ({byte});"
     yield from (f"    {text}" for text in _copied(step, fills, asked.fill_kind))
     yield from ("  }", "}", "")
 
 
-def _addressed(variable: str, plan: PathPlan, step: LaneCopy | RegisterCopy) -> Iterator[str]:
+def _addressed(variable: str, asked: TileRequest, step: LaneCopy | RegisterCopy) -> Iterator[str]:
     """The statements that compute a shared address."""
-    found = shared_address(plan, step)
-    linear = _known(found and found.linear, plan)
+    found = shared_address(asked, step)
+    linear = known(found and found.linear, asked)
     if found and found.swizzle:
         yield f"const unsigned linear = {linear};"
         linear = f"linear ^ (linear {found.swizzle})"
@@ -158,16 +173,39 @@ def _registers(plan: PathPlan, step: RegisterCopy) -> Iterator[str]:
         f"one issue, {step.instruction}: part issue % {parts} of register r[0]")  # fmt: skip
     yield f"/// {step.kind}, {slots}."
     yield f"{FUNCTION} {verb}_issue(unsigned shared, unsigned lane, unsigned issue, {const}Word* r) {{"
-    yield from (f"  {line}" for line in _addressed("address", plan, step))
+    yield from (f"  {line}" for line in _addressed("address", plan.asked, step))
     yield from (f"  {line}" for line in _issued(plan, step, whole, parts))
     yield from ("}", "")
-    yield f"/// All of them: fragment f at registers[{fragment.registers} * f], lane = 0 to 31 of a whole warp."
+    yield f"/// All of them: fragment f at registers[{fragment.registers} * f], {_lane(step)}."
     yield f"{FUNCTION} {verb}(unsigned shared, unsigned lane, {const}Word (&registers)[REGISTERS]) {{"
     yield "#pragma unroll"
-    yield f"  for (unsigned issue = 0; issue < {issues}; ++issue)"
-    yield f"    {verb}_issue(shared, lane, issue, registers + {_scaled('issue', whole, parts)});"
+    yield f"  for (unsigned {_number(step)} = 0; {_number(step)} < {issues // step.warps}; ++{_number(step)})"
+    yield f"    {_called(step, f'{verb}_issue', _number(step), _scaled(_number(step), whole, parts))};"
     yield from ("}", "")
     yield from _k_step(plan, whole, parts)
+
+
+def _lane(step: RegisterCopy) -> str:
+    if step.warps == 1:
+        return "lane = 0 to 31 of a whole warp"
+    return f"lane = 0 to {32 * step.warps - 1} of {step.warps} whole warps"
+
+
+def _number(step: RegisterCopy) -> str:
+    """What counts the issues of a warp."""
+    return "issue" if step.warps == 1 else "j"
+
+
+def _called(step: RegisterCopy, name: str, number: str, register: str) -> str:
+    """The call of issue `number` of a warp; several warps have `each` issues of every fragment, one after the other."""
+    if step.warps == 1:
+        return f"{name}(shared, lane, {number}, registers + {register})"
+    each = len(step.shared) // len(step.origins)
+    one = f"({number})" if " " in number else number
+    issue = f"{one} * {step.warps} + lane / 32"
+    if each > 1:
+        issue = f"({one} / {each} * {step.warps} + lane / 32) * {each} + {one} % {each}"
+    return f"{name}(shared, lane % 32, {issue}, registers + {register})"
 
 
 def _scaled(variable: str, times: int, parts: int) -> str:
@@ -182,12 +220,14 @@ def _k_step(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
     yield f"{NUMBER} STEPS = {ahead.steps};  // of k; in global memory the next tile lies {ahead.global_} bytes on"
     if ahead.op and ahead.steps > 1:
         yield f"// addresses of step k: those of step 0 {ahead.op} {', '.join(map(str, ahead.shared))}"
-    yield f"{NUMBER} STEP_REGISTERS = {ahead.issues * whole // parts};"
+    yield f"{NUMBER} STEP_REGISTERS = {ahead.issues // plan.registers.warps * whole // parts};"
     yield "/// The fragments of step k."
     yield f"{FUNCTION} load_k(unsigned shared, unsigned lane, unsigned k, Word (&registers)[STEP_REGISTERS]) {{"
     yield "#pragma unroll"
-    yield f"  for (unsigned j = 0; j < {ahead.issues}; ++j)"
-    yield f"    load_issue(shared, lane, k * {ahead.issues} + j, registers + {_scaled('j', whole, parts)});"
+    step = plan.registers
+    count = ahead.issues // step.warps
+    yield f"  for (unsigned j = 0; j < {count}; ++j)"
+    yield f"    {_called(step, 'load_issue', f'k * {count} + j', _scaled('j', whole, parts))};"
     yield from ("}", "")
 
 
@@ -207,9 +247,9 @@ def _issued(plan: PathPlan, step: RegisterCopy, whole: int, parts: int) -> Itera
         yield _write(ptx, ["v"], '"r"(address)', letter)
 
 
-def _boxes(plan: PathPlan, step: BoxCopy) -> Iterator[str]:
+def _boxes(asked: TileRequest, step: BoxCopy) -> Iterator[str]:
     """`fill` or `drain` by boxes, and the arguments of the tensor map."""
-    asked, tile = plan.asked, plan.asked.tile
+    tile = asked.tile
     inner, rows = step.box
     across, fills = tile.length // inner, asked.loads
     kind = DATA_TYPES.get(tile.type, UNTYPED[tile.bits])
@@ -227,11 +267,11 @@ def _boxes(plan: PathPlan, step: BoxCopy) -> Iterator[str]:
     else:
         yield "/// Before it fence.proxy.async by all that wrote, and a barrier; after it cp.async.bulk.wait_group."
         yield f"{FUNCTION} drain(unsigned shared, const void* map, int x, int y) {{"
-    pitch, size = asked.shared.pitch(tile), inner * tile.bits // 8
+    beside, below = (step.shared[n] if n < len(step.at) else 0 for n in (1 if across > 1 else len(step.at), across))
     yield f"  for (int box = 0; box < {len(step.at)}; ++box) {{"
     yield f"    const int i = box % {across}, j = box / {across};"
     yield f"    const int across = x + i * {inner}, down = y + j * {rows};"
-    yield f"    const unsigned to = shared + i * {size} + j * {rows * pitch};"
+    yield f"    const unsigned to = shared + i * {beside} + j * {below};"
     if fills:
         yield f'    asm volatile("{step.ptx[0]} [%0], [%1, {{%2, %3}}], [%4];"'
         yield '                 : : "r"(to), "l"(map), "r"(across), "r"(down), "r"(barrier) : "memory");'

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from tcprobe import __version__
 from tcprobe.ask.path import PathPlan
 from tcprobe.ask.path.boxes import BoxCopy
-from tcprobe.ask.path.steps import LaneCopy
+from tcprobe.ask.path.request import TileRequest
+from tcprobe.ask.path.steps import LaneCopy, PathStep
+from tcprobe.ask.tile import Tile
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.swizzle import Swizzle
@@ -33,19 +35,19 @@ def source(plan: PathPlan) -> str:
     lines += [f"// {comment(words)}" for words in plan.evidence]
     lines += ["#pragma once", "#include <cute/tensor.hpp>", "#include <cute/atom/copy_atom.hpp>", ""]
     lines += [f"using Element = {TYPES[tile.type]};"]
-    lines += [f"using Global = {_layout(plan, asked.ld)};", f"using Shared = {_shared(plan)};"]
-    lines += list(_boxes(step) if isinstance(step, BoxCopy) else _lanes(plan, step))
+    turned = asked.cell.fragment.depth == "row"  # B is (N, K)
+    lines += [f"using Global = {layout(tile, turned, asked.ld)};", f"using Shared = {_shared(plan, turned)};"]
+    lines += list(_boxes(step) if isinstance(step, BoxCopy) else lanes(asked, turned, step))
     return "\n".join([*lines, *_registers(plan), ""])
 
 
-def _layout(plan: PathPlan, pitch: int) -> str:
-    """The tile in elements, `pitch` of them from line to line."""
-    tile = plan.asked.tile
+def layout(tile: Tile, turned: bool, pitch: int) -> str:
+    """The tile in elements, `pitch` of them from line to line; rows and columns exchanged where `turned`."""
     modes = [
         (tile.rows, pitch if tile.contiguous == "row" else 1),
         (tile.cols, pitch if tile.contiguous == "col" else 1),
     ]
-    if plan.asked.cell.fragment.depth == "row":  # B is (N, K)
+    if turned:
         modes.reverse()
     shape, stride = (tuple(mode[n] for mode in modes) for n in (0, 1))
     return f"cute::Layout<{_ints('Shape', shape)}, {_ints('Stride', stride)}>"
@@ -55,14 +57,14 @@ def _ints(kind: str, values: tuple[int, ...]) -> str:
     return f"cute::{kind}<{', '.join(f'cute::Int<{n}>' for n in values)}>"
 
 
-def _shared(plan: PathPlan) -> str:
+def _shared(plan: PathPlan, turned: bool) -> str:
     asked, bits = plan.asked, plan.asked.tile.bits
     pitch, rest = divmod(8 * asked.shared.pitch(asked.tile), bits)
     if rest:
         raise UsageError(
             f"CuTe: lines {asked.shared.pitch(asked.tile)} bytes apart are not whole elements of {bits} bits."
         )
-    plain = _layout(plan, pitch)
+    plain = layout(asked.tile, turned, pitch)
     if not asked.shared.swizzle[0]:
         return plain
     swizzle = Swizzle(*asked.shared.swizzle).in_elements(bits)
@@ -78,25 +80,25 @@ def _boxes(step: BoxCopy) -> Iterator[str]:
     yield f"// boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}"
 
 
-def _lanes(plan: PathPlan, step: object) -> Iterator[str]:
-    """A TiledCopy of one warp."""
+def lanes(asked: TileRequest, turned: bool, step: PathStep) -> Iterator[str]:
+    """A TiledCopy of one warp; UsageError where CuTe has none."""
     assert isinstance(step, LaneCopy)
-    tile, asked = plan.asked.tile, plan.asked
+    tile = asked.tile
     across = tile.line_bytes // step.width
     if WARP % across and across % WARP:
         raise UsageError(f"CuTe: a line of {across} pieces and the {WARP} lanes of a warp do not divide one another.")
     count, per_line = step.width * 8 // tile.bits, min(across, WARP)
     if not count:
         raise UsageError(f"CuTe: {step.width} bytes are less than an element.")
-    inner_first = (tile.contiguous == "row") == (asked.cell.fragment.depth == "row")
-    lanes, value = (WARP // per_line, per_line), (1, count)
+    inner_first = (tile.contiguous == "row") == turned
+    threads, value = (WARP // per_line, per_line), (1, count)
     strides = (per_line, 1)
     if inner_first:
-        lanes, value, strides = lanes[::-1], value[::-1], strides[::-1]
+        threads, value, strides = threads[::-1], value[::-1], strides[::-1]
     yield "// a warp; more of them along the lines of threads"
     yield "using Copy = decltype(cute::make_tiled_copy("
     yield f"    cute::Copy_Atom<{_operation(asked.fill_kind, step)}, Element>{{}},"
-    yield f"    cute::Layout<{_ints('Shape', lanes)}, {_ints('Stride', strides)}>{{}},"
+    yield f"    cute::Layout<{_ints('Shape', threads)}, {_ints('Stride', strides)}>{{}},"
     yield f"    cute::Layout<{_ints('Shape', value)}>{{}}));"
 
 

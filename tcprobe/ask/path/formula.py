@@ -53,6 +53,17 @@ def address(values: Ints, linear: Ints, swizzle: BMS) -> AddressText | None:
     return AddressText(inner, f"{'>>' if s > 0 else '<<'} {abs(s)} & {mask}") if inner else None
 
 
+def of_pair(values: Ints, first: str, second: str) -> str | None:
+    """The formula of a matrix of numbers in the names of its two coordinates, None where it is no sum of strides.
+
+    >>> import numpy as np
+    >>> of_pair(np.arange(4)[:, None] * 32 + np.arange(2) * 512, "k", "block")
+    'k * 32 + block * 512'
+    """
+    at = np.indices(values.shape)
+    return _text(fit_affine(at[0].ravel(), at[1].ravel(), values.ravel(), values.shape), first, second)
+
+
 def _linear(values: Ints) -> str | None:
     """XOR of masked and shifted bits."""
     issues, lanes = values.shape

@@ -33,13 +33,17 @@ def register_copy(asked: PathRequest) -> RegisterCopy:
     piece = MATRIX_BYTES if row.is_matrix else row.bytes
     number = np.arange(len(shared) * pieces).reshape(-1, pieces)
     fragments, part = np.divmod(number, asked.cell.fragment.elements * asked.tile.bits // (8 * piece))
+    if (fragments % asked.warps != fragments[:, :1] % asked.warps).any():
+        raise UsageError(f"{row.name}: an instruction would serve several warps, as each holds fewer registers of "
+                         f"{slots.name}; fewer matrices do.")  # fmt: skip
     spent = cost(walked, asked.tile, asked.shared, asked.rules)
     tables, evidence = _matrix_tables(asked, row) if row.is_matrix else (None, ("PTX ISA 9.1, ld and st: low bytes of "
                                        "the first register first",))  # fmt: skip
     return RegisterCopy(
         SHARED_TO_REGISTERS if asked.loads else REGISTERS_TO_SHARED, row.name, (ptx_of(asked, row),), piece,
-        walked.line, walked.byte, shared, fragments, part * 8 * piece // asked.tile.bits, origins(slots, asked.tile),
-        spent.wavefronts, spent.ideal, evidence, tables,
+        walked.line, walked.byte, shared, fragments, part * 8 * piece // asked.tile.bits,
+        np.repeat(origins(slots, asked.tile), asked.warps, axis=0), spent.wavefronts, spent.ideal, evidence, tables,
+        asked.warps,
     )  # fmt: skip
 
 

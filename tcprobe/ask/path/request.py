@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tcprobe.ask.bank_access import Slots, TileAccess, parse_access, slots_of
 from tcprobe.ask.bank_rules import BankRules
@@ -20,29 +20,23 @@ _FILL = re.compile(r"(cp\.async|tma|plain)(?:\.(1|2|4|8|16))?")
 
 
 @dataclass(frozen=True)
-class PathRequest:
-    """`ld` elements from line to line in global memory; `fill` one of FILLS, perhaps with a width: cp.async.8."""
+class TileRequest:
+    """A tile between global and shared memory: `ld` elements from line to line in global memory.
 
-    cell: Cell
+    `fill` is one of FILLS, perhaps with a width: cp.async.8. `boxes`: what is known of boxes of tensor maps, in words.
+    """
+
     tile: Tile
     ld: int
     shared: Shared
     fill: str
-    access: TileAccess
     rules: BankRules
+    boxes: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         match = _FILL.fullmatch(self.fill)
         if not match or (match[1] == "tma" and match[2]):
             raise UsageError(f"--fill {self.fill[:30]!r} is none of {', '.join(FILLS)}; cp.async.8 asks for 8 bytes.")
-        if self.cell.fragment.role not in WHOLE:
-            role = self.cell.fragment.role.value
-            raise UsageError(f"{self.cell.fragment.id} is {role}, not a matrix: there is no tile of it.")
-        if self.cell.fragment.threads != WARP:
-            raise UsageError(
-                f"{self.cell.fragment.id} is held by {self.cell.fragment.threads} threads, and a path is a warp's: "
-                "`tcprobe convert` to stmatrix stores it, `tcprobe descriptor` lays out a factor."
-            )
         if not self.tile.length <= self.ld <= MOST_LD:
             raise UsageError(
                 f"--ld {self.ld}: lines are {self.tile.length} elements long, and at most {MOST_LD} apart."
@@ -51,19 +45,16 @@ class PathRequest:
             raise UsageError(
                 f"--ld {self.ld}: a line of {self.ld} elements of {self.tile.bits} bits is not whole bytes."
             )
-        if self.move not in MOVES or self.access.order != "slots":
-            raise UsageError(f"--with {self.access.name} is none of ldmatrix, stmatrix, ld.shared and st.shared, which "
-                             "move a fragment's registers.")  # fmt: skip
 
     @property
     def loads(self) -> bool:
-        """Whether the tile goes from memory into registers."""
-        return self.access.row.name.startswith("ld")
+        """Whether the tile goes from global to shared memory."""
+        return True
 
     @property
-    def move(self) -> str:
-        """The first part of the access's name: ldmatrix, st."""
-        return self.access.name.partition(".")[0]
+    def ends(self) -> tuple[str, str]:
+        """What has the tile in the end, and what reaches it there."""
+        raise NotImplementedError
 
     @property
     def ld_bytes(self) -> int:
@@ -80,6 +71,43 @@ class PathRequest:
         """Bytes that a lane is to move at a time, if they are asked for."""
         match = _FILL.fullmatch(self.fill)
         return int(match[2]) if match and match[2] else None
+
+
+@dataclass(frozen=True)
+class PathRequest(TileRequest):
+    """On its way into the registers of a fragment, or back."""
+
+    cell: Cell
+    access: TileAccess
+
+    def __post_init__(self) -> None:
+        if self.cell.fragment.role not in WHOLE:
+            role = self.cell.fragment.role.value
+            raise UsageError(f"{self.cell.fragment.id} is {role}, not a matrix: there is no tile of it.")
+        super().__post_init__()
+        if self.move not in MOVES or self.access.order != "slots":
+            raise UsageError(f"--with {self.access.name} is none of ldmatrix, stmatrix, ld.shared and st.shared, which "
+                             "move a fragment's registers.")  # fmt: skip
+
+    @property
+    def loads(self) -> bool:
+        """Whether the tile goes from memory into registers."""
+        return self.access.row.name.startswith("ld")
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The fragment, and the access."""
+        return self.cell.fragment.id, self.access.name
+
+    @property
+    def move(self) -> str:
+        """The first part of the access's name: ldmatrix, st."""
+        return self.access.name.partition(".")[0]
+
+    @property
+    def warps(self) -> int:
+        """Warps that share a fragment."""
+        return self.cell.table.threads // WARP
 
     @property
     def slots(self) -> Slots:

@@ -105,8 +105,9 @@ class MatrixTables:
 class RegisterCopy:
     """Between shared memory and registers: `shared` of shape (issues, 32), `fragments` and first slots `i` of pieces.
 
-    A piece is `piece` bytes of each lane's registers: a matrix's, or all that ld or st moves. `origins` of fragments;
-    `line` and `byte` as of LaneCopy.
+    A piece is `piece` bytes of each lane's registers: a matrix's, or all that ld or st moves. `origins` of fragments,
+    of which each of `warps` holds a part of its own: part p of fragment f counts as fragment f * warps + p. `line` and
+    `byte` as of LaneCopy.
     """
 
     kind: str
@@ -123,11 +124,20 @@ class RegisterCopy:
     ideal: int
     evidence: tuple[str, ...]
     tables: MatrixTables | None
+    warps: int = 1
 
     def issues(self) -> list[dict[str, Any]]:
-        """`shared`: 32 byte offsets or null; `slots`: [row, col, i] of each piece: fragment origin, first slot."""
+        """`shared`: 32 byte offsets or null; `slots`: [row, col, i] of each piece: fragment origin, first slot.
+
+        `warp`, where there are several: whose issue it is.
+        """
         slots = np.concatenate([self.origins[self.fragments], self.i[..., None]], axis=2).tolist()
-        return [{"shared": shared, "slots": held} for shared, held in zip(_lanes(self.shared), slots, strict=True)]
+        found = [{"shared": shared, "slots": held} for shared, held in zip(_lanes(self.shared), slots, strict=True)]
+        if self.warps == 1:
+            return found
+        return [
+            {"warp": warp} | one for warp, one in zip((self.fragments[:, 0] % self.warps).tolist(), found, strict=True)
+        ]
 
     def move(self, memory: Memory) -> None:
         """Load or store every piece; matrices by the tables of their instruction."""

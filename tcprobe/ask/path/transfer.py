@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tcprobe.ask.bank_access import TileAccess, addresses, parse_access, walk
 from tcprobe.ask.path.registers import vector
-from tcprobe.ask.path.request import PathRequest
+from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import GLOBAL_TO_SHARED, SHARED_TO_GLOBAL, LaneCopy
 from tcprobe.ask.tile_cost import cost
 from tcprobe.errors import UsageError
@@ -17,7 +17,7 @@ EVIDENCE = "PTX ISA 9.1, {}: bytes go as they are"
 COUNTED = "; its wavefronts are counted as those of {}"
 
 
-def lane_copy(asked: PathRequest) -> LaneCopy:
+def lane_copy(asked: TileRequest) -> LaneCopy:
     """The step with the widest pieces that there can be; UsageError says why there are none."""
     kind = asked.fill_kind
     if kind == "cp.async" and not asked.loads:
@@ -34,14 +34,14 @@ def lane_copy(asked: PathRequest) -> LaneCopy:
     raise UsageError(reasons[-1])
 
 
-def access_of(asked: PathRequest, width: int) -> TileAccess:
+def access_of(asked: TileRequest, width: int) -> TileAccess:
     """What reaches shared memory."""
     if asked.fill_kind == "cp.async":
         return parse_access(f"cp.async.{width}")
     return parse_access(f"{'st' if asked.loads else 'ld'}.shared.b{8 * width}@rows")
 
 
-def ptx_of(asked: PathRequest, width: int) -> tuple[str, ...]:
+def ptx_of(asked: TileRequest, width: int) -> tuple[str, ...]:
     """The instructions in order."""
     if asked.fill_kind == "cp.async":
         return (f"cp.async.{'cg' if width == 16 else 'ca'}.shared.global",)
@@ -49,7 +49,7 @@ def ptx_of(asked: PathRequest, width: int) -> tuple[str, ...]:
     return tuple(f"{move}.{space}.{vector(width)}" for move, space in zip(("ld", "st"), spaces, strict=True))
 
 
-def _copy(asked: PathRequest, width: int) -> LaneCopy:
+def _copy(asked: TileRequest, width: int) -> LaneCopy:
     if asked.ld_bytes % width:
         least = "" if asked.fill_width else ", the least that a lane moves"
         raise UsageError(f"{asked.fill_kind}: lines in global memory are {asked.ld_bytes} bytes apart "
@@ -66,7 +66,7 @@ def _copy(asked: PathRequest, width: int) -> LaneCopy:
     )  # fmt: skip
 
 
-def _evidence(asked: PathRequest, given: TileAccess, ptx: tuple[str, ...]) -> str:
+def _evidence(asked: TileRequest, given: TileAccess, ptx: tuple[str, ...]) -> str:
     names = dict.fromkeys(text.split(".shared")[0].split(".global")[0] for text in ptx)
     counted = COUNTED.format(given.row.name) if asked.fill_kind == "cp.async" else ""
     return EVIDENCE.format(", ".join(names)) + counted

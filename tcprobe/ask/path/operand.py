@@ -1,0 +1,271 @@
+"""The path of a tile into shared memory as wgmma reads it there: filled, then behind descriptors, proven byte by byte.
+
+>>> from tcprobe.ask.behind import shared
+>>> from tcprobe.store.choose import alone
+>>> from tcprobe.store.results import published
+>>> from tcprobe.ask.path import PathOptions
+>>> b = shared("wgmma.m64n64k16.f32.bf16.bf16.b_smem")
+>>> found = operand_path(b, alone(published()), PathOptions("64x64", "col", "SWIZZLE_128B", fill="tma"))
+>>> [step.instruction.split(".")[0] for step in found.steps], found.reads.issues()[1]
+(['cp', 'wgmma'], {'descriptor': '0x4000004000010002', 'at': [16, 0], 'shared': 32})
+
+The tile lies in blocks as wide as a row of the swizzle's pattern, 16 bytes without one: the first of every line, then
+the second of every line (`ask.descriptor`, which says why). So a box of a tensor map fills a block, and one descriptor
+serves all multiplies, its start address moving on. A path is proven by going it: the bytes of every element, numbered
+in global memory, must be where the measured formula of descriptors (`layout.descriptor`) has the hardware look for
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.banks import Ints
+from tcprobe.ask.behind import behind
+from tcprobe.ask.descriptor import SharedTile
+from tcprobe.ask.descriptor import tile as shared_tile
+from tcprobe.ask.path import FILLERS, PathOptions
+from tcprobe.ask.path.answer import Advance, said
+from tcprobe.ask.path.memory import Memory
+from tcprobe.ask.path.nearest import MOST
+from tcprobe.ask.path.request import FILLS, TileRequest
+from tcprobe.ask.path.steps import SHARED_TO_REGISTERS, PathStep
+from tcprobe.ask.tile import NONE, Shared, Tile, parse_shared, parse_tile
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import arch
+from tcprobe.isa.instruction import SharedOperand
+from tcprobe.layout.descriptor import UNIT, Descriptor
+from tcprobe.references.shared_memory import tma
+from tcprobe.store.choose import Layers
+from tcprobe.store.tensor_maps import rests_on
+
+READ = "wgmma"  # what --with may say: an operand in shared memory is read by its multiply alone
+
+
+@dataclass(frozen=True)
+class OperandRequest(TileRequest):
+    """On its way to an operand behind a descriptor; `held`: the tile as wgmma takes it."""
+
+    operand: SharedOperand
+    held: SharedTile
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The operand, and that it is read by descriptor."""
+        return self.operand.id, "descriptor"
+
+    @property
+    def axis(self) -> str:
+        """What k is of the operand: its rows or its columns."""
+        return "row" if self.operand.held.name == "b_smem" else "col"
+
+    @property
+    def depth(self) -> int:
+        """Elements of k that one multiply takes, as they are stored."""
+        return self.operand.held.rows if self.axis == "row" else self.operand.held.cols
+
+
+@dataclass(frozen=True)
+class DescriptorRead:
+    """Multiplies that read the tile where it lies: operand j begins `at`[j], its descriptor starts at `starts`[j].
+
+    All of a k step, one block of lines after the other, then those of the next.
+    """
+
+    asked: OperandRequest
+    at: Ints
+    starts: tuple[int, ...]
+    evidence: tuple[str, ...]
+    kind: str = SHARED_TO_REGISTERS
+    wavefronts: None = None
+    ideal: None = None
+
+    @property
+    def instruction(self) -> str:
+        """The multiply."""
+        return self.asked.operand.instruction.name
+
+    @property
+    def ptx(self) -> tuple[str, ...]:
+        """The same."""
+        return (self.instruction,)
+
+    @property
+    def descriptors(self) -> list[Descriptor]:
+        """Of a tile that begins at shared address 0."""
+        return [self.asked.held.descriptor._replace(start=start) for start in self.starts]
+
+    def issues(self) -> list[dict[str, Any]]:
+        """`at`: row and column of the operand in the tile; `shared`: from the tile's start to its start address."""
+        return [{"descriptor": f"{one.encode():#018x}", "at": at, "shared": one.start}
+                for one, at in zip(self.descriptors, self.at.tolist(), strict=True)]  # fmt: skip
+
+    def move(self, memory: Memory) -> None:
+        """Nothing moves: UsageError where a multiply would not find its bytes."""
+        held, tile = self.asked.operand.held, self.asked.tile
+        turned = tile.contiguous == "col"
+        lines, length = (held.cols, held.rows) if turned else (held.rows, held.cols)
+        line, byte = np.arange(lines)[:, None], np.arange(length * tile.bits // 8)[None, :]
+        for one, (row, col) in zip(self.descriptors, self.at.tolist(), strict=True):
+            first, inner = (col, row) if turned else (row, col)
+            found = memory.read_shared(one.start + self._offset(one, line, byte), 1)
+            start = (first + line) * memory.line_units + (inner * tile.bits // 8 + byte) * memory.per_byte
+            if not np.array_equal(found, start[..., None] + np.arange(memory.per_byte)):
+                raise UsageError(f"{self.asked.operand.id}: at ({row}, {col}) no start address brings its bytes into "
+                                 f"the pattern of {one.swizzle or UNIT} bytes.")  # fmt: skip
+
+    def _offset(self, one: Descriptor, line: Ints, byte: Ints) -> Ints:
+        """From the start address to bytes of lines of memory: those of k, or, with major mn, those of m and n."""
+        if self.asked.held.major == "k":
+            return np.asarray(one.offset("k", line, byte))
+        return np.asarray(one.offset("mn", byte, line))
+
+
+@dataclass(frozen=True)
+class OperandPlan:
+    """The two steps, proven."""
+
+    asked: OperandRequest
+    transfer: PathStep
+    reads: DescriptorRead
+
+    @property
+    def steps(self) -> tuple[PathStep, ...]:
+        """In the order in which they are made."""
+        return self.transfer, self.reads
+
+    @property
+    def alignment(self) -> int:
+        """Of the tile's start, so that the base offset of every descriptor is 0."""
+        return max(self.asked.held.alignment, tma.ALIGNMENT if self.asked.fill_kind == "tma" else UNIT)
+
+    @property
+    def blocks(self) -> int:
+        """Operands of a k step."""
+        return self.asked.held.lines // self.asked.held.block
+
+    @property
+    def evidence(self) -> list[str]:
+        """What each link rests on."""
+        links = [f"{step.instruction}: {words}" for step in self.steps for words in step.evidence]
+        return [*links, f"banks: {self.asked.rules.evidence}"]
+
+    @property
+    def advance(self) -> Advance:
+        """The k-loop: what is added to the start address of step 0."""
+        asked, starts = self.asked, self.reads.starts
+        extent = asked.tile.rows if asked.axis == "row" else asked.tile.cols
+        beyond = extent * (asked.ld_bytes if asked.axis == asked.tile.contiguous else asked.tile.bits // 8)
+        first = starts[:: self.blocks]
+        return Advance(asked.axis, len(first), self.blocks, "+", tuple(n - first[0] for n in first), beyond)
+
+
+def operand_path(one: SharedOperand, layers: Layers, options: PathOptions, name: str | None = None) -> OperandPlan:
+    """The proven path of a tile to an operand behind a descriptor on an arch, its own without one.
+
+    UsageError says why there is none: no descriptor describes such a tile, or nothing fills it; and the nearest.
+    """
+    here = arch(name or one.instruction.target.name.rstrip("abcdefghijklmnopqrstuvwxyz"))
+    if not one.instruction.target.on(here):
+        raise UsageError(f"{one.id} needs {one.instruction.target.name}; {here} does not have it.")
+    try:
+        return _proven(one, layers, options, here.name)
+    except UsageError as error:
+        near = list(islice(_nearest(one, layers, options, here.name), MOST))
+        hint = f" Nearest that exists: {', or '.join(near)}." if near else " No change of one option makes one."
+        raise UsageError(f"no such path. {error}{hint}") from None
+
+
+def _nearest(one: SharedOperand, layers: Layers, options: PathOptions, name: str) -> Iterator[str]:
+    """Options that make a path, one of them changed; the first of each kind."""
+    other = "col" if options.contiguous == "row" else "row"
+    kinds: tuple[list[tuple[str, dict[str, Any]]], ...] = (
+        [(f"--with {READ}", {"access": None})] if options.access else [],
+        [(f"--shared {mode}", {"placed": mode}) for mode in (*reversed(tma.names()), "plain")],
+        [("no --ld", {"ld": None})] if options.ld else [],
+        [(f"--fill {fill}", {"fill": fill}) for fill in FILLS],
+        [(f"--global {other}", {"contiguous": other, "ld": None})],
+    )
+    for kind in kinds:
+        for words, changed in kind:
+            try:
+                _proven(one, layers, options._replace(**changed), name)
+            except UsageError:
+                continue
+            yield words
+            break
+
+
+def _proven(one: SharedOperand, layers: Layers, options: PathOptions, name: str) -> OperandPlan:
+    """The path, gone from end to end; UsageError where it cannot be."""
+    if options.access not in (None, READ):
+        raise UsageError(f"--with {options.access}: {one.id} is read by its multiply alone.")
+    asked = _request(one, layers, options, name)
+    reads, transfer = _reads(asked, layers), FILLERS[asked.fill_kind](asked)
+    memory = Memory(asked.tile, asked.ld_bytes, asked.shared.bytes(asked.tile), 0, 0)
+    for step in (transfer, reads):
+        step.move(memory)
+    return OperandPlan(asked, transfer, reads)
+
+
+def _request(one: SharedOperand, layers: Layers, options: PathOptions, name: str) -> OperandRequest:
+    """What the options mean."""
+    tile = parse_tile(options.size, one.held.type, options.contiguous, one.held.slot_bits)
+    shared, held = _placed(one, tile, options.placed)
+    ld = tile.length if options.ld is None else options.ld
+    boxes = rests_on(layers, name) if options.fill == "tma" else ""
+    return OperandRequest(tile, ld, shared, options.fill or "cp.async", rules_for(name, layers), one, held, boxes=boxes)
+
+
+def _placed(one: SharedOperand, tile: Tile, text: str) -> tuple[Shared, SharedTile]:
+    """Where the tile lies, and how wgmma takes it; UsageError where no descriptor says so."""
+    given = parse_shared(text)
+    bits, *rest = given.swizzle
+    if given.padding or (bits and (bits > 3 or rest != [4, 3])):
+        raise UsageError(f"--shared {text}: descriptors know no padding, and of swizzles sw:1,4,3, sw:2,4,3 and "
+                         "sw:3,4,3 alone, which are SWIZZLE_32B, 64B and 128B.")  # fmt: skip
+    _whole(one, tile)
+    lines, k = (tile.cols, tile.rows) if one.held.name == "b_smem" else (tile.rows, tile.cols)
+    block, depth = (one.held.cols, one.held.rows) if one.held.name == "b_smem" else (one.held.rows, one.held.cols)
+    major = "k" if (tile.contiguous == "row") == (one.held.name == "a_smem") else "mn"
+    width = 16 << bits if bits else 0
+    held = shared_tile((lines, k), one.held.type, major, width, (block, depth * tile.bits // 8))
+    return Shared(swizzle=given.swizzle if bits else NONE, block=width or UNIT), held
+
+
+def _whole(one: SharedOperand, tile: Tile) -> None:
+    if tile.rows % one.held.rows or tile.cols % one.held.cols:
+        raise UsageError(f"{one.id} is {one.held.rows} x {one.held.cols}; a tile of {tile.rows} x {tile.cols} is not "
+                         "whole ones.")  # fmt: skip
+
+
+def _reads(asked: OperandRequest, layers: Layers) -> DescriptorRead:
+    """The multiplies' operands: k outermost, then lines."""
+    one, tile, held = asked.operand, asked.tile, asked.held
+    row, col = np.mgrid[0 : tile.rows : one.held.rows, 0 : tile.cols : one.held.cols]
+    at = np.stack([axis.ravel() if asked.axis == "row" else axis.T.ravel() for axis in (row, col)], axis=1)
+    line, place = (at[:, 1], at[:, 0]) if tile.contiguous == "col" else (at[:, 0], at[:, 1])
+    starts = asked.shared.linear(tile, line, place * tile.bits // 8)
+    fields = {"lbo": held.descriptor.lbo, "sbo": held.descriptor.sbo}
+    found = behind(one, layers, held.major, held.descriptor.swizzle, **fields)
+    return DescriptorRead(asked, at, tuple(int(start) for start in starts), (f"{one.id}: {found.evidence}",))
+
+
+def described(plan: OperandPlan) -> dict[str, Any]:
+    """The whole answer as plain data."""
+    asked, tile, held = plan.asked, plan.asked.tile, plan.asked.held
+    return {
+        "fragment": asked.operand.id, "arch": asked.rules.asked, "tile": [tile.rows, tile.cols], "type": tile.type,
+        "global": tile.contiguous, "ld": asked.ld, "shared": str(asked.shared), "pitch": asked.shared.pitch(tile),
+        "block": asked.shared.block, "bytes": asked.shared.bytes(tile), "alignment": plan.alignment,
+        "fill": asked.fill, "fragments": len(plan.reads.starts), "registers": 0, "major": held.major,
+        "descriptor": f"{held.descriptor.encode():#018x}", "reasons": held.reasons, "proven": True,
+        "steps": [said(asked, plan.transfer), said(asked, plan.reads)], "k": plan.advance.to_json(),
+        "evidence": plan.evidence, "rule": asked.rules.to_json(),
+    }  # fmt: skip

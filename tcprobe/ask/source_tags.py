@@ -1,0 +1,118 @@
+"""What cp.async.ca waits for beside banks: its source lines are looked up in banks of tags, one line a bank and cycle.
+
+>>> import numpy as np
+>>> tags, lanes = SourceTags((0x1A80, 0x2D00)), np.arange(32)
+>>> to, sources = np.array([4 * lanes] * 2), np.array([128 * lanes, 4 * lanes])
+>>> found = lookups(tags, sources)
+>>> found.tolist(), timed(np.array([1, 1]), found, is_spread(to)).tolist()
+([8, 1], [9, 2])
+
+A line has 128 bytes; which bank has its tag is a parity of address bits for each bit of the bank's number. Lookups are
+the most distinct lines that fall into one bank. An access takes as many cycles as its passes, but at least one more
+than its lookups, and two more where its destinations are spread (over more than ROWS rows of 128 bytes, in several
+blocks of 2 KB), or where there is one lookup and more than one pass. Source: an H200, as `tcprobe run --family banks`
+repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.ask.banks import IDLE, LINE, Ints, as_array
+
+MOST_MASKS, MOST_BITS = 4, 62
+LEAST = 2  # cycles of an access with one pass and one lookup
+ROWS, BLOCK = 4, 2048  # rows and bytes of destinations that are together
+
+
+@dataclass(frozen=True)
+class SourceTags:
+    """The number of a line's bank has a bit for each mask: the parity of the bits of its address under the mask."""
+
+    masks: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"masks": list(self.masks)}
+
+    def bank(self, addresses: Ints) -> Ints:
+        """The bank of the line of each address."""
+        found = np.zeros_like(addresses)
+        for number, mask in enumerate(self.masks):
+            found |= _parity(addresses & mask) << number
+        return found
+
+
+def from_json(data: Mapping[str, Any]) -> SourceTags:
+    """What `to_json` gave; ValueError for what it cannot have given."""
+    masks = tuple(data["masks"])
+    if len(masks) > MOST_MASKS or any(type(m) is not int or not 0 < m < 1 << MOST_BITS or m % LINE for m in masks):
+        raise ValueError(f"{len(masks)} masks of addresses of lines")
+    return SourceTags(masks)
+
+
+def lookups(tags: SourceTags, sources: Ints) -> Ints:
+    """The most distinct lines in one bank, of each pattern; `sources` of shape (patterns, 32), IDLE where a lane is."""
+    lines = np.sort(np.where(sources == IDLE, IDLE, sources // LINE), axis=1)
+    fresh = lines != IDLE
+    fresh[:, 1:] &= lines[:, 1:] != lines[:, :-1]
+    banks = tags.bank(np.where(fresh, lines, 0) * LINE)
+    counts = [(fresh & (banks == bank)).sum(axis=1) for bank in range(1 << len(tags.masks))]
+    return np.asarray(np.max(counts, axis=0), np.int64)
+
+
+def is_spread(addresses: Ints) -> NDArray[np.bool_]:
+    """Whether destinations lie in many rows of several blocks, of each pattern; IDLE where a lane is."""
+    return np.asarray((_distinct(addresses, LINE) > ROWS) & (_distinct(addresses, BLOCK) > 1))
+
+
+def _distinct(addresses: Ints, size: int) -> Ints:
+    """How many pieces of `size` bytes each pattern's addresses lie in."""
+    pieces = np.sort(np.where(addresses == IDLE, IDLE, addresses // size), axis=1)
+    fresh = pieces != IDLE
+    fresh[:, 1:] &= pieces[:, 1:] != pieces[:, :-1]
+    return np.asarray(fresh.sum(axis=1), np.int64)
+
+
+def timed(passes: Ints, found: Ints, spread: NDArray[np.bool_]) -> Ints:
+    """Cycles of patterns with so many passes and lookups; 0 where no lane copies."""
+    least = found + 1 + (spread | ((passes > 1) & (found == 1)))
+    return np.asarray(np.where(passes == 0, 0, np.maximum(passes, least)), np.int64)
+
+
+def of_pattern(
+    tags: SourceTags, addresses: Sequence[int | None], sources: Sequence[int | None], passes: int
+) -> tuple[int, int]:  # fmt: skip
+    """(lookups, cycles) of one pattern; None where a lane is idle."""
+    found = lookups(tags, as_array([sources]))
+    return int(found[0]), int(timed(np.array([passes]), found, is_spread(as_array([addresses])))[0])
+
+
+def of_pairs(steps: Sequence[int], together: NDArray[np.bool_]) -> SourceTags | None:
+    """The tags by which pairs of lines, `steps` apart, fall into one bank or not; None where no parities say so.
+
+    Steps are single bits, and pairs of them. Bits that undo one another have one number; the others are numbered 1, 2,
+    3, ..., as few banks as there can be.
+    """
+    same = dict(zip(steps, together.tolist(), strict=True))
+    bits = [step for step in steps if step.bit_count() == 1]
+    numbers: dict[int, int] = {}
+    for bit in bits:
+        alike = next((numbers[other] for other in numbers if same[bit | other]), None)
+        numbers[bit] = 0 if same[bit] else alike or 1 + max(numbers.values(), default=0)
+    width = max(numbers.values(), default=0).bit_length()
+    found = SourceTags(tuple(sum(bit for bit in bits if numbers[bit] >> n & 1) for n in range(width)))
+    agrees = together.any() and 0 < width <= MOST_MASKS and np.array_equal(found.bank(np.array(steps)) == 0, together)
+    return found if agrees else None
+
+
+def _parity(values: Ints) -> Ints:
+    found = values.copy()
+    for shift in (32, 16, 8, 4, 2, 1):
+        found ^= found >> shift
+    return found & 1

@@ -1,0 +1,200 @@
+"""The arguments of cuTensorMapEncodeTiled for a tile: its boxes, what the driver checks, where it comes to lie.
+
+>>> found = plan(MapOptions("bf16", tile=(128, 64), dims=(4096, 2048), swizzle="128B"))
+>>> found.map.box, found.map.strides, found.boxes
+((64, 64), (8192,), (2, 1))
+
+Refused is what the driver would refuse, and what its manual does not allow though it is not checked; each rule with its
+source, and with what the driver said wherever `tcprobe run --family tma` broke it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any, NamedTuple
+
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import arch
+from tcprobe.references.shared_memory import tma
+from tcprobe.references.shared_memory.tensor_map import (
+    DATA_TYPES,
+    FILLS,
+    INTERLEAVES,
+    MANUAL,
+    MEASURED,
+    MOST_BOX,
+    MOST_BYTES,
+    PROMOTIONS,
+    RULES,
+    SPANS,
+    SWIZZLES,
+    MapRule,
+    TensorMap,
+    broken,
+)  # fmt: skip
+
+TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "tf32": "TFLOAT32", "f64": "FLOAT64", "s32": "INT32",
+         "s64": "INT64", "u8": "UINT8", "s8": "UINT8", "b8": "UINT8", "e4m3": "UINT8", "e5m2": "UINT8", "u16":
+         "UINT16", "s16": "UINT16", "b16": "UINT16", "u32": "UINT32", "b32": "UINT32", "u64": "UINT64", "b64":
+         "UINT64"}  # fmt: skip
+TAKEN = "CUDA_SUCCESS"
+PREFIX = "CU_TENSOR_MAP_"
+Numbers = tuple[int, ...]
+
+
+class MapOptions(NamedTuple):
+    """What is asked: a PTX type or the driver's; `tile`, which may take several boxes, or one `box`; inner side first.
+
+    `dims` of the tensor are those of the tile without any, `strides` in bytes those without gaps, `steps` all 1.
+    `address` is a number that the tensor's address is a multiple of, if 16 is not enough or too much.
+    """
+
+    type: str
+    tile: Numbers | None = None
+    box: Numbers | None = None
+    dims: Numbers | None = None
+    strides: Numbers | None = None
+    steps: Numbers | None = None
+    interleave: str = "NONE"
+    swizzle: str = "NONE"
+    promotion: str = "NONE"
+    fill: str = "NONE"
+    address: int = 16
+
+
+class MapPlan(NamedTuple):
+    """A map that breaks no rule, its boxes along each side of the tile, and the type as the driver has it."""
+
+    map: TensorMap
+    boxes: Numbers
+    type: str
+    evidence: dict[str, str]
+
+    @property
+    def bytes(self) -> int:
+        """Of a box, as an mbarrier counts them; steps leave elements out, the inner one with interleave only."""
+        made = self.map
+        steps = (made.steps[0] if made.interleave else 1, *made.steps[1:])
+        return made.size * prod(-(-side // step) for side, step in zip(made.box, steps, strict=True))
+
+    @property
+    def pitch(self) -> int | None:
+        """Bytes from row to row in shared memory; None with interleave, which nobody measured."""
+        return None if self.map.interleave else SPANS.get(self.map.swizzle, self.map.row_bytes)
+
+    @property
+    def alignment(self) -> int:
+        """Of a box in shared memory, so that the pattern begins with it."""
+        return max(tma.ALIGNMENT, 8 * SPANS.get(self.map.swizzle, 0))
+
+
+def plan(asked: MapOptions, measured: Mapping[str, Any] | None = None) -> MapPlan:
+    """The map; `measured` is what `store.tensor_maps` has of the driver. UsageError names every rule that it breaks."""
+    kind = TYPES.get(asked.type, asked.type.upper())
+    if kind not in DATA_TYPES:
+        raise UsageError(f"no tensor map of {asked.type[:30]!r}; there are {', '.join(TYPES)}, or the driver's "
+                         f"{', '.join(DATA_TYPES)}.")  # fmt: skip
+    if (asked.tile is None) == (asked.box is None):
+        raise UsageError("give --tile, which may take several boxes, or --box; inner side first.")
+    number, size = DATA_TYPES[kind]
+    swizzle, interleave = SWIZZLES[asked.swizzle], INTERLEAVES[asked.interleave]
+    tile = asked.tile or asked.box or ()
+    box = asked.box or cut(tile, size, 0 if interleave else SPANS.get(swizzle, 0))
+    dims = asked.dims or tile
+    strides = packed(dims, size) if asked.strides is None else asked.strides
+    steps = asked.steps or (1,) * len(dims)
+    _same_rank(dims, box=box, strides=(0, *strides), steps=steps)
+    made = TensorMap(number, dims, strides, box, steps, interleave, swizzle, PROMOTIONS[asked.promotion],
+                     FILLS[asked.fill], asked.address)  # fmt: skip
+    evidence = {rule.name: evidence_of(rule, measured) for rule in RULES}
+    if wrong := broken(made):
+        reasons = "; ".join(f"{rule.argument}: {rule.words} ({evidence[rule.name]})" for rule in wrong)
+        raise UsageError(f"the driver refuses this map. {reasons}.")
+    return MapPlan(made, tuple(-(-side // part) for side, part in zip(tile, box, strict=True)), kind, evidence)
+
+
+def packed(dims: Numbers, size: int) -> Numbers:
+    """Strides in bytes of a tensor without gaps."""
+    return tuple(size * prod(dims[:n]) for n in range(1, len(dims)))
+
+
+def cut(tile: Numbers, size: int, span: int) -> Numbers:
+    """A large box whose copies fill a tile exactly: sides up to 256, rows up to the span in bytes, 0 for any.
+
+    In all it has no more bytes than a box may have.
+    """
+    box: list[int] = []
+    for side in tile:
+        most = MOST_BYTES // (size * prod(box)) if box else (span or MOST_BYTES) // size
+        box.append(_divisor(side, min(MOST_BOX, most)) or 1)
+    return tuple(box)
+
+
+def _divisor(count: int, most: int) -> int:
+    return next((n for n in range(min(count, most), 0, -1) if count % n == 0), 0)
+
+
+def _same_rank(dims: Numbers, **others: Numbers) -> None:
+    for name, values in others.items():
+        if len(values) != len(dims):
+            raise UsageError(f"--{name} has {len(values) - (name == 'strides')} numbers, for a tensor of {len(dims)} "
+                             f"sides{', whose strides are one fewer' if name == 'strides' else ''}.")  # fmt: skip
+
+
+def evidence_of(rule: MapRule, measured: Mapping[str, Any] | None) -> str:
+    """What a rule rests on, in words."""
+    tried = [one["result"] for one in (measured or {}).get("encodings", []) if rule.name in one["rules"]]
+    stated = MANUAL if rule.source == MANUAL else "not in the manual"
+    if not tried or measured is None:
+        return stated if rule.source == MANUAL else f"{stated}; {MEASURED} on an H200"
+    refused, driver = sum(words != TAKEN for words in tried), measured["provenance"]["driver"]
+    alone = "" if rule.checked else ", so it is not checked"
+    return f"{stated}; driver {driver} refused {refused} of {len(tried)} maps that break it{alone}"
+
+
+def cuda(found: MapPlan) -> str:
+    """The call."""
+    made = found.map
+    lists = {"cuuint64_t": {"dims": made.dims, "strides": made.strides},
+             "cuuint32_t": {"box": made.box, "steps": made.steps}}  # fmt: skip
+    lines = [f"const {kind} " + ", ".join(f"{name}[] = {{{', '.join(map(str, n))}}}" for name, n in rows.items() if n)
+             for kind, rows in lists.items()]  # fmt: skip
+    modes = [f"{PREFIX}INTERLEAVE_{_name(INTERLEAVES, made.interleave)}",
+             f"{PREFIX}SWIZZLE_{_name(SWIZZLES, made.swizzle)}",
+             f"{PREFIX}L2_PROMOTION_{_name(PROMOTIONS, made.promotion)}",
+             f"{PREFIX}FLOAT_OOB_FILL_{_name(FILLS, made.fill)}"]  # fmt: skip
+    given = ["&map", f"{PREFIX}DATA_TYPE_{found.type}", str(made.rank), "address", "dims",
+             "strides" if made.strides else "nullptr", "box", "steps", *modes]  # fmt: skip
+    return "\n".join(["alignas(64) CUtensorMap map;", *(f"{line};" for line in lines),
+                      f"CUresult result = cuTensorMapEncodeTiled({', '.join(given[:8])},",
+                      f"    {', '.join(given[8:])});"])  # fmt: skip
+
+
+def _name(names: Mapping[str, int], number: int) -> str:
+    return next(name for name, n in names.items() if n == number)
+
+
+def check_arch(name: str | None) -> str:
+    """The arch; UsageError where it has no tensor maps."""
+    here = arch(name or f"sm_{tma.LEAST_ARCH}")
+    if here.number < tma.LEAST_ARCH:
+        raise UsageError(f"tensor maps need sm_{tma.LEAST_ARCH} or later; {here} does not have them.")
+    return here.name
+
+
+def to_json(found: MapPlan, name: str, words: str) -> dict[str, Any]:
+    """Plain data; `words`: what the whole rests on."""
+    made = found.map
+    return {
+        "arch": name, "tensorDataType": f"{PREFIX}DATA_TYPE_{found.type}", "tensorRank": made.rank,
+        "globalDim": list(made.dims), "globalStrides": list(made.strides), "boxDim": list(made.box),
+        "elementStrides": list(made.steps), "interleave": _name(INTERLEAVES, made.interleave),
+        "swizzle": _name(SWIZZLES, made.swizzle), "l2Promotion": _name(PROMOTIONS, made.promotion),
+        "oobFill": _name(FILLS, made.fill), "address_multiple_of": made.address, "boxes": list(found.boxes),
+        "row_bytes": made.row_bytes, "box_bytes": found.bytes, "pitch": found.pitch,
+        "byte_swizzle": [made.swizzle, 4, 3], "start_multiple_of": found.alignment, "cuda": cuda(found),
+        "rules": [{"argument": rule.argument, "words": rule.words, "checked": rule.checked,
+                   "evidence": found.evidence[rule.name]} for rule in RULES],
+        "evidence": words,
+    }  # fmt: skip

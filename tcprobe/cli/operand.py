@@ -1,0 +1,59 @@
+"""What `tcprobe path` prints of a path to an operand behind a descriptor."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.ask.path import PathOptions
+    from tcprobe.ask.path.operand import OperandPlan
+    from tcprobe.store.choose import Layers
+
+
+def answer(name: str, layers: Layers, options: PathOptions, arch: str | None, asked: dict[str, Any]) -> None:
+    """The answer to `tcprobe path` of an operand in shared memory; UsageError for what there is no path of."""
+    from tcprobe.ask.behind import shared
+    from tcprobe.ask.path import operand_code
+    from tcprobe.ask.path.operand import described, operand_path
+    from tcprobe.cli.path import write
+
+    plan = operand_path(shared(name), layers, options, arch)
+    if asked["code"] or asked["output"]:
+        write((operand_code.cute if asked["code"] == "cute" else operand_code.source)(plan), asked["output"])
+    elif asked["as_json"]:
+        click.echo(json.dumps(described(plan)))
+    else:
+        _text(plan)
+
+
+def _text(plan: OperandPlan) -> None:
+    from tcprobe.cli.path import steps_table, steps_words
+
+    asked, tile, shared, held = plan.asked, plan.asked.tile, plan.asked.shared, plan.asked.held
+    one, ahead = held.descriptor, plan.advance
+    click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart "
+               f"in global memory: major {held.major}")  # fmt: skip
+    click.echo(f"in shared memory {shared}: {tile.line_bytes // shared.block} blocks of {shared.block} bytes of each "
+               f"of {tile.lines} lines, {shared.bytes(tile)} bytes, start aligned to {plan.alignment}")  # fmt: skip
+    steps_table(plan.steps)
+    for step in plan.steps:
+        steps_words(asked, step)
+    click.echo(f"  descriptor {one.encode():#018x} | start address / 16: LBO {one.lbo}, SBO {one.sbo}, "
+               f"swizzle {one.swizzle or 'none'}")  # fmt: skip
+    click.echo(f"  LBO: {held.reasons['lbo']}")
+    click.echo(f"  SBO: {held.reasons['sbo']}")
+    if plan.blocks > 1:
+        click.echo(
+            f"  blocks of {held.block} lines: start address + {', '.join(map(str, plan.reads.starts[: plan.blocks]))}"
+        )
+    by = ", ".join(map(str, ahead.shared))
+    click.echo(f"k: {ahead.steps} steps along {ahead.axis}s of {ahead.issues} issues each, start address + {by}; "
+               f"the next tile {ahead.global_} bytes on in global memory")  # fmt: skip
+    click.echo(f"proven: every multiply finds all bytes of {len(plan.reads.starts)} operands")
+    for words in plan.evidence:
+        click.echo(escaped(words))

@@ -1,0 +1,91 @@
+"""`tcprobe tensormap`: the arguments of cuTensorMapEncodeTiled, and what the driver checks of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.cli.options import ARCH, JSON, Given, Number, read_results
+from tcprobe.references.shared_memory.tensor_map import FILLS, INTERLEAVES, PROMOTIONS, SPANS, SWIZZLES
+from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.ask.tensor_map import MapPlan
+    from tcprobe.store.choose import Layers
+
+MODES = [name for name, number in SWIZZLES.items() if number in (0, *SPANS)]
+
+
+class Sides(click.ParamType[tuple[int, ...]]):
+    """One to five numbers, the inner one first: 64,128."""
+
+    name = "N,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """All of them."""
+        if isinstance(value, tuple):
+            return value
+        if not re.fullmatch(r"[0-9]{1,13}(,[0-9]{1,13}){0,4}", str(value)):
+            self.fail(
+                f"{str(value)[:40]!r} is not one to five numbers such as 64,128, the inner one first.", param, ctx
+            )
+        return tuple(int(part) for part in str(value).split(","))
+
+
+@click.command(short_help="The tensor map of a tile: arguments, and what the driver checks.")
+@click.option(
+    "--type", "type", type=Given(), required=True, metavar="TYPE", help="PTX's, such as bf16, or FLOAT32_FTZ."
+)
+@click.option("--tile", type=Sides(), help="Elements that are wanted in shared memory, inner side first: 64,128.")
+@click.option("--box", type=Sides(), help="Elements of one box, instead of --tile.")
+@click.option("--dims", type=Sides(), help="Elements of the tensor in global memory. Default: the tile.")
+@click.option("--strides", type=Sides(), help="Bytes between rows, and so on outwards. Default: no gaps.")
+@click.option("--steps", type=Sides(), help="Every how manieth element along each side. Default: every one.")
+@click.option("--swizzle", type=click.Choice(MODES), default="NONE", show_default=True)
+@click.option("--interleave", type=click.Choice(list(INTERLEAVES)), default="NONE", show_default=True)
+@click.option("--promotion", type=click.Choice(list(PROMOTIONS)), default="NONE", show_default=True, help="Of L2.")
+@click.option("--oob-fill", "fill", type=click.Choice(list(FILLS)), default="NONE", show_default=True,
+              help="Of elements outside the tensor: zeros, or a NaN.")  # fmt: skip
+@click.option("--address", type=Number(1), default=16, show_default=True, metavar="BYTES",
+              help="What the tensor's address is a multiple of.")  # fmt: skip
+@ARCH
+@read_results
+@JSON
+def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+    """The arguments of cuTensorMapEncodeTiled for a tile: its boxes, the call, where the bytes come to lie.
+
+    What the driver would refuse is refused, by every rule that is broken, with what it rests on.
+    """
+    from tcprobe.ask import tensor_map as ask
+    from tcprobe.store import tensor_maps
+
+    arch = ask.check_arch(name)
+    measured = tensor_maps.newest(layers, arch) or tensor_maps.newest(layers, tensor_maps.BORROWED)
+    words = tensor_maps.rests_on(layers, arch)
+    found = ask.plan(ask.MapOptions(**asked), measured)
+    if as_json:
+        click.echo(json.dumps(ask.to_json(found, arch, words)))
+        return
+    _text(found)
+    click.echo(escaped(words))
+
+
+def _text(found: MapPlan) -> None:
+    from tcprobe.ask.tensor_map import cuda
+
+    made = found.map
+    count = " x ".join(map(str, found.boxes))
+    click.echo(f"{count} boxes of {' x '.join(map(str, made.box))} elements: rows of {made.row_bytes} bytes, "
+               f"{found.bytes} bytes each, which is what an mbarrier expects")  # fmt: skip
+    if found.pitch:
+        b = made.swizzle
+        where = f"Sw<{b},4,3> of the shared address" if b else "without a swizzle"
+        click.echo(f"in shared memory rows {found.pitch} bytes apart, {where}; a box begins at a multiple of 128"
+                   + (f", of {found.alignment} for the pattern to begin with it" if b else ""))  # fmt: skip
+    click.echo(cuda(found))
+
+
+COMMANDS = (tensormap,)

@@ -1,0 +1,104 @@
+"""The rule by which boxes lie in shared memory: rows so many bytes apart, then a swizzle of the absolute address.
+
+>>> rule = BoxRule(128, Swizzle(3, 4, 3))
+>>> rule(896, 2, 32)[:, ::16].tolist()
+[[1008, 992], [1024, 1040]]
+>>> fit_boxes([PlacedBox(base, rule(base, 9, width)) for base in (0, 896) for width in (32, 128)])[0].rule == rule
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.layout.swizzle import Swizzle
+
+PITCHES = (None, 16, 32, 64, 128, 256, 512)
+MOST_BITS, MOST_BASE, MOST_SHIFT = 4, 8, 6  # B, M and S of the swizzles that are tried
+PIECE = 16  # of so many bytes the first and the last are looked at to choose a rule, in rows of powers of two
+Ints = NDArray[np.int64]
+
+
+class PlacedBox(NamedTuple):
+    """The absolute `addresses` of the bytes of a box that was put at `base`; shape (rows, bytes of a row)."""
+
+    base: int
+    addresses: Ints
+
+
+class BoxRule(NamedTuple):
+    """Bytes from row to row, None for those of the row itself, and a swizzle of addresses."""
+
+    pitch: int | None
+    swizzle: Swizzle
+
+    def __call__(self, base: int, rows: int, width: int) -> Ints:
+        """The addresses of a box of `rows` rows of `width` bytes."""
+        linear = base + np.arange(rows)[:, None] * (self.pitch or width) + np.arange(width)
+        return np.asarray(self.swizzle(linear), np.int64)
+
+
+class BoxFit(NamedTuple):
+    """A rule, and the numbers of the boxes that it does not explain, byte by byte."""
+
+    rule: BoxRule
+    misfits: list[int]
+
+
+@cache
+def rules() -> tuple[BoxRule, ...]:
+    """All that are tried, the simplest first: fewest bits, then least place and distance."""
+    swizzles = [Swizzle(0, 4, 3)]
+    for bits, base in product(range(1, MOST_BITS + 1), range(MOST_BASE + 1)):
+        swizzles += [Swizzle(bits, base, shift) for shift in range(bits, MOST_SHIFT + 1)]
+    return tuple(BoxRule(pitch, swizzle) for swizzle, pitch in product(swizzles, PITCHES))
+
+
+def fit_boxes(boxes: Sequence[PlacedBox]) -> list[BoxFit]:
+    """The rule that explains most boxes, and the one that does so of those that say something else of one of them."""
+    missed = _missed(boxes)
+    order = sorted(range(len(missed)), key=lambda n: int(missed[n].sum()))
+    first = order[0]
+    second = next((n for n in order[1:] if (missed[n] != missed[first]).any()), first)
+    return [BoxFit(rules()[n], misfits(rules()[n], boxes)) for n in (first, second)]
+
+
+def misfits(rule: BoxRule, boxes: Sequence[PlacedBox]) -> list[int]:
+    """The numbers of the boxes of which a byte is elsewhere."""
+    return [n for n, box in enumerate(boxes) if not np.array_equal(rule(box.base, *box.addresses.shape), box.addresses)]
+
+
+def _missed(boxes: Sequence[PlacedBox]) -> list[NDArray[np.bool_]]:
+    """Of each rule which boxes it misses, by some of their bytes."""
+    some = [_some(*box.addresses.shape) for box in boxes]
+    owner = np.repeat(np.arange(len(boxes)), [at[0].size * at[1].size for at in some])
+    wanted = np.concatenate([box.addresses[at].ravel() for box, at in zip(boxes, some, strict=True)])
+    linear = {pitch: np.concatenate([_linear(box, at, pitch) for box, at in zip(boxes, some, strict=True)])
+              for pitch in PITCHES}  # fmt: skip
+    found = []
+    for rule in rules():
+        wrong = np.asarray(rule.swizzle(linear[rule.pitch]) != wanted)
+        found.append(np.bincount(owner, wrong, len(boxes)) > 0)
+    return found
+
+
+def _some(rows: int, width: int) -> tuple[Ints, Ints]:
+    """Some rows and bytes, as an index."""
+    chosen = np.array([0, *(1 << n for n in range(rows.bit_length()) if 1 << n < rows)])
+    ends = np.concatenate([np.arange(0, width, PIECE), np.arange(PIECE - 1, width, PIECE), [width - 1]])
+    return chosen[:, None], np.unique(ends)[None, :]
+
+
+def _linear(box: PlacedBox, at: tuple[Ints, Ints], pitch: int | None) -> Ints:
+    return np.asarray((box.base + at[0] * (pitch or box.addresses.shape[1]) + at[1]).ravel())
+
+
+def described(rule: BoxRule) -> dict[str, object]:
+    """Plain data."""
+    return {"pitch": rule.pitch or "row", "swizzle": rule.swizzle.to_json()}

@@ -1,0 +1,254 @@
+"""What a tensor map puts where: boxes from global to shared memory and back, every byte followed.
+
+Every byte of the source spells its own number: its low and its high 8 bits, and their complements, four images one
+after the other. A byte that two complementary images agree on was copied; one that they do not was left as it was. For
+types that a load rounds, whole words spell theirs, in bits that rounding keeps. One block makes one copy, of a box at
+any coordinates, to or from any shared address; the addresses are absolute, as swizzles need them, so the kernel says
+where its shared memory begins.
+
+A box that never comes is given up after WAITS tries, and the copy counts as lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa.target import Target
+from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables, entry
+from tcprobe.references.shared_memory.tensor_map import MOST_RANK, ROUNDED, TensorMap
+
+AREA = 8 << 10  # bytes of shared memory that a copy may reach into
+TENSOR = 32 << 10  # bytes of global memory that a map may reach into
+HEADER = 16  # bytes of an output before its area: whether the box came, and where shared memory begins
+THREADS = 128
+WAITS = 1 << 16
+UNUSED = 0xEE  # what shared memory holds before
+TARGET = Target("sm_90", "8.3")
+WORD = 4  # bytes
+KEPT, KEPT_SHIFT = (
+    np.uint32(0x40000000),
+    np.uint32(14),
+)  # a word that rounding to tf32 keeps, but for 8 bits from here on
+NOWHERE = -1
+DIRECTIONS = ("load", "store")
+Ints = NDArray[np.int64]
+
+
+class BoxCase(NamedTuple):
+    """A box of a map at coordinates `at`, to or from byte `base` of shared memory."""
+
+    map: TensorMap
+    at: tuple[int, ...]
+    base: int
+
+
+@dataclass(frozen=True)
+class Boxing:
+    """What a kernel does: boxes of `rank` coordinates, one way."""
+
+    direction: str
+    rank: int
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """ProbeError: layouts of fragments do not say what tensor maps do."""
+        raise ProbeError(f"{launch.kernel.name}: tensor maps cannot be emulated by layouts of fragments.")
+
+
+def kernel(direction: str, rank: int) -> Kernel:
+    """The kernel of a direction and a number of coordinates."""
+    name = f"tma_{direction}_{rank}d"
+    memory = f".extern .shared .align 1024 .b8 {name}_memory[];\n"
+    registers = [
+        ".reg .u32 %memory, %barrier, %base, %bytes, %word, %at, %tries, %done;",
+        f".reg .u32 %c<{MOST_RANK}>;",
+        ".reg .u64 %from;",
+        ".reg .pred %first, %more, %p;",
+    ]
+    body = [*_case(name), *(_load(rank) if direction == "load" else _store(rank))]
+    text = memory + entry(name, ("given", "cases", "maps", "out"), registers, body)
+    return Kernel(name, Boxing(direction, rank), text, TARGET)
+
+
+def _case(name: str) -> list[str]:
+    """What block x does, and its map at %maps."""
+    return [
+        f"mov.u32 %memory, {name}_memory;",
+        f"add.u32 %barrier, %memory, {AREA};",
+        "mad.wide.u32 %cases, %x, 32, %cases;",
+        "ld.global.u32 %base, [%cases];",
+        "ld.global.u32 %bytes, [%cases+4];",
+        *(f"ld.global.u32 %c{n}, [%cases+{8 + 4 * n}];" for n in range(MOST_RANK)),
+        "add.u32 %base, %base, %memory;",
+        "mad.wide.u32 %maps, %x, 128, %maps;",
+        "setp.eq.u32 %first, %lane, 0;",
+    ]
+
+
+def _each(label: str, count: int, body: Sequence[str]) -> list[str]:
+    """`body` for every word number %at below `count`, shared out over the threads."""
+    return [
+        "mov.u32 %at, %lane;",
+        f"{label}:",
+        *body,
+        f"add.u32 %at, %at, {THREADS};",
+        f"setp.lt.u32 %more, %at, {count};",
+        f"@%more bra {label};",
+    ]
+
+
+def _coordinates(rank: int) -> str:
+    return "{" + ", ".join(f"%c{n}" for n in range(rank)) + "}"
+
+
+def _load(rank: int) -> list[str]:
+    clear = ["mad.lo.u32 %word, %at, 4, %memory;", f"mov.u32 %done, {UNUSED * 0x01010101:#x};",
+             "st.shared.u32 [%word], %done;"]  # fmt: skip
+    copy = ["mad.lo.u32 %word, %at, 4, %memory;", "ld.shared.u32 %word, [%word];",
+            "mad.wide.u32 %from, %at, 4, %out;", f"st.global.u32 [%from+{HEADER}], %word;"]  # fmt: skip
+    return [
+        f"mad.wide.u32 %out, %x, {HEADER + AREA}, %out;",
+        *_each("CLEAR", AREA // 4, clear),
+        "@%first mbarrier.init.shared::cta.b64 [%barrier], 1;",
+        "@%first fence.mbarrier_init.release.cluster;",
+        "fence.proxy.async;",
+        "bar.sync 0;",
+        "@!%first bra WAIT;",
+        "fence.proxy.tensormap::generic.acquire.gpu [%maps], 128;",
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], %bytes;",
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        f"[%base], [%maps, {_coordinates(rank)}], [%barrier];",
+        "WAIT:",
+        "mov.u32 %tries, 0;",
+        "AGAIN:",
+        "mbarrier.try_wait.parity.shared::cta.b64 %p, [%barrier], 0;",
+        "selp.u32 %done, 1, 0, %p;",
+        "add.u32 %tries, %tries, 1;",
+        f"setp.lt.u32 %more, %tries, {WAITS};",
+        "@%p bra CAME;",
+        "@%more bra AGAIN;",
+        "CAME:",
+        "bar.sync 0;",
+        *_each("COPY", AREA // 4, copy),
+        "@%first st.global.v2.u32 [%out], {%done, %memory};",
+        "@%first st.global.v2.u32 [%out+8], {%done, %memory};",
+    ]
+
+
+def _store(rank: int) -> list[str]:
+    fill = ["mad.wide.u32 %from, %at, 4, %given;", "ld.global.u32 %done, [%from];",
+            "mad.lo.u32 %word, %at, 4, %memory;", "st.shared.u32 [%word], %done;"]  # fmt: skip
+    return [
+        *_each("FILL", AREA // 4, fill),
+        "fence.proxy.async;",
+        "bar.sync 0;",
+        "@!%first bra DONE;",
+        "fence.proxy.tensormap::generic.acquire.gpu [%maps], 128;",
+        f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%maps, {_coordinates(rank)}], [%base];",
+        "cp.async.bulk.commit_group;",
+        "cp.async.bulk.wait_group 0;",
+        "DONE:",
+    ]
+
+
+def images(count: int, rounded: bool) -> list[Bytes]:
+    """`count` bytes that spell their numbers, or those of words: low bits, high bits, and the complements of both."""
+    number = np.arange(count // WORD if rounded else count)
+    pieces = [(number & 0xFF).astype(np.uint8), (number >> 8).astype(np.uint8)]
+    pieces += [~piece for piece in pieces]
+    return [(KEPT | piece.astype(np.uint32) << KEPT_SHIFT).view(np.uint8) if rounded else piece for piece in pieces]
+
+
+def numbers(read: Sequence[Bytes], rounded: bool) -> Ints:
+    """What four images of copied bytes spell, NOWHERE where nothing was copied."""
+    if not rounded:
+        return _spelled(list(read), np.ones(len(read[0]), np.bool_))
+    words = [np.ascontiguousarray(raw).view(np.uint32) for raw in read]
+    whole = np.all([word & ~np.uint32(0xFF << KEPT_SHIFT) == KEPT for word in words], axis=0)
+    found = _spelled([(word >> KEPT_SHIFT & 0xFF).astype(np.uint8) for word in words], whole)
+    each = np.where(found[:, None] == NOWHERE, NOWHERE, found[:, None] * WORD + np.arange(WORD))
+    return np.asarray(each.ravel(), np.int64)
+
+
+def _spelled(pieces: Sequence[Bytes], known: NDArray[np.bool_]) -> Ints:
+    low, high, not_low, not_high = pieces
+    copied = known & (low == ~not_low) & (high == ~not_high)
+    return np.asarray(np.where(copied, low.astype(np.int64) | high.astype(np.int64) << 8, NOWHERE), np.int64)
+
+
+def is_rounded(case: BoxCase) -> bool:
+    """Whether a load rounds its elements."""
+    return case.map.type in ROUNDED
+
+
+def launches(direction: str, rank: int, cases: Sequence[BoxCase]) -> list[Launch]:
+    """The four launches of all cases of one kernel, all of them rounded or none."""
+    rows = np.zeros((len(cases), 8), np.uint32)
+    for row, case in zip(rows, cases, strict=True):
+        row[:2] = case.base, case.map.bytes
+        row[2 : 2 + rank] = case.at
+    loads = direction == "load"
+    each = HEADER + AREA if loads else TENSOR
+    maps = tuple(case.map if loads else case.map._replace(address=n * TENSOR) for n, case in enumerate(cases))
+    data = rows.view(np.uint8).reshape(1, -1)
+    return [
+        Launch(kernel(direction, rank), (len(cases), 1, 1), (image.reshape(1, -1), data), 0, len(cases) * each, THREADS,
+               AREA + 16, maps, not loads)
+        for image in images(TENSOR if loads else AREA, is_rounded(cases[0]))
+    ]  # fmt: skip
+
+
+def offsets(case: BoxCase) -> Ints:
+    """Where the box's bytes are in global memory, from the tensor's first byte; shape (rows, bytes of a row)."""
+    made = case.map
+    outer = np.array([list(reversed(n)) for n in product(*(range(side) for side in reversed(made.box[1:])))])
+    start = case.at[0] * made.size
+    rows = ((outer + np.array(case.at[1:], np.int64)) * np.array(made.strides, np.int64)).sum(axis=1)
+    return np.asarray(rows.astype(np.int64)[:, None] + start + np.arange(made.row_bytes)[None, :], np.int64)
+
+
+def decode(direction: str, cases: Sequence[BoxCase], read: Sequence[Bytes], window: int = 0) -> list[Ints | str]:
+    """Of each case the absolute shared address of every byte of its box, shape (rows, bytes); or what is wrong.
+
+    A store does not say where shared memory begins: `window` does.
+    """
+    each = HEADER + AREA if direction == "load" else TENSOR
+    blocks = [raw.reshape(len(cases), each) for raw in read]
+    one = _loaded if direction == "load" else _stored
+    return [one(case, [block[n] for block in blocks], window) for n, case in enumerate(cases)]
+
+
+def window_of(read: Sequence[Bytes]) -> int:
+    """Where shared memory begins, by the output of a load."""
+    return int(read[0][:HEADER].view(np.uint32)[1])
+
+
+def _loaded(case: BoxCase, read: Sequence[Bytes], _: int) -> Ints | str:
+    came, window = (int(word) for word in read[0][:HEADER].view(np.uint32)[:2])
+    if not came:
+        return "the box never came"
+    held = numbers([raw[HEADER:] for raw in read], is_rounded(case))
+    return _matched(case, window + np.flatnonzero(held != NOWHERE), held[held != NOWHERE])
+
+
+def _stored(case: BoxCase, read: Sequence[Bytes], window: int) -> Ints | str:
+    held = numbers(read, is_rounded(case))
+    return _matched(case, window + held[held != NOWHERE], np.flatnonzero(held != NOWHERE))
+
+
+def _matched(case: BoxCase, shared: Ints, tensor: Ints) -> Ints | str:
+    """Shared addresses by byte of the box, from pairs of a shared address and a byte of the tensor."""
+    wanted = offsets(case)
+    where = np.full(TENSOR, NOWHERE, np.int64)
+    where[tensor] = shared
+    if len(np.unique(tensor)) < len(tensor) or len(tensor) != wanted.size:
+        return f"{len(tensor)} bytes were copied, of a box of {wanted.size}"
+    found: Ints = where[wanted]
+    return "bytes from outside the box were copied" if (found == NOWHERE).any() else found

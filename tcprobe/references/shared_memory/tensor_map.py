@@ -1,0 +1,155 @@
+"""The arguments of cuTensorMapEncodeTiled, and what the driver checks of them, each rule with its source.
+
+>>> made = packed("FLOAT16", (64, 128), (64, 8), swizzle="128B")
+>>> made.strides, made.row_bytes, broken(made)
+((128,), 128, [])
+>>> [rule.argument for rule in broken(made._replace(box=(72, 8)))]
+['swizzle']
+
+Numbers are those of cuda.h. Coordinates are inner first, as the driver has them. A rule of source MANUAL is stated by
+the CUDA driver API, section on tensor map objects; MEASURED ones are not stated there: an H200's driver showed them.
+`tcprobe run --family tma` varies the arguments one at a time and compares every answer of the driver with these rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import NamedTuple
+
+DATA_TYPES: Mapping[str, tuple[int, int]] = {  # name -> number, bytes of an element
+    "UINT8": (0, 1), "UINT16": (1, 2), "UINT32": (2, 4), "INT32": (3, 4), "UINT64": (4, 8), "INT64": (5, 8),
+    "FLOAT16": (6, 2), "FLOAT32": (7, 4), "FLOAT64": (8, 8), "BFLOAT16": (9, 2), "FLOAT32_FTZ": (10, 4),
+    "TFLOAT32": (11, 4), "TFLOAT32_FTZ": (12, 4),
+}  # fmt: skip
+PACKED = {"16U4_ALIGN8B": 13, "16U4_ALIGN16B": 14, "16U6_ALIGN16B": 15}  # not on sm_90
+INTERLEAVES = {"NONE": 0, "16B": 1, "32B": 2}
+SWIZZLES = {"NONE": 0, "32B": 1, "64B": 2, "128B": 3, "128B_ATOM_32B": 4, "128B_ATOM_32B_FLIP_8B": 5,
+            "128B_ATOM_64B": 6}  # fmt: skip
+SPANS = {1: 32, 2: 64, 3: 128}  # bytes of a row of a swizzle's pattern
+PROMOTIONS = {"NONE": 0, "L2_64B": 1, "L2_128B": 2, "L2_256B": 3}
+FILLS = {"NONE": 0, "NAN_REQUEST_ZERO_FMA": 1}
+FLOATS = frozenset(number for name, (number, _) in DATA_TYPES.items() if "FLOAT" in name)
+ROUNDED = frozenset((11, 12))  # types whose elements a load rounds to tf32, as an H200 does
+SIZES = dict(DATA_TYPES.values())
+MOST_RANK, MOST_BOX, MOST_STEP, MOST_DIM, MOST_STRIDE = 5, 256, 8, 1 << 32, 1 << 40
+MOST_BYTES = 228 << 10  # of a box
+MANUAL, MEASURED = "CUDA driver API", "measured"
+
+
+class TensorMap(NamedTuple):
+    """`dims`, `box`, `steps` of each coordinate, inner first; `strides` in bytes, of all but the inner one.
+
+    `address` and `place` are of the tensor and of the map itself, as far as their alignment goes.
+    """
+
+    type: int
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    steps: tuple[int, ...]
+    interleave: int = 0
+    swizzle: int = 0
+    promotion: int = 0
+    fill: int = 0
+    address: int = 0
+    place: int = 0
+
+    @property
+    def rank(self) -> int:
+        """How many coordinates."""
+        return len(self.dims)
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element, 1 of a type that is not known."""
+        return SIZES.get(self.type, 1)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a box along the inner coordinate."""
+        return self.box[0] * self.size if self.box else 0
+
+    @property
+    def rows(self) -> int:
+        """Rows of a box: those of all other coordinates."""
+        return prod(self.box[1:])
+
+    @property
+    def bytes(self) -> int:
+        """Of a box."""
+        return self.row_bytes * self.rows
+
+
+class MapRule(NamedTuple):
+    """What the driver refuses: `name` begins with the argument that is to blame; `checked`: whether it really does."""
+
+    name: str
+    words: str
+    source: str
+    breaks: Callable[[TensorMap], bool]
+    checked: bool = True
+
+    @property
+    def argument(self) -> str:
+        """The argument that is to blame."""
+        return self.name.partition(":")[0]
+
+
+RULES = (
+    MapRule("tensorMap: alignment", "its address must be a multiple of 64", MANUAL, lambda m: m.place % 64 != 0, False),
+    MapRule("tensorDataType: known", "must be a type of 1, 2, 4 or 8 bytes; packed types of 4 and 6 bits need sm_100",
+            MANUAL, lambda m: m.type not in SIZES),
+    MapRule("tensorRank: 1 to 5", "must be 1 to 5", MANUAL, lambda m: not 1 <= m.rank <= MOST_RANK),
+    MapRule("tensorRank: interleave", "must be 3 or more with interleave", MANUAL,
+            lambda m: m.interleave != 0 and m.rank < 3),
+    MapRule("globalAddress: 16", "must be a multiple of 16", MANUAL, lambda m: m.address % 16 != 0),
+    MapRule("globalAddress: 32", "must be a multiple of 32 with interleave 32B", MANUAL,
+            lambda m: m.interleave == 2 and m.address % 32 != 0),
+    MapRule("globalDim: range", "must be 1 to 2**32", MANUAL, lambda m: not all(1 <= n <= MOST_DIM for n in m.dims)),
+    MapRule("globalStrides: 16", "must be multiples of 16 below 2**40", MANUAL,
+            lambda m: any(n % 16 or n >= MOST_STRIDE for n in m.strides)),
+    MapRule("globalStrides: 32", "must be multiples of 32 with interleave 32B", MANUAL,
+            lambda m: m.interleave == 2 and any(n % 32 for n in m.strides)),
+    MapRule("boxDim: range", "must be 1 to 256", MANUAL, lambda m: not all(1 <= n <= MOST_BOX for n in m.box)),
+    MapRule("boxDim: 16 bytes", "a row of the box must be a multiple of 16 bytes without interleave", MANUAL,
+            lambda m: m.interleave == 0 and m.row_bytes % 16 != 0),
+    MapRule("boxDim: 16 bytes, interleaved", "a row of the box must be a multiple of 16 bytes with interleave too",
+            MEASURED, lambda m: m.interleave != 0 and m.row_bytes % 16 != 0),
+    MapRule("boxDim: bytes", f"the box must have at most {MOST_BYTES} bytes, the shared memory of an SM", MEASURED,
+            lambda m: m.bytes > MOST_BYTES),
+    MapRule("elementStrides: range", "must be 1 to 8", MANUAL,
+            lambda m: not all(1 <= n <= MOST_STEP for n in m.steps)),
+    MapRule("interleave: known", "must be NONE, 16B or 32B", MANUAL,
+            lambda m: m.interleave not in INTERLEAVES.values()),
+    MapRule("swizzle: known", "must be NONE, 32B, 64B or 128B; modes with other atoms need sm_100", MANUAL,
+            lambda m: m.swizzle not in (0, *SPANS)),
+    MapRule("swizzle: interleave", "must be 32B with interleave 32B", MANUAL,
+            lambda m: m.interleave == 2 and m.swizzle != 1, False),
+    MapRule("swizzle: span", "a row of the box must not be wider than the span: 32, 64 or 128 bytes", MANUAL,
+            lambda m: m.interleave == 0 and m.row_bytes > SPANS.get(m.swizzle, m.row_bytes)),
+    MapRule("l2Promotion: known", "must be NONE, L2_64B, L2_128B or L2_256B", MANUAL,
+            lambda m: m.promotion not in PROMOTIONS.values()),
+    MapRule("oobFill: known", "must be NONE or NAN_REQUEST_ZERO_FMA", MANUAL, lambda m: m.fill not in FILLS.values()),
+    MapRule("oobFill: floats", "NAN_REQUEST_ZERO_FMA is for floating-point types", MANUAL,
+            lambda m: m.fill == 1 and m.type not in FLOATS),
+)  # fmt: skip
+
+
+def broken(made: TensorMap) -> list[MapRule]:
+    """The rules that a map breaks; if the driver checks none of them, it takes the map all the same."""
+    return [rule for rule in RULES if rule.breaks(made)]
+
+
+def refused(made: TensorMap) -> list[MapRule]:
+    """Those for which the driver refuses a map."""
+    return [rule for rule in broken(made) if rule.checked]
+
+
+def packed(
+    kind: str, dims: tuple[int, ...], box: tuple[int, ...], swizzle: str = "NONE", padding: int = 0
+) -> TensorMap:  # fmt: skip
+    """A map of a tensor without gaps but `padding` bytes after each row; KeyError for an unknown type or mode."""
+    number, size = DATA_TYPES[kind]
+    strides = tuple((dims[0] * size + padding) * prod(dims[1:n]) for n in range(1, len(dims)))
+    return TensorMap(number, dims, strides, box, (1,) * len(dims), swizzle=SWIZZLES[swizzle])

@@ -1,0 +1,213 @@
+"""The live measurement of tensor maps: where boxes lie in shared memory, and which maps the driver refuses.
+
+`tcprobe run --family tma` copies every box of `probes.tensor_map_cases` both ways, fits the rule of each swizzle mode,
+and compares what the driver says of maps with `references.shared_memory.tensor_map`. Boxes are copied in processes of
+their own: one that faults or hangs is found by halves, and costs itself only. Those at misaligned addresses, which are
+expected to fault, have a process each from the start.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tcprobe import __version__
+from tcprobe.errors import EnvironmentUnfitError, named
+from tcprobe.fit.boxes import PlacedBox, described, fit_boxes, misfits
+from tcprobe.probes.experiment import ptx_hash
+from tcprobe.probes.tensor_map_cases import all_boxes, boxes, encodings
+from tcprobe.probes.tensor_maps import DIRECTIONS, BoxCase, kernel
+from tcprobe.references.shared_memory.tensor_map import DATA_TYPES, SWIZZLES, TensorMap, broken, refused
+from tcprobe.run.backend import Device
+from tcprobe.run.wire import receive
+from tcprobe.store.tensor_maps import FINDING
+from tcprobe.system import children
+from tcprobe.text import one_line
+
+WHAT = "copies boxes by tensor maps"
+COMMAND = (sys.executable, "-m", "tcprobe.run.tensor_map_worker")
+LIMIT = 60.0  # seconds for a job
+PROCESSES = 4
+TAKEN = "CUDA_SUCCESS"
+MODE_NAMES = {number: name for name, number in SWIZZLES.items()}
+TYPE_NAMES = {number: name for name, (number, _) in DATA_TYPES.items()}
+Answer = tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]
+
+
+class BoxesLostError(Exception):
+    """The process died, hung or lost its device; the message says how."""
+
+
+@dataclass
+class BoxSweep:
+    """What was found: by number of the box what the driver says of its map, where it lies, and what went wrong."""
+
+    device: Device | None = None
+    maps: dict[int, str] = field(default_factory=dict)
+    encodings: list[str] = field(default_factory=list)
+    placed: dict[tuple[str, int], PlacedBox] = field(default_factory=dict)
+    wrong: dict[tuple[str, int], str] = field(default_factory=dict)
+    faults: dict[int, str] = field(default_factory=dict)
+
+    def take(self, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Add what a process answered."""
+        self.device = Device(**header["device"])
+        self.maps |= {int(number): words for number, words in header["boxes"].items()}
+        self.encodings = header["encodings"] or self.encodings
+        for direction in DIRECTIONS:
+            self.wrong |= {(direction, int(n)): words for n, words in header["wrong"][direction].items()}
+            self.placed |= {(direction, n): box for n, box in _boxes_of(arrays[direction])}
+
+
+def _boxes_of(flat: np.ndarray[Any, Any]) -> Iterator[tuple[int, PlacedBox]]:
+    """The boxes of an array: number, where shared memory begins, rows, bytes of a row, addresses."""
+    at = 0
+    while at < len(flat):
+        number, window, rows, width = (int(n) for n in flat[at : at + 4])
+        addresses = flat[at + 4 : at + 4 + rows * width].reshape(rows, width).astype(np.int64)
+        yield number, PlacedBox(window + all_boxes()[number].base, addresses)
+        at += 4 + rows * width
+
+
+def ask(job: Mapping[str, Any], command: tuple[str, ...] = COMMAND, limit: float = LIMIT) -> Answer:
+    """What a process of its own answers; BoxesLostError, or the error that it met where nothing can run."""
+    process = children.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        raw, _ = process.communicate(json.dumps(job).encode() + b"\n", timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise BoxesLostError(f"no answer in {limit:g} s") from None
+    finally:
+        children.end(process)
+        process.wait()
+    message = receive(io.BytesIO(raw))
+    if message is None:
+        raise BoxesLostError(f"the process ended with code {process.returncode}")
+    if "fault" in message[0]:
+        raise BoxesLostError(message[0]["fault"])
+    if "unfit" in message[0]:
+        raise named(message[0]["error"])(message[0]["unfit"])
+    return message
+
+
+def follow(index: int, ask: Callable[[Mapping[str, Any]], Answer] = ask) -> BoxSweep:
+    """Every box of a GPU; EnvironmentUnfitError without one."""
+    safe, every = len(boxes()), len(all_boxes())
+    parts = [(0, safe), *((n, n + 1) for n in range(safe, every))]
+    found = BoxSweep()
+    with children.threads(PROCESSES) as pool:
+        _follow(found, pool, index, ask, parts)
+    if found.device is None:
+        raise EnvironmentUnfitError(f"no box could be copied: {next(iter(found.faults.values()))}.")
+    return found
+
+
+def _follow(
+    found: BoxSweep, pool: ThreadPoolExecutor, index: int, ask: Callable[[Mapping[str, Any]], Answer],
+    parts: list[tuple[int, int]],
+) -> None:  # fmt: skip
+    """Copy ranges of boxes, those that are lost again by halves."""
+    jobs = [{"device": index, "first": first, "last": last, "encodings": first == 0} for first, last in parts]
+    futures = [pool.submit(ask, job) for job in jobs]
+    again: list[tuple[int, int]] = []
+    for (first, last), future in zip(parts, futures, strict=True):
+        try:
+            found.take(*future.result())
+        except BoxesLostError as error:
+            half = (first + last) // 2
+            if last - first == 1:
+                found.faults[first] = one_line(str(error))
+            else:
+                again += [(first, half), (half, last)]
+    if again:
+        _follow(found, pool, index, ask, again)
+
+
+def report(found: BoxSweep) -> dict[str, Any]:
+    """What is saved of a measurement, but its provenance."""
+    cases = list(enumerate(all_boxes()))
+    aligned = cases[: len(boxes())]
+    return {
+        "modes": {name: mode for name in SWIZZLES if (mode := _mode(found, name, aligned))},
+        "maps": _counted(found, cases),
+        "encodings": [_encoding(one.argument, one.value, words, one.map)
+                      for one, words in zip(encodings(), found.encodings, strict=True)],
+        "lost": [_case(cases[n][1]) | {"direction": way, "words": words} for (way, n), words in found.wrong.items()],
+        "faults": [_case(cases[n][1]) | {"words": words} for n, words in sorted(found.faults.items())],
+    }  # fmt: skip
+
+
+def _mode(found: BoxSweep, name: str, cases: list[tuple[int, BoxCase]]) -> dict[str, Any] | None:
+    """The rule of a swizzle mode, fitted to loads and stores together; None where there is no box of it."""
+    chosen = {n: case for n, case in cases if case.map.swizzle == SWIZZLES[name]}
+    placed = {key: box for key, box in found.placed.items() if key[1] in chosen}
+    if not placed:
+        return None
+    best, second = fit_boxes(list(placed.values()))
+    used = [chosen[n] for n in sorted({n for _, n in placed})]
+    return {
+        **described(best.rule), "misfits": len(best.misfits), "bytes": sum(b.addresses.size for b in placed.values()),
+        **{f"{way}s": sum(key[0] == way for key in placed) for way in DIRECTIONS},
+        "types": sorted({TYPE_NAMES[case.map.type] for case in used}),
+        "widths": sorted({case.map.row_bytes for case in used}), "bases": sorted({case.base for case in used}),
+        "ranks": sorted({case.map.rank for case in used}),
+        "second": {**described(second.rule), "misfits": len(misfits(second.rule, list(placed.values())))},
+    }  # fmt: skip
+
+
+def _counted(found: BoxSweep, cases: list[tuple[int, BoxCase]]) -> dict[str, Any]:
+    """How many maps of boxes the driver took and refused, and those where the rules say otherwise."""
+    made = [(case, found.maps[n]) for n, case in cases if n in found.maps]
+    unlike = [_case(case) | {"result": words} for case, words in made if (words == TAKEN) == bool(refused(case.map))]
+    taken = sum(words == TAKEN for _, words in made)
+    return {"taken": taken, "refused": len(made) - taken, "unlike_rules": unlike}
+
+
+def _encoding(argument: str, value: object, words: str, made: TensorMap) -> dict[str, Any]:
+    """One call: what was varied, what the driver said, the rules that it breaks, and whether it fits them."""
+    return {"argument": argument, "value": value, "result": words,
+            "rules": [rule.name for rule in broken(made)],
+            "fits": (words == TAKEN) != bool(refused(made))}  # fmt: skip
+
+
+def _case(case: BoxCase) -> dict[str, Any]:
+    made = case.map
+    return {"type": TYPE_NAMES[made.type], "box": list(made.box), "swizzle": MODE_NAMES[made.swizzle],
+            "base": case.base}  # fmt: skip
+
+
+def survey(index: int, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """What is saved of one GPU in a folder, and what to say of it; EnvironmentUnfitError where no box is copied."""
+    from tcprobe.store.results import Results
+
+    found = follow(index)
+    device = found.device
+    assert device is not None
+    ranks = sorted({case.map.rank for case in all_boxes()})
+    hashed = ptx_hash([kernel(direction, rank) for direction in DIRECTIONS for rank in ranks])
+    provenance = {"device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler,
+                  "ptx": hashed, "tcprobe": __version__}  # fmt: skip
+    body = {"arch": device.arch, "method": "live", "provenance": provenance, **report(found)}
+    path = FINDING.write(Results(folder), device.arch, body)
+    return body, [*_lines(body), f"{device.name} ({device.arch}): saved in {path}"]
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    for mode, row in found["modes"].items():
+        b, m, s = row["swizzle"]
+        pitch = "of a row" if row["pitch"] == "row" else row["pitch"]
+        yield (f"SWIZZLE_{mode:5} rows {pitch} bytes apart, Sw<{b},{m},{s}>: {row['misfits']} of "
+               f"{row['loads'] + row['stores']} boxes do not fit")  # fmt: skip
+    refused_ones = [one for one in found["encodings"] if one["result"] != TAKEN]
+    unlike = [one for one in found["encodings"] if not one["fits"]]
+    yield (f"cuTensorMapEncodeTiled refuses {len(refused_ones)} of {len(found['encodings'])} maps, "
+           f"{len(unlike)} unlike the rules")  # fmt: skip
+    yield f"{len(found['lost'])} boxes lost, {len(found['faults'])} faults"

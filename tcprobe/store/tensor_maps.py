@@ -1,0 +1,67 @@
+"""What was measured of an arch's tensor maps: `results/<arch>/tma.json`.
+
+`modes` by swizzle mode: the rule of its boxes (`pitch`, bytes from row to row or "row", then `swizzle` of the absolute
+address), how many `loads`, `stores` and `bytes` were followed, and how many boxes are `misfits`. `encodings`: what the
+driver said of maps, their arguments varied one at a time. `faults`: boxes that lost the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tcprobe.errors import DataError
+from tcprobe.layout.swizzle import Swizzle
+from tcprobe.references.shared_memory.tensor_map import SWIZZLES
+from tcprobe.store.choose import Layers
+from tcprobe.store.findings import Finding
+from tcprobe.store.measurement import PROVENANCE
+
+KIND = "tensor maps"
+BORROWED, STATED = "sm_90", "documented by the CUDA driver API and PTX ISA"
+KEYS = {"arch", "method", "provenance", "modes", "maps", "encodings", "lost", "faults"}
+COUNTS = ("misfits", "bytes", "loads", "stores")
+WHOLE = {"pitch", "swizzle", *COUNTS, "types", "widths", "bases", "ranks", "second"}
+
+
+def newest(layers: Layers, arch: str) -> dict[str, Any] | None:
+    """That of the nearest folder that has one to be trusted."""
+    found = next(layers.documents(arch, KIND, lambda results: FINDING.read(results, arch)), None)
+    return found[0] if found else None
+
+
+def rests_on(layers: Layers, arch: str) -> str:
+    """What is known of the boxes of an arch, in words: measured there, or on sm_90, or stated."""
+    own = newest(layers, arch)
+    if own:
+        return evidence(own)
+    other = newest(layers, BORROWED)
+    return f"{evidence(other) if other else STATED}; nobody measured {arch}"
+
+
+def check(body: Mapping[str, Any], arch: str) -> None:
+    """DataError unless it is a measurement of `arch` by its keys, rules and counts."""
+    if set(body) != KEYS or body["arch"] != arch or set(body["provenance"]) != set(PROVENANCE):
+        raise DataError("not the keys, arch or provenance of a measurement of tensor maps.")
+    for name, mode in body["modes"].items():
+        if (
+            name not in SWIZZLES
+            or set(mode) != WHOLE
+            or any(type(mode[key]) is not int or mode[key] < 0 for key in COUNTS)
+        ):
+            raise DataError(f"{name} is no measured swizzle mode.")
+        Swizzle(*mode["swizzle"])
+    for one in body["encodings"]:
+        if set(one) != {"argument", "value", "result", "rules", "fits"}:
+            raise DataError("an encoding has argument, value, result, rules and fits.")
+
+
+def evidence(body: Mapping[str, Any]) -> str:
+    """What it rests on, in words."""
+    of, modes = body["provenance"], body["modes"].values()
+    count, bad = (sum(mode[key] for mode in modes) for key in ("bytes", "misfits"))
+    made = f"{of['device']}, driver {of['driver']}, CUDA {of['cuda']}, tcprobe {of['tcprobe']}"
+    return f"boxes of tensor maps measured live on {made}: {count} bytes followed, {bad} boxes elsewhere than stated"
+
+
+FINDING = Finding("tma", KIND, check)

@@ -1,0 +1,137 @@
+"""`tcprobe tensormap`, `tcprobe run --family tma`, and the file between them."""
+
+import json
+from itertools import product
+
+import pytest
+from click.testing import CliRunner
+from test_tensor_maps import Machine, answered
+
+from tcprobe.ask import tensor_map as ask
+from tcprobe.ask.tensor_map import MapOptions
+from tcprobe.cli import main
+from tcprobe.errors import DataError, UsageError
+from tcprobe.references.shared_memory.tensor_map import DATA_TYPES, RULES, SPANS, broken, refused
+from tcprobe.run import tensor_maps as live
+from tcprobe.store import tensor_maps
+from tcprobe.store.choose import alone
+from tcprobe.store.results import Results
+
+
+def tcprobe(*arguments, code=0):
+    done = CliRunner().invoke(main, list(map(str, arguments)))
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A results folder that a stand-in's run wrote."""
+    folder, follow = tmp_path_factory.mktemp("results"), live.follow
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live, "follow", lambda index: follow(index, lambda job: answered(Machine(), job)))
+        text = tcprobe("run", "--family", "tma", "--results", folder).stdout
+        again = tcprobe("run", "--family", "tma", "--results", folder, "--json").stdout
+    assert "SWIZZLE_128B  rows 128 bytes apart, Sw<3,4,3>: 0 of" in text
+    assert json.loads(again)["arch"] == "sm_90"
+    return folder
+
+
+def test_only_device_goes_with_the_family(tmp_path):
+    for wrong in (["ldmatrix*"], ["--arch", "sm_90"], ["--method", "sass"]):
+        done = tcprobe("run", "--family", "tma", "--results", tmp_path, *wrong, code=2)
+        assert "--family tma copies boxes by tensor maps on the GPU at hand: only --device goes." in done.stderr
+
+
+def test_what_is_saved_is_read_back_and_checked(saved, tmp_path):
+    body = tensor_maps.FINDING.read(Results(saved), "sm_90")
+    assert tensor_maps.newest(alone(Results(saved)), "sm_90") == body
+    assert tensor_maps.newest(alone(Results(tmp_path)), "sm_90") is None
+    assert "0 boxes elsewhere than stated" in tensor_maps.evidence(body)
+    for spoil in (
+        lambda b: b.pop("modes"), lambda b: b.update(arch="sm_80"), lambda b: b["provenance"].pop("device"),
+        lambda b: b["modes"].update({"1024B": b["modes"]["32B"]}), lambda b: b["modes"]["32B"].update(misfits=-1),
+        lambda b: b["modes"]["32B"].update(swizzle=[9, 4, 3]), lambda b: b["encodings"][0].pop("fits"),
+        lambda b: b["modes"]["32B"].pop("bytes"),
+    ):  # fmt: skip
+        other = json.loads(json.dumps(body))
+        spoil(other)
+        with pytest.raises((DataError, UsageError)):
+            tensor_maps.FINDING.write(Results(tmp_path), "sm_90", other)
+    assert not list(tmp_path.iterdir())
+    path = tensor_maps.FINDING.path(Results(saved), "sm_90")
+    spoilt = tmp_path / "sm_90" / "tma.json"
+    spoilt.parent.mkdir()
+    spoilt.write_text(path.read_text().replace("UINT8", "UINT9"))
+    with pytest.raises(DataError, match="checksum"):
+        tensor_maps.FINDING.read(Results(tmp_path), "sm_90")
+
+
+def test_every_tile_is_cut_into_boxes_that_the_driver_takes():
+    """Whole boxes, as few as there are by divisors; whatever the type and the mode, rows of 16 bytes given."""
+    for kind, swizzle, tile in product(("u8", "bf16", "f32", "f64"), ("NONE", "32B", "64B", "128B"),
+                                       ((64,), (256, 300), (96, 7), (1024, 512), (32, 4, 2))):  # fmt: skip
+        size = DATA_TYPES[ask.TYPES[kind]][1]
+        found = ask.plan(MapOptions(kind, tile=tile, swizzle=swizzle))
+        assert broken(found.map) == []
+        sides = [count * part for count, part in zip(found.boxes, found.map.box, strict=True)]
+        assert sides == list(tile)
+        assert found.pitch == SPANS.get(found.map.swizzle, found.map.box[0] * size)
+        assert found.bytes == found.map.bytes
+    assert ask.plan(MapOptions("bf16", tile=(256, 512), swizzle="128B")).boxes == (4, 2)
+
+
+REFUSED = [
+    (MapOptions("e2m1", tile=(64,)), "no tensor map of 'e2m1'"),
+    (MapOptions("bf16"), "give --tile"),
+    (MapOptions("bf16", tile=(8,), box=(8,)), "give --tile"),
+    (MapOptions("bf16", tile=(8, 8), dims=(8,)), "--box has 2 numbers, for a tensor of 1 sides"),
+    (MapOptions("bf16", tile=(8, 8), strides=(16, 16)), "--strides has 2 numbers"),
+    (MapOptions("bf16", tile=(7, 8)), "boxDim: a row of the box must be a multiple of 16 bytes"),
+    (MapOptions("bf16", box=(72, 8), swizzle="128B"), "swizzle: a row of the box must not be wider"),
+    (MapOptions("bf16", box=(64, 8), address=8), "globalAddress: must be a multiple of 16"),
+    (MapOptions("bf16", box=(64, 8), interleave="16B"), "tensorRank: must be 3 or more"),
+    (MapOptions("s32", box=(64, 8), fill="NAN_REQUEST_ZERO_FMA"), "oobFill: NAN_REQUEST_ZERO_FMA is for"),
+    (MapOptions("f32", box=(64, 8), steps=(1, 9)), "elementStrides: must be 1 to 8"),
+    (MapOptions("f32", box=(64, 8), dims=(64, 0)), "globalDim: must be 1 to"),
+]
+
+
+@pytest.mark.parametrize(("asked", "words"), REFUSED)
+def test_what_the_driver_would_refuse(asked, words):
+    with pytest.raises(UsageError, match=words):
+        ask.plan(asked)
+
+
+def test_every_rule_has_its_evidence(saved):
+    """As the driver's answers were: rules that it does not check are said to be such."""
+    body = tensor_maps.FINDING.read(Results(saved), "sm_90")
+    for rule in RULES:
+        words = ask.evidence_of(rule, body)
+        assert "maps that break it" in words, rule.name
+        assert ("so it is not checked" in words) == (not rule.checked)
+        assert "maps that break it" not in ask.evidence_of(rule, None)
+    assert all(one["fits"] for one in body["encodings"])
+
+
+def test_the_command_says_what_it_rests_on(saved):
+    asked = ("tensormap", "--type", "bf16", "--tile", "64,64", "--swizzle", "128B", "--results", saved, "--only")
+    text = tcprobe(*asked).stdout
+    assert "1 x 1 boxes of 64 x 64 elements: rows of 128 bytes, 8192 bytes each" in text
+    assert "boxes of tensor maps measured live on a machine, driver 1" in text
+    assert "nobody measured sm_100" in tcprobe(*asked, "--arch", "sm_100").stdout
+    found = json.loads(tcprobe(*asked, "--json").stdout)
+    assert (found["boxDim"], found["globalStrides"], found["byte_swizzle"]) == ([64, 64], [128], [3, 4, 3])
+    assert len(found["rules"]) == len(RULES)
+    said = tcprobe("tensormap", "--type", "bf16", "--box", "65,8", "--results", saved, "--only", code=2).stderr
+    assert "driver 1 refused" in said
+    assert "need sm_90" in tcprobe(*asked, "--arch", "sm_80", code=2).stderr
+
+
+def test_rules_that_are_not_checked_are_refused_all_the_same():
+    made = ask.plan(MapOptions("f16", box=(16, 8, 2), interleave="32B", swizzle="32B", address=32)).map
+    turned = made._replace(swizzle=0)
+    assert refused(turned) == []
+    assert [rule.name for rule in broken(turned)] == ["swizzle: interleave"]
+    with pytest.raises(UsageError, match="must be 32B with interleave 32B"):
+        ask.plan(MapOptions("f16", box=(16, 8, 2), interleave="32B", address=32))
