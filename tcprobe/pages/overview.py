@@ -21,10 +21,10 @@ from tcprobe.pages.archs import MADE, grid, row_and_col
 from tcprobe.pages.warpgroup import warpgroup
 from tcprobe.references import references, said
 from tcprobe.store.choose import Layers, alone
-from tcprobe.store.findings import UNDOCUMENTED
 from tcprobe.store.lookup import some
 from tcprobe.store.measurement import WEAKER, Measurement, how
 from tcprobe.store.results import Results
+from tcprobe.store.surveys import UNDOCUMENTED
 from tcprobe.system import files
 from tcprobe.text import markdown
 

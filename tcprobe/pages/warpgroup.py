@@ -10,9 +10,9 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.pages.archs import grid, row_and_col
-from tcprobe.store.findings import DESCRIPTORS
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
+from tcprobe.store.surveys import DESCRIPTORS
 
 
 def warpgroup(results: Results, name: str, method: str) -> Iterator[str]:
