@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -21,9 +22,9 @@ from tcprobe.probes.ptx import module
 from tcprobe.run import banks as live
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
-from tcprobe.store.findings import BANKS
 from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.results import Results
+from tcprobe.store.surveys import BANKS
 
 ARCHS = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"]
 SASS = {
@@ -333,10 +334,14 @@ def test_what_the_compiler_refuses_is_said():
     assert list(said["accesses"]) == ["ld.shared.b8"]
 
 
-def test_without_a_gpu_it_says_so():
-    done = CliRunner().invoke(live.main, ["--patterns", "10"])
-    assert done.exit_code in (0, 3)
-    assert done.exit_code == 0 or "Error: " in done.stderr
+@pytest.mark.parametrize("family", ["banks", "descriptors", "undocumented", "tma"])
+def test_without_a_gpu_it_says_so(family, tmp_path):
+    if find_spec("cupy"):
+        pytest.skip("CuPy is installed")
+    done = CliRunner().invoke(main, ["run", "--family", family, "--results", str(tmp_path)])
+    assert done.exit_code == 3
+    assert "Error: CuPy cannot be imported" in done.stderr
+    assert not list(tmp_path.rglob("*.json"))
 
 
 def test_run_takes_banks_as_a_family(tmp_path, monkeypatch):

@@ -17,9 +17,9 @@ from tcprobe.ask.banks import BankRule, as_array, costs, cycles, designed, judge
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.shared_memory import access, accesses
-from tcprobe.store.findings import BANKS
 from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.results import Results, published
+from tcprobe.store.surveys import BANKS
 
 A = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 KEYS = ["wavefronts", "beats", "cycles", "ideal", "phases"]

@@ -5,8 +5,8 @@ import pytest
 from tcprobe.ask.bank_rules import document, rules_for
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.run import banks
-from tcprobe.store.findings import BANKS
 from tcprobe.store.results import Results
+from tcprobe.store.surveys import BANKS
 
 pytestmark = pytest.mark.gpu
 

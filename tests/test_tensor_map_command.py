@@ -44,7 +44,7 @@ def test_only_device_goes_with_the_family(tmp_path):
 
 
 def test_what_is_saved_is_read_back_and_checked(saved, tmp_path):
-    body = tensor_maps.FINDING.read(Results(saved), "sm_90")
+    body = tensor_maps.SURVEY.read(Results(saved), "sm_90")
     assert tensor_maps.newest(alone(Results(saved)), "sm_90") == body
     assert tensor_maps.newest(alone(Results(tmp_path)), "sm_90") is None
     assert "0 boxes elsewhere than stated" in tensor_maps.evidence(body)
@@ -57,14 +57,14 @@ def test_what_is_saved_is_read_back_and_checked(saved, tmp_path):
         other = json.loads(json.dumps(body))
         spoil(other)
         with pytest.raises((DataError, UsageError)):
-            tensor_maps.FINDING.write(Results(tmp_path), "sm_90", other)
+            tensor_maps.SURVEY.write(Results(tmp_path), "sm_90", other)
     assert not list(tmp_path.iterdir())
-    path = tensor_maps.FINDING.path(Results(saved), "sm_90")
+    path = tensor_maps.SURVEY.path(Results(saved), "sm_90")
     spoilt = tmp_path / "sm_90" / "tma.json"
     spoilt.parent.mkdir()
     spoilt.write_text(path.read_text().replace("UINT8", "UINT9"))
     with pytest.raises(DataError, match="checksum"):
-        tensor_maps.FINDING.read(Results(tmp_path), "sm_90")
+        tensor_maps.SURVEY.read(Results(tmp_path), "sm_90")
 
 
 def test_every_tile_is_cut_into_boxes_that_the_driver_takes():
@@ -105,7 +105,7 @@ def test_what_the_driver_would_refuse(asked, words):
 
 def test_every_rule_has_its_evidence(saved):
     """As the driver's answers were: rules that it does not check are said to be such."""
-    body = tensor_maps.FINDING.read(Results(saved), "sm_90")
+    body = tensor_maps.SURVEY.read(Results(saved), "sm_90")
     for rule in RULES:
         words = ask.evidence_of(rule, body)
         assert "maps that break it" in words, rule.name

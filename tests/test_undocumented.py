@@ -19,9 +19,9 @@ from tcprobe.run import undocumented as run
 from tcprobe.run.backend import BackendFaultError
 from tcprobe.run.emulator import Emulator
 from tcprobe.store.choose import alone
-from tcprobe.store.findings import UNDOCUMENTED
 from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.results import Results, published
+from tcprobe.store.surveys import UNDOCUMENTED
 
 SAID = dict.fromkeys(PROVENANCE, "x")
 
@@ -174,8 +174,7 @@ def test_a_selector_costs_its_own_process_only(monkeypatch):
     monkeypatch.setattr("tcprobe.run.gpu.Gpu", FaultyGpu)
     name = "mma.sp.m16n8k32.row.col.f32.f16.f16.f32"
     assert run.one(0, name, 2) == {"outcome": "fault", "words": "CUDA_ERROR_ILLEGAL_INSTRUCTION", "as": None}
-    refused = CliRunner().invoke(run.main, ["--one", name, "3"])
-    assert json.loads(refused.output)["outcome"] == "refused"
+    assert run.one(0, name, 3)["outcome"] == "refused"
     ended = run.apart(0, name, 2)  # without a GPU the process says so and ends
     assert ended["outcome"] in ("fault", "refused")
 
@@ -193,7 +192,7 @@ def test_a_whole_run_is_saved(monkeypatch, tmp_path):
     monkeypatch.setattr("tcprobe.run.gpu.Gpu", Emulated)
     monkeypatch.setattr(run, "measured", lambda _: forms)
     monkeypatch.setattr(run, "apart", lambda *case: {"outcome": "runs", "words": "", "as": 1})
-    done = CliRunner().invoke(run.main, ["--results", str(tmp_path)])
+    done = CliRunner().invoke(main, ["run", "--family", "undocumented", "--json", "--results", str(tmp_path)])
     assert done.exit_code == 0, done.output
     saved = asked.forms("sm_90", UNDOCUMENTED.read(Results(tmp_path), "sm_90"))
     assert saved == json.loads(done.output)["forms"]

@@ -39,8 +39,8 @@ from tcprobe.store.acceptance import misfit
 from tcprobe.store.cell import cell
 from tcprobe.store.cell import selected as selected_cells
 from tcprobe.store.choose import alone
-from tcprobe.store.findings import DESCRIPTORS
 from tcprobe.store.results import published
+from tcprobe.store.surveys import DESCRIPTORS
 
 FORMS = inventory.instructions().parts[-1]
 DENSE = [row for row in FORMS.values() if not row.metadata]

@@ -16,9 +16,9 @@ from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.store.choose import Layers, layers_of
-from tcprobe.store.findings import BANKS
 from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.results import Results
+from tcprobe.store.surveys import BANKS
 
 MEASURED = "sm_90"  # the arch whose rule the others borrow
 PASSES = ("words", "lanes", "order")
@@ -68,7 +68,7 @@ def rules_for(name: str | None, results: Results | Layers) -> BankRules:
 
 
 def document(name: str, provenance: Mapping[str, str], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What `store.findings.BANKS` saves, checked. `found`: by access "rule", "patterns", "misfits" and more."""
+    """What `store.surveys.BANKS` saves, checked. `found`: by access "rule", "patterns", "misfits" and more."""
     body = {"arch": name, "method": "live", "provenance": dict(provenance), "accesses": dict(found)}
     _read(name, body)
     return body

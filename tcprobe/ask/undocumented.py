@@ -17,9 +17,9 @@ from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.store.choose import Layers, layers_of, whence
-from tcprobe.store.findings import UNDOCUMENTED
 from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.results import Results
+from tcprobe.store.surveys import UNDOCUMENTED
 
 OUTCOMES = ("refused", "fault", "hangs", "unsound", "runs")
 MOST_SELECTORS = 16
@@ -94,7 +94,7 @@ def everything(name: str, results: Results | Layers) -> Iterator[Undocumented]:
 
 
 def document(name: str, provenance: Mapping[str, str], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What `store.findings.UNDOCUMENTED` saves, checked."""
+    """What `store.surveys.UNDOCUMENTED` saves, checked."""
     body = {"arch": name, "method": "live", "provenance": dict(provenance), "forms": dict(found)}
     forms(name, body)
     return body

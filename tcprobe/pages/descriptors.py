@@ -7,8 +7,8 @@ from typing import Any
 
 from tcprobe.isa import inventory
 from tcprobe.pages.tables import grid
-from tcprobe.store.findings import DESCRIPTORS
 from tcprobe.store.results import Results
+from tcprobe.store.surveys import DESCRIPTORS
 from tcprobe.text import markdown
 
 Case = Mapping[str, Any]

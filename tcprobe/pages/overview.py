@@ -14,8 +14,8 @@ from tcprobe.isa import arch, inventory
 from tcprobe.pages import changes, descriptors, fragments, known, lowering, runs, tensor_memory, undocumented
 from tcprobe.pages.tables import MADE
 from tcprobe.references import references, said
-from tcprobe.store.findings import UNDOCUMENTED
 from tcprobe.store.results import Results
+from tcprobe.store.surveys import UNDOCUMENTED
 from tcprobe.system import files
 
 PAGES = {

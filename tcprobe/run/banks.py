@@ -31,7 +31,7 @@ from tcprobe.probes.bank_cases import costly, far, tag_pairs, tag_steps
 from tcprobe.probes.banks import Cases, Floats
 from tcprobe.probes.experiment import ptx_hash
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
-from tcprobe.store.findings import BANKS
+from tcprobe.store.surveys import BANKS
 
 WHAT = "times the accesses of shared memory"
 RUNS = 3  # of each pattern

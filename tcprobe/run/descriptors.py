@@ -24,9 +24,9 @@ from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.run.backend import Device
 from tcprobe.run.banks import Clock
 from tcprobe.store.choose import Layers
-from tcprobe.store.findings import DESCRIPTORS
 from tcprobe.store.lookup import layers as folders
 from tcprobe.store.results import Results
+from tcprobe.store.surveys import DESCRIPTORS
 
 WHAT = "follows descriptors"
 PRODUCTS = 12  # of each form, place of A and pair of majors

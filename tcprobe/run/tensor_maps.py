@@ -29,7 +29,7 @@ from tcprobe.probes.tensor_maps import DIRECTIONS, BoxCase, kernel
 from tcprobe.references.shared_memory.tensor_map import DATA_TYPES, SWIZZLES, TensorMap, broken, refused
 from tcprobe.run.backend import Device
 from tcprobe.run.wire import receive
-from tcprobe.store.tensor_maps import FINDING
+from tcprobe.store.tensor_maps import SURVEY
 from tcprobe.system import children
 from tcprobe.text import one_line
 
@@ -196,7 +196,7 @@ def survey(index: int, folder: Path) -> tuple[dict[str, Any], list[str]]:
     provenance = {"device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler,
                   "ptx": hashed, "tcprobe": __version__}  # fmt: skip
     body = {"arch": device.arch, "method": "live", "provenance": provenance, **report(found)}
-    path = FINDING.write(Results(folder), device.arch, body)
+    path = SURVEY.write(Results(folder), device.arch, body)
     return body, [*_lines(body), f"{device.name} ({device.arch}): saved in {path}"]
 
 

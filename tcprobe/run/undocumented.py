@@ -29,8 +29,8 @@ from tcprobe.probes.ptx import Bytes, Kernel, Launch
 from tcprobe.probes.sparse import kernel
 from tcprobe.run.backend import BackendFaultError, Device
 from tcprobe.store.cell import operands
-from tcprobe.store.findings import UNDOCUMENTED
 from tcprobe.store.results import published
+from tcprobe.store.surveys import UNDOCUMENTED
 from tcprobe.text import one_line
 
 WHAT = "tries what PTX does not document"

@@ -29,9 +29,9 @@ from tcprobe.errors import DataError
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
-from tcprobe.store.findings import DESCRIPTORS
 from tcprobe.store.measurement import METHODS, Measurement, made_by
 from tcprobe.store.results import Results, published
+from tcprobe.store.surveys import DESCRIPTORS
 
 PUBLISHED = "published"
 T = TypeVar("T")

@@ -6,7 +6,7 @@
     results/runs/<run>/sm_90/live/...                              the same of another device, driver or compiler
     results/runs/<run>/run.json                                    which that is, and who contributed it
 
-`findings` has what was found of an arch beyond tables.
+`surveys` has what was measured of an arch beyond tables.
 So (arch, fragment) leads to its table: `<arch>/<method>/<fragment.experiment>.json`, "fragments", the
 operand's layout, `layouts/<it>.json`. Files are whole or absent: they are written aside and renamed.
 A file is accepted only if all its bytes are those whose checksum it ends with, and it says what can be true

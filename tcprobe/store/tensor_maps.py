@@ -14,8 +14,8 @@ from tcprobe.errors import DataError
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.references.shared_memory.tensor_map import SWIZZLES
 from tcprobe.store.choose import Layers
-from tcprobe.store.findings import Finding
 from tcprobe.store.measurement import PROVENANCE
+from tcprobe.store.surveys import SurveyFile
 
 KIND = "tensor maps"
 BORROWED, STATED = "sm_90", "documented by the CUDA driver API and PTX ISA"
@@ -26,7 +26,7 @@ WHOLE = {"pitch", "swizzle", *COUNTS, "types", "widths", "bases", "ranks", "seco
 
 def newest(layers: Layers, arch: str) -> dict[str, Any] | None:
     """That of the nearest folder that has one to be trusted."""
-    found = next(layers.documents(arch, KIND, lambda results: FINDING.read(results, arch)), None)
+    found = next(layers.documents(arch, KIND, lambda results: SURVEY.read(results, arch)), None)
     return found[0] if found else None
 
 
@@ -64,4 +64,4 @@ def evidence(body: Mapping[str, Any]) -> str:
     return f"boxes of tensor maps measured live on {made}: {count} bytes followed, {bad} boxes elsewhere than stated"
 
 
-FINDING = Finding("tma", KIND, check)
+SURVEY = SurveyFile("tma", KIND, check)

@@ -1,4 +1,4 @@
-"""Findings: what was found of a whole arch beyond the tables of its fragments, each in a file of its own.
+"""Surveys: what was measured of a whole arch beyond the tables of its fragments, each in a file of its own.
 
 results/sm_90/banks.json           the rule of its shared memory banks
 results/sm_90/undocumented.json    what sparse multiplies do beyond PTX's text
@@ -18,7 +18,7 @@ from tcprobe.store.results import Results
 from tcprobe.system import files
 
 
-class Finding(NamedTuple):
+class SurveyFile(NamedTuple):
     """A file `name`.json of documents of a `kind`; `check` raises DataError where a body cannot be of an arch."""
 
     name: str
@@ -46,6 +46,6 @@ class Finding(NamedTuple):
         return path
 
 
-BANKS = Finding("banks", "banks")  # `ask.bank_rules` checks it
-UNDOCUMENTED = Finding("undocumented", "undocumented")  # `ask.undocumented` checks it
-DESCRIPTORS = Finding("descriptors", "descriptors", acceptance.descriptors)
+BANKS = SurveyFile("banks", "banks")  # `ask.bank_rules` checks it
+UNDOCUMENTED = SurveyFile("undocumented", "undocumented")  # `ask.undocumented` checks it
+DESCRIPTORS = SurveyFile("descriptors", "descriptors", acceptance.descriptors)
