@@ -6,7 +6,7 @@ import pytest
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, same_but_renumbered, same_slots, verdicts
 from tcprobe.errors import DataError
-from tcprobe.isa import inventory
+from tcprobe.isa import by_name, inventory
 from tcprobe.isa.arch import arch
 from tcprobe.layout.csv import read_csv
 from tcprobe.layout.table import slot_table
@@ -21,14 +21,14 @@ def measured(experiment, name="sm_90"):
     return RESULTS.measurement(name, "live", experiment)
 
 
-def by_name(fragment, measurement):
+def by_reference(fragment, measurement):
     return {v.reference: v for v in verdicts(fragment, measurement)}
 
 
 def test_every_published_mma_fragment_is_confirmed_or_a_stated_erratum():
     counts = {CONFIRMED: 0, DIFFERS: 0}
-    for fragment in inventory.select(family="mma", device=arch("sm_90")):
-        found = by_name(fragment, measured(fragment.experiment))
+    for fragment in by_name.select(family="mma", device=arch("sm_90")):
+        found = by_reference(fragment, measured(fragment.experiment))
         counts[found["PTX ISA"].verdict] += 1
         assert not found["PTX ISA"].unexplained
         assert found["CuTe"].verdict in (CONFIRMED, NOT_COVERED)
@@ -38,7 +38,7 @@ def test_every_published_mma_fragment_is_confirmed_or_a_stated_erratum():
 def test_an_erratum_is_shown_as_a_difference_with_its_explanation():
     name = "mma.m16n8k256.row.col.s32.b1.b1.s32.and.popc"
     fragment = inventory.fragments()[f"{name}.a"]
-    verdict = by_name(fragment, measured(name))["PTX ISA"]
+    verdict = by_reference(fragment, measured(name))["PTX ISA"]
     assert verdict.verdict == DIFFERS
     assert "24576 of 32768 triples" in verdict.detail
     assert "measured D lane 0 i 2 = D[8, 0] gains A lane 0 i 32 = A[8, 32]" in verdict.detail
@@ -63,7 +63,7 @@ def test_one_exchanged_pair_of_slots_is_found(operand):
     fragment = inventory.fragments()[f"{saved.experiment}.{operand}"]
     wrong = Measurement(saved.experiment, "sm_90", "live", "measured", saved.provenance, tables, saved.numbering)
     for name in ("PTX ISA", "CuTe"):
-        verdict = by_name(fragment, wrong)[name]
+        verdict = by_reference(fragment, wrong)[name]
         assert verdict.unexplained, verdict
 
 
@@ -79,19 +79,19 @@ def test_a_renumbered_mma_is_still_confirmed():
     renumbered = Measurement(saved.experiment, "sm_90", "live", "measured", saved.provenance, tables, "own")
     for operand in "abcd":
         fragment = inventory.fragments()[f"{saved.experiment}.{operand}"]
-        assert by_name(fragment, renumbered)["CuTe"].verdict == CONFIRMED
+        assert by_reference(fragment, renumbered)["CuTe"].verdict == CONFIRMED
 
 
 def test_wmma_accumulators_against_the_register_mapping():
     fragment = inventory.fragments()["wmma.m16n16k16.d.f32"]
     saved = measured(fragment.experiment)
-    verdict = by_name(fragment, saved)["register-mapping"]
+    verdict = by_reference(fragment, saved)["register-mapping"]
     assert verdict.verdict == NOT_COVERED
     assert "states this very layout for sm_75, sm_80" in verdict.detail
     ampere = Measurement(saved.experiment, "sm_80", "live", "measured", saved.provenance, saved.tables)
-    assert by_name(fragment, ampere)["register-mapping"].verdict == CONFIRMED
+    assert by_reference(fragment, ampere)["register-mapping"].verdict == CONFIRMED
     volta = Measurement(saved.experiment, "sm_70", "live", "measured", saved.provenance, saved.tables)
-    found = by_name(fragment, volta)["register-mapping"]
+    found = by_reference(fragment, volta)["register-mapping"]
     assert found.unexplained
     assert "of 256 slots agree" in found.detail
     assert "stated [" in found.detail

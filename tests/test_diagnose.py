@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from tcprobe.ask.diagnose import diagnose, given, holes
 from tcprobe.cli import main
-from tcprobe.isa import inventory
+from tcprobe.isa import by_name
 from tcprobe.isa.arch import arch
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.table import slot_table
@@ -91,7 +91,7 @@ def test_what_agrees_and_what_nothing_explains_has_no_diagnosis():
 def test_every_fragment_reordered_at_random_is_explained(name):
     """A diagnosis is there for every order of lanes and of elements, on every fragment of an arch (a tenth here)."""
     shuffled = random.Random(7)
-    for fragment in inventory.select(device=arch(name))[::10]:
+    for fragment in by_name.select(device=arch(name))[::10]:
         if fragment.role in WHOLE and fragment.products == 1:
             table = load(fragment.id, name).table
             elements, lanes = (shuffled.sample(range(n), n) for n in (table.elements, table.threads))

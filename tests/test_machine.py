@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcprobe.isa.inventory import multiply
+from tcprobe.isa.by_name import multiply
 from tcprobe.sass.cubin import _code
 from tcprobe.sass.decode import UnreadError, instruction, opcode_of
 from tcprobe.sass.elf import Content

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
-from tcprobe.isa import beyond, inventory
+from tcprobe.isa import beyond, by_name, inventory
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.isa.gpus import GPUS
 from tcprobe.references.cute import ATOMS
@@ -81,7 +81,7 @@ def test_any_text_is_an_arch_or_an_error(text):
 def test_shuffled_words_of_an_id_mean_its_table(tables):
     """A fourth of the fragments of sm_90; capitals and the order of words do not matter."""
     device, shuffled = arch("sm_90"), random.Random(3)
-    for fragment in inventory.select(device=device)[::4]:
+    for fragment in by_name.select(device=device)[::4]:
         found = tables.choose(fragment, ["sm_90"])
         parts = fragment.id.split(".")
         shuffled.shuffle(parts)
@@ -99,7 +99,7 @@ def test_atoms_of_cute_are_their_instructions():
                 and "_VS" not in name
                 and not name.startswith(("SM90_64", "SM100"))
             ):
-                (row,) = inventory.instruction_candidates(name)
+                (row,) = by_name.instruction_candidates(name)
                 shape = "x".join(map(str, row.shape))
                 assert shape in name, (name, row.id)
                 kinds = "".join(row.type(o).upper().replace("B1", "U1") for o in "dabc")
@@ -112,7 +112,7 @@ def test_atoms_of_cute_are_their_instructions():
     ("LDSM.16.MT88", "ldmatrix.m8n8.x1.trans.shared.b16"), ("MOVM.16.MT88", "movmatrix.m8n8.trans.b16"),
 ])  # fmt: skip
 def test_moves_by_the_names_of_cute_and_sass(name, id_):
-    assert [row.id for row in inventory.instruction_candidates(name)] == [id_]
+    assert [row.id for row in by_name.instruction_candidates(name)] == [id_]
 
 
 @pytest.mark.parametrize(("name", "at", "id_"), [
@@ -132,7 +132,7 @@ def test_a_name_of_several_answers_where_their_tables_agree(name, at, id_, table
         return
     found = names.meant(name, at, tables)
     assert found.cell.fragment.id == id_
-    rows = [f for f in names._candidates(name, tables, inventory.candidates) if not at or f.target.on(arch(at))]
+    rows = [f for f in names._candidates(name, tables, by_name.candidates) if not at or f.target.on(arch(at))]
     assert all(cell(f, at, tables).table == found.cell.table for f in rows)
     assert (found.note is not None) == (len(rows) > 1)
 
@@ -141,7 +141,7 @@ def test_every_opcode_means_the_multiplies_that_become_it(tables):
     body = next(tables.lowerings("sm_90"))[0]["instructions"]
     for id_, lowering in body.items():
         if list(lowering["opcodes"].values()) == [1] and names._same_shape(id_, *lowering["opcodes"]):
-            found = names._candidates(next(iter(lowering["opcodes"])), tables, inventory.instruction_candidates)
+            found = names._candidates(next(iter(lowering["opcodes"])), tables, by_name.instruction_candidates)
             assert id_ in {row.id for row in found}
             assert len({row.shape for row in found}) == 1
 
@@ -185,16 +185,16 @@ def test_what_is_said_of_names_that_mean_nothing():
 @given(st.text(max_size=60))
 def test_any_name_is_understood_or_refused(text):
     with suppress(UsageError):
-        assert inventory.candidates(text)
+        assert by_name.candidates(text)
 
 
 def test_of_several_that_fit_the_best_counts():
     """The type of the operand itself, one accumulator type, the family that is named, and patterns of parts."""
-    assert {f.type for f in inventory.candidates("m16n8k16 fp16 A")} == {"f16"}
-    assert {i.id.split(".")[-1] for i in inventory.instruction_candidates("wmma 16x16x16 half float")} == {"f32"}
-    assert {i.family for i in inventory.select_instructions("mma m16n8k16 f16")} == {"mma"}
-    assert {f.shape.k for f in inventory.candidates("m16n8k8*")} == {8}
-    assert inventory.candidates("*m16n8k8*") != inventory.candidates("m16n8k*")
+    assert {f.type for f in by_name.candidates("m16n8k16 fp16 A")} == {"f16"}
+    assert {i.id.split(".")[-1] for i in by_name.instruction_candidates("wmma 16x16x16 half float")} == {"f32"}
+    assert {i.family for i in by_name.select_instructions("mma m16n8k16 f16")} == {"mma"}
+    assert {f.shape.k for f in by_name.candidates("m16n8k8*")} == {8}
+    assert by_name.candidates("*m16n8k8*") != by_name.candidates("m16n8k*")
 
 
 def test_why_not_of_many_says_each_reason_once():

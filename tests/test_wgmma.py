@@ -24,7 +24,7 @@ from tcprobe.ask.convert.band import band
 from tcprobe.ask.descriptor import tile
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError, UsageError
-from tcprobe.isa import inventory
+from tcprobe.isa import by_name, inventory
 from tcprobe.isa.arch import arch
 from tcprobe.layout.descriptor import SWIZZLES, Descriptor, decode
 from tcprobe.layout.expression import values
@@ -115,7 +115,7 @@ def test_a_question_on_a_formof_a_warp_makes_none_of_these():
     inventory.instructions.cache_clear()
     inventory.of_a_warp.cache_clear()
     before = inventory.instructions().parts[-1].made
-    assert inventory.matches("m16n8k16.row.col.f32.bf16.bf16.f32.a")
+    assert by_name.matches("m16n8k16.row.col.f32.bf16.bf16.f32.a")
     assert inventory.alike(inventory.fragment("mma.m16n8k16.row.col.f32.f16.f16.f32.a"))
     assert inventory.instructions().parts[-1].made == before
 
@@ -125,12 +125,12 @@ def test_a_question_on_a_formof_a_warp_makes_none_of_these():
     ("wgmma.sp.m64n24k32.bf16.e", "wgmma.mma_async.sp.m64n24k32.f32.bf16.bf16.e"),
 ])  # fmt: skip
 def test_shortened_names(short, full):
-    assert inventory.resolve(short).id == full
+    assert by_name.resolve(short).id == full
 
 
 def test_a_shortened_name_keeps_wgmma():
     with pytest.raises(UsageError, match="no fragment or instruction is called"):
-        inventory.resolve("m64n24k16.f32.f16.f16.d")
+        by_name.resolve("m64n24k16.f32.f16.f16.d")
 
 
 @settings(max_examples=8, deadline=None)

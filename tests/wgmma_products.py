@@ -15,7 +15,7 @@ from tcprobe.ask.path import cuda as registers_code
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.operand import operand_path
 from tcprobe.ask.path.operand_code import source
-from tcprobe.isa import inventory
+from tcprobe.isa import by_name
 from tcprobe.isa.dtypes import dtype
 from tcprobe.run import verify
 from tcprobe.store.cell import load
@@ -36,7 +36,7 @@ class WarpgroupProduct(NamedTuple):
 
     @property
     def row(self):
-        return inventory.instruction(self.instruction)
+        return by_name.instruction(self.instruction)
 
     def extent(self, operand):
         m, n, k = self.size

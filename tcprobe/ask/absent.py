@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tcprobe.isa import arch, inventory
+from tcprobe.isa import arch, by_name, inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
@@ -74,7 +74,7 @@ class WhyNot:
 
 def why_not(fragment: Fragment, row: Arch, layers: Layers) -> WhyNot:
     """Why an arch does not have a fragment, or no table of it."""
-    forbidden, found = inventory.why_not(fragment, row), layers.choose(fragment, [row.name])
+    forbidden, found = by_name.why_not(fragment, row), layers.choose(fragment, [row.name])
     saved = found or next(layers.saved(fragment.experiment, [row.name]), None)
     if forbidden:
         words = f"{forbidden} {_recorded(saved) if saved else f'Nothing is saved of it in {layers.words}.'}"
@@ -90,7 +90,7 @@ def why_not_behind(one: SharedOperand, row: Arch, layers: Layers) -> WhyNot:
     """The same of an operand in shared memory."""
     from tcprobe.ask.behind import behind
 
-    forbidden = inventory.why_not(one.instruction, row)
+    forbidden = by_name.why_not(one.instruction, row)
     words = forbidden or f"nothing is in the way: {row.name} has {one.id}; `tcprobe show` says where its elements are."
     measured = not forbidden and behind(one, layers).measured is not None
     return WhyNot(one.id, row.name, not forbidden, measured, words, layers.names)
@@ -98,7 +98,7 @@ def why_not_behind(one: SharedOperand, row: Arch, layers: Layers) -> WhyNot:
 
 def why_not_form(form: Instruction, row: Arch, layers: Layers) -> WhyNot:
     """The same of an instruction that holds nothing in registers."""
-    forbidden = inventory.why_not(form, row)
+    forbidden = by_name.why_not(form, row)
     places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in form.elsewhere)
     allowed = f"nothing is in the way: {form.name} is allowed on {row.name}; but {places}"
     words = forbidden or f"{allowed}, so there is no table of registers, and {form.unprobed}."

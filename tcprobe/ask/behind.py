@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tcprobe.errors import UsageError
-from tcprobe.isa import inventory
+from tcprobe.isa import by_name, inventory, shorthand
 from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
 from tcprobe.store.choose import Layers, whence
@@ -137,8 +137,8 @@ def entry(one: SharedOperand) -> dict[str, Any]:
 
 def shared(name: str) -> SharedOperand:
     """The one operand behind a descriptor that `name` means; UsageError if it means none or several."""
-    found = inventory.described(name)
-    exact = [one for one in found if one.id == inventory.short(name)]
+    found = by_name.described(name)
+    exact = [one for one in found if one.id == shorthand.short(name)]
     if len(exact or found) == 1:
         return (exact or found)[0]
     if not found:

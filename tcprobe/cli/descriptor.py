@@ -242,7 +242,7 @@ def _explain(value: str, as_json: bool) -> None:
 def _kind(asked: dict[str, Any], lines: int) -> tuple[str, int, int]:
     """The type, and the lines and bytes of k that one wgmma takes, of --type and --instruction."""
     from tcprobe.ask.behind import shared
-    from tcprobe.isa import inventory
+    from tcprobe.isa import by_name
 
     if asked["instruction"] is None:
         if asked["kind"] is None:
@@ -250,7 +250,7 @@ def _kind(asked: dict[str, Any], lines: int) -> tuple[str, int, int]:
         return asked["kind"], min(64, lines), 32
     named = asked["instruction"].strip().endswith("_smem")
     one = shared(asked["instruction"]) if named else None
-    row = one.instruction if one else inventory.instruction(asked["instruction"])
+    row = one.instruction if one else by_name.instruction(asked["instruction"])
     if not row.described:
         raise UsageError(f"{row.id} has no operand behind a descriptor; those of wgmma have.")
     held = one.held if one else row.described[-1].held

@@ -45,15 +45,15 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
     """
     from tcprobe.ask.behind import entry
     from tcprobe.ask.describe import form_entry, fragment_entry
-    from tcprobe.isa import arch, inventory
+    from tcprobe.isa import arch, by_name, wrong_names
     from tcprobe.store import names
 
     device, patterns = arch.arch(name) if name else None, tuple(names.joined(patterns))
-    shared = inventory.described(*patterns, family=family, device=device)
-    forms = inventory.bare(*patterns, family=family, device=device)
-    registers = [p for p in patterns if inventory.matches(p) or not (inventory.bare(p) or inventory.described(p))]
+    shared = by_name.described(*patterns, family=family, device=device)
+    forms = wrong_names.bare(*patterns, family=family, device=device)
+    registers = [p for p in patterns if by_name.matches(p) or not (wrong_names.bare(p) or by_name.described(p))]
     only_others = bool(patterns) and not registers
-    found = [] if only_others else inventory.select_or_fail(*registers, family=family, device=device)
+    found = [] if only_others else by_name.select_or_fail(*registers, family=family, device=device)
     if as_json:
         entries = [*map(fragment_entry, found), *map(entry, shared), *map(form_entry, forms)]
         click.echo(json.dumps(entries, indent=1))
@@ -150,9 +150,9 @@ def _side_by_side(patterns: Sequence[str], archs: Sequence[str | None], layers: 
 
 def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, asked: dict[str, Any]) -> tuple[str, ...]:
     """Show those that are operands in shared memory; the others."""
-    from tcprobe.isa import inventory
+    from tcprobe.isa import shorthand
 
-    behind = [pattern for pattern in patterns if inventory.short(pattern).endswith(SHARED)]
+    behind = [pattern for pattern in patterns if shorthand.short(pattern).endswith(SHARED)]
     given = [f"--{option.replace('_', '-')}" for option in descriptor.NAMES if asked[option] is not None]
     if given and not behind:
         raise UsageError(f"{', '.join(given)} is for operands in shared memory: wgmma.m64n8k16.f32.f16.f16.b_smem.")
@@ -176,14 +176,14 @@ def why_not(fragment: tuple[str, ...], name: str, layers: Layers, as_json: bool)
     """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json: one object a line."""
     from tcprobe.ask.absent import why_not as explained
     from tcprobe.ask.absent import why_not_behind, why_not_form
-    from tcprobe.isa import arch, inventory
+    from tcprobe.isa import arch, by_name, inventory, wrong_names
     from tcprobe.store import names
     from tcprobe.store.lookup import some
 
     asked, row = " ".join(fragment), arch.arch(name)
-    forms = inventory.bare(asked)
+    forms = wrong_names.bare(asked)
     held = inventory.shared_operand(asked)
-    found = [] if held or (forms and not inventory.matches(asked)) else names.like(asked, layers)
+    found = [] if held or (forms and not by_name.matches(asked)) else names.like(asked, layers)
     answers = [*(explained(one, row, layers) for one in found), *(why_not_form(form, row, layers) for form in forms)]
     answers += [why_not_behind(held, row, layers)] if held else []
     if as_json:

@@ -55,7 +55,7 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     from tcprobe.ask.path import path as planned
     from tcprobe.ask.path.answer import described
     from tcprobe.cli import operand
-    from tcprobe.isa.inventory import described as described_by
+    from tcprobe.isa.by_name import described as described_by
 
     _only_one(asked)
     options = PathOptions(*(asked[key] for key in ("size", "contiguous", "placed", "access", "ld", "fill")))
@@ -103,7 +103,7 @@ def _only_one(asked: dict[str, Any]) -> None:
 
 
 def _cell(fragment: str, name: str | None, layers: Layers) -> Cell:
-    from tcprobe.isa.inventory import resolve
+    from tcprobe.isa.by_name import resolve
     from tcprobe.store.cell import cell
 
     return cell(resolve(fragment), name, layers)

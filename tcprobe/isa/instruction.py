@@ -1,7 +1,7 @@
 """Instruction: one PTX form with its operands; what rows of any family amount to.
 
->>> from tcprobe.isa import inventory
->>> row = inventory.instruction("mma.m16n8k16.row.col.f32.f16.f16.f32")
+>>> from tcprobe.isa import by_name, inventory
+>>> row = by_name.instruction("mma.m16n8k16.row.col.f32.f16.f16.f32")
 >>> row.name
 'mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32'
 >>> [(f.operand, f.rows, f.cols, f.registers, f.elements) for f in row.fragments]

@@ -26,7 +26,7 @@ from tcprobe.errors import (
     UsageError,
     named,
 )
-from tcprobe.isa import arch, inventory
+from tcprobe.isa import arch, by_name, inventory, shorthand
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import Context, Experiment, kernels, ptx_hash
 from tcprobe.references import references, said
@@ -271,7 +271,7 @@ def select(patterns: Sequence[str], family: str | None = None) -> list[Experimen
     found = _meant(patterns)
     if family is None:
         return found
-    inventory.select(family=family)  # which refuses an unknown one
+    by_name.select(family=family)  # which refuses an unknown one
     chosen = [e for e in found if any(f.family == family for f in e.fragments)]
     if not chosen:
         raise UsageError(f"nothing of family {family} can be measured here: `tcprobe why-not` says why.")
@@ -283,8 +283,8 @@ def _meant(patterns: Sequence[str]) -> list[Experiment]:
         return list(experiments().values())
     wanted: set[str] = set()
     for pattern in patterns:
-        row = inventory.instructions().get(inventory.short(pattern))
-        chosen = row.fragments if row else inventory.select_or_fail(pattern)
+        row = inventory.instructions().get(shorthand.short(pattern))
+        chosen = row.fragments if row else by_name.select_or_fail(pattern)
         named = {f.experiment for f in chosen} | ({row.id} if row else set())
         if not named & set(experiments()):
             form = inventory.instructions()[next(iter(named))]

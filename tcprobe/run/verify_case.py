@@ -3,10 +3,10 @@
 A factor behind a descriptor is a tile as `tcprobe descriptor` describes it, STEPS multiplies long, in every swizzle;
 its k steps are taken by the steps that the answer says.
 
->>> from tcprobe.isa import inventory
+>>> from tcprobe.isa import by_name, wrong_names, inventory
 >>> from tcprobe.store.cell import operands
 >>> from tcprobe.store.results import published
->>> row = inventory.instruction("wgmma.m64n8k16.f32.bf16.bf16")
+>>> row = by_name.instruction("wgmma.m64n8k16.f32.bf16.bf16")
 >>> [str(case) for case in cases(row, operands(row, "sm_90", published()))][1:4]
 ['A in registers, B mn', 'A k, B k', 'A k, B mn']
 """
@@ -20,7 +20,7 @@ from itertools import product
 
 from tcprobe.ask.descriptor import SharedTile, tile
 from tcprobe.errors import UsageError
-from tcprobe.isa import inventory
+from tcprobe.isa import by_name, wrong_names
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
@@ -122,10 +122,10 @@ def verifiable(*patterns: str) -> list[Instruction]:
 
     UsageError where there is none.
     """
-    found = inventory.select_instructions(*patterns)
+    found = by_name.select_instructions(*patterns)
     multiplies = [row for row in found if row.multiplies]
     if not multiplies:
-        raise inventory.no_multiply(found[0])
+        raise wrong_names.no_multiply(found[0])
     rows = [row for row in multiplies if not row.unprobed and not row.scales]
     if not rows:
         why = "is block-scaled" if multiplies[0].scales else "has operands in tensor memory"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch, inventory
+from tcprobe.isa import arch, by_name, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WHOLE, Role
@@ -174,7 +174,7 @@ def load(name: str, arch: str | None = None, results: Path | None = None, only: 
     has any, else of all, the one with the strongest method, then the newest. UsageError as `known`, and where the name
     means no fragment or several.
     """
-    return cell(inventory.resolve(name), arch, lookup.layers(results, only))
+    return cell(by_name.resolve(name), arch, lookup.layers(results, only))
 
 
 def operands(instruction: Instruction, name: str | None, results: Results | Layers) -> dict[str, Cell]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch, inventory
+from tcprobe.isa import arch, by_name, inventory, shorthand
 from tcprobe.isa.fragment import Fragment
 from tcprobe.store.choose import Layers, alone, default, over_published
 from tcprobe.store.results import Results
@@ -43,8 +43,8 @@ def chosen(patterns: Sequence[str]) -> list[Fragment]:
     """Fragments of names that must be unique, and of patterns and instructions that may mean several."""
     found: list[Fragment] = []
     for pattern in patterns:
-        several = any(c in pattern for c in "*?[") or inventory.short(pattern) in inventory.instructions()
-        found += inventory.select_or_fail(pattern) if several else [inventory.resolve(pattern)]
+        several = any(c in pattern for c in "*?[") or shorthand.short(pattern) in inventory.instructions()
+        found += by_name.select_or_fail(pattern) if several else [by_name.resolve(pattern)]
     return list(dict.fromkeys(found))
 
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch, inventory
+from tcprobe.isa import arch, by_name, inventory, shorthand
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.store import lookup
@@ -50,8 +50,8 @@ def meant(name: str, arch_name: str | None, layers: Layers) -> Meant:
     Of those that an arch lacks, where it is named, none counts. UsageError where there is no table, or several.
     """
     with suppress(KeyError, ValueError):
-        return Meant(cell(inventory.fragment(inventory.short(name)), arch_name, layers))
-    found = _on(_candidates(name, layers, inventory.candidates), arch_name)
+        return Meant(cell(inventory.fragment(shorthand.short(name)), arch_name, layers))
+    found = _on(_candidates(name, layers, by_name.candidates), arch_name)
     if len(found) == 1:
         return Meant(cell(found[0], arch_name, layers))
     tables = _tables(found, lambda fragment: {fragment.operand: cell(fragment, arch_name, layers)})
@@ -61,11 +61,11 @@ def meant(name: str, arch_name: str | None, layers: Layers) -> Meant:
 
 def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruction, Operands, str | None]:
     """The multiply that `name` means, its tables, and a note where several multiplies share all of them."""
-    if inventory.short(name) in inventory.instructions():
-        row = inventory.multiply(name)
+    if shorthand.short(name) in inventory.instructions():
+        row = by_name.multiply(name)
         return row, operands(row, arch_name, layers), None
-    rows = [row for row in _candidates(name, layers, inventory.instruction_candidates) if row.multiplies_registers]
-    rows = _on(rows or [inventory.multiply(name)], arch_name)
+    rows = [row for row in _candidates(name, layers, by_name.instruction_candidates) if row.multiplies_registers]
+    rows = _on(rows or [by_name.multiply(name)], arch_name)
     if len(rows) == 1:
         return rows[0], operands(rows[0], arch_name, layers), None
     tables = _tables(rows, lambda row: operands(row, arch_name, layers))
@@ -97,7 +97,7 @@ def _whole(name: str, arch_name: str | None, layers: Layers) -> tuple[list[Fragm
 
     None where it does not mean all operands, or where tables differ.
     """
-    found = _candidates(name, layers, inventory.candidates)
+    found = _candidates(name, layers, by_name.candidates)
     rows = [inventory.instructions().get(id_) for id_ in dict.fromkeys(f.experiment for f in found)]
     if [f.id for f in found] != [f.id for row in rows if row for f in row.fragments]:
         return [], None
@@ -112,20 +112,20 @@ def _whole(name: str, arch_name: str | None, layers: Layers) -> tuple[list[Fragm
 def instructions(patterns: Sequence[str], layers: Layers) -> list[Instruction]:
     """The instructions that names and patterns mean, opcodes too; all without one."""
     if not patterns:
-        return inventory.select_instructions()
+        return by_name.select_instructions()
     found: dict[str, Instruction] = {}
     for pattern in joined(patterns):
         if re.search(OPCODE, pattern):
-            rows = _candidates(pattern, layers, inventory.instruction_candidates)
+            rows = _candidates(pattern, layers, by_name.instruction_candidates)
         else:
-            rows = inventory.select_instructions(pattern)
+            rows = by_name.select_instructions(pattern)
         found |= {row.id: row for row in rows}
     return list(found.values())
 
 
 def like(name: str, layers: Layers) -> list[Fragment]:
     """Every fragment that a name may mean."""
-    return _candidates(name, layers, inventory.candidates)
+    return _candidates(name, layers, by_name.candidates)
 
 
 def _candidates(name: str, layers: Layers, by_name: Callable[[str], list[T]]) -> list[T]:

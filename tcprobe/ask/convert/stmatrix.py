@@ -29,7 +29,7 @@ from tcprobe.ask.convert.units import tiling
 from tcprobe.ask.path.formula import AddressText, address
 from tcprobe.ask.tile import Shared, Tile, bits_of, boxed, parse_shared
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch, inventory
+from tcprobe.isa import arch, by_name
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Role
@@ -214,7 +214,7 @@ def _block(name: str, tile: Tile, found: Cell) -> MatrixBlock:
         size = f"{tile.lines} lines of {tile.line_bytes} bytes"
         raise UsageError(f"{name}: a warp holds {size}, which its matrices of 8 lines of 16 bytes do not fill.")
     turned = ".trans" if trans else ""
-    return MatrixBlock(inventory.instruction(f"stmatrix.sync.aligned.m8n8.x{fit[0] * fit[1]}{turned}.shared.b16"), *fit)
+    return MatrixBlock(by_name.instruction(f"stmatrix.sync.aligned.m8n8.x{fit[0] * fit[1]}{turned}.shared.b16"), *fit)
 
 
 def _registers(block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Cell, list[str]]:
