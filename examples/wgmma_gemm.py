@@ -11,7 +11,6 @@ registers and stmatrix into shared memory, in boxes, is `tcprobe convert D stmat
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from typing import NamedTuple
 
@@ -21,13 +20,13 @@ from tcprobe.ask import descriptor
 from tcprobe.ask.convert.stmatrix import StoreOptions
 from tcprobe.ask.convert.store_code import coded
 from tcprobe.isa import by_name
+from tcprobe.references.shared_memory.tensor_map import packed
+from tcprobe.run import driver
 from tcprobe.run.multiplicands import matrix, patterns
 from tcprobe.store.cell import load
 
 M = 64
 WIDTH = 128  # bytes of k in a tile: a row of the swizzle
-DATA_TYPES = {"UINT8": 0, "FLOAT16": 6, "BFLOAT16": 9}  # CUtensorMapDataType
-SWIZZLES = {"NONE": 0, "32B": 1, "64B": 2, "128B": 3}  # CUtensorMapSwizzle
 
 
 class Gemm(NamedTuple):
@@ -188,18 +187,12 @@ def tensor_map(tile: descriptor.SharedTile, memory, lines: int, k: int):
     """The tensor map of a whole matrix (lines x k) in device memory, on the device; memory is a CuPy array."""
     import cupy
 
-    box, held = descriptor.tma(tile), (ctypes.c_byte * 256)()
-    start = -(-ctypes.addressof(held) // 64) * 64  # the driver wants the map aligned to 64 bytes
+    box = descriptor.tma(tile)
     kind, mode = box["data_type"].rpartition("_TYPE_")[2], box["swizzle"].rpartition("_SWIZZLE_")[2]
-    code = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
-        ctypes.c_void_p(start), ctypes.c_int(DATA_TYPES[kind]), ctypes.c_uint32(2), ctypes.c_void_p(memory.data.ptr),
-        (ctypes.c_uint64 * 2)(k, lines), (ctypes.c_uint64 * 1)(k * tile.bits // 8),
-        (ctypes.c_uint32 * 2)(*box["box"]), (ctypes.c_uint32 * 2)(1, 1),
-        ctypes.c_int(0), ctypes.c_int(SWIZZLES[mode]), ctypes.c_int(0), ctypes.c_int(0),
-    )  # fmt: skip
+    code, raw = driver.encoded(packed(kind, (k, lines), tuple(box["box"]), mode), memory.data.ptr)
     if code:
-        raise RuntimeError(f"cuTensorMapEncodeTiled: {code}")
-    return cupy.asarray(np.frombuffer(ctypes.string_at(start, 128), np.uint8))
+        raise RuntimeError(f"cuTensorMapEncodeTiled: {driver.result_name(code)}")
+    return cupy.asarray(np.frombuffer(raw, np.uint8))
 
 
 def compiled(kind: str):

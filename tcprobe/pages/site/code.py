@@ -9,12 +9,10 @@ from tcprobe.emit.common import identifier
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.fit.inverse import inverted
-from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.store.cell import Cell
 
 Tab = tuple[str, str]
-OF_A_WARP = ("CuTe C++", "Triton")  # what is written for the lanes of one warp
 MOST_REGISTERS = 16  # that are written one by one
 ANY = ("Formula",)  # what can be said of operands of which some slots are unused
 
@@ -25,9 +23,8 @@ def tabs(cell: Cell) -> list[Tab]:
 
 
 def _speaks(name: str, cell: Cell) -> bool:
-    """Whether a language has words for what is held: all but those of ANY want a whole matrix, and some a warp's."""
-    whole = cell.fragment.role in WHOLE and None not in cell.table.cells
-    return name in ANY or (whole and (cell.fragment.threads <= WARP or name not in OF_A_WARP))
+    """Whether a language has words for what is held: all but those of ANY want a whole matrix."""
+    return name in ANY or (cell.fragment.role in WHOLE and None not in cell.table.cells)
 
 
 def _tried(write: Callable[[Cell], str], cell: Cell) -> Iterator[str]:
