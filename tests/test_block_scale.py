@@ -69,7 +69,7 @@ def outputs(experiment, tables):
     return launches, Emulator(tables, name="sm_120").run(launches)
 
 
-@settings(max_examples=5, phases=[Phase.explicit, Phase.reuse, Phase.generate], deadline=None)
+@settings(max_examples=3, phases=[Phase.explicit, Phase.reuse, Phase.generate], deadline=None)
 @example(("mxf8f6f4", True), 1)
 @given(st.sampled_from([kind for kind in KINDS if not kind[1]]), st.integers(0, 1 << 30))
 def test_any_layout_and_map_of_scales_is_found_up_to_numbering(kind, seed):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import beyond, by_name, inventory
-from tcprobe.isa.arch import ARCHS, arch
+from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP, arch
 from tcprobe.isa.gpus import GPUS
 from tcprobe.references.cute import ATOMS
 from tcprobe.store import names
@@ -79,9 +79,10 @@ def test_any_text_is_an_arch_or_an_error(text):
 
 
 def test_shuffled_words_of_an_id_mean_its_table(tables):
-    """A fourth of the fragments of sm_90; capitals and the order of words do not matter."""
+    """A fourth of a warp's fragments of sm_90, some of a warpgroup's; capitals and the order of words do not matter."""
     device, shuffled = arch("sm_90"), random.Random(3)
-    for fragment in by_name.select(device=device)[::4]:
+    of = {threads: [f for f in by_name.select(device=device) if f.threads == threads] for threads in (WARP, WARPGROUP)}
+    for fragment in [*of[WARP][::4], *of[WARPGROUP][::60]]:
         found = tables.choose(fragment, ["sm_90"])
         parts = fragment.id.split(".")
         shuffled.shuffle(parts)
