@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.probes.ptx import Bytes, Kernel, Launch
 
-OUTPUTS_KEPT = 5  # how many results of `run` stay valid at a time
+OUTPUTS_KEPT = 6  # how many results of `run` stay valid at a time
 
 
 class BackendFaultError(Exception):

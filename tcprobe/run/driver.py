@@ -11,20 +11,9 @@ if TYPE_CHECKING:
 
 MAP_BYTES, MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
 LOG_BYTES = 1 << 20
-M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # malloc.h
 # cuda.h, enums CUjit_option and CUjitInputType
 JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES, JIT_OPTIMIZATION_LEVEL, JIT_INPUT_PTX = 5, 6, 7, 1
 QUICK, BEST = 1, 4  # levels of optimisation: a probe runs for microseconds, and from 2 on its loops are unrolled
-
-
-def frugal() -> None:
-    """Have glibc give back what is freed: one arena for all threads, large arrays on pages of their own (mallopt)."""
-    try:
-        libc = ctypes.CDLL(None)
-        libc.mallopt(M_ARENA_MAX, 1)
-        libc.mallopt(M_MMAP_THRESHOLD, 1 << 20)
-    except (OSError, AttributeError, TypeError):  # another C library
-        return
 
 
 def wake() -> None:

@@ -5,7 +5,6 @@ import threading
 from tcprobe.run import driver
 
 if __name__ == "__main__":
-    driver.frugal()
     threading.Thread(target=driver.wake, daemon=True).start()
 
     from tcprobe.run.gpu import Gpu
