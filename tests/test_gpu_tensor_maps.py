@@ -2,7 +2,7 @@
 
 import pytest
 
-from tcprobe.references.shared_memory.tensor_map import SPANS, SWIZZLES
+from tcprobe.isa.tensor_map import SPANS, SWIZZLES
 from tcprobe.run import tensor_maps as live
 from tcprobe.store.tensor_maps import check
 

@@ -11,7 +11,8 @@ from tcprobe.ask import tensor_map as ask
 from tcprobe.ask.tensor_map import MapOptions
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
-from tcprobe.references.shared_memory.tensor_map import DATA_TYPES, RULES, SPANS, broken, refused
+from tcprobe.isa.tensor_map import DATA_TYPES, SPANS
+from tcprobe.references.shared_memory.tensor_map import RULES, broken, refused
 from tcprobe.run import tensor_maps as live
 from tcprobe.store import tensor_maps
 from tcprobe.store.choose import alone

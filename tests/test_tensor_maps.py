@@ -10,13 +10,14 @@ import pytest
 from tcprobe.errors import EnvironmentUnfitError, ProbeError
 from tcprobe.fit.boxes import BoxRule, PlacedBox, fit_boxes, misfits, rules
 from tcprobe.isa.arch import arch
+from tcprobe.isa.tensor_map import SPANS, SWIZZLES
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.probes import tensor_map_cases
 from tcprobe.probes import tensor_maps as probe
 from tcprobe.probes.ptx import POISON
 from tcprobe.probes.tensor_map_cases import all_boxes, boxes, encodings, misaligned
 from tcprobe.references.shared_memory import tma
-from tcprobe.references.shared_memory.tensor_map import RULES, SPANS, SWIZZLES, broken, packed, refused
+from tcprobe.references.shared_memory.tensor_map import RULES, broken, packed, refused
 from tcprobe.run import tensor_map_worker as worker
 from tcprobe.run import tensor_maps as live
 from tcprobe.run.backend import BackendFaultError, Device

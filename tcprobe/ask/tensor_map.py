@@ -16,23 +16,18 @@ from typing import Any, NamedTuple
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
+from tcprobe.isa.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SPANS, SWIZZLES
 from tcprobe.references.shared_memory import tma
 from tcprobe.references.shared_memory.tensor_map import (
-    DATA_TYPES,
-    FILLS,
-    INTERLEAVES,
     MANUAL,
     MEASURED,
     MOST_BOX,
     MOST_BYTES,
-    PROMOTIONS,
     RULES,
-    SPANS,
-    SWIZZLES,
     MapRule,
     TensorMap,
     broken,
-)  # fmt: skip
+)
 
 TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "tf32": "TFLOAT32", "f64": "FLOAT64", "s32": "INT32",
          "s64": "INT64", "u8": "UINT8", "s8": "UINT8", "b8": "UINT8", "e4m3": "UINT8", "e5m2": "UINT8", "u16":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.cli.options import ARCH, JSON, Given, Number, read_results
-from tcprobe.references.shared_memory.tensor_map import FILLS, INTERLEAVES, PROMOTIONS, SPANS, SWIZZLES
+from tcprobe.isa.tensor_map import FILLS, INTERLEAVES, PROMOTIONS, SPANS, SWIZZLES
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:

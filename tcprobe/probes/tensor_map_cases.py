@@ -14,8 +14,9 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from tcprobe.isa.tensor_map import DATA_TYPES, PACKED, SPANS, SWIZZLES
 from tcprobe.probes.tensor_maps import BoxCase
-from tcprobe.references.shared_memory.tensor_map import DATA_TYPES, PACKED, SPANS, SWIZZLES, TensorMap, packed
+from tcprobe.references.shared_memory.tensor_map import TensorMap, packed
 
 WIDTHS = (16, 32, 48, 64, 80, 112, 128, 144, 256)  # bytes of a row
 BASES = (0, 128, 384, 896)

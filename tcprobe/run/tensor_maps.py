@@ -23,10 +23,11 @@ import numpy as np
 from tcprobe import __version__
 from tcprobe.errors import EnvironmentUnfitError, named
 from tcprobe.fit.boxes import PlacedBox, described, fit_boxes, misfits
+from tcprobe.isa.tensor_map import DATA_TYPES, SWIZZLES
 from tcprobe.probes.experiment import ptx_hash
 from tcprobe.probes.tensor_map_cases import all_boxes, boxes, encodings
 from tcprobe.probes.tensor_maps import DIRECTIONS, BoxCase, kernel
-from tcprobe.references.shared_memory.tensor_map import DATA_TYPES, SWIZZLES, TensorMap, broken, refused
+from tcprobe.references.shared_memory.tensor_map import TensorMap, broken, refused
 from tcprobe.run.backend import Device
 from tcprobe.run.wire import receive
 from tcprobe.store.tensor_maps import SURVEY

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tcprobe.errors import DataError
+from tcprobe.isa.tensor_map import SWIZZLES
 from tcprobe.layout.swizzle import Swizzle
-from tcprobe.references.shared_memory.tensor_map import SWIZZLES
 from tcprobe.store.choose import Layers
 from tcprobe.store.measurement import PROVENANCE
 from tcprobe.store.surveys import SurveyFile

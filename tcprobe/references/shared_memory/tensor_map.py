@@ -6,29 +6,19 @@
 >>> [rule.argument for rule in broken(made._replace(box=(72, 8)))]
 ['swizzle']
 
-Numbers are those of cuda.h. Coordinates are inner first, as the driver has them. A rule of source MANUAL is stated by
+Coordinates are inner first, as the driver has them. A rule of source MANUAL is stated by
 the CUDA driver API, section on tensor map objects; MEASURED ones are not stated there: an H200's driver showed them.
 `tcprobe run --family tma` varies the arguments one at a time and compares every answer of the driver with these rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import prod
 from typing import NamedTuple
 
-DATA_TYPES: Mapping[str, tuple[int, int]] = {  # name -> number, bytes of an element
-    "UINT8": (0, 1), "UINT16": (1, 2), "UINT32": (2, 4), "INT32": (3, 4), "UINT64": (4, 8), "INT64": (5, 8),
-    "FLOAT16": (6, 2), "FLOAT32": (7, 4), "FLOAT64": (8, 8), "BFLOAT16": (9, 2), "FLOAT32_FTZ": (10, 4),
-    "TFLOAT32": (11, 4), "TFLOAT32_FTZ": (12, 4),
-}  # fmt: skip
-PACKED = {"16U4_ALIGN8B": 13, "16U4_ALIGN16B": 14, "16U6_ALIGN16B": 15}  # not on sm_90
-INTERLEAVES = {"NONE": 0, "16B": 1, "32B": 2}
-SWIZZLES = {"NONE": 0, "32B": 1, "64B": 2, "128B": 3, "128B_ATOM_32B": 4, "128B_ATOM_32B_FLIP_8B": 5,
-            "128B_ATOM_64B": 6}  # fmt: skip
-SPANS = {1: 32, 2: 64, 3: 128}  # bytes of a row of a swizzle's pattern
-PROMOTIONS = {"NONE": 0, "L2_64B": 1, "L2_128B": 2, "L2_256B": 3}
-FILLS = {"NONE": 0, "NAN_REQUEST_ZERO_FMA": 1}
+from tcprobe.isa.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SPANS, SWIZZLES
+
 FLOATS = frozenset(number for name, (number, _) in DATA_TYPES.items() if "FLOAT" in name)
 ROUNDED = frozenset((11, 12))  # types whose elements a load rounds to tf32, as an H200 does
 SIZES = dict(DATA_TYPES.values())
