@@ -145,4 +145,4 @@ def test_an_error_before_the_run_leaves_no_worker(tmp_path):
     command = [*faults.PYTHON, *faults.RUN, "--results", "x" * 300]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False, timeout=60)
     assert done.returncode in (2, 3)
-    assert faults.left(environment, patience=0) == []
+    assert faults.left(environment) == []

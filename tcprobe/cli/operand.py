@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli.path_steps import steps_table, steps_words, write
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ def answer(name: str, layers: Layers, options: PathOptions, arch: str | None, as
     from tcprobe.ask.behind import shared
     from tcprobe.ask.path import operand_code
     from tcprobe.ask.path.operand import described, operand_path
-    from tcprobe.cli.path import write
 
     plan = operand_path(shared(name), layers, options, arch)
     if asked["code"] or asked["output"]:
@@ -32,7 +32,6 @@ def answer(name: str, layers: Layers, options: PathOptions, arch: str | None, as
 
 
 def _text(plan: OperandPlan) -> None:
-    from tcprobe.cli.path import steps_table, steps_words
 
     asked, tile, shared, held = plan.asked, plan.asked.tile, plan.asked.shared, plan.asked.held
     one, ahead = held.descriptor, plan.advance

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tcprobe.cli.options import ARCH, JSON, Given, Number, Output, read_results
+from tcprobe.cli.path_steps import steps_table, steps_words, table, write
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from tcprobe.ask.load import StraightLoad
     from tcprobe.ask.path import PathPlan
-    from tcprobe.ask.path.request import TileRequest
-    from tcprobe.ask.path.steps import PathStep, RegisterCopy
+    from tcprobe.ask.path.steps import RegisterCopy
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
@@ -115,17 +114,6 @@ def _source(plan: PathPlan, code: str | None) -> str:
     return cute.source(plan) if code == "cute" else cuda.source(plan)
 
 
-def write(text: str, output: Path | None) -> None:
-    """Code to a file, or to standard output."""
-    from tcprobe.system import files
-
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        files.write(output, text.encode())
-        click.echo(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)
-
-
 def _plan_text(plan: PathPlan) -> None:
     asked, tile, shared = plan.asked, plan.asked.tile, plan.asked.shared
     click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart "
@@ -141,36 +129,6 @@ def _plan_text(plan: PathPlan) -> None:
     click.echo(f"proven: {_count(plan)} come to their places")
     for words in plan.evidence:
         click.echo(escaped(words))
-
-
-def steps_table(steps: Sequence[PathStep]) -> None:
-    """A line for each step."""
-    _table([("step", "instruction", "issues", "wavefronts", "ideal"), *(_row(step) for step in steps)])
-
-
-def steps_words(asked: TileRequest, step: PathStep) -> None:
-    """The instructions of a step and its addresses."""
-    from tcprobe.ask.path.answer import formulas
-    from tcprobe.ask.path.boxes import BoxCopy
-
-    click.echo(f"{step.kind}: {', '.join(step.ptx)}")
-    if isinstance(step, BoxCopy):
-        click.echo(f"  boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}")
-    for where, text in formulas(asked, step).items():
-        click.echo(f"  {where + ' address':<15} {text or 'no closed form; --json has them all'}")
-
-
-def _table(lines: Sequence[Sequence[str]]) -> None:
-    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for cells in lines:
-        left = [cell.ljust(width) for cell, width in zip(cells[:2], wide, strict=False)]
-        right = [cell.rjust(width) for cell, width in zip(cells[2:], wide[2:], strict=True)]
-        click.echo("  ".join([*left, *right]).rstrip())
-
-
-def _row(step: Any) -> tuple[str, ...]:
-    counted = ["-" if n is None else str(n) for n in (step.wavefronts, step.ideal)]
-    return (step.kind, step.instruction, str(len(step.issues())), *counted)
 
 
 def _order(plan: PathPlan, step: RegisterCopy) -> None:
@@ -222,7 +180,7 @@ def _load_text(found: StraightLoad) -> None:
         last = move.run - 1
         slots = " ".join(f"{i}-{i + last}" if last else str(i) for i in move.slots)
         lines.append((str(number), move.instruction, slots, str(found.sectors(move))))
-    _table(lines)
+    table(lines)
     for where, text in zip(("line", "byte in it"), found.formulas, strict=True):
         click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")
     click.echo(f"proven: all {found.cell.table.points} slots' elements come to their places")

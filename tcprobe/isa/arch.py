@@ -83,11 +83,15 @@ def _meant(name: str) -> Arch:
         if 20 <= number < ARCHS[0].number:
             raise UsageError(f"sm_{number} has no tensor cores; {ARCHS[0].name} is the first that has.")
         raise _unknown(name, f"sm_{number}")
-    from tcprobe.isa.gpus import called, listed
+    from tcprobe.isa import gpus
 
-    rows = called(name)
+    numbers, generation = gpus.numbers(name), gpus.bare(name)
+    rows = [row for row in ARCHS if row.number in numbers] or [
+        row for row in ARCHS if row.generation.partition(" ")[0].lower() == generation
+    ]
     if len(rows) > 1:
-        raise UsageError(f"{name!r} means several archs: {listed(rows)}. Say which.")
+        listed = ", ".join(row.name + gpus.shown(row.number) for row in rows)
+        raise UsageError(f"{name!r} means several archs: {listed}. Say which.")
     if not rows:
         raise _unknown(name, name.lower())
     return rows[0]

@@ -1,8 +1,8 @@
-"""What people call an arch: the names of its GPUs and of its generation.
+"""What people call an arch: the names of its GPUs.
 
->>> from tcprobe.isa.gpus import called
->>> [[row.name for row in called(name)] for name in ("H100", "RTX 4090", "ampere")]
-[['sm_90'], ['sm_89'], ['sm_80', 'sm_86', 'sm_87', 'sm_88']]
+>>> from tcprobe.isa.gpus import numbers
+>>> [numbers(name) for name in ("H100", "RTX 4090", "T4000")]
+[[90], [89], [110]]
 
 Source: NVIDIA, "CUDA GPU Compute Capability" (developer.nvidia.com/cuda/gpus, and its legacy page).
 """
@@ -10,9 +10,6 @@ Source: NVIDIA, "CUDA GPU Compute Capability" (developer.nvidia.com/cuda/gpus, a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-
-from tcprobe.isa.arch import ARCHS, Arch
 
 # compute capability, GPUs: what is shown, and a pattern of the name without spaces, "NVIDIA", "GeForce" and the like
 GPUS: tuple[tuple[int, str, str], ...] = (
@@ -34,20 +31,17 @@ GPUS: tuple[tuple[int, str, str], ...] = (
 _NOISE = re.compile(r"nvidia|geforce|tesla|quadro|jetson|agx|[\s_-]+")
 
 
-def called(name: str) -> list[Arch]:
-    """The archs that `name` means: those of a GPU, or all of a generation; none where it means nothing."""
-    wanted = _NOISE.sub("", name.lower())
-    numbers = [number for number, _, pattern in GPUS if re.fullmatch(pattern, wanted)]
-    if numbers:
-        return [row for row in ARCHS if row.number in numbers]
-    return [row for row in ARCHS if _generation(row) == wanted]
+def numbers(name: str) -> list[int]:
+    """The archs (80 for sm_80) of the GPU that `name` means; none where it is no GPU's."""
+    wanted = bare(name)
+    return [number for number, _, pattern in GPUS if re.fullmatch(pattern, wanted)]
 
 
-def _generation(row: Arch) -> str:
-    return row.generation.split(" ")[0].lower()
+def bare(name: str) -> str:
+    """A name without what goes before or between: NVIDIA, GeForce, spaces."""
+    return _NOISE.sub("", name.lower())
 
 
-def listed(rows: Sequence[Arch]) -> str:
-    """Archs with GPUs that have them."""
-    known = {number: words for number, words, _ in GPUS}
-    return ", ".join(row.name + (f" ({known[row.number]})" if row.number in known else "") for row in rows)
+def shown(number: int) -> str:
+    """GPUs of an arch, in brackets; nothing where none is named."""
+    return next((f" ({words})" for known, words, _ in GPUS if known == number), "")

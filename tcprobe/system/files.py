@@ -188,10 +188,11 @@ def _lock(handle: int) -> None:
 
 def _left(status: os.stat_result, process: int) -> bool:
     """Whether the writer of a part file is gone; a number that is in use may have been given to another since."""
-    return stat.S_ISREG(status.st_mode) and (not _alive(process) or time.time() - status.st_mtime > DAY)
+    return stat.S_ISREG(status.st_mode) and (not alive(process) or time.time() - status.st_mtime > DAY)
 
 
-def _alive(process: int) -> bool:
+def alive(process: int) -> bool:
+    """Whether a process of that number runs, as far as the system tells."""
     if sys.platform == "win32":  # there os.kill ends a process
         return True
     try:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tcprobe.errors import EnvironmentUnfitError, UsageError
+from tcprobe.system.files import alive
 from tcprobe.text import quoted
 
 MARK = ".tcprobe-site"  # names every file of a site, so that a later one can take its place
@@ -93,17 +94,5 @@ def _sweep(folder: Path) -> None:
     with suppress(OSError):
         for name in os.listdir(folder):
             match = _PART.fullmatch(name)
-            if match and not _alive(int(match[1])):
+            if match and not alive(int(match[1])):
                 shutil.rmtree(folder / name, ignore_errors=True)
-
-
-def _alive(process: int) -> bool:
-    if os.name == "nt":  # there os.kill ends a process
-        return True
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True

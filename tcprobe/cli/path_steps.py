@@ -1,0 +1,57 @@
+"""What `tcprobe path` says of any path: the table of its steps, their instructions and addresses; where code goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.ask.path.request import TileRequest
+    from tcprobe.ask.path.steps import PathStep
+
+
+def write(text: str, output: Path | None) -> None:
+    """Code to a file, or to standard output."""
+    from tcprobe.system import files
+
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        files.write(output, text.encode())
+        click.echo(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)
+
+
+def steps_table(steps: Sequence[PathStep]) -> None:
+    """A line for each step."""
+    table([("step", "instruction", "issues", "wavefronts", "ideal"), *(_row(step) for step in steps)])
+
+
+def steps_words(asked: TileRequest, step: PathStep) -> None:
+    """The instructions of a step and its addresses."""
+    from tcprobe.ask.path.answer import formulas
+    from tcprobe.ask.path.boxes import BoxCopy
+
+    click.echo(f"{step.kind}: {', '.join(step.ptx)}")
+    if isinstance(step, BoxCopy):
+        click.echo(f"  boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}")
+    for where, text in formulas(asked, step).items():
+        click.echo(f"  {where + ' address':<15} {text or 'no closed form; --json has them all'}")
+
+
+def table(lines: Sequence[Sequence[str]]) -> None:
+    """Cells in columns, numbers from the third on."""
+    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for cells in lines:
+        left = [cell.ljust(width) for cell, width in zip(cells[:2], wide, strict=False)]
+        right = [cell.rjust(width) for cell, width in zip(cells[2:], wide[2:], strict=True)]
+        click.echo("  ".join([*left, *right]).rstrip())
+
+
+def _row(step: Any) -> tuple[str, ...]:
+    counted = ["-" if n is None else str(n) for n in (step.wavefronts, step.ideal)]
+    return (step.kind, step.instruction, str(len(step.issues())), *counted)
