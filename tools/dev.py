@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")  # as tests/test_site_browser.py looks for them
 LARGE = {"--consumers": "[dev,consumers]", "--tilelang": "[dev,consumers,tilelang]"}  # extras by flag
 DONE = """
 Done: measured {what}, fitted formulas, showed one fragment, compared all with what others state.
@@ -99,7 +100,7 @@ def test() -> None:
         install(large[-1])
         run("python", "-m", "pytest", "-m", "consumer", *given)
         return
-    install("[dev]")
+    install("[dev,browser]" if any(map(shutil.which, BROWSERS)) else "[dev]")
     run("ruff", "check", ".")
     run("ruff", "format", "--check", ".")
     run("mypy")
