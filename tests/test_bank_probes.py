@@ -300,10 +300,9 @@ def test_tags_are_published_and_answer(tmp_path):
     text = CliRunner().invoke(main, [*ask, "--source", "lane * 4"]).stdout
     assert "1 cycles; 1 if no lanes collided; with 1 lookups of its sources' lines 2 cycles" in text
     for wrong in ([], [0], [3], ["x"], [1 << 70], [128] * 9, [True]):
-        if wrong:
-            said["accesses"]["cp.async.ca.4"]["tags"] = {"masks": wrong}
-            with pytest.raises(DataError, match="banks"):
-                document("sm_90", dict.fromkeys(PROVENANCE, "text"), said["accesses"])
+        said["accesses"]["cp.async.ca.4"]["tags"] = {"masks": wrong}
+        with pytest.raises(DataError, match="banks"):
+            document("sm_90", dict.fromkeys(PROVENANCE, "text"), said["accesses"])
 
 
 def test_lookups_are_counted_by_sets():

@@ -368,7 +368,8 @@ GOOD_RULE = {"phase": 32, "joined": 32, "passes": "words", "idle": False}
 @pytest.mark.parametrize(
     "broken",
     [
-        {"arch": "sm_80"}, {"accesses": {}}, {"accesses": None}, {"provenance": {}}, {"provenance": None},
+        {"arch": "sm_80"}, {"method": "derived"}, {"accesses": {}}, {"accesses": None}, {"provenance": {}},
+        {"provenance": None},
         *({"accesses": saved()["accesses"] | {"ld.shared.b8": row}} for row in (
             None, {}, {"rule": GOOD_RULE}, {"rule": None, "patterns": 1, "misfits": 0})),
         *({"accesses": saved()["accesses"] | {"ld.shared.b8": {"rule": GOOD_RULE | bad, "patterns": 1, "misfits": 0}}}

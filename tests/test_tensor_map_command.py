@@ -53,11 +53,14 @@ def test_what_is_saved_is_read_back_and_checked(saved, tmp_path):
         lambda b: b.pop("modes"), lambda b: b.update(arch="sm_80"), lambda b: b["provenance"].pop("device"),
         lambda b: b["modes"].update({"1024B": b["modes"]["32B"]}), lambda b: b["modes"]["32B"].update(misfits=-1),
         lambda b: b["modes"]["32B"].update(swizzle=[9, 4, 3]), lambda b: b["encodings"][0].pop("fits"),
-        lambda b: b["modes"]["32B"].pop("bytes"),
+        lambda b: b["modes"]["32B"].pop("bytes"), lambda b: b.update(method="derived"),
+        lambda b: b["provenance"].update(driver=[]), lambda b: b["modes"]["32B"].update(pitch="column"),
+        lambda b: b["modes"]["32B"].update(misfits=1 + b["modes"]["32B"]["loads"] + b["modes"]["32B"]["stores"]),
+        lambda b: b["encodings"][0].update(rules=1), lambda b: b["encodings"][0].update(result=None),
     ):  # fmt: skip
         other = json.loads(json.dumps(body))
         spoil(other)
-        with pytest.raises((DataError, UsageError)):
+        with pytest.raises(DataError):
             tensor_maps.SURVEY.write(Results(tmp_path), "sm_90", other)
     assert not list(tmp_path.iterdir())
     path = tensor_maps.SURVEY.path(Results(saved), "sm_90")

@@ -31,6 +31,7 @@ from tcprobe.layout.expression import values
 from tcprobe.layout.table import selected, slot_table
 from tcprobe.probes import descriptors, experiments
 from tcprobe.probes.wgmma_kernels import kernel
+from tcprobe.probes.wgmma_op import BAD, FEW_MEETINGS, SLOT_SHIFT
 from tcprobe.references import cute_gmma, documented, shape_stride
 from tcprobe.run.emulator import Emulator
 from tcprobe.sass.cubin import assemble
@@ -192,6 +193,23 @@ def test_answers_that_contradict_themselves_are_refused(at):
     launches = experiment.launches()
     outputs = [out.copy() for out in backend.run(launches)]
     outputs[at][4 if at else 8] ^= 2
+    with pytest.raises(ProbeError):
+        experiment.decode(launches, outputs)
+
+
+@pytest.mark.parametrize("word", ["doubled", "no D slot", "no element", "another's"])
+@pytest.mark.parametrize("image", [0, 3, -1])
+def test_few_answers_under_metadata_that_are_not_all_of_them_are_refused(word, image):
+    row = FORMS["wgmma.mma_async.sp.m64n8k16.f32.tf32.tf32"]
+    rng = random.Random(5)
+    tables = {f.id: governing(f, rng) if f.selectors else shuffled(f, rng) for f in row.fragments}
+    experiment = experiments()[row.id]
+    launches = experiment.launches()
+    outputs = [out.copy() for out in Emulator(tables).run(launches)]
+    answers = outputs[1].view(np.uint32).reshape(-1, row.fragment("a").slots, 1 + FEW_MEETINGS)[image]
+    wrong = {"doubled": answers[7, 2], "no D slot": answers[7, 1] | row.fragment("d").slots << SLOT_SHIFT,
+             "no element": answers[7, 1] | BAD - 1, "another's": answers[8, 1]}  # fmt: skip
+    answers[7, 1] = wrong[word]
     with pytest.raises(ProbeError):
         experiment.decode(launches, outputs)
 

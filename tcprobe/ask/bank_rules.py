@@ -79,8 +79,9 @@ def _read(name: str, body: Mapping[str, Any]) -> tuple[dict[str, BankRule], str,
     try:
         rows, provenance = body["accesses"], body["provenance"]
         needed = {row.name for row in accesses().values() if row.target.on(arch(name))}
-        if body["arch"] != name or set(rows) != needed or set(provenance) != set(PROVENANCE):
-            raise DataError(f"banks.json of {name}: not the arch, accesses or provenance of a measured rule.")
+        own = (body["arch"], body["method"]) == (name, "live")
+        if not own or set(rows) != needed or set(provenance) != set(PROVENANCE):
+            raise DataError(f"banks.json of {name}: not the arch, method, accesses or provenance of a measured rule.")
         rules = {access: _rule(accesses()[access], row["rule"]) for access, row in rows.items()}
         tags = {access: from_json(row["tags"]) for access, row in rows.items() if "tags" in row}
         patterns, misfits = (sum(int(row[key]) for row in rows.values()) for key in ("patterns", "misfits"))

@@ -51,7 +51,8 @@ class SourceTags:
 def from_json(data: Mapping[str, Any]) -> SourceTags:
     """What `to_json` gave; ValueError for what it cannot have given."""
     masks = tuple(data["masks"])
-    if len(masks) > MOST_MASKS or any(type(m) is not int or not 0 < m < 1 << MOST_BITS or m % LINE for m in masks):
+    whole = all(type(m) is int and 0 < m < 1 << MOST_BITS and not m % LINE for m in masks)
+    if not whole or not 0 < len(masks) <= MOST_MASKS:
         raise ValueError(f"{len(masks)} masks of addresses of lines")
     return SourceTags(masks)
 

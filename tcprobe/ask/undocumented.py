@@ -106,11 +106,11 @@ def forms(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         provenance, found = body["provenance"], body["forms"]
         if (
             set(body) != _KEYS
-            or body["arch"] != name
+            or (body["arch"], body["method"]) != (name, "live")
             or set(provenance) != set(PROVENANCE)
             or not all(isinstance(text, str) for text in provenance.values())
         ):
-            raise DataError("not the arch or provenance of a finding")
+            raise DataError("not the arch, method or provenance of a finding")
         for id_, form in found.items():
             _check(id_, form)
     except (DataError, KeyError, TypeError, ValueError, AttributeError) as error:

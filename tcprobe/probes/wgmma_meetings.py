@@ -76,10 +76,13 @@ def meetings(row: Instruction, raw: Bytes, n: int) -> Words:
 
 
 def split(row: Instruction, words: Words) -> tuple[Any, Any]:
-    """(D slot, element of B) of every word; ProbeError where one is no answer."""
+    """(D slot, element of B) of every word; ProbeError where one is no answer, or of what there is not."""
     if (words & (ODD | BAD)).any():
         raise ProbeError(f"{row.name}: D answers where A or B is zero, or where all ones gave nothing.")
-    return (words >> SLOT_SHIFT).astype(np.int32), (words & BAD - 1).astype(np.int32)
+    d, b = (words >> SLOT_SHIFT).astype(np.int32), (words & BAD - 1).astype(np.int32)
+    if d.max() >= row.fragment("d").slots or b.max() >= row.shape.k * row.shape.n:
+        raise ProbeError(f"{row.name}: D slot {d.max()} or element {b.max()} of B, which there is not.")
+    return d, b
 
 
 def product(row: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) -> WholeProduct:
@@ -101,8 +104,6 @@ def product(row: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) -> WholePr
 def _by_column(row: Instruction, words: Words, numbers: tuple[Ints, Ints]) -> tuple[Any, Any]:
     """Of some A slots the D slot that each reaches by column, and their k."""
     (d, b), (cols, ks) = split(row, words), numbers
-    if d.max() >= row.fragment("d").slots or b.max() >= len(cols):
-        raise ProbeError(f"{row.name}: D slot {d.max()} or element {b.max()} of B, which there is not.")
     reached, k = np.full(words.shape, -1, np.int32), ks[b]
     np.put_along_axis(reached, cols[b], d, axis=1)
     if (k != k[:, :1]).any() or reached.min() < 0:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
@@ -91,15 +92,23 @@ class SparseWarpgroupExperiment(OfInstruction):
         cols, ks = places(*packed_b(self.instruction))
         element, slot = ks << HALF | cols, (whole.first << HALF | whole.col).astype(np.int32)
         images, row = words.reshape(-1, len(whole.k), FEW_MEETINGS), whole.least[:, None]
-        found = np.empty((*images.shape[:2], 1), np.int64)
+        found, bit = np.empty((*images.shape[:2], 1), np.int64), self._few(images[0])
         for start in range(0, len(images), IMAGES):
             d, b = split(self.instruction, images[start : start + IMAGES])
             met, reached = element[b], slot[d]
             k = met >> HALF
             found[start : start + IMAGES] = k[:, :, :1]
             same = ((met ^ reached) & (1 << HALF) - 1 == 0) & (reached >> HALF == row)
-            if not same.all() or (k != k[:, :, :1]).any():
+            all_few = (np.bitwise_or.reduce(bit[d], axis=2) == (1 << FEW_MEETINGS) - 1).all()
+            if not same.all() or not all_few or (k != k[:, :, :1]).any():
                 raise ProbeError(f"{name}: an A slot meets several k, or metadata changes the row or columns it meets.")
+        return found
+
+    def _few(self, words: Words) -> NDArray[np.uint8]:
+        """By D slot a bit of its own among those of its row that are asked: the few that the first image names."""
+        d, _ = split(self.instruction, words)
+        found = np.zeros(self.instruction.fragment("d").slots, np.uint8)
+        found[np.sort(d, axis=1)] = 1 << np.arange(FEW_MEETINGS, dtype=np.uint8)
         return found
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:

@@ -6,6 +6,8 @@ import ctypes
 import os
 from typing import TYPE_CHECKING, Any
 
+from tcprobe.errors import EnvironmentUnfitError
+
 if TYPE_CHECKING:
     from tcprobe.references.shared_memory.tensor_map import TensorMap
 
@@ -13,6 +15,8 @@ MAP_BYTES, MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
 LOG_BYTES = 1 << 20
 # cuda.h, enums CUjit_option and CUjitInputType
 JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES, JIT_OPTIMIZATION_LEVEL, JIT_INPUT_PTX = 5, 6, 7, 1
+# cuda.h, enum CUresult: out of memory, not initialised, no context, no compiler, no compiling, the operating system
+UNABLE = (2, 3, 4, 201, 221, 223, 304)
 QUICK, BEST = 1, 4  # levels of optimisation: a probe runs for microseconds, and from 2 on its loops are unrolled
 
 
@@ -35,14 +39,15 @@ def assembled(text: bytes, level: int = QUICK) -> tuple[bytes, str]:
     """The cubin of a PTX module for the current context, and the compiler's error log; empty bytes where it refuses.
 
     By the driver's linker (CUDA driver API, cuLinkAddData): threads compile side by side there, while cuModuleLoadData
-    lets one in at a time (benchmarks/compile_threads.py).
+    lets one in at a time (benchmarks/compile_threads.py). EnvironmentUnfitError where it is not the module that is to
+    blame: such a kernel is not one that the compiler refuses.
     """
     driver = _library("libcuda.so.1", "nvcuda.dll")
     log, state = ctypes.create_string_buffer(LOG_BYTES), ctypes.c_void_p()
     options = (ctypes.c_int * 3)(JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES, JIT_OPTIMIZATION_LEVEL)
     values = (ctypes.c_void_p * 3)(ctypes.addressof(log), LOG_BYTES, level)
     if failed := driver.cuLinkCreate_v2(3, options, values, ctypes.byref(state)):
-        return b"", f"cuLinkCreate: {_words(driver, failed)}"
+        return b"", f"cuLinkCreate: {_blamed(driver, failed)}"
     try:
         cubin, size = ctypes.c_void_p(), ctypes.c_size_t()
         length = ctypes.c_size_t(len(text) + 1)
@@ -50,10 +55,17 @@ def assembled(text: bytes, level: int = QUICK) -> tuple[bytes, str]:
             state, JIT_INPUT_PTX, ctypes.c_char_p(text), length, b"probes", 0, None, None
         ) or driver.cuLinkComplete(state, ctypes.byref(cubin), ctypes.byref(size))
         if failed:
-            return b"", log.value.decode(errors="replace") or _words(driver, failed)
+            return b"", log.value.decode(errors="replace") or _blamed(driver, failed)
         return ctypes.string_at(cubin, size.value), ""
     finally:
         driver.cuLinkDestroy(state)
+
+
+def _blamed(driver: Any, code: int) -> str:
+    """What the driver says of a module; EnvironmentUnfitError where it cannot compile at all."""
+    if code in UNABLE:
+        raise EnvironmentUnfitError(f"the driver cannot compile: {_words(driver, code)}.")
+    return _words(driver, code)
 
 
 def _words(driver: Any, code: int) -> str:

@@ -8,9 +8,10 @@ driver said of maps, their arguments varied one at a time. `faults`: boxes that 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from tcprobe.errors import DataError
+from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.tensor_map import SWIZZLES
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.store.choose import Layers
@@ -40,20 +41,37 @@ def rests_on(layers: Layers, arch: str) -> str:
 
 
 def check(body: Mapping[str, Any], arch: str) -> None:
-    """DataError unless it is a measurement of `arch` by its keys, rules and counts."""
-    if set(body) != KEYS or body["arch"] != arch or set(body["provenance"]) != set(PROVENANCE):
-        raise DataError("not the keys, arch or provenance of a measurement of tensor maps.")
+    """DataError unless it is a live measurement of `arch` by its keys, rules, counts and texts."""
+    if set(body) != KEYS or (body["arch"], body["method"]) != (arch, "live") or not _is_provenance(body["provenance"]):
+        raise DataError("not the keys, arch, method or provenance of a measurement of tensor maps.")
     for name, mode in body["modes"].items():
-        if (
-            name not in SWIZZLES
-            or set(mode) != WHOLE
-            or any(type(mode[key]) is not int or mode[key] < 0 for key in COUNTS)
-        ):
+        if name not in SWIZZLES or set(mode) != WHOLE or not _is_rule(mode) or not _is_counted(mode):
             raise DataError(f"{name} is no measured swizzle mode.")
-        Swizzle(*mode["swizzle"])
     for one in body["encodings"]:
-        if set(one) != {"argument", "value", "result", "rules", "fits"}:
+        if set(one) != {"argument", "value", "result", "rules", "fits"} or not _is_encoding(one):
             raise DataError("an encoding has argument, value, result, rules and fits.")
+
+
+def _is_provenance(of: Mapping[str, Any]) -> bool:
+    return set(of) == set(PROVENANCE) and all(isinstance(text, str) for text in of.values())
+
+
+def _is_rule(mode: Mapping[str, Any]) -> bool:
+    pitch, swizzle = mode["pitch"], mode["swizzle"]
+    with suppress(UsageError):
+        Swizzle(*swizzle)
+        return (pitch == "row" or (type(pitch) is int and pitch > 0)) and all(type(n) is int for n in swizzle)
+    return False
+
+
+def _is_counted(mode: Mapping[str, Any]) -> bool:
+    whole = all(type(mode[key]) is int and mode[key] >= 0 for key in COUNTS)
+    return whole and mode["misfits"] <= mode["loads"] + mode["stores"]
+
+
+def _is_encoding(one: Mapping[str, Any]) -> bool:
+    rules = isinstance(one["rules"], list) and all(isinstance(name, str) for name in one["rules"])
+    return rules and isinstance(one["result"], str) and type(one["fits"]) is bool
 
 
 def evidence(body: Mapping[str, Any]) -> str:
