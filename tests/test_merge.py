@@ -123,6 +123,12 @@ def test_two_slots_exchanged_behind_a_structure_of_addresses_are_refused(tmp_pat
         merge([folder(tmp_path / "bad", lying)], Results(tmp_path / "ours"))
 
 
+def test_pages_of_merged_runs_alone_say_who_makes_them(tmp_path):
+    merge([folder(tmp_path / "theirs", measured(MMA))], Results(tmp_path / "ours"))
+    done = CliRunner().invoke(main, ["pages", "--results", str(tmp_path / "ours")])
+    assert (done.exit_code, "`tcprobe site` makes pages of" in done.output) == (2, True)
+
+
 @pytest.mark.parametrize("case", ["missing", "empty", "itself"])
 def test_mistakes(tmp_path, case):
     ours = folder(tmp_path / "ours", measured(MMA))

@@ -183,6 +183,25 @@ def test_what_is_said_of_names_that_mean_nothing():
         assert words in tcprobe("where", *name.split(" "), "--lane", 0, code=2).stderr
 
 
+@pytest.mark.parametrize(("pattern", "operands"), [
+    ("wgmma.m64n24k16.f32.bf16.bf16.*", "ad"), ("wgmma.m64n24k16.f32.bf16*", "ad"),
+    ("wgmma.m64n24k16.f32.b*.[cd]", "d"), ("wgmma.sp.*n24k32.f32.bf16*", "ade"),
+])  # fmt: skip
+def test_a_pattern_may_leave_parts_of_a_name_out(pattern, operands):
+    form = "wgmma.mma_async.sp.m64n24k32" if ".sp." in pattern else "wgmma.mma_async.m64n24k16"
+    assert [f.id for f in by_name.select_or_fail(pattern)] == [f"{form}.f32.bf16.bf16.{one}" for one in operands]
+
+
+def test_operands_in_shared_memory_are_meant_by_the_same_patterns():
+    found = by_name.described("wgmma.m64n24k16.f32.bf16.*")
+    assert [one.held.name for one in found] == ["a_smem", "b_smem"]
+    assert not by_name.described("wgmma.m64n24k16.f32.bf16.[cd]")
+
+
+def test_run_names_its_surveys_among_the_families():
+    assert "wgmma.sp, banks, descriptors, tma" in tcprobe("run", "--family", "bank", code=2).stderr
+
+
 @given(st.text(max_size=60))
 def test_any_name_is_understood_or_refused(text):
     with suppress(UsageError):

@@ -176,8 +176,11 @@ def test_the_nearest_path_is_named():
     ):
         with pytest.raises(UsageError, match=re.escape(near)):
             plan(f"{BF16}.a_smem", "64x64", "row", *options, **more)
-    with pytest.raises(UsageError, match="No change of one option makes one"):
+    with pytest.raises(UsageError, match="No change of one or two options makes one"):
         plan(f"{BF16}.a_smem", "32x64", "row", "plain")
+    with pytest.raises(UsageError, match="--shared SWIZZLE_64B --global col"):
+        plan("wgmma.m64n64k32.f32.e4m3.e4m3.b_smem", "64x128", "row", "SWIZZLE_128B")
+    assert plan("wgmma.m64n64k32.f32.e4m3.e4m3.b_smem", "64x128", "col", "SWIZZLE_64B").steps
 
 
 def test_tiles_that_no_descriptor_describes():

@@ -77,13 +77,36 @@ def test_what_cannot_be_traced_says_why():
     ["--row", "3"], ["--operand", "b", "--lane", "0", "--i", "0"], ["--operand", "a", "--byte", "3"],
     ["--operand", "a_smem", "--lane", "0", "--i", "0"], ["--row", "3", "--col", "5", "--byte", "3"], ["--byte", "3"],
     ["--operand", "a", "--lane", "0", "--i", "0", "--a-in", "shared"], ["--operand", "b_smem", "--byte", "9999"],
+    ["--row", "3", "--col", "5", "--selector", "1"], ["--row", "3", "--col", "5", "--product", "0"],
+    ["--operand", "a_smem", "--byte", "3", "--a-in", "registers"],
 ])  # fmt: skip
 def test_mistakes_in_the_call(arguments):
     done = CliRunner().invoke(main, ["trace", "wgmma.m64n8k16.f32.bf16.bf16", *arguments])
     assert (done.exit_code, "Traceback" in done.output) == (2, False)
-    other = CliRunner().invoke(main, ["trace", "mma.m16n8k16.row.col.f32.f16.f16.f32", "--row", "1", "--col", "1",
-                                      "--a-in", "shared"])  # fmt: skip
-    assert "no operand in shared memory" in other.output
+
+
+@pytest.mark.parametrize(("arguments", "out"), [
+    (["--row", "1", "--col", "1", "--a-in", "shared"], "--a-in"), (["--operand", "b_smem", "--byte", "3"], "--byte"),
+    (["--row", "1", "--col", "1", "--swizzle", "128"], "--swizzle"), (["--operand", "b_smem"], "--operand b_smem"),
+])  # fmt: skip
+def test_a_multiply_of_registers_has_nothing_in_shared_memory(arguments, out):
+    done = CliRunner().invoke(main, ["trace", "mma.m16n8k16.row.col.f32.f16.f16.f32", *arguments])
+    assert done.exit_code == 2
+    assert "no operand in shared memory" in done.output
+    assert f"{out} out" in done.output
+
+
+@pytest.mark.parametrize("call", [["emit", "--to", "cuda"], ["load"], ["reduce", "--over", "row"]])
+def test_where_no_registers_are_an_operand_in_shared_memory_is_named_as_that(call):
+    done = CliRunner().invoke(main, [call[0], "wgmma.m64n24k16.f32.bf16.bf16.b_smem", *call[1:]])
+    assert done.exit_code == 2
+    assert "b_smem is in shared memory" in done.output
+
+
+def test_why_not_takes_a_shortened_operand_in_shared_memory():
+    done = CliRunner().invoke(main, ["why-not", "wgmma.m64n24k16.f32.bf16.bf16.b_smem", "--arch", "sm_100"])
+    assert done.exit_code == 0
+    assert "needs target sm_90a" in done.output
 
 
 def test_ranges_give_one_answer_after_the_other():

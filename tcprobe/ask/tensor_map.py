@@ -99,7 +99,7 @@ def plan(asked: MapOptions, measured: Mapping[str, Any] | None = None) -> MapPla
     dims = asked.dims or tile
     strides = packed(dims, size) if asked.strides is None else asked.strides
     steps = asked.steps or (1,) * len(dims)
-    _same_rank(dims, box=box, strides=(0, *strides), steps=steps)
+    _same_rank(dims, **{"tile" if asked.tile else "box": box}, strides=(0, *strides), steps=steps)
     made = TensorMap(number, dims, strides, box, steps, interleave, swizzle, PROMOTIONS[asked.promotion],
                      FILLS[asked.fill], asked.address)  # fmt: skip
     evidence = {rule.name: evidence_of(rule, measured) for rule in RULES}

@@ -144,8 +144,8 @@ def bits_of(type_: str) -> int:
     return known[type_]
 
 
-def parse_shared(text: str) -> Shared:
-    """plain, pad:BYTES, sw:B,M,S or a TMA mode; UsageError."""
+def parse_shared(text: str, *others: str) -> Shared:
+    """plain, pad:BYTES, sw:B,M,S or a TMA mode; UsageError, which names what `others` there are."""
     if text == "plain":
         return Shared()
     if text in TMA:
@@ -156,7 +156,7 @@ def parse_shared(text: str) -> Shared:
         return Shared(int(match[1]))
     match = re.fullmatch(r"sw:(\d{1,2}),(\d{1,2}),(-?\d{1,2})", text)
     if not match:
-        raise UsageError(f"--shared {text[:30]!r} is none of plain, pad:BYTES, sw:B,M,S, {', '.join(TMA)}.")
+        raise UsageError(f"--shared {text[:30]!r} is none of plain, pad:BYTES, sw:B,M,S, {', '.join((*TMA, *others))}.")
     found = (int(match[1]), int(match[2]), int(match[3]))
     if max(map(abs, found)) > MOST_SWIZZLE or abs(found[2]) < found[0]:
         raise UsageError(f"--shared {text}: B, M and S go up to {MOST_SWIZZLE}, and |S| is at least B, as in CuTe.")

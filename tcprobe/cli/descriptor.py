@@ -68,6 +68,27 @@ def check_asked(one: SharedOperand, name: str | None, selector: int | None) -> N
             raise UsageError(f"{one.id} is of {ARCH} alone: `tcprobe why-not` says why {at} does not have it.")
 
 
+def beyond(asked: dict[str, Any], *others: str) -> list[str]:
+    """The options given, of `others` and of descriptors, that only an operand in shared memory has."""
+    return [f"--{name.replace('_', '-')}" for name in (*others, *NAMES) if asked[name] is not None]
+
+
+def check_registers(row: Instruction, asked: dict[str, Any]) -> None:
+    """UsageError where `trace` of a multiply of registers is asked about shared memory."""
+    smem = [f"--operand {asked['operand']}"] if asked["operand"] in ("a_smem", "b_smem") else []
+    if wrong := smem + beyond(asked, "byte", "a_in"):
+        raise UsageError(f"{row.id} has no operand in shared memory, as wgmma has: leave {', '.join(wrong)} out.")
+
+
+def _check_traced(row: Instruction, asked: dict[str, Any]) -> None:
+    """UsageError for options of `trace` that say nothing of a multiply with factors behind descriptors."""
+    for name in ("product", "selector"):
+        if asked[name] is not None:
+            raise UsageError(f"no {name} changes what meets in {row.id}: leave --{name} out.")
+    if asked["operand"] == "a_smem" and asked["a_in"] == "registers":
+        raise UsageError("a_smem is A in shared memory: leave --a-in out, or say --a-in shared.")
+
+
 def traced(
     row: Instruction, tables: Mapping[str, Cell], layers: Layers, asked: dict[str, Any], as_json: bool
 ) -> None:  # fmt: skip
@@ -75,6 +96,7 @@ def traced(
     from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, fed_by_slot
     from tcprobe.ask.trace_shared import traced as fed
 
+    _check_traced(row, asked)
     a, b = (_found(one, layers, asked) for one in row.described)
     in_shared = asked["a_in"] == "shared" or asked["operand"] == "a_smem"
     memory, way = SharedMultiply(row, tables, b, a if in_shared else None), _way(asked)

@@ -153,7 +153,7 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, asked: dic
     from tcprobe.isa import shorthand
 
     behind = [pattern for pattern in patterns if shorthand.short(pattern).endswith(SHARED)]
-    given = [f"--{option.replace('_', '-')}" for option in descriptor.NAMES if asked[option] is not None]
+    given = descriptor.beyond(asked)
     if given and not behind:
         raise UsageError(f"{', '.join(given)} is for operands in shared memory: wgmma.m64n8k16.f32.f16.f16.b_smem.")
     for pattern in behind:

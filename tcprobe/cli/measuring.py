@@ -69,6 +69,7 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
     from tcprobe.isa import arch
     from tcprobe.run.process import Worker, ended_by_errors, sass_worker
 
+    _check_family(asked["family"])
     if asked["name"] not in (None, "all"):
         arch.arch(asked["name"])
     if asked["method"] == "sass" and asked["index"] is not None:
@@ -103,6 +104,14 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
             printing.stages(report.done)
     if any(m.status == "failed" for report in reports for m in report.found):
         sys.exit(1)
+
+
+def _check_family(family: str | None) -> None:
+    """UsageError, which names the surveys too, unless there is such a family."""
+    from tcprobe.isa import inventory, wrong_names
+
+    if family not in (None, *inventory.families()):
+        raise wrong_names.no_family(family or "", SURVEYS)
 
 
 def _survey(folder: Path, as_json: bool, asked: dict[str, Any]) -> None:

@@ -65,9 +65,8 @@ def where(fragment: tuple[str, ...], name: str | None, layers: Layers, as_json: 
         descriptor.check_asked(one, name, asked["selector"])
         descriptor.located(one, layers, asked, as_json)
         return
-    beyond = [option for option in ("byte", *descriptor.NAMES) if asked[option] is not None]
-    if beyond:
-        raise UsageError(f"--{beyond[0].replace('_', '-')} goes with an operand in shared memory: a_smem, b_smem.")
+    if beyond := descriptor.beyond(asked, "byte"):
+        raise UsageError(f"{beyond[0]} goes with an operand in shared memory: a_smem, b_smem.")
     for at in several(name):
         found, note = names.meant(" ".join(fragment), at, layers)
         told(note)
@@ -137,14 +136,13 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
     if multiply.described:
         descriptor.traced(multiply, tables, layers, asked, as_json)
         return
+    descriptor.check_registers(multiply, asked)
     row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
     forward = None not in (operand, lane, element) and row is col is None
     if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
     if forward and asked["product"] is not None:
         raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
-    if asked["byte"] is not None or asked["a_in"] is not None:
-        raise UsageError(f"{multiply.id} has no operand in shared memory: --byte and --a-in are for those of wgmma.")
     tables = dict(zip(tables, selected(tables.values(), asked["selector"]), strict=True))
     pairs = product(lane, element) if forward else product(row, col)
     for first, second in pairs:

@@ -111,7 +111,8 @@ def pages(folder: Path, check: bool) -> None:
 
     results = Results(folder)
     if not results.archs():
-        raise UsageError(f"no measurements in {folder}. `tcprobe run` makes them.")
+        merged = " but what was merged into it, which `tcprobe site` makes pages of" if results.runs() else ""
+        raise UsageError(f"no measurements in {folder}{merged}. `tcprobe run --results {folder}` makes them.")
     made = render(results)
     changed = stale(results, made)
     if not check:

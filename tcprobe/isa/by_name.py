@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from contextlib import suppress
 
 from tcprobe.errors import UsageError
@@ -52,7 +51,7 @@ def described(*patterns: str, family: str | None = None, device: Arch | None = N
 
 def _means(wanted: str, one: SharedOperand) -> bool:
     if any(c in wanted for c in "*?["):
-        return fnmatch.fnmatchcase(one.id, wanted)
+        return bool(shorthand.globbed(wanted, [one.id]))
     return wanted in (one.id, one.instruction.id) or shorthand.shortens(wanted, one.id)
 
 

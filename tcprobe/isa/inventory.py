@@ -124,10 +124,13 @@ def user_ids(fragment_id: str) -> tuple[str, ...]:
 
 
 def shared_operand(id_: str) -> SharedOperand | None:
-    """The operand behind a descriptor of that very id, None if there is none."""
+    """The operand behind a descriptor that an id or a shortened one means, None if there is none, or several."""
     name, _, operand = shorthand.short(id_).rpartition(".")
-    row = instructions().get(name)
-    return next((one for one in row.described if one.held.name == operand), None) if row else None
+    if not operand.endswith("_smem"):
+        return None
+    rows = [instructions()[i] for i in shorthand.meant(name, instructions())]
+    found = [one for row in rows for one in row.described if one.held.name == operand]
+    return found[0] if len(found) == 1 else None
 
 
 def nameable(wanted: str) -> Mapping[str, Fragment]:

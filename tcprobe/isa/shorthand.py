@@ -37,19 +37,23 @@ def meant(wanted: str, known: Collection[str]) -> list[str]:
 
 
 def globbed(wanted: str, ids: Iterable[str]) -> list[str]:
-    """The ids that a pattern means; where it means none as it is, those of which it means some parts."""
+    """The ids that a pattern means; where it means none as it is, those of which it means some parts, in order."""
     listed = list(ids)
     for pattern in (wanted, f"*.{wanted}", f"{wanted}.*", f"*.{wanted}.*"):
         found = [id_ for id_ in listed if fnmatch.fnmatchcase(id_.lower(), pattern.lower())]
         if found:
             return found
-    return []
+    return [id_ for id_ in listed if shortens(wanted, id_)]
 
 
 def shortens(wanted: str, full: str) -> bool:
-    """Whether `wanted` has parts of `full`, in order; what sets a form apart (that it is sparse) must be said."""
+    """Whether `wanted` has parts of `full`, in order, or patterns of them; what sets a form apart (that it is sparse)
+    must be said.
+    """
     whole = full.split(".")
     if not {part for part in whole if part in SAID} <= set(wanted.split(".")):
         return False
     parts = iter(whole)
+    if any(c in wanted for c in "*?["):
+        return all(any(fnmatch.fnmatchcase(part, one) for part in parts) for one in wanted.split("."))
     return bool(wanted) and all(part in parts for part in wanted.split("."))

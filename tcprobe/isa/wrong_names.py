@@ -32,12 +32,12 @@ def unknown(name: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"no fragment or instruction is called {name!r}. {hint}")
 
 
-def no_family(name: str) -> UsageError:
-    """What is wrong with the name of a family."""
+def no_family(name: str, others: Iterable[str] = ()) -> UsageError:
+    """What is wrong with the name of a family; `others` are known besides."""
     from tcprobe.isa.beyond import not_covered
 
-    ptx = not_covered(name, inventory.families())
-    return UsageError(f"{ptx or f'no family is called {name!r}'}; known: {', '.join(inventory.families())}.")
+    ptx, known = not_covered(name, inventory.families()), ", ".join((*inventory.families(), *others))
+    return UsageError(f"{ptx or f'no family is called {quoted(name)}'}; known: {known}.")
 
 
 def no_registers(row: Instruction) -> UsageError:

@@ -141,7 +141,10 @@ class Campaign:
         todo = [e for e in chosen if "sass" in e.methods]
         following = [e for e in chosen if "sass" not in e.methods]
         if not todo:
-            raise UsageError("machine code shows wmma fragments, and all else only through them: leave FRAGMENT out.")
+            raise UsageError(
+                "machine code shows wmma fragments, and all else only through them: leave FRAGMENT and --family out, "
+                "or measure on a GPU; `tcprobe doctor` says what that needs."
+            )
         unknown = [name for name in names if name not in {row.name for row in tools.archs}]
         if unknown:
             known = ", ".join(row.name for row in tools.archs)

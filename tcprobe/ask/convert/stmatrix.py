@@ -159,7 +159,7 @@ def stored(found: Cell, options: StoreOptions, name: str = "convert") -> Stored:
     target, evidence = _registers(block, own, found)
     conversion = routed(tiling(part, target, transpose=False), f"{name}_registers")
     if conversion.plan is None:
-        raise UsageError(f"{options.access}: {conversion.reason}.")
+        raise UsageError(f"{_said(options.access)}: {conversion.reason}.")
     lines, at = _places(block, own, found)
     access_name = f"stmatrix.x{block.down * block.across}{'.trans' if options.access.endswith('.trans') else ''}"
     return Stored(found, access_name, tile, shared, block, conversion, lines, at, [found.evidence, *evidence])
@@ -188,7 +188,7 @@ def _bits(kind: str) -> int:
 def _placed(text: str, tile: Tile) -> Shared:
     """What `parse_shared` knows, or boxes:WIDTH; UsageError."""
     match = re.fullmatch(r"boxes:(\d{1,4})", text)
-    return boxed(int(match[1]), tile) if match else parse_shared(text)
+    return boxed(int(match[1]), tile) if match else parse_shared(text, "boxes:BYTES")
 
 
 def _check_pitch(tile: Tile, shared: Shared) -> None:
@@ -197,6 +197,11 @@ def _check_pitch(tile: Tile, shared: Shared) -> None:
         raise UsageError(
             f"stmatrix stores 16 bytes at multiples of 16; lines {pitch} bytes apart, {shared}, break them."
         )
+
+
+def _said(access_name: str) -> str:
+    """A name as it is written, also where it leaves open how many matrices there are."""
+    return ".".join(part for part in access_name.split(".") if part)
 
 
 def _block(name: str, tile: Tile, found: Cell) -> MatrixBlock:
@@ -212,7 +217,7 @@ def _block(name: str, tile: Tile, found: Cell) -> MatrixBlock:
     fit = next(((d, a) for d, a in shapes if whole and not (down % d or across % a)), None)
     if fit is None:
         size = f"{tile.lines} lines of {tile.line_bytes} bytes"
-        raise UsageError(f"{name}: a warp holds {size}, which its matrices of 8 lines of 16 bytes do not fill.")
+        raise UsageError(f"{_said(name)}: a warp holds {size}, which its matrices of 8 lines of 16 bytes do not fill.")
     turned = ".trans" if trans else ""
     return MatrixBlock(by_name.instruction(f"stmatrix.sync.aligned.m8n8.x{fit[0] * fit[1]}{turned}.shared.b16"), *fit)
 

@@ -18,9 +18,9 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import combinations, islice, product
 from typing import Any
 
 import numpy as np
@@ -177,29 +177,37 @@ def operand_path(one: SharedOperand, layers: Layers, options: PathOptions, name:
     try:
         return _proven(one, layers, options, here.name)
     except UsageError as error:
-        near = list(islice(_nearest(one, layers, options, here.name), MOST))
-        hint = f" Nearest that exists: {', or '.join(near)}." if near else " No change of one option makes one."
+        near = _nearest(options, lambda other: bool(_proven(one, layers, other, here.name)))
+        hint = f" Nearest that exists: {', or '.join(near)}." if near else " No change of one or two options makes one."
         raise UsageError(f"no such path. {error}{hint}") from None
 
 
-def _nearest(one: SharedOperand, layers: Layers, options: PathOptions, name: str) -> Iterator[str]:
-    """Options that make a path, one of them changed; the first of each kind."""
+def _nearest(options: PathOptions, proven: Callable[[PathOptions], bool]) -> list[str]:
+    """Up to MOST ways to change one option, the first of each kind, else one way to change two."""
+
+    def makes(changed: dict[str, Any]) -> bool:
+        try:
+            return proven(options._replace(**changed))
+        except UsageError:
+            return False
+
+    kinds = _changes(options)
+    ones = (next((words for words, changed in kind if makes(changed)), None) for kind in kinds)
+    two = (f"{words} {more}" for kind, other in combinations(kinds, 2)
+           for (words, a), (more, b) in product(kind, other) if makes(a | b))  # fmt: skip
+    return [words for words in ones if words][:MOST] or list(islice(two, 1))
+
+
+def _changes(options: PathOptions) -> tuple[list[tuple[str, dict[str, Any]]], ...]:
+    """Other values of each option, in words and as a change."""
     other = "col" if options.contiguous == "row" else "row"
-    kinds: tuple[list[tuple[str, dict[str, Any]]], ...] = (
+    return (
         [(f"--with {READ}", {"access": None})] if options.access else [],
         [(f"--shared {mode}", {"placed": mode}) for mode in (*reversed(tma.names()), "plain")],
         [("no --ld", {"ld": None})] if options.ld else [],
         [(f"--fill {fill}", {"fill": fill}) for fill in FILLS],
         [(f"--global {other}", {"contiguous": other, "ld": None})],
     )
-    for kind in kinds:
-        for words, changed in kind:
-            try:
-                _proven(one, layers, options._replace(**changed), name)
-            except UsageError:
-                continue
-            yield words
-            break
 
 
 def _proven(one: SharedOperand, layers: Layers, options: PathOptions, name: str) -> OperandPlan:
