@@ -280,3 +280,15 @@ def test_rules_agree_with_the_boxes_of_swizzle_table():
                 assert broken(made)
             elif mode.span is None or mode.span * rows <= tma.MOST_BYTES:
                 assert bool(broken(made)) == bool(mode.why_not(tma.Box((width, rows), bits, 0))), made
+
+
+def test_the_first_box_that_faults_does_not_cost_what_the_driver_says_of_maps(few):
+    class Bad(Machine):
+        def copy(self, direction, case, block, given, out):
+            if (case.map._replace(address=0), case.at, case.base) == few[0]:
+                raise BackendFaultError("an illegal instruction was encountered")
+            super().copy(direction, case, block, given, out)
+
+    said = live.report(followed(Bad()))
+    assert said["faults"][0]["words"] == "an illegal instruction was encountered"
+    assert all(one["fits"] for one in said["encodings"])

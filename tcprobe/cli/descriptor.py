@@ -8,6 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from tcprobe.cli.answers import bold
 from tcprobe.cli.options import JSON, Given, Number, several
@@ -83,8 +84,11 @@ def check_registers(row: Instruction, asked: dict[str, Any]) -> None:
 def _check_traced(row: Instruction, asked: dict[str, Any]) -> None:
     """UsageError for options of `trace` that say nothing of a multiply with factors behind descriptors."""
     for name in ("product", "selector"):
-        if asked[name] is not None:
+        if asked[name] is not None and (name == "product" or row.metadata is None):
             raise UsageError(f"no {name} changes what meets in {row.id}: leave --{name} out.")
+    if row.metadata and asked["selector"] not in (None, *row.metadata.selectors):
+        known = ", ".join(map(str, row.metadata.selectors))
+        raise UsageError(f"{row.metadata.id} has no selector {asked['selector']}: it has {known}.")
     if asked["operand"] == "a_smem" and asked["a_in"] == "registers":
         raise UsageError("a_smem is A in shared memory: leave --a-in out, or say --a-in shared.")
 
@@ -235,6 +239,8 @@ def descriptor(value: str | None, as_json: bool, **asked: Any) -> None:
     if (value is None) == (asked["size"] is None):
         raise UsageError("give a descriptor such as 0x4000004000010000, or --tile 128x64 --type bf16.")
     if value is not None:
+        if beside := _beside():
+            raise UsageError(f"a descriptor says all of itself: leave {beside[0]} out, or ask for a --tile.")
         _explain(value, as_json)
         return
     lines, k = asked["size"]
@@ -244,6 +250,13 @@ def descriptor(value: str | None, as_json: bool, **asked: Any) -> None:
         click.echo(json.dumps(ask.to_json(found)))
     else:
         _tile(found)
+
+
+def _beside() -> list[str]:
+    """The options given that say something of a tile."""
+    ctx, default = click.get_current_context(), ParameterSource.DEFAULT
+    names = {p.name: p.opts[0] for p in ctx.command.params if p.name not in ("value", "as_json", "help")}
+    return [words for name, words in names.items() if name and ctx.get_parameter_source(name) != default]
 
 
 def _explain(value: str, as_json: bool) -> None:

@@ -17,6 +17,7 @@ from tcprobe.isa.arch import WARPGROUP, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.wrong_names import no_family, no_multiply, some, unknown
+from tcprobe.text import quoted
 
 
 def select(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:
@@ -60,7 +61,7 @@ def resolve(name: str) -> Fragment:
     found = candidates(name)
     if len(found) == 1:
         return found[0]
-    raise UsageError(f"{name!r} means {len(found)} fragments: {some(f.id for f in found)}. Say more of the name.")
+    raise UsageError(f"{quoted(name)} means {len(found)} fragments: {some(f.id for f in found)}. Say more of the name.")
 
 
 def candidates(name: str) -> list[Fragment]:
@@ -76,7 +77,9 @@ def instruction(name: str) -> Instruction:
     found = instruction_candidates(name)
     if len(found) == 1:
         return found[0]
-    raise UsageError(f"{name!r} means {len(found)} instructions: {some(i.id for i in found)}. Say more of the name.")
+    raise UsageError(
+        f"{quoted(name)} means {len(found)} instructions: {some(i.id for i in found)}. Say more of the name."
+    )
 
 
 def instruction_candidates(name: str) -> list[Instruction]:

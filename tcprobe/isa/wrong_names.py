@@ -29,7 +29,7 @@ def unknown(name: str, known: Iterable[str]) -> UsageError:
         return UsageError(f"{quoted(name)}: {ptx}. It has: {', '.join(inventory.families())}.")
     near = difflib.get_close_matches(shorthand.short(name), list(known), n=3, cutoff=0.6) if " " not in name else []
     hint = f"Did you mean {' or '.join(near)}?" if near else _nearest(name)
-    return UsageError(f"no fragment or instruction is called {name!r}. {hint}")
+    return UsageError(f"no fragment or instruction is called {quoted(name)}. {hint}")
 
 
 def no_family(name: str, others: Iterable[str] = ()) -> UsageError:

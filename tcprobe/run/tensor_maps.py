@@ -106,6 +106,8 @@ def follow(index: int, ask: Callable[[Mapping[str, Any]], Answer] = ask) -> BoxS
     found = BoxSweep()
     with children.threads(PROCESSES) as pool:
         _follow(found, pool, index, ask, parts)
+    if 0 in found.faults and found.device:  # and with it what the driver says of maps
+        found.take(*ask({"device": index, "first": 0, "last": 0, "encodings": True}))
     if found.device is None:
         raise EnvironmentUnfitError(f"no box could be copied: {next(iter(found.faults.values()))}.")
     return found
