@@ -54,13 +54,16 @@ def bare(tools: toolchain.Toolchain, folder: Path, kernels: list[Kernel] = KERNE
 
 def texts(row: Arch = ROW) -> list[list[Kernel]]:
     """The kernels of everything: fragments, multiplies, and matrix moves with the loads that show them."""
-    rows = [i for i in inventory.instructions().values() if i.target.on(row) and i.target.name[-1].isdigit()]
-    forms = [form_kernel(i) for i in rows if not i.multiplies and given(i)]
+    rows, moves = (
+        [i for i in inventory.of_family(*names) if i.target.on(row) and i.target.name[-1].isdigit()]
+        for names in (("wmma", "mma"), ("ldmatrix", "stmatrix", "movmatrix"))
+    )
+    forms = [form_kernel(i) for i in moves if given(i)]
     loads = [load_kernel(load) for load in _loads(row)] if forms else []
     moved = {x.kernel.name: x.kernel for e in MEMORY for x in e.launches() if x.kernel.target.on(row)}
     return [
         list(moved.values()),
-        [tensor.kernel(i) for i in rows if i.multiplies],
+        [tensor.kernel(i) for i in rows],
         *([[*loads, *forms]] if forms else []),
     ]
 
