@@ -116,7 +116,7 @@ class MemoryExperiment:
 def experiments() -> list[MemoryExperiment]:
     """One for each fragment of wmma; C and D of a type are one."""
     groups: dict[str, list[Fragment]] = {}
-    for fragment in inventory.fragments().values():
+    for fragment in inventory.of_a_warp().values():
         if fragment.family == "wmma":
             groups.setdefault(fragment.experiment, []).append(fragment)
     return [MemoryExperiment(id_, tuple(group)) for id_, group in groups.items()]
