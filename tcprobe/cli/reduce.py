@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tcprobe.ask.reduce import Reduction
     from tcprobe.ask.reduce.mask import Masked
 
-MOST_LANES = 4  # whose results are printed
 
 
 @click.command(short_help="Combine by row or column, mask, fill: exchanges and code.")

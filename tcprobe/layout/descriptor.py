@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 from tcprobe.errors import UsageError
 
 SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}  # bytes that a row of the pattern has, and bits 62 and 63 of a descriptor
-MAJORS = ("k", "mn")
 UNIT = 16  # bytes that fields count
 REACH = UNIT << 14  # what a field of 14 bits can say, in bytes
 PERIOD = 1024  # bytes after which the widest pattern starts again
