@@ -1,0 +1,99 @@
+"""The measured rule of banks: read, shown, marked where it is another arch's, refused where it is none."""
+
+import json
+from dataclasses import asdict
+
+import bank_reference as reference
+import pytest
+from test_banks import GOOD, KEYS, lines, tcprobe, tile
+
+from tcprobe.ask.bank_rules import document, rules_for
+from tcprobe.ask.banks import BankRule, as_array, costs, cycles, designed
+from tcprobe.errors import DataError
+from tcprobe.isa.shared_memory import access
+from tcprobe.store.measurement import PROVENANCE
+from tcprobe.store.results import Results
+from tcprobe.store.surveys import BANKS
+
+
+def saved(name="sm_90", **changes):
+    """A measured rule: the designed one, but 64-bit loads never join."""
+    rules = designed() | {"ld.shared.b64": BankRule(16, 16, idle=True)}
+    found = {n: {"rule": asdict(rule), "patterns": 10, "misfits": 0, "r2": 1.0} for n, rule in rules.items()}
+    return document(name, dict.fromkeys(PROVENANCE, "text"), found) | changes
+
+
+def test_a_measured_rule_answers_instead(tmp_path):
+    results = Results(tmp_path)
+    assert rules_for(None, results).measured is None
+    assert "sm_90's by design" in rules_for(None, results).evidence
+    BANKS.write(results, "sm_90", saved())
+    found = rules_for("sm_90", results)
+    assert found.evidence == "measured on sm_90, live on text, driver text, CUDA text: 0 of 280 patterns do not fit"
+    pair = ["banks", "--address", "8 * (lane / 2)", "--with", "ld.shared.b64", "--json", "--results", tmp_path]
+    assert json.loads(tcprobe(*pair).stdout)["phases"] == [1, 1]
+    borrowed = json.loads(tcprobe(*pair, "--arch", "sm_80").stdout)
+    assert borrowed["phases"] == [1, 1]
+    assert (borrowed["rule"]["arch"], borrowed["rule"]["measured"]) == ("sm_90", False)
+    assert "no measurement of sm_80" in borrowed["rule"]["words"]
+
+
+def test_an_arch_without_a_measurement_is_marked(tmp_path):
+    [plain, marked] = lines(tmp_path, GOOD, GOOD | {"arch": "sm_86"})
+    assert list(plain) == KEYS
+    assert {key: marked[key] for key in KEYS} == plain
+    assert (marked["rule"]["arch"], marked["rule"]["asked"]) == ("sm_90", "sm_86")
+    text = tcprobe("banks", "--address", "lane*4", "--with", "ld.shared.b32", "--arch", "sm_86").stdout
+    assert "no measurement of sm_86" in text
+    assert tile("--tile", "32x32", "--type", "f32", "--with", "ld.shared.b32@rows")["rule"]["arch"] == "sm_90"
+
+
+GOOD_RULE = {"phase": 32, "joined": 32, "passes": "words", "idle": False}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"arch": "sm_80"}, {"method": "derived"}, {"accesses": {}}, {"accesses": None}, {"provenance": {}},
+        {"provenance": None},
+        *({"accesses": saved()["accesses"] | {"ld.shared.b8": row}} for row in (
+            None, {}, {"rule": GOOD_RULE}, {"rule": None, "patterns": 1, "misfits": 0})),
+        *({"accesses": saved()["accesses"] | {"ld.shared.b8": {"rule": GOOD_RULE | bad, "patterns": 1, "misfits": 0}}}
+          for bad in ({"phase": 3, "joined": 3}, {"joined": 16}, {"passes": "guess"}, {"idle": 0}, {"phase": True})),
+    ],
+)  # fmt: skip
+def test_a_rule_that_is_none_is_refused(broken, tmp_path):
+    results = Results(tmp_path)
+    BANKS.write(results, "sm_90", saved() | broken)
+    with pytest.raises(DataError, match=r"banks\.json"):
+        rules_for("sm_90", results)
+
+
+def test_a_damaged_rule_is_refused(tmp_path):
+    results = Results(tmp_path)
+    BANKS.write(results, "sm_90", saved())
+    path = tmp_path / "sm_90" / "banks.json"
+    path.write_text(path.read_text().replace('"phase": 16', '"phase": 32', 1))
+    with pytest.raises(DataError, match="checksum"):
+        rules_for("sm_90", results)
+
+
+def test_beats_of_idle_phases_count_where_the_rule_says_so():
+    row, address = access("ld.shared.b64"), as_array([[8 * i if i < 16 else None for i in range(32)], [None] * 32])
+    for idle, expected in ((False, [1, 0]), (True, [2, 0])):
+        rule = BankRule(16, 16, "words", idle)
+        assert cycles(row, rule, address).tolist() == expected
+        assert [cost.cycles for cost in costs(row, rule, address)] == expected
+
+
+def test_the_rule_is_shown(tmp_path):
+    text = tcprobe("banks", "--rule").stdout
+    assert "phases of 16 lanes; 32 where neighbours agree; the most words in a bank; idle phases take a beat\n" in text
+    assert "cp.async.ca.16        phases of 8 lanes; lanes in order" in text
+    shown = json.loads(tcprobe("banks", "--rule", "--json", "--arch", "sm_80").stdout)
+    assert shown["rule"]["arch"] == "sm_90"
+    assert set(shown["accesses"]) == {op for op in reference.OPS if not op.startswith("stmatrix")}
+    assert shown["accesses"]["ld.shared.b128"] == {"phase": 8, "joined": 16, "passes": "words", "idle": True}
+    BANKS.write(Results(tmp_path), "sm_90", saved())
+    assert "ld.shared.b64         phases of 16 lanes; the most words" in tcprobe(
+        "banks", "--rule", "--results", tmp_path).stdout  # fmt: skip
