@@ -32,10 +32,16 @@ from tcprobe.store.cell import cell, for_emit, load, operands
 from tcprobe.store.results import published
 
 RESULTS = published()
+
+
 NAMES = ("cuda", "cute", "cute-dsl", "csv", "json", "latex", "markdown", "mosaic", "numba", "numpy", "ptx", "python",
          "svg", "svg-cute", "svg-ptx", "sympy", "tensor-layouts", "tilelang", "tinygrad", "triton")  # fmt: skip
+
+
 WARPGROUP = ("m64n8k16.f32.f16.f16.d", "m64n24k16.f32.f16.f16.d", "m64n256k16.f32.f16.f16.d", "m64n8k8.*.a",
              "m64n8k16.*.a", "m64n8k32.*.a", "m64n8k256.*.a", "sp.m64n8k*.a")  # fmt: skip
+
+
 consumers = pytest.mark.consumer
 
 
@@ -348,44 +354,3 @@ def test_ptxas_takes_the_snippet(tmp_path, name):
                           capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert ptx.identifier(name)
-
-
-# the command
-
-
-def test_the_command_writes_a_whole_file_or_none(tmp_path):
-    out = tmp_path / "layouts.h"
-    done = CliRunner().invoke(main, ["emit", "wmma.m16n16k16.?.f32", "--to", "cuda", "-o", str(out)])
-    assert done.exit_code == 0, done.output
-    assert out.read_text().startswith("// made by tcprobe")
-    missing = CliRunner().invoke(
-        main, ["emit", "wmma.m16n16k16.d.f32", "--to", "csv", "-o", str(tmp_path / "no" / "x")]
-    )
-    assert missing.exit_code == 3
-    assert "cannot write" in missing.stderr
-    assert [p.name for p in tmp_path.iterdir()] == ["layouts.h"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["emit", "wmma.m16n16k16.d.f32", "--to", "fortran"], "unknown format 'fortran'; known: csv"),
-        (["emit", "wmma.m16n16k16.?.f32", "--to", "csv"], "one table, not 2"),
-        (["emit", "nonsense", "--to", "csv"], "no fragment or instruction"),
-        (["emit", "--to", "csv"], "Missing argument"),
-        (
-            ["emit", "wmma.m16n16k16.d.f32", "--to", "python", "--arch", "all"],
-            "python takes one arch, not sm_70, sm_72",
-        ),
-        (["where", "wmma.m16n16k16.d.f32", "--row", "0", "--arch", "all"], "one arch is needed here"),
-    ],
-)
-def test_mistakes(arguments, words):
-    done = CliRunner().invoke(main, arguments)
-    assert done.exit_code == 2
-    assert words in done.stderr
-
-
-def test_the_command_lists_formats():
-    done = CliRunner().invoke(main, ["emit", "x", "--to", "help"])
-    assert all(f"{name} " in done.stdout for name in NAMES)
