@@ -11,7 +11,7 @@ from tcprobe.ask import tensor_map as ask
 from tcprobe.ask.tensor_map import MapOptions
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
-from tcprobe.isa.tensor_map import DATA_TYPES, SPANS
+from tcprobe.isa.tensor_map import DATA_TYPE_OF, DATA_TYPES, SPANS
 from tcprobe.references.shared_memory.tensor_map import RULES, broken, refused
 from tcprobe.run import tensor_maps as live
 from tcprobe.store import tensor_maps
@@ -75,7 +75,7 @@ def test_every_tile_is_cut_into_boxes_that_the_driver_takes():
     """Whole boxes, as few as there are by divisors; whatever the type and the mode, rows of 16 bytes given."""
     for kind, swizzle, tile in product(("u8", "bf16", "f32", "f64"), ("NONE", "32B", "64B", "128B"),
                                        ((64,), (256, 300), (96, 7), (1024, 512), (32, 4, 2))):  # fmt: skip
-        size = DATA_TYPES[ask.TYPES[kind]][1]
+        size = DATA_TYPES[DATA_TYPE_OF[kind]][1]
         found = ask.plan(MapOptions(kind, tile=tile, swizzle=swizzle))
         assert broken(found.map) == []
         sides = [count * part for count, part in zip(found.boxes, found.map.box, strict=True)]

@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from tcprobe.ask.cute_types import CUTE_TYPES
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.tensor_map import DATA_TYPE_OF
 from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor, linear_formula, offsets
 
 K_BYTES = 32  # of one wgmma, dense
 BLOCK = 64  # lines of A that one wgmma takes
 MOST_SHARED = 227 << 10  # bytes that a block can have on sm_90
 TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1")
-CPP = {"f16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t", "tf32": "cutlass::tfloat32_t", "s8": "int8_t",
-       "e4m3": "cutlass::float_e4m3_t", "e5m2": "cutlass::float_e5m2_t", "u8": "uint8_t"}  # fmt: skip
-TMA = {"f16": "FLOAT16", "bf16": "BFLOAT16", "tf32": "TFLOAT32"}
+CPP = {kind: CUTE_TYPES[kind].replace("cute::", "cutlass::") for kind in TYPES if kind in CUTE_TYPES}
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def tma(found: SharedTile) -> dict[str, Any]:
     """The box and modes of a tensor map whose copies fill the tile, one box beside the other."""
     swizzle = found.descriptor.swizzle
     return {
-        "data_type": f"CU_TENSOR_MAP_DATA_TYPE_{TMA.get(found.type, 'UINT8')}",
+        "data_type": f"CU_TENSOR_MAP_DATA_TYPE_{DATA_TYPE_OF.get(found.type, 'UINT8')}",
         "box": list(found.box) if found.bits >= 8 else [found.width, found.box[1]],
         "boxes": found.boxes, "box_bytes": found.bytes // found.boxes,
         "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{f'{swizzle}B' if swizzle else 'NONE'}",

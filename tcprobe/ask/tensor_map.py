@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
-from tcprobe.isa.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SPANS, SWIZZLES
+from tcprobe.isa.tensor_map import DATA_TYPE_OF, DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SPANS, SWIZZLES
 from tcprobe.references.shared_memory import tma
 from tcprobe.references.shared_memory.tensor_map import (
     MANUAL,
@@ -29,10 +29,6 @@ from tcprobe.references.shared_memory.tensor_map import (
     broken,
 )
 
-TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "tf32": "TFLOAT32", "f64": "FLOAT64", "s32": "INT32",
-         "s64": "INT64", "u8": "UINT8", "s8": "UINT8", "b8": "UINT8", "e4m3": "UINT8", "e5m2": "UINT8", "u16":
-         "UINT16", "s16": "UINT16", "b16": "UINT16", "u32": "UINT32", "b32": "UINT32", "u64": "UINT64", "b64":
-         "UINT64"}  # fmt: skip
 TAKEN = "CUDA_SUCCESS"
 PREFIX = "CU_TENSOR_MAP_"
 Numbers = tuple[int, ...]
@@ -86,9 +82,9 @@ class MapPlan(NamedTuple):
 
 def plan(asked: MapOptions, measured: Mapping[str, Any] | None = None) -> MapPlan:
     """The map; `measured` is what `store.tensor_maps` has of the driver. UsageError names every rule that it breaks."""
-    kind = TYPES.get(asked.type, asked.type.upper())
+    kind = DATA_TYPE_OF.get(asked.type, asked.type.upper())
     if kind not in DATA_TYPES:
-        raise UsageError(f"no tensor map of {asked.type[:30]!r}; there are {', '.join(TYPES)}, or the driver's "
+        raise UsageError(f"no tensor map of {asked.type[:30]!r}; there are {', '.join(DATA_TYPE_OF)}, or the driver's "
                          f"{', '.join(DATA_TYPES)}.")  # fmt: skip
     if (asked.tile is None) == (asked.box is None):
         raise UsageError("give --tile, which may take several boxes, or --box; inner side first.")

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tcprobe.ask.reduce.mask import Masked
 
 
-
 @click.command(short_help="Combine by row or column, mask, fill: exchanges and code.")
 @click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option("--over", type=click.Choice(["row", "col"]), help="Combine the elements of each row, or of each column.")

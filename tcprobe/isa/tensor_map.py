@@ -9,6 +9,13 @@ DATA_TYPES: Mapping[str, tuple[int, int]] = {  # name -> number, bytes of an ele
     "FLOAT16": (6, 2), "FLOAT32": (7, 4), "FLOAT64": (8, 8), "BFLOAT16": (9, 2), "FLOAT32_FTZ": (10, 4),
     "TFLOAT32": (11, 4), "TFLOAT32_FTZ": (12, 4),
 }  # fmt: skip
+# by PTX's types; bytes of others are taken as they are
+DATA_TYPE_OF: Mapping[str, str] = {
+    "f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "tf32": "TFLOAT32", "f64": "FLOAT64",
+    "s32": "INT32", "s64": "INT64", "u8": "UINT8", "s8": "UINT8", "b8": "UINT8", "e4m3": "UINT8", "e5m2": "UINT8",
+    "u16": "UINT16", "s16": "UINT16", "b16": "UINT16", "u32": "UINT32", "b32": "UINT32", "u64": "UINT64",
+    "b64": "UINT64",
+}  # fmt: skip
 PACKED = {"16U4_ALIGN8B": 13, "16U4_ALIGN16B": 14, "16U6_ALIGN16B": 15}  # not on sm_90
 INTERLEAVES = {"NONE": 0, "16B": 1, "32B": 2}
 SWIZZLES = {"NONE": 0, "32B": 1, "64B": 2, "128B": 3, "128B_ATOM_32B": 4, "128B_ATOM_32B_FLIP_8B": 5,

@@ -7,9 +7,10 @@ acts inside an element, lines that are not whole elements apart, lanes of a warp
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tcprobe import __version__
+from tcprobe.ask.cute_types import CUTE_TYPES
 from tcprobe.ask.path import PathPlan
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.request import TileRequest
@@ -20,21 +21,23 @@ from tcprobe.isa.arch import WARP
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.text import comment
 
-TYPES = {"f16": "cute::half_t", "bf16": "cute::bfloat16_t", "tf32": "cute::tfloat32_t", "f32": "float", "f64": "double",
-         "e4m3": "cute::float_e4m3_t", "e5m2": "cute::float_e5m2_t", "s8": "int8_t", "u8": "uint8_t",
-         "s32": "int32_t"}  # fmt: skip
 _MATRIX = re.compile(r"(ld|st)matrix\.x([124])(\.trans)?")
+
+
+def head(proven: str, evidence: Iterable[str], atom: str) -> list[str]:
+    """The first lines of a header of CuTe's terms: what it is proven on, what it rests on, what it includes."""
+    lines = [f"// made by tcprobe {__version__}, proven {proven}"]
+    lines += [f"// {comment(words)}" for words in evidence]
+    return [*lines, "#pragma once", "#include <cute/tensor.hpp>", f"#include <cute/atom/{atom}.hpp>", ""]
 
 
 def source(plan: PathPlan) -> str:
     """The text; UsageError where CuTe has no words for it."""
     asked, tile, step = plan.asked, plan.asked.tile, plan.transfer
-    if tile.type not in TYPES:
-        raise UsageError(f"CuTe: no type here for {tile.type}; it has {', '.join(TYPES)}.")
-    lines = [f"// made by tcprobe {__version__}, proven on every slot on {asked.cell.arch}"]
-    lines += [f"// {comment(words)}" for words in plan.evidence]
-    lines += ["#pragma once", "#include <cute/tensor.hpp>", "#include <cute/atom/copy_atom.hpp>", ""]
-    lines += [f"using Element = {TYPES[tile.type]};"]
+    if tile.type not in CUTE_TYPES:
+        raise UsageError(f"CuTe: no type here for {tile.type}; it has {', '.join(CUTE_TYPES)}.")
+    lines = head(f"on every slot on {asked.cell.arch}", plan.evidence, "copy_atom")
+    lines += [f"using Element = {CUTE_TYPES[tile.type]};"]
     turned = asked.cell.fragment.depth == "row"  # B is (N, K)
     lines += [f"using Global = {layout(tile, turned, asked.ld)};", f"using Shared = {_shared(plan, turned)};"]
     lines += list(_boxes(step) if isinstance(step, BoxCopy) else lanes(asked, turned, step))

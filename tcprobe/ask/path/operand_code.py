@@ -11,7 +11,7 @@ from tcprobe.ask.descriptor import CPP
 from tcprobe.ask.descriptor import cute as canonical
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.cuda import NUMBER, known, moved, struct_of
-from tcprobe.ask.path.cute import lanes, layout
+from tcprobe.ask.path.cute import head, lanes, layout
 from tcprobe.ask.path.formula import of_pair
 from tcprobe.ask.path.operand import OperandPlan
 from tcprobe.errors import UsageError
@@ -67,9 +67,7 @@ def cute(plan: OperandPlan) -> str:
     asked, tile, step = plan.asked, plan.asked.tile, plan.transfer
     if tile.type not in CPP:
         raise UsageError(f"CuTe: no wgmma of {tile.type}; it has {', '.join(CPP)}.")
-    lines = [f"// made by tcprobe {__version__}, proven byte by byte on {asked.rules.asked}"]
-    lines += [f"// {comment(words)}" for words in plan.evidence]
-    lines += ["#pragma once", "#include <cute/tensor.hpp>", "#include <cute/atom/mma_atom.hpp>", ""]
+    lines = head(f"byte by byte on {asked.rules.asked}", plan.evidence, "mma_atom")
     lines += ["using namespace cute;", f"using Element = {CPP[tile.type]};"]
     lines += [f"using Global = {layout(tile, asked.axis == 'row', asked.ld)};"]
     lines += [f"using Shared = decltype({canonical(asked.held)['layout']});"]
