@@ -2,7 +2,7 @@
 
 >>> from tcprobe.ask.behind import behind
 >>> from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, traced
->>> from tcprobe.isa import by_name, inventory
+>>> from tcprobe.isa import by_name
 >>> from tcprobe.store.cell import operands
 >>> from tcprobe.store.choose import alone
 >>> from tcprobe.store.results import published

@@ -45,13 +45,13 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
     """
     from tcprobe.ask.behind import entry
     from tcprobe.ask.describe import form_entry, fragment_entry
-    from tcprobe.isa import arch, by_name, wrong_names
+    from tcprobe.isa import arch, by_name, inventory
     from tcprobe.store import names
 
     device, patterns = arch.arch(name) if name else None, tuple(names.joined(patterns))
     shared = by_name.described(*patterns, family=family, device=device)
-    forms = wrong_names.bare(*patterns, family=family, device=device)
-    registers = [p for p in patterns if by_name.matches(p) or not (wrong_names.bare(p) or by_name.described(p))]
+    forms = inventory.bare(*patterns, family=family, device=device)
+    registers = [p for p in patterns if by_name.matches(p) or not (inventory.bare(p) or by_name.described(p))]
     only_others = bool(patterns) and not registers
     found = [] if only_others else by_name.select_or_fail(*registers, family=family, device=device)
     if as_json:
@@ -176,12 +176,12 @@ def why_not(fragment: tuple[str, ...], name: str, layers: Layers, as_json: bool)
     """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json: one object a line."""
     from tcprobe.ask.absent import why_not as explained
     from tcprobe.ask.absent import why_not_behind, why_not_form
-    from tcprobe.isa import arch, by_name, inventory, wrong_names
+    from tcprobe.isa import arch, by_name, inventory
     from tcprobe.store import names
     from tcprobe.store.lookup import some
 
     asked, row = " ".join(fragment), arch.arch(name)
-    forms = wrong_names.bare(asked)
+    forms = inventory.bare(asked)
     held = inventory.shared_operand(asked)
     found = [] if held or (forms and not by_name.matches(asked)) else names.like(asked, layers)
     answers = [*(explained(one, row, layers) for one in found), *(why_not_form(form, row, layers) for form in forms)]

@@ -87,7 +87,7 @@ def instruction_candidates(name: str) -> list[Instruction]:
     wanted, known = shorthand.short(name), inventory.instructions()
     if wanted in known:
         return [known[wanted]]
-    found = [known[id_] for id_ in known if shorthand.shortens(wanted, id_)] or spoken.spoken_instructions(name)
+    found = [known[id_] for id_ in known if shorthand.shortens(wanted, id_)] or spoken.instructions(name)
     if not found:
         raise unknown(name, known)
     return found
@@ -121,7 +121,7 @@ def select_instructions(*patterns: str) -> list[Instruction]:
     for pattern in patterns:
         wanted = shorthand.short(pattern)
         glob = any(c in wanted for c in "*?[")
-        meant = shorthand.meant(wanted, known) or ([] if glob else [i.id for i in spoken.spoken_instructions(pattern)])
+        meant = shorthand.meant(wanted, known) or ([] if glob else [i.id for i in spoken.instructions(pattern)])
         if not meant:
             raise unknown(pattern, known)
         found |= {i: known[i] for i in meant}
@@ -152,7 +152,7 @@ def matches(name: str) -> list[Fragment]:
     if any(c in wanted for c in "*?["):
         return [known[id_] for id_ in shorthand.globbed(wanted, known)]
     whole = [f for f in known.values() if wanted in (f.experiment, shorthand.short(f.instruction))]
-    return whole or [f for f in known.values() if shorthand.shortens(wanted, f.id)] or spoken.spoken_fragments(name)
+    return whole or [f for f in known.values() if shorthand.shortens(wanted, f.id)] or spoken.fragments(name)
 
 
 def why_not(asked: Fragment | Instruction, device: Arch) -> str | None:

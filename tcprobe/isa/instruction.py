@@ -1,6 +1,6 @@
 """Instruction: one PTX form with its operands; what rows of any family amount to.
 
->>> from tcprobe.isa import by_name, inventory
+>>> from tcprobe.isa import by_name
 >>> row = by_name.instruction("mma.m16n8k16.row.col.f32.f16.f16.f32")
 >>> row.name
 'mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32'

@@ -16,7 +16,7 @@ from functools import cache
 from types import MappingProxyType
 
 from tcprobe.isa import shorthand
-from tcprobe.isa.arch import WARP
+from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.forms import Together
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
@@ -131,6 +131,18 @@ def shared_operand(id_: str) -> SharedOperand | None:
     rows = [instructions()[i] for i in shorthand.meant(name, instructions())]
     found = [one for row in rows for one in row.described if one.held.name == operand]
     return found[0] if len(found) == 1 else None
+
+
+def bare(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Instruction]:
+    """Instructions that hold no matrix in registers, which the patterns mean (all without one); as `select`."""
+    rows = [row for row in executed_by(WARP) if not row.fragments]
+    ids = [row.id for row in rows]
+    meant = {i for p in patterns for i in shorthand.meant(shorthand.short(p), ids)} if patterns else set(ids)
+    return [
+        row
+        for row in rows
+        if row.id in meant and family in (None, row.family) and (device is None or row.target.on(device))
+    ]
 
 
 def nameable(wanted: str) -> Mapping[str, Fragment]:

@@ -12,20 +12,20 @@ from tcprobe.isa.instruction import Instruction
 T = TypeVar("T", Fragment, Instruction)
 
 
-def spoken_instructions(name: str) -> list[Instruction]:
+def instructions(name: str) -> list[Instruction]:
     """The instructions that all words of `name` fit, whatever their order; see `words`."""
     wanted = words.words(name)
     return _closest(wanted, [i for i in _meant_rows(name) if words.fits(wanted, parts(i.id, *_types(i)))])
 
 
-def spoken_fragments(name: str) -> list[Fragment]:
+def fragments(name: str) -> list[Fragment]:
     """The fragments that all words of `name` fit; without an operand in them, those of the instructions."""
     wanted = words.words(name)
     known = inventory.nameable(name.lower().replace(" ", ".")).values()
     found = [f for f in known if words.fits(wanted, parts(f.id, *((f.type,) if f.shared else ())))]
     if found:
         return _closest(wanted, found)
-    return list(dict.fromkeys(inventory.fragment(f.id) for i in spoken_instructions(name) for f in i.fragments))
+    return list(dict.fromkeys(inventory.fragment(f.id) for i in instructions(name) for f in i.fragments))
 
 
 def _meant_rows(name: str) -> Iterable[Instruction]:

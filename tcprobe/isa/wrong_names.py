@@ -6,14 +6,13 @@ from collections.abc import Iterable
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory, shorthand, spoken, words
-from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.text import quoted
 
 
 def unknown(name: str, known: Iterable[str]) -> UsageError:
     """What is wrong with a name that means nothing: no registers, PTX's but not covered, strange words, a typo."""
-    found = bare(name)
+    found = inventory.bare(name)
     if found:
         return no_registers(found[0])
     import difflib
@@ -65,30 +64,18 @@ def _nearest(name: str) -> str:
     tries = [[*wanted[:at], *wanted[at + 1 :]] for at in reversed(range(len(wanted)))]
     if strange:
         tries = [[word for word in wanted if word not in strange]]
-    without = next((kept for kept in tries if spoken.spoken_instructions(" ".join(kept))), None)
-    unknown = f"Not known: {', '.join(map(quoted, strange))}. " if strange else ""
+    without = next((kept for kept in tries if spoken.instructions(" ".join(kept))), None)
+    told = f"Not known: {', '.join(map(quoted, strange))}. " if strange else ""
     if any(word.isdigit() for word in strange):
-        unknown += "Numbers go with --row and --col, or --lane and --i. "
+        told += "Numbers go with --row and --col, or --lane and --i. "
     if not without:
-        return f"{unknown}See `tcprobe list`."
+        return f"{told}See `tcprobe list`."
     left_out = [word for word in wanted if word not in without] or ["one of the types"]
-    found = [row.id for row in spoken.spoken_instructions(" ".join(without))]
-    return f"{unknown}Without {', '.join(left_out)} it would mean {some(found, 3)}."
+    found = [row.id for row in spoken.instructions(" ".join(without))]
+    return f"{told}Without {', '.join(left_out)} it would mean {some(found, 3)}."
 
 
 def some(names: Iterable[str], most: int = 6) -> str:
     """The first of some names."""
     listed = list(names)
     return ", ".join(listed[:most]) + (", ..." if len(listed) > most else "")
-
-
-def bare(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Instruction]:
-    """Instructions that hold no matrix in registers, which the patterns mean (all without one); as `select`."""
-    rows = [row for row in inventory.executed_by(WARP) if not row.fragments]
-    ids = [row.id for row in rows]
-    meant = {i for p in patterns for i in shorthand.meant(shorthand.short(p), ids)} if patterns else set(ids)
-    return [
-        row
-        for row in rows
-        if row.id in meant and family in (None, row.family) and (device is None or row.target.on(device))
-    ]

@@ -3,7 +3,7 @@
 A factor behind a descriptor is a tile as `tcprobe descriptor` describes it, STEPS multiplies long, in every swizzle;
 its k steps are taken by the steps that the answer says.
 
->>> from tcprobe.isa import by_name, wrong_names, inventory
+>>> from tcprobe.isa import by_name
 >>> from tcprobe.store.cell import operands
 >>> from tcprobe.store.results import published
 >>> row = by_name.instruction("wgmma.m64n8k16.f32.bf16.bf16")
