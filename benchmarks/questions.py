@@ -26,7 +26,7 @@ from tcprobe.sass.decode import LINE, opcode_of
 from tcprobe.sass.elf import contents
 from tcprobe.store.cell import load
 
-TCPROBE = [sys.executable, "-c", "from tcprobe.cli import main; main()"]  # as the installed command does
+TCPROBE = [sys.executable, "-c", "from tcprobe.__main__ import main; main()"]  # as the installed command does
 FLOOR = [sys.executable, "-c", "import click, rich"]
 D, A = (f"mma.m16n8k16.row.col.f32.f16.f16.f32.{operand}" for operand in "da")
 COMMANDS = {

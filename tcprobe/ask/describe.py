@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tcprobe.ask.compare import verdicts
-from tcprobe.ask.undocumented import beyond
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory, shorthand
 from tcprobe.isa.fragment import Fragment
@@ -19,6 +18,7 @@ from tcprobe.store.measurement import Measurement, how
 from tcprobe.store.results import Results
 
 if TYPE_CHECKING:
+    from tcprobe.ask.undocumented import Undocumented
     from tcprobe.store.cell import Cell
 
 
@@ -127,7 +127,7 @@ def _chosen(cell: Cell) -> dict[str, Any]:
     found: dict[str, Any] = {"selector": cell.selector, **fragment.held.picked(cell.selector)}
     if fragment.role is not Role.METADATA:
         return found
-    more = beyond(fragment, cell.arch, cell.layers)
+    more = _undocumented(cell)
     return {**found, "undocumented": more.to_json() if more else None}
 
 
@@ -190,7 +190,7 @@ def notes(cell: Cell) -> list[str]:
     if cell.selector is not None:
         lines = [f"selector {cell.selector}: {_kept(fragment, cell.selector)}; {_read(table)}"]
         if fragment.role is Role.METADATA:
-            more = beyond(fragment, cell.arch, cell.layers)
+            more = _undocumented(cell)
             lines += [indices(fragment), *_emulated(cell), *(more.lines if more else [])]
         return lines + ([] if measured else [f"not measured; {hindrance(fragment)}"])
     lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
@@ -208,6 +208,12 @@ def notes(cell: Cell) -> list[str]:
         which = f"i = {ranges(lanes[0])}" if same_i else f"{sum(map(len, lanes))} of {table.points} slots"
         lines.append(f"never read by any of {multiplies} measured multiplies: {which}")
     return lines
+
+
+def _undocumented(cell: Cell) -> Undocumented | None:
+    from tcprobe.ask.undocumented import beyond
+
+    return beyond(cell.fragment, cell.arch, cell.layers)
 
 
 def _kept(fragment: Fragment, selector: int) -> str:

@@ -11,9 +11,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.fragment import Fragment
@@ -23,8 +22,7 @@ from tcprobe.store.cell import Cell, require_selection, sources
 from tcprobe.store.measurement import Measurement
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(NamedTuple):
     """Slot (lane, i) and the element in it; `register` counts the fragment's registers, `bit` is its lowest there.
 
     `product` is None where a warp holds one product only, `col` where a lane holds the address of a row; `span` is how
@@ -89,8 +87,7 @@ def held(cell: Cell, lanes: Iterable[int], elements: Iterable[int] = ()) -> list
     return [_holder(cell, slot) for slot in slots if table.cells[slot] is not None]
 
 
-@dataclass(frozen=True)
-class Meeting:
+class Meeting(NamedTuple):
     """Slots of A and B that meet in D: all holders of A[row][k], B[k][col] and D[row][col].
 
     Of a sparse multiply A[row][stored column], and in `b` the holders of all B[k][col] that it can meet, k by k; `e`
@@ -100,12 +97,11 @@ class Meeting:
     a: list[Holder]
     b: list[Holder]
     d: list[Holder]
-    e: list[Holder] = field(default_factory=list)
+    e: Sequence[Holder] = ()
     k: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(NamedTuple):
     """What feeds a D element, or what a slot feeds: meetings in the order of k, row or col, and C -> D.
 
     `unread` has the slots (operand, lane, i) that the multiply never takes, as far as that was measured.
@@ -141,7 +137,7 @@ class Trace:
         found: dict[str, Any] = {o: self._plain(o, getattr(meeting, o)) for o in "abd"}
         return found | ({"e": self._plain("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
 
-    def _plain(self, operand: str, holders: list[Holder]) -> list[dict[str, Any]]:
+    def _plain(self, operand: str, holders: Sequence[Holder]) -> list[dict[str, Any]]:
         return [{**h.to_json(), "read": (operand, h.lane, h.i) not in self.unread} for h in holders]
 
 
@@ -178,9 +174,9 @@ def feeds(instruction: Instruction, operands: Mapping[str, Cell], operand: str, 
     else:
         c, d = [slot], find("d", slot.row, slot.col)
     if operand == "a":
-        meetings = [replace(meeting, a=[slot]) for meeting in meetings]
+        meetings = [meeting._replace(a=[slot]) for meeting in meetings]
     elif operand == "b" and not instruction.metadata:
-        meetings = [replace(meeting, b=[slot]) for meeting in meetings]
+        meetings = [meeting._replace(b=[slot]) for meeting in meetings]
     return Trace(instruction, operands, about, c, d, meetings, unread(instruction, operands))
 
 

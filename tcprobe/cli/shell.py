@@ -10,7 +10,6 @@ import importlib
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
@@ -71,6 +70,8 @@ def told(ctx: click.Context | None = None) -> Iterator[None]:
         raise click.exceptions.Exit(141) from None  # as if SIGPIPE had ended the process
     except Exception as error:
         if debugging() and not isinstance(error, TcprobeError):
+            import traceback
+
             traceback.print_exc()
         if isinstance(error, OSError):
             _discard_output()

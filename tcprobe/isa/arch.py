@@ -11,13 +11,12 @@ every later one; a target with suffix `a` on that one alone; with suffix `f` on 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tcprobe.errors import UsageError
 
 
-@dataclass(frozen=True)
-class Arch:
+class Arch(NamedTuple):
     """A compute capability: `number` is 10 x major + minor, `family` the first number of its `f` family."""
 
     number: int

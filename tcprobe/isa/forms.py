@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from types import MappingProxyType
 
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction, id_of
+from tcprobe.isa.target import version
 
 Makers = Mapping[str, Callable[[], Instruction]]
 
@@ -45,6 +48,21 @@ class Forms(Mapping[str, Instruction]):
         """How many were asked for."""
         return len(self._made)
 
+    @cached_property
+    def fragments(self) -> Mapping[str, Fragment]:
+        """All their fragments by id. One that several of them share has the least of their targets."""
+        by_id: dict[str, Fragment] = {}
+        for row in self.values():
+            for fragment in row.fragments:
+                known = by_id.setdefault(fragment.id, fragment)
+                if version(fragment.target.ptx) < version(known.target.ptx):
+                    by_id[fragment.id] = fragment
+        return MappingProxyType(by_id)
+
+    def begins(self, id_: str) -> bool:
+        """Whether an id begins as theirs do."""
+        return id_.startswith(self._stems)
+
     def meant_by(self, pattern: str) -> bool:
         """Whether a name, a shortened one or one with * and ? can mean one of them: it must say the opcode."""
         if self._opcode is None:
@@ -62,13 +80,18 @@ class Forms(Mapping[str, Instruction]):
         return self._made[id_]
 
     def __contains__(self, id_: object) -> bool:
-        return isinstance(id_, str) and id_.startswith(self._stems) and id_ in self._makers
+        return isinstance(id_, str) and self.begins(id_) and id_ in self._makers
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._makers)
 
     def __len__(self) -> int:
         return len(self._makers)
+
+
+def one_by_one(forms: Callable[[], Iterable[tuple[str, Callable[[], Instruction]]]]) -> Callable[[], Makers]:
+    """Makers of forms by their PTX names, each made when it is asked for."""
+    return lambda: {id_of(name): maker for name, maker in forms()}
 
 
 def together(rows: Callable[[], Iterable[Instruction]]) -> Callable[[], Makers]:

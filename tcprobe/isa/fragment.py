@@ -42,7 +42,7 @@ class Fragment:
 
     def __post_init__(self) -> None:
         if self.held.role in WHOLE:
-            check_copies(self.id, self.slots, self.rows * self.cols * self.products)
+            check_copies((self.id,), self.slots, self.rows * self.cols * self.products)
 
     @property
     def operand(self) -> str:
@@ -129,7 +129,7 @@ class Fragment:
         return self.held.where(i)
 
 
-def check_copies(name: str, held: int, needed: int) -> None:
+def check_copies(names: tuple[str, ...], held: int, needed: int) -> None:
     """RowError unless `held` slots hold `needed` elements one, two or four times each."""
     if held % needed or held // needed not in (1, 2, 4):
-        raise RowError(f"{name}: {held} slots cannot hold {needed} elements one, two or four times each.")
+        raise RowError(f"{', '.join(names)}: {held} slots cannot hold {needed} elements one, two or four times each.")

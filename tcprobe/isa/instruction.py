@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tcprobe.errors import RowError
 from tcprobe.isa.fragment import Fragment, Shape, check_copies
@@ -26,13 +26,17 @@ from tcprobe.isa.target import Target
 IMPLIED = {"sync", "aligned"}
 
 
-@dataclass(frozen=True)
-class Definition:
+class Definition(NamedTuple):
     """The load or store that defines a fragment which several multiplies share: ids, and its PTX name."""
 
     id: str
     experiment: str
     instruction: str
+
+
+def id_of(name: str) -> str:
+    """`name` without the qualifiers that every form has."""
+    return ".".join(part for part in name.split(".") if part not in IMPLIED)
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,12 @@ class Instruction:
         for operand in self.operands:
             if operand.place is Place.REGISTERS and operand.role in WHOLE:
                 count = operand.rows * operand.cols * self.products
-                check_copies(f"{self.name}, {operand.name}", self.threads * operand.elements, count)
+                check_copies((self.name, operand.name), self.threads * operand.elements, count)
 
     @cached_property
     def id(self) -> str:
         """`name` without the qualifiers that every form has, or what the form is called."""
-        return self.called or ".".join(part for part in self.name.split(".") if part not in IMPLIED)
+        return self.called or id_of(self.name)
 
     @cached_property
     def fragments(self) -> tuple[Fragment, ...]:
@@ -165,8 +169,7 @@ class Instruction:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class SharedOperand:
+class SharedOperand(NamedTuple):
     """A factor of `instruction` in shared memory, behind a descriptor: `held.rows` x `held.cols` elements."""
 
     id: str

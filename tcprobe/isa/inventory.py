@@ -11,16 +11,15 @@ What a shortened name means of it is in `by_name`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 
 from tcprobe.isa import shorthand
 from tcprobe.isa.arch import WARP, Arch
-from tcprobe.isa.forms import Together
+from tcprobe.isa.forms import Forms, Together
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
-from tcprobe.isa.target import version
 from tcprobe.plugins import discover
 
 ROWS = "tcprobe.isa.rows"
@@ -52,31 +51,35 @@ def executed_by(threads: int) -> list[Instruction]:
 @cache
 def fragments() -> MappingProxyType[str, Fragment]:
     """All fragments by id. One that several instructions share has the least of their targets."""
-    return MappingProxyType(_fragments(instructions().values()))
+    return _together(instructions().parts)
 
 
 @cache
 def of_a_warp() -> MappingProxyType[str, Fragment]:
     """`fragments` of what a warp executes."""
-    return MappingProxyType(_fragments(executed_by(WARP)))
+    return _together([forms for forms in instructions().parts if forms.threads == WARP])
 
 
-def _fragments(rows: Iterable[Instruction]) -> dict[str, Fragment]:
-    found: dict[str, Fragment] = {}
-    for row in rows:
-        for fragment in row.fragments:
-            known = found.setdefault(fragment.id, fragment)
-            if version(fragment.target.ptx) < version(known.target.ptx):
-                found[fragment.id] = fragment
-    return found
+def _together(parts: Sequence[Forms]) -> MappingProxyType[str, Fragment]:
+    return MappingProxyType({id_: fragment for forms in parts for id_, fragment in forms.fragments.items()})
 
 
 def fragment(id_: str) -> Fragment:
-    """The fragment of an id; KeyError if there is none. Quick: one of mma is its instruction's alone."""
+    """The fragment of an id; KeyError if there is none. Quick: only what begins like it is made."""
     name, _, operand = id_.rpartition(".")
     row = instructions().get(name)
     own = next((f for f in row.fragments if f.operand == operand), None) if row else None
-    return own if own and not own.shared else of_a_warp()[id_]
+    if own and not own.shared:
+        return own
+    for forms in _beginning(id_):
+        if id_ in forms.fragments:
+            return forms.fragments[id_]
+    raise KeyError(id_)
+
+
+def _beginning(id_: str) -> Iterator[Forms]:
+    """The files of rows of a warp whose ids begin as this one."""
+    return (forms for forms in instructions().parts if forms.threads == WARP and forms.begins(id_))
 
 
 def of_experiment(id_: str) -> tuple[Fragment, ...]:
@@ -119,7 +122,7 @@ def user_ids(fragment_id: str) -> tuple[str, ...]:
     row = instructions().get(fragment_id.rpartition(".")[0])
     if row and row.fragments and not row.fragments[0].shared:
         return (row.id,)
-    sharing = (i for i in executed_by(WARP) if i.definitions)
+    sharing = (i for forms in _beginning(fragment_id) for i in forms.values() if i.definitions)
     return tuple(i.id for i in sharing if any(f.id == fragment_id for f in i.fragments))
 
 

@@ -42,8 +42,7 @@ KINDS: dict[str, tuple[int, set[str]]] = {
     "mxf4": (4, {"e2m1"}),
     "mxf4nvf4": (4, {"e2m1"}),
 }
-
-_made = cache(Operand)  # many rows have the same ones
+Types = tuple[str, str, str, str]  # of d, a, b, c
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class MultiplyRow:
     """
 
     shape: Shape
-    types: tuple[str, str, str, str]
+    types: Types
     layouts: tuple[str, str]
     target: Target
     bit_op: Literal["xor", "and"] | None = None
@@ -72,18 +71,28 @@ class MultiplyRow:
 
     def operands(self) -> tuple[Operand, ...]:
         """d, a, b and c with the registers that they take."""
-        return tuple(self._operand(name, kind) for name, kind in zip(ROLES, self.types, strict=True))
+        (m, n, k), (d, a, b, c) = self.shape, self.types
+        of_a, of_b = self.layouts
+        registers_a, registers_b = self.registers_ab or (None, None)
+        slot = KINDS[self.kind][0] if self.kind else None
+        return (
+            _operand("d", d, (m, n), self.products),
+            _operand("a", a, (m, k), self.products, (of_a, slot, registers_a)),
+            _operand("b", b, (k, n), self.products, (of_b, slot, registers_b)),
+            _operand("c", c, (m, n), self.products),
+        )
 
-    def _operand(self, name: str, kind: str) -> Operand:
-        m, n, k = self.shape
-        rows, cols = {"a": (m, k), "b": (k, n)}.get(name, (m, n))
-        slot = KINDS[self.kind][0] if self.kind and name in "ab" else dtype(kind).bits
-        if self.registers_ab and name in "ab":
-            registers = self.registers_ab["ab".index(name)]
-        else:
-            registers = registers_for(rows * cols * self.products, slot, WARP)
-        layout = self.layouts["ab".index(name)] if name in "ab" else None
-        return _made(name, ROLES[name], kind, rows, cols, slot, registers, layout)
+
+@cache  # many rows have the same ones
+def _operand(
+    name: str, kind: str, size: tuple[int, int], products: int,
+    said: tuple[str | None, int | None, int | None] = (None, None, None),
+) -> Operand:  # fmt: skip
+    """`said` are layout, bits of a slot and registers, where the row says them."""
+    (rows, cols), (layout, slot, registers) = size, said
+    slot = slot or dtype(kind).bits
+    registers = registers or registers_for(rows * cols * products, slot, WARP)
+    return Operand(name, ROLES[name], kind, rows, cols, slot, registers, layout)
 
 
 def _check_types(row: MultiplyRow) -> None:

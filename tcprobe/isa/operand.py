@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache, cached_property
 from math import prod
 
 from tcprobe.errors import RowError
@@ -94,7 +95,7 @@ class Operand:
         """64 for f64, else 32."""
         return max(32, self.slot_bits)
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """Slots per thread."""
         return self.registers * self.register_bits // self.slot_bits
@@ -119,6 +120,7 @@ class Operand:
         return divmod(i * self.slot_bits, self.register_bits)
 
 
+@cache
 def registers_for(slots: int, slot_bits: int, threads: int) -> int:
     """Registers per thread that `slots` slots of a whole fragment fill; RowError where they fill no whole number."""
     count, rest = divmod(slots * slot_bits, threads * max(32, slot_bits))

@@ -11,7 +11,7 @@ import fnmatch
 import re
 from collections.abc import Collection, Iterable
 
-from tcprobe.isa.instruction import IMPLIED
+from tcprobe.isa.instruction import id_of
 
 SAID = ("sp", "sp::ordered_metadata", "wgmma", "block_scale")  # parts of a name that a shortened one keeps
 _VECTOR = re.compile(r"(scale_vec::\d)x")  # the one capital letter of an id
@@ -24,7 +24,7 @@ def short(name: str) -> str:
         from tcprobe.isa.words import warpgroup
 
         written = warpgroup(written) or written
-    return ".".join(part for part in written.split(".") if part not in IMPLIED)
+    return id_of(written)
 
 
 def meant(wanted: str, known: Collection[str]) -> list[str]:

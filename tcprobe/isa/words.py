@@ -53,14 +53,15 @@ NOISE = {
     *("registers", "of", "the", "for", "in", "with", "warp", "tensor", "core", "tile", "ptx"),
 }  # fmt: skip
 ONCE = {"wmma", "a", "b", "c|d", "d"}  # what C++ says again and again: wmma::fragment<wmma::matrix_a, ...>
-_WORD = re.compile(r"(?:kind|sp|scale_vec|cta_group)::\w+|[^\s.,:;<>(){}|/=]+")
-_SHAPE = re.compile(r"(?:m)?(\d+)x(?:n)?(\d+)(?:x(?:k)?(\d+))?")
+# patterns stay text until they are used: most commands use none
+_WORD = r"(?:kind|sp|scale_vec|cta_group)::\w+|[^\s.,:;<>(){}|/=]+"
+_SHAPE = r"(?:m)?(\d+)x(?:n)?(\d+)(?:x(?:k)?(\d+))?"
 _TYPES = r"TF32|BF16|F64|F32|F16|S32|[SU][841]|E[2-5]M[1-3]"
-_ATOM = re.compile(rf"SM\d+_(\d+)x(\d+)x(\d+)_((?:{_TYPES})*)_?([TN][TN])(?:_(XOR|AND)POPC)?(?:_SATURATE)?", re.I)
-_GROUP_ATOM = re.compile(rf"SM90(?:_|::GMMA::(SPARSE::)?G?MMA_)64x(\d+)x(\d+)_((?:{_TYPES})+)_[RS]S\w*", re.I)
-_GROUP_OPCODE = re.compile(rf"[HIQB]GMMA(\.SP)?\.64x(\d+)x(\d+)((?:\.(?:{_TYPES}))*)(?:\.AND\.POPC)?", re.I)
-_MOVE = re.compile(r"SM\d+_U(?:32|16)x([1248])_(LDSM|STSM)_([NT])", re.I)
-_OPCODE = re.compile(r"(LDSM|STSM)\.16\.M(T?)88(?:\.([24]))?", re.I)
+_ATOM = rf"SM\d+_(\d+)x(\d+)x(\d+)_((?:{_TYPES})*)_?([TN][TN])(?:_(XOR|AND)POPC)?(?:_SATURATE)?"
+_GROUP_ATOM = rf"SM90(?:_|::GMMA::(SPARSE::)?G?MMA_)64x(\d+)x(\d+)_((?:{_TYPES})+)_[RS]S\w*"
+_GROUP_OPCODE = rf"[HIQB]GMMA(\.SP)?\.64x(\d+)x(\d+)((?:\.(?:{_TYPES}))*)(?:\.AND\.POPC)?"
+_MOVE = r"SM\d+_U(?:32|16)x([1248])_(LDSM|STSM)_([NT])"
+_OPCODE = r"(LDSM|STSM)\.16\.M(T?)88(?:\.([24]))?"
 MOST_WORDS = 24
 
 
@@ -108,14 +109,14 @@ def _means(word: str, part: str) -> bool:
 
 
 def _split(piece: str) -> list[str]:
-    return _WORD.findall(piece.lower())
+    return re.findall(_WORD, piece.lower())
 
 
 def _shaped(spoken: Sequence[str]) -> list[str]:
     """Shapes as PTX writes them: 16x8x16, or three numbers side by side."""
     found: list[str] = []
     for word in spoken:
-        shape = _SHAPE.fullmatch(word)
+        shape = re.fullmatch(_SHAPE, word)
         found.append(_shape(*shape.groups()) if shape else word)
         if len(found) > 2 and all(number.isdigit() for number in found[-3:]):
             found[-3:] = [_shape(*found[-3:])]
@@ -128,15 +129,15 @@ def _shape(m: str, n: str, k: str | None = None) -> str:
 
 def _atom(piece: str) -> list[str]:
     """The words of a CuTe atom or of an opcode that moves matrices; none for anything else."""
-    if atom := _ATOM.fullmatch(piece):
+    if atom := re.fullmatch(_ATOM, piece, re.I):
         m, n, k, types, ways, bits = atom.groups()
         kinds = [kind.lower().replace("u1", "b1") for kind in re.findall(_TYPES, types, re.I)]
         ways = ["row" if ways[0] in "Tt" else "col", "col" if ways[1] in "Nn" else "row"]
         return ["mma", _shape(m, n, k), *ways, *kinds, *([bits.lower()] if bits else [])]
-    if move := _MOVE.fullmatch(piece):
+    if move := re.fullmatch(_MOVE, piece, re.I):
         count = int(move[1]) // (2 if move[3] in "Tt" else 1)  # U16x8_LDSM_T are four matrices of 16-bit elements
         return _moved(move[2], count, move[3] in "Tt")
-    if opcode := _OPCODE.fullmatch(piece):
+    if opcode := re.fullmatch(_OPCODE, piece, re.I):
         return _moved(opcode[1], int(opcode[3] or 1), bool(opcode[2]))
     if re.fullmatch(r"MOVM(\.16\.MT88)?|SM75_U32x1_MOVM_T", piece, re.I):
         return ["movmatrix"]
@@ -150,7 +151,7 @@ def warpgroup(name: str) -> str | None:
     ('wgmma.mma_async.m64n24k16.f32.f16.f16.d', 'wgmma.mma_async.sp.m64n8k32.f32.bf16.bf16')
     """
     first, *rest = name.split() or [""]
-    group = _GROUP_ATOM.fullmatch(first) or _GROUP_OPCODE.fullmatch(first)
+    group = re.fullmatch(_GROUP_ATOM, first, re.I) or re.fullmatch(_GROUP_OPCODE, first, re.I)
     if not group:
         return None
     sparse, n, k, types = group.groups()

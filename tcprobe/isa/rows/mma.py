@@ -5,13 +5,15 @@ A row stands for its shapes x pairs of A and B types x accumulator types (d = c 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from typing import Literal, NamedTuple
 
-from tcprobe.isa.forms import Forms, together
+from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.multiply import MultiplyRow
+from tcprobe.isa.multiply import MultiplyRow, Types
 from tcprobe.isa.target import Target
 
 
@@ -80,23 +82,24 @@ ROWS = (
 )
 
 
-def _instructions(row: MmaRow) -> list[Instruction]:
-    target = Target(row.target, row.ptx, row.others)
-    return [
-        _instruction(MultiplyRow(Shape(*row.shape), (d, a, b, c), layouts, target, row.bit_op, row.kind,
-                                 products=row.products))
-        for layouts, (a, b), (d, c) in product(row.layouts, row.ab, row.dc)
-    ]  # fmt: skip
+def _forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
+    for row in ROWS:
+        for layouts, (a, b), (d, c) in product(row.layouts, row.ab, row.dc):
+            form = (row, layouts, (d, a, b, c))
+            yield _name(*form), partial(_instruction, *form)
 
 
-def _instruction(row: MultiplyRow) -> Instruction:
+def _name(row: MmaRow, layouts: tuple[str, str], types: Types) -> str:
     kind = f".kind::{row.kind}" if row.kind else ""
     bits = f".{row.bit_op}.popc" if row.bit_op else ""
-    name = f"mma.sync.aligned.{row.shape}.{'.'.join(row.layouts)}{kind}.{'.'.join(row.types)}{bits}"
-    return Instruction("mma", name, row.shape, row.operands(), row.target, products=row.products, bit_op=row.bit_op,
-                       kind=row.kind)  # fmt: skip
+    return f"mma.sync.aligned.{Shape(*row.shape)}.{'.'.join(layouts)}{kind}.{'.'.join(types)}{bits}"
 
 
-INSTRUCTIONS = Forms(
-    ("mma",), ("mma.m",), together(lambda: (instruction for row in ROWS for instruction in _instructions(row)))
-)
+def _instruction(row: MmaRow, layouts: tuple[str, str], types: Types) -> Instruction:
+    target, shape = Target(row.target, row.ptx, row.others), Shape(*row.shape)
+    multiply = MultiplyRow(shape, types, layouts, target, row.bit_op, row.kind, products=row.products)
+    return Instruction("mma", _name(row, layouts, types), shape, multiply.operands(), target, products=row.products,
+                       bit_op=row.bit_op, kind=row.kind)  # fmt: skip
+
+
+INSTRUCTIONS = Forms(("mma",), ("mma.m",), one_by_one(_forms))

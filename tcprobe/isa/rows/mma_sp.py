@@ -7,16 +7,18 @@ two where a pair does, one where all four do.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache, partial
 from itertools import product
 from typing import NamedTuple
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.forms import Forms, together
+from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.multiply import MultiplyRow
+from tcprobe.isa.multiply import MultiplyRow, Types
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
 from tcprobe.isa.target import Target
 
@@ -65,37 +67,46 @@ ROWS = (
 )
 
 
-def _instructions(row: SparseRow, ordered: bool) -> list[Instruction]:
-    target = row.target.at_least(ORDERED) if ordered else row.target
-    return [
-        _instruction(MultiplyRow(Shape(*row.shape), (d, a, b, c), ("row", "col"), target, kind=row.kind),
-                     row.selectors, ordered)
-        for (a, b), (d, c) in product(row.ab, row.dc)
-    ]  # fmt: skip
+def _forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
+    """kind::f8f6f4 is there with ordered metadata only."""
+    for ordered, row in product((False, True), ROWS):
+        if ordered or not row.kind:
+            for (a, b), (d, c) in product(row.ab, row.dc):
+                form = (row, ordered, (d, a, b, c))
+                yield _name(*form), partial(_instruction, *form)
 
 
-def _instruction(row: MultiplyRow, selectors: int, ordered: bool) -> Instruction:
+def _name(row: SparseRow, ordered: bool, types: Types) -> str:
     variant, kind = "::ordered_metadata" if ordered else "", f".kind::{row.kind}" if row.kind else ""
-    name = f"mma.sp{variant}.sync.aligned.{row.shape}.row.col{kind}.{'.'.join(row.types)}"
-    return Instruction("mma.sp", name, row.shape, sparse_operands(row, selectors), row.target, kind=row.kind)
+    return f"mma.sp{variant}.sync.aligned.{Shape(*row.shape)}.row.col{kind}.{'.'.join(types)}"
+
+
+def _instruction(row: SparseRow, ordered: bool, types: Types) -> Instruction:
+    target = row.target.at_least(ORDERED) if ordered else row.target
+    multiply = MultiplyRow(Shape(*row.shape), types, ("row", "col"), target, kind=row.kind)
+    return Instruction("mma.sp", _name(row, ordered, types), multiply.shape, sparse_operands(multiply, row.selectors),
+                       target, kind=row.kind)  # fmt: skip
 
 
 def sparse_operands(row: MultiplyRow, count: int) -> tuple[Operand, ...]:
     """d, a, b, c as of the dense multiply, but A stored; e and the selector."""
     d, a, b, c = row.operands()
-    m, stored = row.shape.m, row.shape.k // 2
-    a = replace(a, cols=stored, registers=registers_for(m * stored, a.slot_bits, WARP))
+    stored = row.shape.k // 2
+    return (d, _stored(a, stored), b, c, *_metadata(a, stored, count))
+
+
+@cache  # many rows have the same ones
+def _stored(a: Operand, cols: int) -> Operand:
+    return replace(a, cols=cols, registers=registers_for(a.rows * cols, a.slot_bits, WARP))
+
+
+@cache
+def _metadata(a: Operand, cols: int, count: int) -> tuple[Operand, Operand]:
     bits, span = 4 if a.type == "tf32" else 2, 2 if dtype(a.type).bits == a.slot_bits == 4 else 1
     selectors = tuple(range(count))
-    e = Operand("e", Role.METADATA, f"b{bits}", m, stored, bits, 1, selectors=selectors, span=span)
+    e = Operand("e", Role.METADATA, f"b{bits}", a.rows, cols, bits, 1, selectors=selectors, span=span)
     selector = Operand("selector", Role.SELECTOR, "s32", 1, 1, 32, 0, place=Place.IMMEDIATE, selectors=selectors)
-    return d, a, b, c, e, selector
+    return e, selector
 
 
-def _all() -> list[Instruction]:
-    """kind::f8f6f4 is there with ordered metadata only."""
-    todo = [(row, ordered) for ordered in (False, True) for row in ROWS if ordered or not row.kind]
-    return [instruction for row, ordered in todo for instruction in _instructions(row, ordered)]
-
-
-INSTRUCTIONS = Forms(("mma.sp",), ("mma.sp.", "mma.sp::"), together(_all))
+INSTRUCTIONS = Forms(("mma.sp",), ("mma.sp.", "mma.sp::"), one_by_one(_forms))

@@ -8,13 +8,15 @@ one that gives B's; byte-id names the first byte.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from itertools import product
 from typing import NamedTuple
 
-from tcprobe.isa.forms import Forms, together
+from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.multiply import MultiplyRow
+from tcprobe.isa.multiply import MultiplyRow, Types
 from tcprobe.isa.operand import Operand, Role
 from tcprobe.isa.rows.mma_sp import sparse_operands
 from tcprobe.isa.target import Target
@@ -57,26 +59,34 @@ ROWS = (
 )
 
 
-def _dense(row: ScaledRow, a: str, b: str) -> Instruction:
-    multiply = MultiplyRow(Shape(16, 8, row.k), ("f32", a, b, "f32"), ("row", "col"), row.target, kind=row.kind)
-    return _instruction("mma", "mma.block_scale", row, multiply, multiply.operands())
+def _forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
+    for sparse, row in product((False, True), ROWS):
+        for a, b in row.ab:
+            form = (row, sparse, ("f32", a, b, "f32"))
+            yield _name(*form), partial(_instruction, *form)
 
 
-def _sparse(row: ScaledRow, a: str, b: str) -> Instruction:
-    multiply = MultiplyRow(Shape(16, 8, 2 * row.k), ("f32", a, b, "f32"), ("row", "col"), row.sparse, kind=row.kind)
-    return _instruction("mma.sp::ordered_metadata", "mma.sp.block_scale", row, multiply, sparse_operands(multiply, 1))
+def _shape(row: ScaledRow, sparse: bool) -> Shape:
+    return Shape(16, 8, 2 * row.k if sparse else row.k)
 
 
-def _instruction(
-    op: str, family: str, row: ScaledRow, multiply: MultiplyRow, operands: tuple[Operand, ...]
-) -> Instruction:
-    qualifiers = f"{multiply.shape}.row.col.kind::{row.kind}.block_scale.scale_vec::{row.vector}X"
-    name = f"{op}.sync.aligned.{qualifiers}.{'.'.join(multiply.types)}.{row.scale}"
+def _name(row: ScaledRow, sparse: bool, types: Types) -> str:
+    op = "mma.sp::ordered_metadata" if sparse else "mma"
+    qualifiers = f"{_shape(row, sparse)}.row.col.kind::{row.kind}.block_scale.scale_vec::{row.vector}X"
+    return f"{op}.sync.aligned.{qualifiers}.{'.'.join(types)}.{row.scale}"
+
+
+def _instruction(row: ScaledRow, sparse: bool, types: Types) -> Instruction:
+    target = row.sparse if sparse else row.target
+    multiply = MultiplyRow(_shape(row, sparse), types, ("row", "col"), target, kind=row.kind)
+    operands = sparse_operands(multiply, 1) if sparse else multiply.operands()
     m, n, _ = multiply.shape
     scales = (_scale("scale_a", row, m, row.vector), _scale("scale_b", row, row.vector, n))
-    return Instruction(family, name, multiply.shape, (*operands, *scales), multiply.target, kind=row.kind)
+    return Instruction("mma.sp.block_scale" if sparse else "mma.block_scale", _name(row, sparse, types),
+                       multiply.shape, (*operands, *scales), target, kind=row.kind)  # fmt: skip
 
 
+@cache  # many types have the same
 def _scale(name: str, row: ScaledRow, rows: int, cols: int) -> Operand:
     """A register of bytes; the bytes of one block row lie next to each other, so byte-id is a multiple of `vector`."""
     picks = (("byte_id", tuple(range(0, SCALE_BYTES, row.vector))), ("thread_id", THREAD_IDS[name]))
@@ -87,5 +97,5 @@ def _scale(name: str, row: ScaledRow, rows: int, cols: int) -> Operand:
 INSTRUCTIONS = Forms(
     ("mma.block_scale", "mma.sp.block_scale"),
     ("mma.m", "mma.sp::"),
-    together(lambda: (make(row, a, b) for make in (_dense, _sparse) for row in ROWS for a, b in row.ab)),
+    one_by_one(_forms),
 )

@@ -6,13 +6,14 @@ Of sparse forms A is m x k/2: what is stored of it. Only 16-bit types have opera
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 from typing import NamedTuple
 
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.forms import Forms, Makers
+from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
@@ -50,10 +51,10 @@ ROWS = (
 )  # fmt: skip
 
 
-def _names() -> Makers:
-    forms = [(row, n, sparse) for sparse in (False, True) for row in ROWS if row.selectors or not sparse
-             for n in row.numbers]  # fmt: skip
-    return {_name(*form).replace(".sync.aligned", ""): partial(_instruction, *form) for form in forms}
+def _forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
+    forms = ((row, n, sparse) for sparse in (False, True) for row in ROWS if row.selectors or not sparse
+             for n in row.numbers)  # fmt: skip
+    return ((_name(*form), partial(_instruction, *form)) for form in forms)
 
 
 def _shape(row: WarpgroupRow, n: int, sparse: bool) -> Shape:
@@ -94,4 +95,4 @@ def _metadata(row: WarpgroupRow, shape: Shape) -> tuple[Operand, ...]:
     return e, Operand("selector", Role.SELECTOR, "s32", 1, 1, 32, 0, place=Place.IMMEDIATE, selectors=selectors)
 
 
-INSTRUCTIONS = Forms(("wgmma", "wgmma.sp"), ("wgmma.",), _names, WARPGROUP, opcode="wgmma")
+INSTRUCTIONS = Forms(("wgmma", "wgmma.sp"), ("wgmma.",), one_by_one(_forms), WARPGROUP, opcode="wgmma")

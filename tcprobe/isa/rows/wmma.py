@@ -6,13 +6,15 @@ that defines it names it. C and D are one experiment: load.c and store.d, by row
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from itertools import product
 from typing import Literal, NamedTuple
 
-from tcprobe.isa.forms import Forms, together
+from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Definition, Instruction
-from tcprobe.isa.multiply import MultiplyRow
+from tcprobe.isa.multiply import MultiplyRow, Types
 from tcprobe.isa.operand import Operand
 from tcprobe.isa.target import Target
 
@@ -47,26 +49,31 @@ ROWS = (
 )
 
 
-def _instructions(row: WmmaRow) -> list[Instruction]:
-    target = Target(row.target, row.ptx)
-    return [
-        _instruction(MultiplyRow(Shape(*shape), (d, ab, ab, c), layouts, target, row.bit_op,
-                                 registers_ab=row.registers_ab, mixable=()))
-        for shape, ab, layouts in product(row.shapes, row.types, row.layouts)
-        for d, c in product(row.accumulators, repeat=2)
-    ]  # fmt: skip
+def _forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
+    for row in ROWS:
+        for shape, ab, layouts in product(row.shapes, row.types, row.layouts):
+            for d, c in product(row.accumulators, repeat=2):
+                form = (row, Shape(*shape), layouts, (d, ab, ab, c))
+                yield _name(*form), partial(_instruction, *form)
 
 
-def _instruction(row: MultiplyRow) -> Instruction:
-    d, a, _, c = row.types
+def _name(row: WmmaRow, shape: Shape, layouts: tuple[str, str], types: Types) -> str:
+    d, a, _, c = types
     bits = f".{row.bit_op}.popc" if row.bit_op else ""
-    types = f"{d}.{c}" if a == "f16" else ".".join(row.types)
-    name = f"wmma.mma{bits}.sync.aligned.{'.'.join(row.layouts)}.{row.shape}.{types}"
-    operands = row.operands()
-    definitions = {operand.name: _definition(row.shape, operand) for operand in operands}
-    return Instruction("wmma", name, row.shape, operands, row.target, bit_op=row.bit_op, definitions=definitions)
+    said = f"{d}.{c}" if a == "f16" else ".".join(types)
+    return f"wmma.mma{bits}.sync.aligned.{'.'.join(layouts)}.{shape}.{said}"
 
 
+def _instruction(row: WmmaRow, shape: Shape, layouts: tuple[str, str], types: Types) -> Instruction:
+    target = Target(row.target, row.ptx)
+    multiply = MultiplyRow(shape, types, layouts, target, row.bit_op, registers_ab=row.registers_ab, mixable=())
+    operands = multiply.operands()
+    definitions = {operand.name: _definition(shape, operand) for operand in operands}
+    return Instruction("wmma", _name(row, shape, layouts, types), shape, operands, target, bit_op=row.bit_op,
+                       definitions=definitions)  # fmt: skip
+
+
+@cache  # many multiplies share it
 def _definition(shape: Shape, operand: Operand) -> Definition:
     name, layout = operand.name, operand.layout
     form = f"{'store' if name == 'd' else 'load'}.{name}"
@@ -78,6 +85,4 @@ def _definition(shape: Shape, operand: Operand) -> Definition:
     )
 
 
-INSTRUCTIONS = Forms(
-    ("wmma",), ("wmma.",), together(lambda: (instruction for row in ROWS for instruction in _instructions(row)))
-)
+INSTRUCTIONS = Forms(("wmma",), ("wmma.",), one_by_one(_forms))
