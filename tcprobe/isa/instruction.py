@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 from tcprobe.errors import RowError
 from tcprobe.isa.fragment import Fragment, Shape, check_copies
-from tcprobe.isa.operand import WHOLE, Operand, Place, Role
+from tcprobe.isa.operand import Operand, Place, Role
 from tcprobe.isa.target import Target
 
 # every form has these qualifiers, so ids leave them out
@@ -63,11 +63,12 @@ class Instruction:
     called: str = ""
 
     def __post_init__(self) -> None:
-        names = [operand.name for operand in self.operands]
-        if len(set(names)) < len(names):
-            raise RowError(f"{self.name}: operands {', '.join(names)}; each needs its own name.")
+        names = {operand.name for operand in self.operands}
+        if len(names) < len(self.operands):
+            listed = ", ".join(operand.name for operand in self.operands)
+            raise RowError(f"{self.name}: operands {listed}; each needs its own name.")
         for operand in self.operands:
-            if operand.place is Place.REGISTERS and operand.role in WHOLE:
+            if operand.whole:
                 count = operand.rows * operand.cols * self.products
                 check_copies((self.name, operand.name), self.threads * operand.elements, count)
 

@@ -96,6 +96,11 @@ class Operand:
         return max(32, self.slot_bits)
 
     @cached_property
+    def whole(self) -> bool:
+        """Whether it is in registers, and every slot holds an element of a matrix, each element equally often."""
+        return self.place is Place.REGISTERS and self.role in WHOLE
+
+    @cached_property
     def elements(self) -> int:
         """Slots per thread."""
         return self.registers * self.register_bits // self.slot_bits

@@ -49,8 +49,11 @@ class Target:
     def at_least(self, ptx: str) -> Target:
         """The same target with a PTX version not below `ptx`."""
         (name, least), *others = ((name, max(own, ptx, key=version)) for name, own in self.options)
-        return Target(name, least, tuple(others))
+        return target(name, least, tuple(others))
 
     def on(self, device: arch.Arch) -> tuple[str, str] | None:
         """The (target, PTX version) to compile with for `device`, None where the form is not allowed."""
         return next((option for option in self.options if arch.runs(device, option[0])), None)
+
+
+target = cache(Target)  # many forms have the same one

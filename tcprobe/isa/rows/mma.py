@@ -14,7 +14,7 @@ from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.multiply import MultiplyRow, Types
-from tcprobe.isa.target import Target
+from tcprobe.isa.target import target
 
 
 def _pairs(*types: str) -> tuple[tuple[str, str], ...]:
@@ -96,9 +96,9 @@ def _name(row: MmaRow, layouts: tuple[str, str], types: Types) -> str:
 
 
 def _instruction(row: MmaRow, layouts: tuple[str, str], types: Types) -> Instruction:
-    target, shape = Target(row.target, row.ptx, row.others), Shape(*row.shape)
-    multiply = MultiplyRow(shape, types, layouts, target, row.bit_op, row.kind, products=row.products)
-    return Instruction("mma", _name(row, layouts, types), shape, multiply.operands(), target, products=row.products,
+    least, shape = target(row.target, row.ptx, row.others), Shape(*row.shape)
+    multiply = MultiplyRow(shape, types, layouts, least, row.bit_op, row.kind, products=row.products)
+    return Instruction("mma", _name(row, layouts, types), shape, multiply.operands(), least, products=row.products,
                        bit_op=row.bit_op, kind=row.kind)  # fmt: skip
 
 

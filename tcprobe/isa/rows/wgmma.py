@@ -17,7 +17,7 @@ from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
-from tcprobe.isa.target import Target
+from tcprobe.isa.target import target
 
 M = 64
 K_BYTES = 32  # of a dense row of A, and of what is stored of a sparse one
@@ -70,8 +70,8 @@ def _name(row: WarpgroupRow, n: int, sparse: bool) -> str:
 def _instruction(row: WarpgroupRow, n: int, sparse: bool) -> Instruction:
     shape = _shape(row, n, sparse)
     operands = _factors(row, shape, sparse) + (_metadata(row, shape) if sparse else ())
-    target = Target("sm_90a", max(row.ptx, SPARSE) if sparse else row.ptx)
-    return Instruction("wgmma.sp" if sparse else "wgmma", _name(row, n, sparse), shape, operands, target,
+    least = target("sm_90a", max(row.ptx, SPARSE) if sparse else row.ptx)
+    return Instruction("wgmma.sp" if sparse else "wgmma", _name(row, n, sparse), shape, operands, least,
                        threads=WARPGROUP, bit_op="and" if row.bit_op else None)  # fmt: skip
 
 

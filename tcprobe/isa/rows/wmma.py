@@ -16,7 +16,7 @@ from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Definition, Instruction
 from tcprobe.isa.multiply import MultiplyRow, Types
 from tcprobe.isa.operand import Operand
-from tcprobe.isa.target import Target
+from tcprobe.isa.target import target
 
 WIDE = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
 ANY = (("row", "row"), ("row", "col"), ("col", "row"), ("col", "col"))
@@ -65,11 +65,11 @@ def _name(row: WmmaRow, shape: Shape, layouts: tuple[str, str], types: Types) ->
 
 
 def _instruction(row: WmmaRow, shape: Shape, layouts: tuple[str, str], types: Types) -> Instruction:
-    target = Target(row.target, row.ptx)
-    multiply = MultiplyRow(shape, types, layouts, target, row.bit_op, registers_ab=row.registers_ab, mixable=())
+    least = target(row.target, row.ptx)
+    multiply = MultiplyRow(shape, types, layouts, least, row.bit_op, registers_ab=row.registers_ab, mixable=())
     operands = multiply.operands()
     definitions = {operand.name: _definition(shape, operand) for operand in operands}
-    return Instruction("wmma", _name(row, shape, layouts, types), shape, operands, target, bit_op=row.bit_op,
+    return Instruction("wmma", _name(row, shape, layouts, types), shape, operands, least, bit_op=row.bit_op,
                        definitions=definitions)  # fmt: skip
 
 
