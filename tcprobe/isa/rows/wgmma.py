@@ -7,8 +7,9 @@ Of sparse forms A is m x k/2: what is stored of it. Only 16-bit types have opera
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import product
+from math import prod
 from typing import NamedTuple
 
 from tcprobe.isa.arch import WARPGROUP
@@ -69,7 +70,9 @@ def _name(row: WarpgroupRow, n: int, sparse: bool) -> str:
 
 def _instruction(row: WarpgroupRow, n: int, sparse: bool) -> Instruction:
     shape = _shape(row, n, sparse)
-    operands = _factors(row, shape, sparse) + (_metadata(row, shape) if sparse else ())
+    operands = _factors(row, shape, sparse) + (
+        _metadata(row.a, (shape.m, shape.k // 2), row.selectors) if sparse else ()
+    )
     least = target("sm_90a", max(row.ptx, SPARSE) if sparse else row.ptx)
     return Instruction("wgmma.sp" if sparse else "wgmma", _name(row, n, sparse), shape, operands, least,
                        threads=WARPGROUP, bit_op="and" if row.bit_op else None)  # fmt: skip
@@ -77,21 +80,34 @@ def _instruction(row: WarpgroupRow, n: int, sparse: bool) -> Instruction:
 
 def _factors(row: WarpgroupRow, shape: Shape, sparse: bool) -> tuple[Operand, ...]:
     """d, a in registers or in shared memory, b in shared memory."""
-    (m, n, k), bits = shape, dtype(row.a).bits
-    stored, slot = k // 2 if sparse else k, dtype(row.d).bits
+    m, n, k = shape
+    stored = k // 2 if sparse else k
+    return (
+        _held("d", Role.RESULT, row.d, (m, n)),
+        _held("a", Role.FACTOR, row.a, (m, stored)),
+        _shared("a_smem", row.a, (m, stored)),
+        _shared("b_smem", row.b, (k, n)),
+    )
+
+
+@cache  # many forms have the same ones
+def _held(name: str, role: Role, kind: str, size: tuple[int, int]) -> Operand:
+    bits = dtype(kind).bits
+    return Operand(name, role, kind, *size, bits, registers_for(prod(size), bits, WARPGROUP))
+
+
+@cache
+def _shared(name: str, kind: str, size: tuple[int, int]) -> Operand:
+    bits = dtype(kind).bits
     majors = ("k", "mn") if bits == 16 else ("k",)
-    d = Operand("d", Role.RESULT, row.d, m, n, slot, registers_for(m * n, slot, WARPGROUP))
-    a = Operand("a", Role.FACTOR, row.a, m, stored, bits, registers_for(m * stored, bits, WARPGROUP))
-    shared = ((name, kind, sizes) for name, kind, sizes in
-              (("a_smem", row.a, (m, stored)), ("b_smem", row.b, (k, n))))  # fmt: skip
-    return (d, a, *(Operand(name, Role.FACTOR, kind, *sizes, bits, 0, place=Place.SHARED, majors=majors)
-                    for name, kind, sizes in shared))  # fmt: skip
+    return Operand(name, Role.FACTOR, kind, *size, bits, 0, place=Place.SHARED, majors=majors)
 
 
-def _metadata(row: WarpgroupRow, shape: Shape) -> tuple[Operand, ...]:
+@cache
+def _metadata(kind: str, size: tuple[int, int], count: int) -> tuple[Operand, ...]:
     """The index fields of a register, and the selector that says whose registers count."""
-    bits, selectors = 4 if row.a == "tf32" else 2, tuple(range(row.selectors))
-    e = Operand("e", Role.METADATA, f"b{bits}", shape.m, shape.k // 2, bits, 1, selectors=selectors)
+    bits, selectors = 4 if kind == "tf32" else 2, tuple(range(count))
+    e = Operand("e", Role.METADATA, f"b{bits}", *size, bits, 1, selectors=selectors)
     return e, Operand("selector", Role.SELECTOR, "s32", 1, 1, 32, 0, place=Place.IMMEDIATE, selectors=selectors)
 
 
