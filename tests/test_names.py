@@ -3,6 +3,7 @@
 import json
 import random
 from contextlib import suppress
+from itertools import product
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +15,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import beyond, by_name, inventory
 from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP, arch
 from tcprobe.isa.gpus import GPUS
+from tcprobe.references import cute_copy, cute_tensor_memory
 from tcprobe.references.cute import ATOMS
 from tcprobe.store import names
 from tcprobe.store.cell import cell
@@ -94,12 +96,7 @@ def test_shuffled_words_of_an_id_mean_its_table(tables):
 def test_atoms_of_cute_are_their_instructions():
     for atom in ATOMS:
         for name in atom.names.split():
-            if (
-                name != "SM120_16x8x32_TN"
-                and "SPARSE" not in name
-                and "_VS" not in name
-                and not name.startswith(("SM90_64", "SM100"))
-            ):
+            if "SPARSE" not in name and not name.startswith(("SM90_64", "SM120")):
                 (row,) = by_name.instruction_candidates(name)
                 shape = "x".join(map(str, row.shape))
                 assert shape in name, (name, row.id)
@@ -255,3 +252,47 @@ def test_one_command_answers_what_a_person_types():
         "trace", "mma", "m16n8k16", "bf16", "--row", 0, "--col", 0).stdout  # fmt: skip
     shown = tcprobe("show", "matrix_a", "half", "16x16x16", "row_major", "--arch", "V100").stdout
     assert shown.startswith("wmma.m16n16k16.a.row.f16 on sm_70")
+
+
+SCALES = [(operand, kind, vector, scale) for kind, operand, cases in (
+    ("mxf8f6f4", "e5m2", [("1X", "ue8m0")]), ("mxf4nvf4", "e2m1", [("2X", "ue8m0"), ("4X", "ue8m0"), ("4X", "ue4m3")]),
+) for vector, scale in cases]  # fmt: skip
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("operand", "kind", "vector", "scale"), SCALES)
+def test_scaled_atoms_of_cute_are_their_instructions(operand, kind, vector, scale, sparse):
+    k = (32 if kind == "mxf8f6f4" else 64) * (1 + sparse)
+    space = "SM120::BLOCKSCALED::" + ("SPARSE::" if sparse else "")
+    atom = f"{space}SM120_{'SPARSE_' if sparse else ''}16x8x{k}_TN_VS"
+    types = f"float_{operand}_t, cute::float_{operand}_t, float, float_{scale}_t, {k // int(vector[0])}"
+    (row,) = by_name.instruction_candidates(f"{atom}<{types}>")
+    op = "mma.sp::ordered_metadata" if sparse else "mma"
+    assert row.id == (f"{op}.m16n8k{k}.row.col.kind::{kind}.block_scale.scale_vec::{vector}."
+                      f"f32.{operand}.{operand}.f32.{scale}")  # fmt: skip
+    assert by_name.resolve(f"{atom}<{types}> scale_b").id == f"{row.id}.scale_b"
+
+
+@pytest.mark.parametrize("acc", ["float", "half_t"])
+def test_atoms_with_types_as_arguments_are_their_instructions(acc):
+    types, c = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"), {"float": "f32", "half_t": "f16"}[acc]
+    for a, b in product(types, types):
+        arguments = f"<float_{a}_t, float_{b}_t, {acc}>"
+        (dense,) = by_name.instruction_candidates(f"SM120_16x8x32_TN{arguments}")
+        assert dense.id == f"mma.m16n8k32.row.col.kind::f8f6f4.{c}.{a}.{b}.{c}"
+        (sparse,) = by_name.instruction_candidates(f"SM120::SPARSE::SM120_SPARSE_16x8x64_TN{arguments}")
+        assert sparse.id == f"mma.sp::ordered_metadata.m16n8k64.row.col.kind::f8f6f4.{c}.{a}.{b}.{c}"
+
+
+def test_copy_atoms_of_cute_are_their_instructions():
+    for id_, atom in cute_copy.ATOMS.items():
+        (row,) = by_name.instruction_candidates(atom.name)
+        assert row.id == id_
+    for shape, atom in cute_tensor_memory.ATOMS.items():
+        for op, said in cute_tensor_memory.NAMES.items():
+            (row,) = by_name.instruction_candidates(f"SM100_TMEM_{said}_{atom.name}")
+            assert row.id == f"{op}.{shape}"
+
+
+def test_a_qualifier_with_a_capital_letter_is_a_word():
+    assert len(by_name.select("mma block_scale scale_vec::4X ue4m3 e2m1 scale_a")) == 2

@@ -45,7 +45,6 @@ MEANT = {
     "transposed|transpose": "trans",
     "mma_sync|load_matrix_sync|store_matrix_sync": "wmma",
     "f8f6f4": "kind::f8f6f4",
-    **{f"scale_vec::{n}x": f"scale_vec::{n}X" for n in (1, 2, 4)},
 }
 _MEANT = {word: part for words, part in MEANT.items() for word in words.split("|")}
 NOISE = {
@@ -67,7 +66,8 @@ MOST_WORDS = 24
 
 def words(name: str) -> list[str]:
     """The words of a name, as patterns for parts of ids; of an atom of CuTe, or an opcode that moves, what it means."""
-    spoken = [word for piece in name.split() for word in _atom(piece) or _split(piece)]
+    whole = re.sub(r"<[^<>]*>", lambda arguments: "".join(arguments[0].split()), name)
+    spoken = [word for piece in whole.split() for word in _atom(piece) or _split(piece)]
     meant = [_MEANT.get(word, word) for word in _shaped(spoken) if word not in NOISE]
     once = [word for at, word in enumerate(meant) if word not in ONCE or word not in meant[:at]]
     return once[:MOST_WORDS]
@@ -141,7 +141,9 @@ def _atom(piece: str) -> list[str]:
         return _moved(opcode[1], int(opcode[3] or 1), bool(opcode[2]))
     if re.fullmatch(r"MOVM(\.16\.MT88)?|SM75_U32x1_MOVM_T", piece, re.I):
         return ["movmatrix"]
-    return []
+    from tcprobe.isa.cute_names import blackwell
+
+    return [word.lower() for word in blackwell(piece)]
 
 
 def warpgroup(name: str) -> str | None:
