@@ -20,8 +20,7 @@ def payload(fact: Fact) -> dict[str, Any]:
     numbers = {id_: number for number, id_ in enumerate(fact.tables)}
     evidence = list(dict.fromkeys(words.evidence(cell) for cell in fact.cells.values()))
     archs = {arch: [numbers[cell.table.id], evidence.index(words.evidence(cell))] for arch, cell in fact.cells.items()}
-    tables = list(fact.tables.values())
-    layouts = [bare(tables[0]), *({**bare(table), "text": words.formula(table)} for table in tables[1:])]
+    layouts = [bare(table) for table in fact.tables.values()]
     by_n = {"sizes": [of_size(cell) for cell in fact.sizes]} if fact.grows else {}
     return {**sizes(fact.fragment), "main": fact.main.arch, "archs": archs, "evidence": evidence, "layouts": layouts,
             **by_n}  # fmt: skip
