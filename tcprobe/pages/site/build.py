@@ -27,8 +27,8 @@ from tcprobe.store.cell import Cell
 # strings stay as they are; blanks around other marks go
 _STRING = r"""(?P<kept>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
 _LOCAL = ("number", "found", "event", "thread", "query", "button", "piece", "before", "product", "wanted",
-          "chosen", "grids", "focusable", "section", "readout",
-          "boxes", "members")  # variables
+          "state", "grids", "focusable", "section", "readout",
+          "boxes", "members", "names", "fragments")  # variables
 _SHORTER = (
     (re.compile(rf"{_STRING}| *(?P<mark>[=:}}()\[\]?<>|&*+,;{{]) *\n?| (?P<sign>[-%/]) "),
      lambda m: m["kept"] or m["mark"] or m["sign"]),

@@ -217,6 +217,10 @@
   function factPage() {
     const readout = one("#readout"), state = { arch: data.main, chosen: null, size: (data.sizes || [])[0] };
     let grids = [];
+    // the page says its formula once
+    const part = make("div", "", "copy");
+    part.append(make("h3", "Formula"), make("pre", one("#formula").textContent));
+    one(".tabs").prepend(part);
     all(".strip a").forEach((chip) => { chip.dataset.arch = new URLSearchParams(chip.search).get("arch"); });
     // of a fragment whose N can be chosen: as many elements of the largest as that N has
     const sized = () => ({ ...data, ...(state.size && { cols: state.size[1], elements: state.size[2] }) });
@@ -514,12 +518,6 @@
 
   // Sections shown one at a time: code by language, phases of an access.
   function tabs() {
-    if (data.kind === "fact") {
-      // the page says its formula once
-      const part = make("div", "", "copy");
-      part.append(make("h3", "Formula"), make("pre", one("#formula").textContent));
-      one(".tabs").prepend(part);
-    }
     all(".tabs").forEach((group) => {
       const parts = all(":scope > div", group), bar = make("div", "", "bar");
       bar.setAttribute("role", "tablist");
@@ -576,6 +574,6 @@
   const pages = { fact: factPage, instruction: instructionPage, diff: diffPage };
   search();
   filters();
-  tabs();
   (pages[data.kind] || layoutPage)();
+  tabs();
 })(globalThis);
