@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 pytest.importorskip("jinja2", reason="the site needs Jinja2: pip install 'tcprobe[site]'")
 
-from site_pages import Page, data_of, distinct, facts, made, pages
+from site_pages import Page, archs_of, data_of, distinct, facts, made, pages
 
 from tcprobe.ask.describe import shown
 from tcprobe.cli import main
@@ -217,7 +217,7 @@ def test_a_page_says_who_else_has_a_layout_and_where():
 def test_data_for_the_script_has_every_arch():
     for fact in list(facts().facts.values())[::11]:
         data = data_of(pages()[addresses.fact(fact.id)])
-        assert {arch: data["layouts"][at[0]]["id"] for arch, at in data["archs"].items()} == {
+        assert {arch: data["layouts"][at[0]]["id"] for arch, at in archs_of(data).items()} == {
             arch: cell.table.id for arch, cell in fact.cells.items()
         }
 

@@ -346,7 +346,8 @@ def test_pictures_render(browser, folder):
       const texts = Array.from(line.querySelectorAll("text"), (text) => text.getBBox());
       const paths = Array.from(line.parentNode.querySelectorAll("path"), (path) => path.getBBox());
       const right = Math.max(...paths.map((path) => path.x + path.width));
-      return texts.filter((text, at) => text.x + text.width > (at + 1 < texts.length ? texts[at + 1].x - 2 : right) || text.y < -11);
+      const next = (at) => (at + 1 < texts.length ? texts[at + 1].x - 2 : right);
+      return texts.filter((text, at) => text.x + text.width > next(at) || text.y < -11);
     }).length"""
     for picture in sorted(name for name in pages() if name.startswith("svg/"))[::9]:
         page.goto(f"{folder.as_uri()}/{picture}")

@@ -2,8 +2,8 @@
 
 Colour follows structure: the hue is thread & 3, the tone (thread >> 2) & 1; an element that two threads hold is split.
 A thick edge begins a register, a corner is cut where an element lies in its upper half. Every cell is a text with a
-title, which its transparent edge makes as large as the cell; all that is painted alike is one path. Colours are classes,
-so that a page or a dark ground can change them; the ground is transparent.
+title, which its transparent edge makes as large as the cell; all that is painted alike is one path. Colours are
+classes, so that a page or a dark ground can change them; the ground is transparent.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ def _titled(box: _Box, words: str, title: str) -> str:
 
 def _line(y: float, number: int, cells: Sequence[str]) -> str:
     """A row of texts from its number on."""
-    return f'<g class="m" transform="translate(0 {y + 14:g})"><text x="{MARGIN / 2:g}">{number}</text>{"".join(cells)}</g>'
+    texts = "".join([f'<text x="{MARGIN / 2:g}">{number}</text>', *cells])
+    return f'<g class="m" transform="translate(0 {y + 14:g})">{texts}</g>'
 
 
 class _Paint:

@@ -46,7 +46,7 @@ def view(fact: Fact) -> View:
         "blocks": tables(fact.each[0]), "verdicts": fact.verdicts,
         "provenance": _provenance(main), "command": command(main),
         "absent": _absent(fact),
-        "users": users(fact), "data_page": data_page(fact), "picture": picture(main),
+        "users": users(fact), "data_page": data_page(fact),
         "arch_page": addresses.arch(main.arch), "data": markup.data({"kind": "fact"} | payload(fact)),
     }  # fmt: skip
     return View(addresses.fact(fact.id), "fact", fact.id, "", shown)
@@ -145,7 +145,7 @@ def _layout(fact: Fact, table: Table) -> dict[str, Any]:
     at = next(cell for cell in fact.cells.values() if cell.table == table)
     shown = fact.main if table == fact.main.table else at
     return {"id": table.id, "page": addresses.layout(table.id), "archs": spans(archs) if several else "",
-            "formula": "" if shown is fact.main else words.formula(table), "code": code.tabs(shown)}  # fmt: skip
+            "formula": "" if shown is fact.main else words.formula(table), "picture": picture(shown), "code": code.tabs(shown)}  # fmt: skip
 
 
 def _slots(fact: Fact) -> str:

@@ -11,7 +11,7 @@ from tcprobe.pages.site.render import View
 from tcprobe.pages.tables import spans
 
 MOST_LINKS = 300  # of fragments; of more their instructions are linked
-MOST_MATRIX, MOST_REGISTERS = 10_000, 8_000  # characters of a table; pages of fragments have more
+MOST_MATRIX, MOST_REGISTERS = 12_500, 9_000  # characters of a table; pages of fragments have more
 
 
 def view(facts: Facts, id_: str) -> View:

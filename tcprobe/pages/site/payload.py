@@ -16,10 +16,13 @@ _MADE: dict[str, dict[str, Any]] = {}  # by layout id
 
 
 def payload(fact: Fact) -> dict[str, Any]:
-    """Of a fact: its fragment, the layouts, and by arch which of them and on what evidence."""
+    """Of a fact: its fragment, the layouts, and which of them on what evidence by the archs that have both in common."""
     numbers = {id_: number for number, id_ in enumerate(fact.tables)}
     evidence = list(dict.fromkeys(words.evidence(cell) for cell in fact.cells.values()))
-    archs = {arch: [numbers[cell.table.id], evidence.index(words.evidence(cell))] for arch, cell in fact.cells.items()}
+    alike: dict[tuple[int, int], list[str]] = {}
+    for arch, cell in fact.cells.items():
+        alike.setdefault((numbers[cell.table.id], evidence.index(words.evidence(cell))), []).append(arch)
+    archs = {" ".join(names): of for of, names in alike.items()}
     layouts = [bare(table) for table in fact.tables.values()]
     by_n = {"sizes": [of_size(cell) for cell in fact.sizes]} if fact.grows else {}
     return {**sizes(fact.fragment), "main": fact.main.arch, "archs": archs, "evidence": evidence, "layouts": layouts,

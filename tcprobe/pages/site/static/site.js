@@ -217,10 +217,15 @@
   function factPage() {
     const readout = one("#readout"), state = { arch: data.main, chosen: null, size: (data.sizes || [])[0] };
     let grids = [];
-    // the page says its formula once
-    const part = make("div", "", "copy");
-    part.append(make("h3", "Formula"), make("pre", one("#formula").textContent));
-    one(".tabs").prepend(part);
+    // the page says its formula once, and has no element around a head and its code
+    one(".tabs").prepend(make("h3", "Formula"), make("pre", one("#formula").textContent));
+    all(".tabs > pre").forEach((pre) => {
+      const part = make("div", "", "copy");
+      part.append(pre.previousElementSibling, pre.cloneNode(true));
+      pre.replaceWith(part);
+    });
+    // archs of the same layout and evidence stand together
+    for (const [names, at] of Object.entries(data.archs)) names.split(" ").forEach((name) => { data.archs[name] = at; });
     all(".strip a").forEach((chip) => { chip.dataset.arch = new URLSearchParams(chip.search).get("arch"); });
     // of a fragment whose N can be chosen: as many elements of the largest as that N has
     const sized = () => ({ ...data, ...(state.size && { cols: state.size[1], elements: state.size[2] }) });
@@ -453,7 +458,7 @@
 
   // Names, addresses and the search box.
   const fragments = () => (root.tcprobeNames || []).flatMap(([prefix, lasts]) => lasts.split(" ").map((last) => prefix + "." + last));
-  const OTHER_WORDS = { accumulator: /\.[cd](\.|$)/, metadata: /\.e$/ }, FILLERS = /^(layout|registers?|fragment|matrix|sync|aligned|cuda|ptx)$/;
+  const OTHER_WORDS = { accumulator: /\.[cd](\.|$)/, metadata: /\.e$/ }, FILLERS = RegExp("^(layout|registers?|fragment|matrix|sync|aligned|cuda|ptx)$");
 
   function link(id, query) {
     const found = make("a", id);
