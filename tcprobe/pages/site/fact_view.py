@@ -145,7 +145,8 @@ def _layout(fact: Fact, table: Table) -> dict[str, Any]:
     at = next(cell for cell in fact.cells.values() if cell.table == table)
     shown = fact.main if table == fact.main.table else at
     return {"id": table.id, "page": addresses.layout(table.id), "archs": spans(archs) if several else "",
-            "formula": "" if shown is fact.main else words.formula(table), "picture": picture(shown), "code": code.tabs(shown)}  # fmt: skip
+            "formula": "" if shown is fact.main else words.formula(table), "picture": picture(shown),
+            "code": code.tabs(shown)}  # fmt: skip
 
 
 def _slots(fact: Fact) -> str:

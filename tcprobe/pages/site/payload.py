@@ -16,7 +16,7 @@ _MADE: dict[str, dict[str, Any]] = {}  # by layout id
 
 
 def payload(fact: Fact) -> dict[str, Any]:
-    """Of a fact: its fragment, the layouts, and which of them on what evidence by the archs that have both in common."""
+    """Of a fact: its fragment, the layouts, and by archs that have both in common which of them on what evidence."""
     numbers = {id_: number for number, id_ in enumerate(fact.tables)}
     evidence = list(dict.fromkeys(words.evidence(cell) for cell in fact.cells.values()))
     alike: dict[tuple[int, int], list[str]] = {}
