@@ -234,6 +234,16 @@ def test_filters(watched, base):
     assert all("wmma" in text for text in shown.all_inner_texts())
 
 
+def test_a_layout_is_coloured_as_its_fragments_are(watched, base):
+    colours = "Array.from(document.querySelectorAll('.matrix td, .lanes tr'), (cell) => cell.className)"
+    for address, layout in ((A, "6f521bd25bff"), (WMMA, "3a957efdf0e5")):
+        open_(watched, base, address)
+        expected = watched.evaluate(colours)
+        open_(watched, base, f"l/{layout}.html")
+        assert watched.evaluate(colours) == expected
+        assert {name[:1] for name in expected} == {"", "c"}
+
+
 def test_a_trace(watched, base):
     open_(watched, base, f"m/{MMA}.html")
     watched.locator(".in-d tbody tr").nth(3).locator("td").nth(5).click()
@@ -354,6 +364,11 @@ def test_pictures_render(browser, folder):
         assert page.evaluate(outside) == 0, picture
     page.goto(f"{folder.as_uri()}/svg/6f521bd25bff-16.svg")
     assert page.evaluate("getComputedStyle(document.querySelector('.c1')).fill") == "rgb(254, 230, 182)"
+    hovered = """(() => {
+      const text = document.querySelector(".m").children[1], box = text.getBBox(), at = text.getScreenCTM();
+      return document.elementFromPoint(at.e + box.x + 1, at.f + box.y + 1).textContent;
+    })()"""
+    assert page.evaluate(hovered) == "0:0[0][0]: 0:0"
     context.close()
 
 

@@ -2,8 +2,8 @@
 
 Colour follows structure: the hue is thread & 3, the tone (thread >> 2) & 1; an element that two threads hold is split.
 A thick edge begins a register, a corner is cut where an element lies in its upper half. Every cell is a text with a
-title, which its transparent edge makes as large as the cell; all that is painted alike is one path. Colours are
-classes, so that a page or a dark ground can change them; the ground is transparent.
+title; all that is painted alike is one path. Colours are classes, so that a page or a dark ground can change them; the
+ground is transparent.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def style() -> str:
     text = f"text{{font-family:{FONTS};font-size:10px;text-anchor:middle}}.h,.s{{text-anchor:start}}"
     text += ".h{font-weight:bold;font-size:12px}"
     lines = ".r{fill:none;stroke:#555;stroke-width:1.4}"
-    lines += ".u{fill:#555}.m text{stroke:#000;stroke-opacity:0;stroke-width:9}"
+    lines += ".u{fill:#555}"
     darker = f"text{{fill:{DARK_INK}}}.r{{stroke:#bbb}}.u{{fill:#bbb}}{dark}"
     return f"{text}text{{fill:{INK}}}{lines}{light}@media (prefers-color-scheme:dark){{{darker}}}"
 
