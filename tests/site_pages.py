@@ -71,3 +71,8 @@ class Page(HTMLParser):
 def data_of(text):
     """The data that a page gives the script."""
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1])
+
+
+def archs_of(data):
+    """By arch the numbers of its layout and of its evidence."""
+    return {arch: at for names, at in data["archs"].items() for arch in names.split()}

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("jinja2", reason="the site needs Jinja2: pip install 'tcprobe[site]'")
 
-from site_pages import data_of, facts, pages
+from site_pages import archs_of, data_of, facts, pages
 
 from tcprobe.isa import inventory
 from tcprobe.layout.grid import blocks
@@ -50,12 +50,12 @@ def test_every_fragment_on_every_arch(tmp_path):
     asked, expected = [], []
     for fact in facts().facts.values():
         data = data_of(pages()[addresses.fact(fact.id)])
-        assert list(data["archs"]) == list(fact.cells)
+        assert set(archs_of(data)) == set(fact.cells)
         for id_ in fact.tables:
             number = next(n for n, found in enumerate(data["layouts"]) if found["id"] == id_)
             asked.append((data, data["layouts"][number]))
             expected.append(fact.tables[id_])
-        assert all(data["layouts"][at[0]]["id"] == fact.cells[arch].table.id for arch, at in data["archs"].items())
+        assert all(data["layouts"][at[0]]["id"] == fact.cells[arch].table.id for arch, at in archs_of(data).items())
     found = run(tmp_path, asked)
     assert [values for values, _ in found] == [cells(table) for table in expected]
 
@@ -65,7 +65,7 @@ def test_every_n(tmp_path):
     asked, expected = {}, {}
     for fact in (fact for fact in facts().facts.values() if fact.grows):
         data = data_of(pages()[addresses.fact(fact.id)])
-        given = data["layouts"][data["archs"][data["main"]][0]]
+        given = data["layouts"][archs_of(data)[data["main"]][0]]
         assert [tuple(of) for of in data["sizes"]] == [
             (c.fragment.shape.n, c.fragment.cols, c.fragment.elements, c.table.id) for c in fact.sizes
         ]

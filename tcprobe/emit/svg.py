@@ -37,8 +37,8 @@ def labelled(tables: Sequence[Cell], label: Label) -> str:
 
 
 def picture(cell: Cell) -> str:
-    """The matrix of one table alone, in pieces of a register where it has SMALL columns or more."""
-    return drawing.svg(drawing.below(list(_matrices(cell, drawing.lane_i, SMALL))), f"layout {cell.table.id}")
+    """The matrix of one table alone, without a name, in pieces of a register where it has SMALL columns or more."""
+    return drawing.svg(drawing.below(list(_matrices(cell, drawing.lane_i, "", SMALL))), f"layout {cell.table.id}")
 
 
 def pieces(cell: Cell) -> int:
@@ -65,14 +65,14 @@ def _composites(tables: Sequence[Cell], label: Label) -> Iterator[Drawing]:
 def _whole(cell: Cell, label: Label) -> Iterator[Drawing]:
     lines = [f"{name} = {formula}" for name, formula in fitted(cell.table).formulas.items() if formula]
     yield drawing.heading([*about(cell), *lines])
-    yield from _matrices(cell, label)
+    fragment = cell.fragment
+    yield from _matrices(cell, label, fragment.operand.upper() if len(fragment.operand) == 1 else fragment.operand)
     for block in blocks(cell.table, cell.fragment):
         yield drawing.heading([_titled("lane: row,col of each register's elements, low bits first", block.title)])
         yield drawing.registers(block, cell.fragment)
 
 
-def _matrices(cell: Cell, label: Label, wide: int = WIDE) -> Iterator[Drawing]:
-    name = cell.fragment.operand.upper() if len(cell.fragment.operand) == 1 else cell.fragment.operand
+def _matrices(cell: Cell, label: Label, name: str, wide: int = WIDE) -> Iterator[Drawing]:
     for block in blocks(cell.table, cell.fragment, wide):
         yield drawing.heading([_titled(f"{name}[row]" + ("" if block.flat else "[col]"), block.title)])
         yield drawing.matrix(block, cell.fragment, label)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+from string import ascii_lowercase, digits
 
 from tcprobe.emit import svg
 from tcprobe.isa import inventory
@@ -26,14 +27,19 @@ from tcprobe.store.cell import Cell
 
 # strings stay as they are; blanks around other marks go
 _STRING = r"""(?P<kept>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
-_LOCAL = ("number", "found", "event", "thread", "query", "button", "piece", "before", "product", "wanted")  # variables
+_LOCAL = (
+    "number", "found", "event", "thread", "query", "button", "piece", "before", "product", "wanted", "state", "grids",
+    "focusable", "section", "readout", "boxes", "members", "names", "fragments", "layoutOf", "address", "onCells",
+    "laneCell", "inside", "count", "layout",
+)  # variables; none is a key of an object  # fmt: skip
+_SHORT = dict(zip(_LOCAL, digits + ascii_lowercase, strict=False))
 _SHORTER = (
     (re.compile(rf"{_STRING}| *(?P<mark>[=:}}()\[\]?<>|&*+,;{{]) *\n?| (?P<sign>[-%/]) "),
      lambda m: m["kept"] or m["mark"] or m["sign"]),
     (re.compile(rf"{_STRING}|;(?P<end>}})|\((?P<one>\w+)\)(?==>)"), lambda m: m["kept"] or m["end"] or m["one"]),
     (re.compile(rf"{_STRING}|\bconst\b"), lambda m: m["kept"] or "let"),
     (re.compile(rf"{_STRING}|(?:(?<=\.\.\.)|(?<![.\w$]))(?P<name>{'|'.join(_LOCAL)})(?![\w$:])"),
-     lambda m: m["kept"] or f"${_LOCAL.index(m['name'])}"),
+     lambda m: m["kept"] or f"${_SHORT[m['name']]}"),
 )  # fmt: skip
 RENAMED: dict[str, str] = {}  # address of a page that was renamed: where it is now
 STATIC = ("site.css", "site.js", "icon.svg")
@@ -76,7 +82,7 @@ def _one_for_every_n(facts: Facts) -> Iterator[tuple[str, str]]:
 
 def moved(old: str, new: str) -> View:
     """The stub that a renamed page leaves."""
-    return View(old, "moved", "Moved", f"This page is now {new}", {"to": new})
+    return View(old, "moved", "Moved", "", {"to": new})
 
 
 def _others(facts: Facts) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""A layout as code to copy, one tab a language; what a format cannot say has no tab."""
+"""A layout as code to copy, one tab a language beside the formula; what a format cannot say has no tab."""
 
 from __future__ import annotations
 
@@ -14,17 +14,13 @@ from tcprobe.store.cell import Cell
 
 Tab = tuple[str, str]
 MOST_REGISTERS = 16  # that are written one by one
-ANY = ("Formula",)  # what can be said of operands of which some slots are unused
 
 
 def tabs(cell: Cell) -> list[Tab]:
-    """(language, code) of a table."""
-    return [(name, text) for name, write in WRITERS.items() if _speaks(name, cell) for text in _tried(write, cell)]
-
-
-def _speaks(name: str, cell: Cell) -> bool:
-    """Whether a language has words for what is held: all but those of ANY want a whole matrix."""
-    return name in ANY or (cell.fragment.role in WHOLE and None not in cell.table.cells)
+    """(language, code) of a table; none of operands of which some slots are unused."""
+    if cell.fragment.role not in WHOLE or None in cell.table.cells:
+        return []
+    return [(name, text) for name, write in WRITERS.items() for text in _tried(write, cell)]
 
 
 def _tried(write: Callable[[Cell], str], cell: Cell) -> Iterator[str]:
@@ -32,10 +28,6 @@ def _tried(write: Callable[[Cell], str], cell: Cell) -> Iterator[str]:
         yield write(cell)
     except UsageError:
         return
-
-
-def _formula(cell: Cell) -> str:
-    return "\n".join(f"{name} = {found}" for name, found in fitted(cell.table).formulas.items() if found)
 
 
 def _cuda(cell: Cell) -> str:
@@ -74,6 +66,6 @@ def _ptx(cell: Cell) -> str:
 
 
 WRITERS: dict[str, Callable[[Cell], str]] = {
-    "Formula": _formula, "CUDA": _cuda, "CuTe C++": _cute, "CuTe DSL": cute_dsl.written, "Triton": triton.written,
+    "CUDA": _cuda, "CuTe C++": _cute, "CuTe DSL": cute_dsl.written, "Triton": triton.written,
     "tilelang": tilelang.written, "PTX": _ptx,
 }  # fmt: skip

@@ -40,17 +40,16 @@ def view(fact: Fact) -> View:
         "first": fact.each[0].table.id, "what": what + (f".{fragment.layout}" if fragment.layout else ""),
         "instruction": for_every_n(fragment.instruction, fragment.shape) if fact.sizes else fragment.instruction,
         "size": words.size(fragment, fact.grows), "name": words.name(fragment), "axis": words.axis(fragment),
-        "archs": list(_strip(fact)), "main": main.arch, "evidence": words.evidence(main),
+        "strip": list(_strip(fact)), "main": main.arch, "evidence": words.evidence(main),
         "formula": words.formula(main.table), "slots": _slots(fact), "notes": _notes(fact),
         "layouts": [_layout(fact, table) for table in fact.tables.values()],
         "blocks": tables(fact.each[0]), "verdicts": fact.verdicts,
         "provenance": _provenance(main), "command": command(main),
         "absent": _absent(fact),
-        "users": users(fact), "data_page": data_page(fact), "picture": picture(main),
+        "users": users(fact), "data_page": data_page(fact),
         "arch_page": addresses.arch(main.arch), "data": markup.data({"kind": "fact"} | payload(fact)),
     }  # fmt: skip
-    about = f"Which {words.axis(fragment)} and register holds which element, on which GPUs"
-    return View(addresses.fact(fact.id), "fact", fact.id, about, shown)
+    return View(addresses.fact(fact.id), "fact", fact.id, "", shown)
 
 
 def tables(cell: Cell) -> list[dict[str, Any]]:
@@ -63,8 +62,8 @@ def tables(cell: Cell) -> list[dict[str, Any]]:
 
 
 def _drawn(block: Block, fragment: Fragment) -> dict[str, Any]:
-    """A block as tables; what the script draws anyway is not coloured before."""
-    matrix, registers = markup.matrix(block, coloured=False), markup.registers(block, fragment, coloured=False)
+    """A block as tables."""
+    matrix, registers = markup.matrix(block), markup.registers(block, fragment)
     holding = len({thread for thread, _ in block.slots})
     return {"title": block.title, "matrix": matrix.markup, "lanes": registers.markup,
             "whole": matrix.rows == len(block.pieces) and registers.rows == holding}  # fmt: skip
@@ -111,26 +110,24 @@ def command(cell: Cell) -> str:
 
 
 def _strip(fact: Fact) -> Iterator[dict[str, Any]]:
-    """All archs; neighbours that lack the fragment for the same reason together."""
-    keys = {row.name: None if row.name in fact.cells else _lacking(fact, row.name) for row in ARCHS}
-    for lacking, group in groupby(keys, key=keys.__getitem__):
-        if lacking:
-            kind, short = lacking
-            yield {"there": False, "name": spans(group), "kind": kind, "short": short}
-        else:
-            yield from (_arch(fact, name) for name in group)
+    """All archs; neighbours that have the same table on the same evidence, or lack it for the same reason, together."""
+    keys = {row.name: _known(fact, row.name) if row.name in fact.cells else _lacking(fact, row.name) for row in ARCHS}
+    for (kind, short, table), group in groupby(keys, key=keys.__getitem__):
+        names = list(group)
+        yield {"kind": kind, "short": short, "other": table not in ("", fact.main.table.id),
+               "there": names if table else [], "lack": spans(names)}  # fmt: skip
 
 
-def _arch(fact: Fact, name: str) -> dict[str, Any]:
-    return {"there": True, "name": name, "kind": fact.kind(name), "short": words.badge(fact, name),
-            "main": name == fact.main.arch, "other": fact.cells[name].table != fact.main.table}  # fmt: skip
+def _known(fact: Fact, name: str) -> tuple[str, str, str]:
+    """(kind, words, layout id) of an arch with a table."""
+    return fact.kind(name), words.badge(fact, name), fact.cells[name].table.id
 
 
-def _lacking(fact: Fact, name: str) -> tuple[str, str]:
-    """(kind, words) of an arch without a table; why one that could have it has none stands below."""
+def _lacking(fact: Fact, name: str) -> tuple[str, str, str]:
+    """(kind, words, nothing) of an arch without a table; why one that could have it has none stands below."""
     kind = fact.kind(name)
     why = words.why(fact, name).removeprefix("does not have it") if kind == "absent" else ""
-    return kind, words.SHORT[kind] + why
+    return kind, words.SHORT[kind] + why, ""
 
 
 def _absent(fact: Fact) -> list[tuple[str, str]]:
@@ -148,6 +145,7 @@ def _layout(fact: Fact, table: Table) -> dict[str, Any]:
     at = next(cell for cell in fact.cells.values() if cell.table == table)
     shown = fact.main if table == fact.main.table else at
     return {"id": table.id, "page": addresses.layout(table.id), "archs": spans(archs) if several else "",
+            "formula": "" if shown is fact.main else words.formula(table), "picture": picture(shown),
             "code": code.tabs(shown)}  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def view(facts: Facts, name: str) -> View:
         "data": markup.data(_data(at, composed) if composes else {"kind": "moves"}),
     }  # fmt: skip
     title = name if every_n else row.name
-    return View(addresses.instruction(name), "instruction", title, f"Operands of {title}, slot by slot", shown)
+    return View(addresses.instruction(name), "instruction", title, "", shown)
 
 
 def _what(row: Instruction) -> str:

@@ -11,7 +11,7 @@ from tcprobe.pages.site.render import View
 from tcprobe.pages.tables import spans
 
 MOST_LINKS = 300  # of fragments; of more their instructions are linked
-MOST_MATRIX, MOST_REGISTERS = 16_000, 6_000  # characters of a table; pages of fragments have more
+MOST_MATRIX, MOST_REGISTERS = 12_500, 9_000  # characters of a table; pages of fragments have more
 
 
 def view(facts: Facts, id_: str) -> View:
@@ -33,7 +33,7 @@ def view(facts: Facts, id_: str) -> View:
         "size": " x ".join(f"{axis.size} {axis.name}" for axis in table.space.axes) + f" → {', '.join(table.outputs)}",
         "blocks": [_drawn(block, fragment) for block in blocks(table, fragment)],
     }  # fmt: skip
-    return View(addresses.layout(id_), "layout", f"Layout {id_}", f"Layout {id_}, and which fragments have it", shown)
+    return View(addresses.layout(id_), "layout", f"Layout {id_}", "", shown)
 
 
 def _drawn(block: Block, fragment: Fragment) -> dict[str, object]:

@@ -1,19 +1,25 @@
-"""HTML of matrices and register tables, made from numbers alone; and of data for the script."""
+"""HTML of matrices and register tables, made from numbers alone; of text and code; and of data for the script.
+
+Cells and rows have their end tags, which HTML lets one leave out: parsers that only split text into tags need them.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.grid import Block, Stretch, lanes
+from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-MOST_MATRIX, MOST_REGISTERS = 40_000, 12_000  # characters that a page has of a table; the script draws the rest
+MOST_MATRIX, MOST_REGISTERS = 40_000, 18_000  # characters that a page has of a table; the script draws the rest
 _DATA = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+_MARKS = re.compile("<|&(?! )")  # that are no text between tags
 
 
 class Drawn(NamedTuple):
@@ -28,27 +34,16 @@ def colour(thread: int) -> int:
     return (thread & 3) + 4 * (thread >> 2 & 1)
 
 
-def classes(piece: Stretch) -> str:
-    """Colours of the first two threads that hold a piece."""
-    threads = piece.threads
-    if not threads:
-        return ""
-    return f"c{colour(threads[0])}" + (f" d{colour(threads[1])}" if len(threads) > 1 else "")
-
-
-def matrix(block: Block, coloured: bool = True, most: int = MOST_MATRIX) -> Drawn:
-    """Rows of a matrix: its numbers in heads, in each cell the holders, if wanted in the colours of their threads."""
+def matrix(block: Block, most: int = MOST_MATRIX) -> Drawn:
+    """Rows of a matrix: its numbers in heads, in each cell the holders, which the script colours."""
     columns = sum(piece.span for piece in block.pieces[0])
     step = max((piece.span for piece in block.pieces[0]), default=1)
     heads = "".join(f"<th{_span(step)}>{col}</th>" for col in range(0, columns, step))
-    rows = (
-        f"<tr><th>{row}</th>{''.join(_cell(p, coloured) for p in pieces)}</tr>"
-        for row, pieces in enumerate(block.pieces)
-    )
+    rows = (f"<tr><th>{row}</th>{''.join(map(_cell, pieces))}</tr>" for row, pieces in enumerate(block.pieces))
     return _table(heads, rows, most)
 
 
-def _table(heads: str, rows: Iterable[str], most: int, end: str = "</tr>") -> Drawn:
+def _table(heads: str, rows: Iterable[str], most: int) -> Drawn:
     """Heads, and as many rows as have `most` characters together; numbers only, so that nothing is to be escaped."""
     from markupsafe import Markup
 
@@ -58,31 +53,34 @@ def _table(heads: str, rows: Iterable[str], most: int, end: str = "</tr>") -> Dr
         if found and sizes > most:
             break
         found.append(row)
-    return Drawn(Markup(f"<thead><tr><td></td>{heads}{end}</thead><tbody>{''.join(found)}</tbody>"), len(found))
+    return Drawn(Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(found)}</tbody>"), len(found))
 
 
-def _cell(piece: Stretch, coloured: bool) -> str:
-    of = classes(piece) if coloured else ""
-    quoted = f' class="{of}"' if " " in of else f" class={of}" if of else ""
-    return f"<td{quoted}{_span(piece.span)}>{piece.text}</td>"
+def _cell(piece: Stretch) -> str:
+    return f"<td{_span(piece.span)}>{piece.text}</td>"
 
 
 def _span(count: int) -> str:
     return f" colspan={count}" if count > 1 else ""
 
 
-def registers(block: Block, fragment: Fragment, coloured: bool = True, most: int = MOST_REGISTERS) -> Drawn:
-    """A row for each thread that holds anything: its registers with their elements; end tags are left out."""
-    heads = "".join(f"<th>r{number}" for number in range(fragment.registers))
-    rows = (
-        f"<tr{f' class=c{colour(lane.number)}' if coloured else ''}><th>{lane.number}{_texts(lane.registers)}"
-        for lane in lanes(block, fragment)
-    )
-    return _table(heads, rows, most, "")
+def registers(block: Block, fragment: Fragment, most: int = MOST_REGISTERS) -> Drawn:
+    """A row for each thread that holds anything: its registers with their elements."""
+    heads = "".join(f"<th>r{number}</th>" for number in range(fragment.registers))
+    rows = (f"<tr><th>{lane.number}</th>{_texts(lane.registers)}</tr>" for lane in lanes(block, fragment))
+    return _table(heads, rows, most)
 
 
 def _texts(texts: Sequence[str]) -> str:
-    return "".join(f"<td>{text}" for text in texts)
+    return "".join(f"<td>{text}</td>" for text in texts)
+
+
+def text(words: str) -> Markup:
+    """Text between tags, where > and quotes stand for themselves, and & before a blank too."""
+    from markupsafe import Markup
+
+    shown = "\n".join(map(escaped, words.split("\n")))
+    return Markup(_MARKS.sub(lambda mark: "&lt;" if mark[0] == "<" else "&amp;", shown))  # nothing begins a tag
 
 
 def data(value: object) -> Markup:

@@ -16,12 +16,14 @@ _MADE: dict[str, dict[str, Any]] = {}  # by layout id
 
 
 def payload(fact: Fact) -> dict[str, Any]:
-    """Of a fact: its fragment, the layouts, and by arch which of them and on what evidence."""
+    """Of a fact: its fragment, the layouts, and by archs that have both in common which of them on what evidence."""
     numbers = {id_: number for number, id_ in enumerate(fact.tables)}
     evidence = list(dict.fromkeys(words.evidence(cell) for cell in fact.cells.values()))
-    archs = {arch: [numbers[cell.table.id], evidence.index(words.evidence(cell))] for arch, cell in fact.cells.items()}
-    tables = list(fact.tables.values())
-    layouts = [bare(tables[0]), *({**bare(table), "text": words.formula(table)} for table in tables[1:])]
+    alike: dict[tuple[int, int], list[str]] = {}
+    for arch, cell in fact.cells.items():
+        alike.setdefault((numbers[cell.table.id], evidence.index(words.evidence(cell))), []).append(arch)
+    archs = {" ".join(names): of for of, names in alike.items()}
+    layouts = [bare(table) for table in fact.tables.values()]
     by_n = {"sizes": [of_size(cell) for cell in fact.sizes]} if fact.grows else {}
     return {**sizes(fact.fragment), "main": fact.main.arch, "archs": archs, "evidence": evidence, "layouts": layouts,
             **by_n}  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tcprobe import __version__
 from tcprobe.errors import EnvironmentUnfitError
+from tcprobe.pages.site import markup
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
@@ -57,10 +58,12 @@ def require() -> None:
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    found = Environment(
         loader=PackageLoader("tcprobe.pages.site"), autoescape=True, undefined=StrictUndefined, finalize=_shown,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
+    found.filters["text"] = markup.text
+    return found
 
 
 def _shown(value: object) -> object:

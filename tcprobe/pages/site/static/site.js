@@ -154,7 +154,7 @@
     return element;
   };
   const source = one("#data"), data = source ? JSON.parse(source.textContent) : {};
-  const home = document.body.dataset.root;
+  const home = document.currentScript.getAttribute("src").slice(0, -7);
 
   const fill = (table, rows) => {
     const caption = table.caption;
@@ -217,7 +217,15 @@
   function factPage() {
     const readout = one("#readout"), state = { arch: data.main, chosen: null, size: (data.sizes || [])[0] };
     let grids = [];
-    data.layouts[0].text = one("#formula").textContent;
+    // the page says its formula once, and has no element around a head and its code
+    one(".tabs").prepend(make("h3", "Formula"), make("pre", one("#formula").textContent));
+    all(".tabs > pre").forEach((pre) => {
+      const part = make("div", "", "copy");
+      part.append(pre.previousElementSibling, pre.cloneNode(true));
+      pre.replaceWith(part);
+    });
+    // archs of the same layout and evidence stand together
+    for (const [names, at] of Object.entries(data.archs)) names.split(" ").forEach((name) => { data.archs[name] = at; });
     all(".strip a").forEach((chip) => { chip.dataset.arch = new URLSearchParams(chip.search).get("arch"); });
     // of a fragment whose N can be chosen: as many elements of the largest as that N has
     const sized = () => ({ ...data, ...(state.size && { cols: state.size[1], elements: state.size[2] }) });
@@ -240,8 +248,8 @@
       compare(before);
       csv(layoutOf(data.main));
       if (state.size) one("#n a").textContent = state.size[3], one("#n a").href = home + "l/" + state.size[3] + ".html";
-      one("#formula").textContent = layoutOf(state.arch).text;
       all("[data-layout]").forEach((part) => { part.hidden = part.dataset.layout !== layoutOf(state.arch).id; });
+      one("#formula").textContent = one(".tabs:not([hidden]) pre").textContent;
       all("[data-arch]").forEach((arch) => arch.toggleAttribute("aria-current", arch.dataset.arch === state.arch));
       one("#evidence").textContent = state.arch + ": " + data.evidence[data.archs[state.arch][1]] + ".";
       choose(state.chosen);
@@ -450,7 +458,7 @@
 
   // Names, addresses and the search box.
   const fragments = () => (root.tcprobeNames || []).flatMap(([prefix, lasts]) => lasts.split(" ").map((last) => prefix + "." + last));
-  const OTHER_WORDS = { accumulator: /\.[cd](\.|$)/, metadata: /\.e$/ }, FILLERS = /^(layout|registers?|fragment|matrix|sync|aligned|cuda|ptx)$/;
+  const OTHER_WORDS = { accumulator: /\.[cd](\.|$)/, metadata: /\.e$/ }, FILLERS = RegExp("^(layout|registers?|fragment|matrix|sync|aligned|cuda|ptx)$");
 
   function link(id, query) {
     const found = make("a", id);
@@ -559,10 +567,18 @@
     box.textContent = lines.join("\n");
   }
 
+  // The page of a layout: cells in the colours of the threads that they name.
+  function layoutPage() {
+    all(".pair .matrix tbody td").forEach((td) => {
+      td.className = classes({ holders: td.textContent ? td.textContent.split(" ").map((holder) => [parseInt(holder, 10)]) : [] });
+    });
+    all(".lanes tbody tr").forEach((line) => { line.className = "c" + colour(line.cells[0].textContent); });
+  }
+
   document.documentElement.classList.add("js");
   const pages = { fact: factPage, instruction: instructionPage, diff: diffPage };
   search();
   filters();
+  (pages[data.kind] || layoutPage)();
   tabs();
-  if (pages[data.kind]) pages[data.kind]();
 })(globalThis);
