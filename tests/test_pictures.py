@@ -6,7 +6,6 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from importlib import resources
-from typing import NamedTuple
 
 import pytest
 
@@ -76,65 +75,31 @@ def test_the_site_has_the_same_colours():
     assert named[1] == list(DARK)
 
 
-class Cell(NamedTuple):
-    """A cell: where it is painted, the classes of its colour and of its other half, its text and its title."""
-
-    left: float
-    top: float
-    wide: float
-    colour: str
-    half: str | None
-    text: str
-    title: str
-
-
 def cells(text):
-    """Every cell of every drawing, in the order of the texts."""
-    return list(_cells(ET.fromstring(text), 0, 0))
-
-
-def _cells(group, x, y):
-    halves = {(float(m[1]), float(m[2]) - 19): of for of, d in _pieces(group) if (m := HALF.fullmatch(d))}
-    whole = [(*map(float, m.groups()), of) for of, d in _pieces(group) if (m := WHOLE.fullmatch(d))]
-    assert len(whole) + len(halves) == len(list(_pieces(group)))
-    for inner in group.findall(f"{SVG}g"):
-        dx, dy = (float(n) for n in re.findall(r"[\d.]+", inner.get("transform")))
-        if inner.get("class") != "m":
-            yield from _cells(inner, x + dx, y + dy)
-            continue
-        for of in inner.iter(f"{SVG}text"):
-            if of.find(f"{SVG}title") is not None:
-                at, top = float(of.get("x")), dy - 14
-                here = [w for w in whole if w[0] < at < w[0] + w[2] and w[1] == top] or [(at, top, 0, "e")]
-                left, _, wide, colour = here[0]
-                yield Cell(x + left, y + top, wide, colour, halves.get((left, top)), of.text, of[0].text)
-
-
-WHOLE = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)v19H[\d.]+")
-HALF = re.compile(r"M([\d.]+) ([\d.]+)h[\d.]+v-19")
-
-
-def _pieces(group):
-    """(class, one shape) of the coloured paths of a drawing."""
-    for path in group.findall(f"{SVG}path"):
-        if path.get("class")[0] == "c":
-            yield from ((path.get("class"), f"M{shape}") for shape in path.get("d").split("M")[1:])
+    """(title, text) of every cell."""
+    groups = [g for g in ET.fromstring(text).iter(f"{SVG}g") if g.find(f"{SVG}title") is not None]
+    return [
+        (g.find(f"{SVG}title").text, g.find(f"{SVG}text").text, g.get("class"), len(g.findall(f"{SVG}path")))
+        for g in groups
+    ]
 
 
 def test_every_cell_has_a_title_and_the_colour_of_its_lane():
-    found = {cell.title: (cell.text, cell.colour, cell.half) for cell in cells(svg.picture(load(f"{MMA}.a")))}
+    found = {title: (text, of, paths) for title, text, of, paths in cells(svg.picture(load(f"{MMA}.a")))}
     assert len(found) == 256
-    assert found["[3][9]: 12:5"] == ("12:5", "c4", None)
+    assert found["[3][9]: 12:5"] == ("12:5", "c4", 1)
 
 
 def test_an_element_of_two_threads_is_split():
-    found = cells(svg.picture(load("wmma.m16n16k16.a.row.f16", "sm_70")))
-    assert [" " in cell.text and cell.half is not None for cell in found] == [True] * 256
+    split = [
+        paths for _, text, _, paths in cells(svg.picture(load("wmma.m16n16k16.a.row.f16", "sm_70"))) if " " in text
+    ]
+    assert split == [2] * 256
 
 
 @pytest.mark.parametrize(("name", "label"), [("svg", "12:5"), ("svg-cute", "T12 V5"), ("svg-ptx", "T12:{a5}")])
 def test_labels_in_three_styles(name, label):
-    found = {cell.title: cell.text for cell in cells(emit.emit(name, [load(f"{MMA}.a")]))}
+    found = dict(item[:2] for item in cells(emit.emit(name, [load(f"{MMA}.a")])))
     assert found["[3][9]: 12:5"] == label
 
 
@@ -171,12 +136,26 @@ PICTURES = {
 }  # fmt: skip
 
 
+def boxes(root, x=0.0, y=0.0):
+    """(left, top, width, class, other class, text) of every cell, whatever it is moved by."""
+    for group in root:
+        if group.tag != f"{SVG}g":
+            continue
+        by = [float(n) for n in re.findall(r"[\d.]+", group.get("transform", ""))] or [0, 0]
+        if group.find(f"{SVG}title") is None:
+            yield from boxes(group, x + by[0], y + by[1])
+            continue
+        whole, *other = group.findall(f"{SVG}path")
+        left, top, wide = (float(n) for n in re.match(r"M([\d.]+) ([\d.]+)h([\d.]+)v", whole.get("d")).groups())
+        halves = other[0].get("class") if other else None
+        yield x + left, y + top, wide, group.get("class"), halves, group.find(f"{SVG}text").text
+
+
 def structure(text):
     """What a picture shows: row by row texts and colours, and how many registers and halves begin."""
     root, rows = ET.fromstring(text), {}
-    for cell in cells(text):
-        colours = cell.colour[1:] + (cell.half[1:] if cell.half else "")
-        rows.setdefault(cell.top, []).append((cell.text or "-", colours))
+    for _, top, _, of, other, words in boxes(root):
+        rows.setdefault(top, []).append((words or "-", of[1:] + (other[1:] if other else "")))
     marks = {
         kind: sum(p.get("d").count("M") for p in root.iter(f"{SVG}path") if p.get("class") == kind) for kind in "ru"
     }
@@ -194,11 +173,16 @@ def test_pictures_have_the_structure_that_was_looked_at(golden):
 def test_a_picture_says_what_the_table_says():
     """Text and colour of each cell from the table alone."""
     for id_, arch in PICTURES.values():
-        for cell in cells(svg.picture(load(id_, arch))):
-            assert cell.title.split(": ", 1)[1] == (cell.text or "nobody")
-            threads = [int(part.split(":")[0]) for part in (cell.text or "").split()]
-            painted = [cell.colour, *filter(None, [cell.half])] if cell.text else []
-            assert painted == [f"c{(t & 3) + 4 * (t >> 2 & 1)}" for t in threads]
+        cell = load(id_, arch)
+        for group in ET.fromstring(svg.picture(cell)).iter(f"{SVG}g"):
+            title = group.find(f"{SVG}title")
+            if title is None:
+                continue
+            text = group.find(f"{SVG}text").text
+            assert title.text.split(": ", 1)[1] == text
+            threads = [int(part.split(":")[0]) for part in text.split()]
+            halves = [path.get("class") for path in group.findall(f"{SVG}path")[1:]]
+            assert [group.get("class"), *halves] == [f"c{(t & 3) + 4 * (t >> 2 & 1)}" for t in threads]
 
 
 @pytest.mark.parametrize("name", ["split between two threads", "halves of registers", "no columns", "pieces"])
@@ -208,7 +192,7 @@ def test_other_programs_paint_every_cell_in_its_colours(draw, name):
     image = pytest.importorskip("PIL.Image", reason="no Pillow, which CairoSVG brings")
     text = svg.picture(load(*PICTURES[name]))
     painted = image.open(io.BytesIO(draw(text))).convert("RGB")
-    for left, top, wide, of, other, *_ in cells(text):
+    for left, top, wide, of, other, _ in boxes(ET.fromstring(text)):
         corners = ((left + 3, top + 3, of), (left + wide - 3, top + 16, other or of))
         for x, y, kind in corners:
             expected = tuple(int(LIGHT[int(kind[1:])][n : n + 2], 16) for n in (1, 3, 5))

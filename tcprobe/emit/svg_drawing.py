@@ -1,9 +1,8 @@
 """Drawings of fragments as SVG elements: a matrix with its holders, and what each thread holds.
 
 Colour follows structure: the hue is thread & 3, the tone (thread >> 2) & 1; an element that two threads hold is split.
-A thick edge begins a register, a corner is cut where an element lies in its upper half. Every cell is a text with a
-title; all that is painted alike is one path. Colours are classes, so that a page or a dark ground can change them; the
-ground is transparent.
+A thick edge begins a register, a corner is cut where an element lies in its upper half. Every cell has a title.
+Colours are classes, so that a page or a dark ground can change them; the ground is transparent.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def style() -> str:
     text = f"text{{font-family:{FONTS};font-size:10px;text-anchor:middle}}.h,.s{{text-anchor:start}}"
     text += ".h{font-weight:bold;font-size:12px}"
     lines = ".r{fill:none;stroke:#555;stroke-width:1.4}"
-    lines += ".u{fill:#555}"
+    lines += ".e{fill:none}.u{fill:#555}"
     darker = f"text{{fill:{DARK_INK}}}.r{{stroke:#bbb}}.u{{fill:#bbb}}{dark}"
     return f"{text}text{{fill:{INK}}}{lines}{light}@media (prefers-color-scheme:dark){{{darker}}}"
 
@@ -92,24 +91,23 @@ def matrix(block: Block, fragment: Fragment, label: Label, wide: float | None = 
     wide = wide or element_width(block, fragment, label)
     columns = sum(piece.span for piece in block.pieces[0])
     every = max(1, round(24 / wide)) if wide < 24 else 1
-    heads = [text(MARGIN + (col + 0.5) * wide, 12, str(col)) for col in range(0, columns, every)]
-    paint, lines = _Paint(), list[str]()
+    parts = [text(MARGIN + (col + 0.5) * wide, 12, str(col)) for col in range(0, columns, every)]
+    marks = _Marks(fragment)
     for row, pieces in enumerate(block.pieces):
         y = LINE + row * HIGH
-        cells = []
+        parts.append(text(MARGIN / 2, y + 14, str(row)))
         for piece in pieces:
             box = _Box(MARGIN + piece.col * wide, y, piece.span * wide)
-            paint.piece(box, piece, fragment)
             name = f"[{row}]" + ("" if block.flat else f"[{piece.col}]")
-            cells.append(_titled(box, label(piece, fragment.operand), f"{name}: {piece.text or 'nobody'}"))
-        lines.append(_line(y, row, cells))
-    return Drawing([*heads, *paint.paths(), *lines], MARGIN + columns * wide + 8, LINE + len(block.pieces) * HIGH + 2)
+            parts.append(_cell(box, piece, name, label(piece, fragment.operand)))
+            marks.add(box, piece)
+    return Drawing([*parts, *marks.paths()], MARGIN + columns * wide + 8, LINE + len(block.pieces) * HIGH + 2)
 
 
 def element_width(block: Block, fragment: Fragment, label: Label) -> float:
     """What the longest label needs, for an element."""
     longest = max((len(label(p, fragment.operand)) * LETTER + 8) / p.span for row in block.pieces for p in row)
-    return 2 * ceil(longest / 2) if longest > 24 else max(6, ceil(longest * 2) / 2)
+    return max(6, ceil(longest * 2) / 2)
 
 
 class _Box(NamedTuple):
@@ -120,69 +118,63 @@ class _Box(NamedTuple):
     width: float
 
 
-def _titled(box: _Box, words: str, title: str) -> str:
-    """The text in the middle of a box, at the height of its line."""
-    return f'<text x="{box.x + box.width / 2:g}">{escape(words)}<title>{title}</title></text>'
+def _cell(box: _Box, piece: Stretch, name: str, words: str) -> str:
+    x, y, width = box
+    threads = piece.threads
+    fill = f' class="c{colour(threads[0])}"' if threads else ' class="e"'
+    title = f"<title>{name}: {piece.text or 'nobody'}</title>"
+    whole = f'<path d="M{x:g} {y:g}h{width - 1:g}v{HIGH - 1}h{1 - width:g}z"/>'
+    return f"<g{fill}>{title}{whole}{_other(box, threads)}{text(x + width / 2, y + 14, words)}</g>"
 
 
-def _line(y: float, number: int, cells: Sequence[str]) -> str:
-    """A row of texts from its number on."""
-    texts = "".join([f'<text x="{MARGIN / 2:g}">{number}</text>', *cells])
-    return f'<g class="m" transform="translate(0 {y + 14:g})">{texts}</g>'
+def _other(box: _Box, threads: Sequence[int]) -> str:
+    """The half of a second thread."""
+    if len(threads) < 2:
+        return ""
+    edge = f"M{box.x:g} {box.y + HIGH - 1:g}h{box.width - 1:g}v{1 - HIGH}z"
+    return f'<path d="{edge}" class="c{colour(threads[1])}"/>'
 
 
-class _Paint:
-    """What is painted: cells, halves of second threads, edges where registers begin, corners of their upper halves."""
+class _Marks:
+    """Edges where registers begin, and corners of their upper halves."""
 
-    def __init__(self) -> None:
-        self._paths: dict[tuple[int, str], str] = {}  # by layer and class
+    def __init__(self, fragment: Fragment) -> None:
+        self._fragment, self._edges, self._halves = fragment, "", ""
 
-    def piece(self, box: _Box, piece: Stretch, fragment: Fragment) -> None:
-        """A cell of a matrix in the colours of its first two threads, with its place in a register."""
+    def add(self, box: _Box, piece: Stretch) -> None:
+        """Of a piece."""
         x, y, width = box
-        for thread in piece.threads[:1]:
-            self.cell(box, thread)
-        for thread in piece.threads[1:2]:
-            self._add(1, f"c{colour(thread)}", f"M{x:g} {y + HIGH - 1:g}h{width - 1:g}v{1 - HIGH}")
         if piece.holders:
-            _, bit = fragment.place(piece.holders[0][1])
+            _, bit = self._fragment.place(piece.holders[0][1])
             if not bit:
-                self._add(2, "r", f"M{x + 0.5:g} {y:g}v{HIGH - 1}")
-            elif bit >= fragment.register_bits // 2:
-                self._add(2, "u", f"M{x + width - 1:g} {y:g}h-5l5 5")
-
-    def cell(self, box: _Box, thread: int) -> None:
-        """A cell in the colour of a thread."""
-        x, y, width = box
-        self._add(0, f"c{colour(thread)}", f"M{x:g} {y:g}h{width - 1:g}v{HIGH - 1}H{x:g}")
-
-    def _add(self, layer: int, kind: str, path: str) -> None:
-        self._paths[layer, kind] = self._paths.get((layer, kind), "") + path
+                self._edges += f"M{x + 0.5:g} {y:g}v{HIGH - 1}"
+            elif bit >= self._fragment.register_bits // 2:
+                self._halves += f"M{x + width - 1:g} {y:g}h-5l5 5z"
 
     def paths(self) -> Iterator[str]:
-        """One path for each kind, the lowest layer first; shapes are closed by being filled."""
-        yield from (f'<path class="{kind}" d="{path}"/>' for (_, kind), path in sorted(self._paths.items()))
+        """One path for each kind."""
+        kinds = (("r", self._edges), ("u", self._halves))
+        yield from (f'<path class="{kind}" d="{path}"/>' for kind, path in kinds if path)
 
 
 def registers(block: Block, fragment: Fragment) -> Drawing:
     """A line for each thread: what its registers hold; of several warps each by itself."""
     rows = lanes(block, fragment)
-    wide = 2 * ceil((max(len(words) for lane in rows for words in lane.registers) * LETTER + 10) / 2)
-    heads = [text(MARGIN + (n + 0.5) * wide, 12, f"r{n}") for n in range(fragment.registers)]
-    paint, lines = _Paint(), list[str]()
-    y = LINE
+    wide = max(len(words) for lane in rows for words in lane.registers) * LETTER + 10
+    parts = [text(MARGIN + (n + 0.5) * wide, 12, f"r{n}") for n in range(fragment.registers)]
+    y: float = LINE
     for lane in rows:
         if fragment.threads > WARP and lane.number % WARP == 0:
-            heads.append(text(8, y + 14, f"warp {lane.number // WARP}", "h"))
+            parts.append(text(8, y + 14, f"warp {lane.number // WARP}", "h"))
             y += HIGH
-        boxes = [_Box(MARGIN + n * wide, y, wide) for n in range(len(lane.registers))]
-        for box in boxes:
-            paint.cell(box, lane.number)
-        named = enumerate(zip(boxes, lane.registers, strict=True))
-        cells = [_titled(box, words, f"lane {lane.number}, register {n}: {words}") for n, (box, words) in named]
-        lines.append(_line(y, lane.number, cells))
+        parts.append(text(MARGIN / 2, y + 14, str(lane.number)))
+        for n, words in enumerate(lane.registers):
+            x = MARGIN + n * wide
+            box = f'<rect x="{x:g}" y="{y:g}" width="{wide - 1:g}" height="{HIGH - 1}" class="c{colour(lane.number)}"/>'
+            title = f"<title>lane {lane.number}, register {n}: {words}</title>"
+            parts.append(f"<g>{title}{box}{text(x + wide / 2, y + 14, words)}</g>")
         y += HIGH
-    return Drawing([*heads, *paint.paths(), *lines], MARGIN + fragment.registers * wide + 8, y + 2)
+    return Drawing(parts, MARGIN + fragment.registers * wide + 8, y + 2)
 
 
 def composite(drawn: Mapping[str, Block], fragments: Mapping[str, Fragment], label: Label) -> Drawing:
