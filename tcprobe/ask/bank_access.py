@@ -97,8 +97,8 @@ def walk(given: TileAccess, tile: Tile, slots: Slots | None) -> Walk:
         )
     row, col = _copies(slots, tile)
     line, place = (row, col) if tile.contiguous == "row" else (col, row)
-    found = (_matrices if given.row.is_matrix else _pieces)(given, tile, line, place)
-    return Walk(given, *found)
+    pieces = (_matrices if given.row.is_matrix else _pieces)(given, tile, line, place)
+    return Walk(given, *pieces)
 
 
 def addresses(walked: Walk, tile: Tile, shared: Shared) -> Ints:
@@ -110,11 +110,11 @@ def addresses(walked: Walk, tile: Tile, shared: Shared) -> Ints:
         raise UsageError(f"{shared} tears the {width} bytes of {walked.access.name} apart; M is at least {least} here.")
     if shared.bytes(tile) > MOST_SHARED:
         raise UsageError(f"{shared.bytes(tile)} bytes with {shared}; the largest shared memory has {MOST_SHARED}.")
-    found: Ints = np.where(walked.line == IDLE, IDLE, shared.offset(tile, walked.line, walked.byte))
-    if (found[found != IDLE] % width).any():
+    offsets: Ints = np.where(walked.line == IDLE, IDLE, shared.offset(tile, walked.line, walked.byte))
+    if (offsets[offsets != IDLE] % width).any():
         pitch = f"lines are {shared.pitch(tile)} bytes apart"
         raise UsageError(f"{walked.access.name} needs multiples of {width} bytes; {pitch}, {shared}.")
-    return found
+    return offsets
 
 
 def _sweep(given: TileAccess, tile: Tile) -> tuple[Ints, Ints]:
@@ -133,11 +133,11 @@ def _sweep(given: TileAccess, tile: Tile) -> tuple[Ints, Ints]:
 
 def _by_instruction(values: Ints, lanes: int) -> Ints:
     """Values in order as `lanes` of each instruction's 32, the others IDLE."""
-    found = np.full((-(-len(values) // lanes), WARP), IDLE, np.int64)
-    filled = np.full(len(found) * lanes, IDLE, np.int64)
+    rows = np.full((-(-len(values) // lanes), WARP), IDLE, np.int64)
+    filled = np.full(len(rows) * lanes, IDLE, np.int64)
     filled[: len(values)] = values
-    found[:, :lanes] = filled.reshape(-1, lanes)
-    return found
+    rows[:, :lanes] = filled.reshape(-1, lanes)
+    return rows
 
 
 def origins(slots: Slots, tile: Tile) -> Ints:
@@ -156,11 +156,11 @@ def origins(slots: Slots, tile: Tile) -> Ints:
 def _copies(slots: Slots, tile: Tile) -> tuple[Ints, Ints]:
     """Row and column in the tile of every slot of the fragments that cover it; shape (warps, 32, elements)."""
     unused = slots.row == -1
-    found = [
+    copies = [
         np.where(unused, IDLE, origin[:, None, None] + values).reshape(-1, WARP, values.shape[1])
         for origin, values in zip(origins(slots, tile).T, (slots.row, slots.col), strict=True)
     ]
-    return found[0], found[1]
+    return copies[0], copies[1]
 
 
 def _pieces(given: TileAccess, tile: Tile, line: Ints, place: Ints) -> tuple[Ints, Ints]:
@@ -219,5 +219,5 @@ def _turns(line: Ints, place: Ints, count: int) -> tuple[str, ...]:
     ways = {"": (lane // 4, lane % 4 * count + i), ".trans": (lane % 4 * count + i, lane // 4)}
     if count != 2:  # .trans, of b16 alone
         del ways[".trans"]
-    found = line - line[:, :1], place - place[:, :1]
-    return tuple(way for way, to in ways.items() if (found[0] == to[0]).all() and (found[1] == to[1]).all())
+    apart = line - line[:, :1], place - place[:, :1]
+    return tuple(way for way, to in ways.items() if (apart[0] == to[0]).all() and (apart[1] == to[1]).all())

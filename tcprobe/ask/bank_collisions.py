@@ -68,12 +68,12 @@ def _phase(given: Pattern, rule: BankRule, lanes: range) -> Phase:
     if given.source is not None:
         met.append(_collisions(given.row, rule, "source", given.source, lanes))
     active = [lane for lane in lanes if given.address[lane] is not None]
-    found = [c for side in met for c in side]
+    collisions = [c for side in met for c in side]
     if rule.passes == "order":
-        passes = _chain(active, found)
+        passes = _chain(active, collisions)
     else:
-        passes = max((len(c.parties) for c in found), default=min(1, len(active)))
-    return Phase(tuple(lanes), passes, tuple(sorted(found, key=lambda c: -len(c.parties))))
+        passes = max((len(c.parties) for c in collisions), default=min(1, len(active)))
+    return Phase(tuple(lanes), passes, tuple(sorted(collisions, key=lambda c: -len(c.parties))))
 
 
 def _collisions(
@@ -93,10 +93,10 @@ def _collisions(
     ]
 
 
-def _chain(active: Iterable[int], found: Iterable[Collision]) -> int:
+def _chain(active: Iterable[int], collisions: Iterable[Collision]) -> int:
     """The most lanes in a row of which each waits for one before it."""
     waits: dict[int, set[int]] = {lane: set() for lane in active}
-    for collision in found:
+    for collision in collisions:
         queue = [lane for party in collision.parties for lane in party]
         for place, lane in enumerate(queue):
             waits[lane].update(queue[:place])

@@ -94,14 +94,14 @@ def read(path: Path) -> list[Pattern]:
 
     A line has op, address and maybe source and arch; further keys are the writer's own.
     """
-    found = []
+    patterns = []
     for number, line in enumerate(_text(path, MOST_BYTES).split("\n"), 1):
         if line.strip():
             try:
-                found.append(_pattern(line))
+                patterns.append(_pattern(line))
             except TcprobeError as error:
                 raise DataError(f"{path}, line {number}: {error}") from None
-    return found
+    return patterns
 
 
 def _text(path: Path, most: int) -> str:
@@ -133,10 +133,10 @@ def _pattern(line: str) -> Pattern:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a key twice")
-    return found
+    return members
 
 
 def judged(patterns: Iterable[Pattern], rules: Callable[[str | None], BankRules]) -> list[tuple[Cost, BankRules]]:
@@ -144,10 +144,10 @@ def judged(patterns: Iterable[Pattern], rules: Callable[[str | None], BankRules]
     alike: dict[tuple[str | None, SharedAccess, bool], list[tuple[int, Pattern]]] = defaultdict(list)
     for place, given in enumerate(patterns):
         alike[given.arch, given.row, given.source is None].append((place, given))
-    found: dict[int, tuple[Cost, BankRules]] = {}
+    by_place: dict[int, tuple[Cost, BankRules]] = {}
     for (name, row, sourceless), group in alike.items():
         by = rules(name)
         sources = None if sourceless else as_array([p.source or () for _, p in group])
         answers = costs(row, by.rule(row), as_array([p.address for _, p in group]), sources)
-        found |= {place: (cost, by) for (place, _), cost in zip(group, answers, strict=True)}
-    return [found[place] for place in sorted(found)]
+        by_place |= {place: (cost, by) for (place, _), cost in zip(group, answers, strict=True)}
+    return [by_place[place] for place in sorted(by_place)]

@@ -67,9 +67,9 @@ def rules_for(name: str | None, results: Results | Layers) -> BankRules:
     return BankRules(asked, MEASURED, designed(), None)
 
 
-def document(name: str, provenance: Mapping[str, str], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What `store.surveys.BANKS` saves, checked. `found`: by access "rule", "patterns", "misfits" and more."""
-    body = {"arch": name, "method": "live", "provenance": dict(provenance), "accesses": dict(found)}
+def document(name: str, provenance: Mapping[str, str], by_access: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What `store.surveys.BANKS` saves, checked. `by_access`: by access "rule", "patterns", "misfits" and more."""
+    body = {"arch": name, "method": "live", "provenance": dict(provenance), "accesses": dict(by_access)}
     _read(name, body)
     return body
 

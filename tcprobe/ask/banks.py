@@ -116,34 +116,34 @@ def as_array(rows: Sequence[Sequence[int | None]]) -> Ints:
 
 def costs(row: SharedAccess, rule: BankRule, addresses: Ints, sources: Ints | None = None) -> list[Cost]:
     """The cost of each pattern; `addresses` and `sources` of shape (patterns, 32), IDLE where a lane is idle."""
-    found = passes(row, rule, addresses, sources)
-    rows = zip(found.tolist(), beats(rule, found).tolist(), strict=True)
+    by_phase = passes(row, rule, addresses, sources)
+    rows = zip(by_phase.tolist(), beats(rule, by_phase).tolist(), strict=True)
     return [Cost([n for n in phases if n != ABSENT], count) for phases, count in rows]
 
 
 def cycles(row: SharedAccess, rule: BankRule, addresses: Ints, sources: Ints | None = None) -> Ints:
     """max(P, B) of each pattern, shape (patterns,)."""
-    found = passes(row, rule, addresses, sources)
-    total: Ints = np.maximum(found.clip(0).sum(axis=1), beats(rule, found))
+    by_phase = passes(row, rule, addresses, sources)
+    total: Ints = np.maximum(by_phase.clip(0).sum(axis=1), beats(rule, by_phase))
     return total
 
 
-def beats(rule: BankRule, found: Ints) -> Ints:
+def beats(rule: BankRule, by_phase: Ints) -> Ints:
     """B of each pattern, from its passes."""
-    counted = (found != ABSENT) & (found > 0).any(axis=1, keepdims=True) if rule.idle else found > 0
+    counted = (by_phase != ABSENT) & (by_phase > 0).any(axis=1, keepdims=True) if rule.idle else by_phase > 0
     count: Ints = counted.sum(axis=1)
     return count
 
 
 def passes(row: SharedAccess, rule: BankRule, addresses: Ints, sources: Ints | None = None) -> Ints:
     """Passes of each phase, ABSENT beyond the last where phases joined; shape (patterns, phases)."""
-    found = _passes(row, rule, rule.phase, addresses, sources)
+    by_phase = _passes(row, rule, rule.phase, addresses, sources)
     if rule.joined > rule.phase:
         joins = agree(addresses)
         joined = _passes(row, rule, rule.joined, addresses[joins], None if sources is None else sources[joins])
-        found[joins] = ABSENT
-        found[joins, : joined.shape[1]] = joined
-    return found
+        by_phase[joins] = ABSENT
+        by_phase[joins, : joined.shape[1]] = joined
+    return by_phase
 
 
 def agree(addresses: Ints) -> NDArray[np.bool_]:
@@ -161,8 +161,8 @@ def _passes(row: SharedAccess, rule: BankRule, phase: int, addresses: Ints, sour
     count = row.lanes // width
     lanes = [a[:, : row.lanes].reshape(len(a) * count, width) for a in (addresses, sources) if a is not None]
     needs = [_units(row, a) for a in lanes]
-    found = _longest_chain(row, needs) if rule.passes == "order" else _fullest(row, needs[0], rule.passes == "words")
-    return found.reshape(len(addresses), count)
+    by_phase = _longest_chain(row, needs) if rule.passes == "order" else _fullest(row, needs[0], rule.passes == "words")
+    return by_phase.reshape(len(addresses), count)
 
 
 def _units(row: SharedAccess, lanes: Ints) -> Ints:

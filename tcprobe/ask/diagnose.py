@@ -153,10 +153,10 @@ def _by_contents(stated: Given, truth: Given) -> Order | None:
 
 
 def _contents(cells: Given) -> dict[int, list[tuple[int, ...]]]:
-    found: dict[int, list[tuple[int, ...]]] = {}
+    by_lane: dict[int, list[tuple[int, ...]]] = {}
     for (lane, _), cell in cells.items():
-        found.setdefault(lane, []).append(cell)
-    return found
+        by_lane.setdefault(lane, []).append(cell)
+    return by_lane
 
 
 def _distinct(choices: Mapping[int, list[int]]) -> Order | None:
@@ -200,10 +200,10 @@ def _lane_words(lanes: Order, threads: int) -> str:
 
 
 def _image(lane: int, images: list[int]) -> int:
-    found = 0
+    place = 0
     for bit, image in enumerate(images):
-        found ^= image if lane >> bit & 1 else 0
-    return found
+        place ^= image if lane >> bit & 1 else 0
+    return place
 
 
 def _element_words(elements: Order, fragment: Fragment) -> str:

@@ -138,19 +138,19 @@ def difference(first: Side, second: Side, patterns: Sequence[str] = ()) -> Diffe
     )
 
 
-def _absent(fragment: Fragment, sides: tuple[Side, Side], found: tuple[Found | None, Found | None]) -> Iterator[Absent]:
+def _absent(fragment: Fragment, sides: tuple[Side, Side], pair: tuple[Found | None, Found | None]) -> Iterator[Absent]:
     """The cells of a fragment that have no table."""
     for number, side in enumerate(sides):
-        other = found[1 - number]
-        if not found[number]:
+        other = pair[1 - number]
+        if not pair[number]:
             elsewhere = other.table(fragment) if other else None
             reason = absent.reason(fragment, side.arch, side.layers, elsewhere)
             yield Absent(fragment.id, number, reason, elsewhere is not None)
 
 
-def _sources(side: Side, found: Sequence[Found | None]) -> str:
+def _sources(side: Side, pair: Sequence[Found | None]) -> str:
     """Where a side's tables come from; without any where one looked."""
-    return ", ".join(dict.fromkeys(one.source for one in found if one)) or side.layers.names
+    return ", ".join(dict.fromkeys(one.source for one in pair if one)) or side.layers.names
 
 
 def _slot(slot: int, table: Table) -> dict[str, int]:

@@ -68,13 +68,13 @@ def lowered(
 
 
 def _assembled(tools: Toolchain, row: Arch, rows: Sequence[Instruction], save: Path | None) -> Iterator[Lowered]:
-    found = lowering.lower(tools, row, rows)
+    lowerings = lowering.lower(tools, row, rows)
     if save:
-        _save(Results(save), row.name, tools.name, {id_: low.to_json() for id_, low in found.items()})
-    return (Lowered(instruction, row.name, found[instruction.id], tools.name) for instruction in rows)
+        _save(Results(save), row.name, tools.name, {id_: low.to_json() for id_, low in lowerings.items()})
+    return (Lowered(instruction, row.name, lowerings[instruction.id], tools.name) for instruction in rows)
 
 
-def _save(results: Results, name: str, compiler: str, found: dict[str, Any]) -> None:
+def _save(results: Results, name: str, compiler: str, assembled: dict[str, Any]) -> None:
     """Save what was assembled; what is there already by the same compiler stays, what cannot be trusted does not."""
     try:
         before = results.lowering(name)
@@ -83,22 +83,22 @@ def _save(results: Results, name: str, compiler: str, found: dict[str, Any]) -> 
     except DataError:
         before = None
     kept = before["instructions"] if before and before["compiler"] == compiler else {}
-    for complaint in results.write_lowering(name, compiler, {**kept, **found}):
+    for complaint in results.write_lowering(name, compiler, {**kept, **assembled}):
         print(escaped(f"written anew, not trusted: {complaint}"), file=sys.stderr)
 
 
 def _saved(tools: Toolchain, row: Arch, rows: Sequence[Instruction], layers: Layers) -> list[Lowered]:
     """The nearest that is saved of each multiply."""
     lowerings = list(layers.lowerings(row.name))
-    found = []
+    answers = []
     for instruction in rows:
         saved = next(((body, source) for body, source in lowerings if instruction.id in body["instructions"]), None)
         if saved is None:
             raise _unknown(tools, row)
         body, source = saved
         low = Lowering(**body["instructions"][instruction.id])
-        found.append(Lowered(instruction, row.name, low, body["compiler"], source))
-    return found
+        answers.append(Lowered(instruction, row.name, low, body["compiler"], source))
+    return answers
 
 
 def _unknown(tools: Toolchain, row: Arch) -> UsageError:

@@ -70,12 +70,12 @@ class Proposal:
 
     def to_json(self) -> dict[str, object]:
         """Plain data."""
-        found: dict[str, object] = {"bytes": self.best.padding}
+        said: dict[str, object] = {"bytes": self.best.padding}
         if self.kind == "swizzle":
             names = [name(self.best.swizzle), *([self.tma] if self.tma else [])]
             others = [other.swizzle for other in self.others]
-            found = {"swizzle": self.best.swizzle, "names": names, "tma": self.tma, "others": others}
-        return {**found, "wavefronts": self.wavefronts, "extra_bytes": self.extra, "alignment": self.alignment,
+            said = {"swizzle": self.best.swizzle, "names": names, "tma": self.tma, "others": others}
+        return {**said, "wavefronts": self.wavefronts, "extra_bytes": self.extra, "alignment": self.alignment,
                 "smaller": self.smaller, "tried": self.tried, "code": offset_code(self)}  # fmt: skip
 
 
@@ -152,15 +152,15 @@ def offset_code(proposal: Proposal) -> str:
 
 def _best(kind: str, tile: Tile, options: Sequence[Shared], kinds: Sequence[Kinds]) -> Proposal:
     """The option of the least total, then of the smallest size: B, or bytes of padding."""
-    found = [_judged(tile, option, kinds) for option in options]
-    ranks = [(sum(each), max(o.swizzle[0], o.padding)) for each, o in zip(found, options, strict=True)]
+    wavefronts = [_judged(tile, option, kinds) for option in options]
+    ranks = [(sum(each), max(o.swizzle[0], o.padding)) for each, o in zip(wavefronts, options, strict=True)]
     least = min(ranks)
     at = ranks.index(least)
     others = [o for j, o in enumerate(options) if j != at and ranks[j] == least]
     sizes = sorted({size for _, size in ranks if size < least[1]})
     smaller = {size: min(total for total, other in ranks if other == size) for size in sizes}
     mode = same_mode(tile, options[at])
-    return Proposal(kind, tile, options[at], found[at], others, smaller, len(options), mode)
+    return Proposal(kind, tile, options[at], wavefronts[at], others, smaller, len(options), mode)
 
 
 def _judged(tile: Tile, shared: Shared, kinds: Iterable[Kinds]) -> list[int]:
@@ -172,8 +172,8 @@ def _judged(tile: Tile, shared: Shared, kinds: Iterable[Kinds]) -> list[int]:
 def _kinds(row: SharedAccess, rule: BankRule, line: Ints, byte: Ints, active: Ints) -> Kinds:
     """Equal instructions counted together."""
     both = np.hstack([np.where(active, values, IDLE) for values in (line, byte)])
-    found, times = np.unique(both, axis=0, return_counts=True)
-    return Kinds(row, rule, found[:, :WARP], found[:, WARP:], times)
+    distinct, times = np.unique(both, axis=0, return_counts=True)
+    return Kinds(row, rule, distinct[:, :WARP], distinct[:, WARP:], times)
 
 
 def _from_first(at: Ints) -> Ints:

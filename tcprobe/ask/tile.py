@@ -157,7 +157,7 @@ def parse_shared(text: str, *others: str) -> Shared:
     match = re.fullmatch(r"sw:(\d{1,2}),(\d{1,2}),(-?\d{1,2})", text)
     if not match:
         raise UsageError(f"--shared {text[:30]!r} is none of plain, pad:BYTES, sw:B,M,S, {', '.join((*TMA, *others))}.")
-    found = (int(match[1]), int(match[2]), int(match[3]))
-    if max(map(abs, found)) > MOST_SWIZZLE or abs(found[2]) < found[0]:
+    swizzle = (int(match[1]), int(match[2]), int(match[3]))
+    if max(map(abs, swizzle)) > MOST_SWIZZLE or abs(swizzle[2]) < swizzle[0]:
         raise UsageError(f"--shared {text}: B, M and S go up to {MOST_SWIZZLE}, and |S| is at least B, as in CuTe.")
-    return Shared(swizzle=found)
+    return Shared(swizzle=swizzle)

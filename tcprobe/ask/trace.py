@@ -134,8 +134,8 @@ class Trace(NamedTuple):
         }
 
     def _meeting(self, meeting: Meeting) -> dict[str, Any]:
-        found: dict[str, Any] = {o: self._plain(o, getattr(meeting, o)) for o in "abd"}
-        return found | ({"e": self._plain("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
+        elements: dict[str, Any] = {o: self._plain(o, getattr(meeting, o)) for o in "abd"}
+        return elements | ({"e": self._plain("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
 
     def _plain(self, operand: str, holders: Sequence[Holder]) -> list[dict[str, Any]]:
         return [{**h.to_json(), "read": (operand, h.lane, h.i) not in self.unread} for h in holders]
@@ -236,8 +236,8 @@ def _holder(cell: Cell, slot: int) -> Holder:
 
 
 def _inside(name: str, values: Iterable[int], size: int) -> list[int]:
-    found = list(values)
-    for value in found:
+    numbers = list(values)
+    for value in numbers:
         if not 0 <= value < size:
             raise UsageError(f"{name} {value} is outside 0 to {size - 1}.")
-    return found
+    return numbers

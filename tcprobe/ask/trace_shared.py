@@ -134,11 +134,11 @@ def fed_by_byte(memory: SharedMultiply, operand: str, byte: int) -> SharedTrace:
     behind = memory.b if operand == "b_smem" else memory.a
     if behind is None:
         raise UsageError("A is in registers here: --a-in shared.")
-    found = [(one.row, one.col, byte - one.offset) for one in behind.at(byte)]
-    what = ", ".join(f"{operand[0].upper()}[{row}][{col}]" for row, col, _ in found[:8])
-    more = f" and {len(found) - 8} more" if len(found) > 8 else ""
-    meetings = [m for row, col, _ in found for m in _of_element(memory, operand, row, col)]
-    return SharedTrace(memory, f"byte {byte} of {operand}, which holds {what}{more}", meetings, held=found)
+    elements = [(one.row, one.col, byte - one.offset) for one in behind.at(byte)]
+    what = ", ".join(f"{operand[0].upper()}[{row}][{col}]" for row, col, _ in elements[:8])
+    more = f" and {len(elements) - 8} more" if len(elements) > 8 else ""
+    meetings = [m for row, col, _ in elements for m in _of_element(memory, operand, row, col)]
+    return SharedTrace(memory, f"byte {byte} of {operand}, which holds {what}{more}", meetings, held=elements)
 
 
 def _of_element(memory: SharedMultiply, operand: str, row: int, col: int) -> Iterable[SharedMeeting]:

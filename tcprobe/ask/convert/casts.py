@@ -77,9 +77,9 @@ def cast(source: Fragment, target: Fragment, device: Arch) -> Cast:
     if pair not in CASTS or target.slot_bits != CASTS[pair].bits:
         known = ", ".join(f"{a} to {b}" for a, b in CASTS)
         raise UsageError(f"no conversion from {source.type} to {target.type}; known: the same type, {known}.")
-    found = CASTS[pair] if device.number >= CASTS[pair].target else OLDER.get(pair, CASTS[pair])
-    if device.number < found.target:
+    conversion = CASTS[pair] if device.number >= CASTS[pair].target else OLDER.get(pair, CASTS[pair])
+    if device.number < conversion.target:
         raise UsageError(
-            f"{device.name} has no instruction from {source.type} to {target.type}; sm_{found.target} has."
+            f"{device.name} has no instruction from {source.type} to {target.type}; sm_{conversion.target} has."
         )
-    return found
+    return conversion

@@ -55,11 +55,11 @@ def _held(tiling: Tiling, wanted: Mapping[Key, Sequence[tuple[Unit, ...]]]) -> l
         raise UnmovableError(
             f"the {tiling.group} elements of a target byte, {list(min(missing))}, are in different bytes of the source"
         )
-    found: list[dict[Unit, Place]] = [{} for _ in range(LANES)]
+    by_lane: list[dict[Unit, Place]] = [{} for _ in range(LANES)]
     for unit, holders in tiling.holders.items():
         for lane, place in holders:
-            found[lane].setdefault(unit, place)
-    return found
+            by_lane[lane].setdefault(unit, place)
+    return by_lane
 
 
 def _own(
@@ -80,8 +80,8 @@ def _before_transposing(lanes: Sequence[tuple[Unit, ...]], held: Sequence[Mappin
     for lane, units in enumerate(lanes):
         for unit, (source, half) in zip(units, transposed(lane), strict=True):
             needed[source][half] = unit
-    found = [tuple(held[lane].get(u) for u in units if u is not None) for lane, units in enumerate(needed)]
-    return found if all(None not in places for places in found) else None
+    handed = [tuple(held[lane].get(u) for u in units if u is not None) for lane, units in enumerate(needed)]
+    return handed if all(None not in places for places in handed) else None
 
 
 @dataclass
@@ -162,13 +162,13 @@ class _Exchange:
 
     def _needs(self, tiling: Tiling) -> dict[tuple[int, int], list[Unit]]:
         """(from, to) -> units, for all that a lane does not hold itself; from the nearest lane that does."""
-        found: dict[tuple[int, int], list[Unit]] = {}
+        needs: dict[tuple[int, int], list[Unit]] = {}
         for lane in range(LANES):
             units = dict.fromkeys(u for lanes in self._rest.values() for u in lanes[lane] if u not in self._held[lane])
             for unit in units:
                 source = min((h for h, _ in tiling.holders[unit]), key=lambda h: (h // 4 != lane // 4, h ^ lane))
-                found.setdefault((source, lane), []).append(unit)
-        return dict(sorted(found.items()))
+                needs.setdefault((source, lane), []).append(unit)
+        return dict(sorted(needs.items()))
 
     def outputs(self) -> dict[Key, int]:
         """Shuffle, and put the registers together."""

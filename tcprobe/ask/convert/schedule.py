@@ -24,10 +24,10 @@ def degree(edges: Sequence[Edge]) -> int:
 
 def rounds(edges: Sequence[Edge]) -> list[int]:
     """A round for every edge, `degree(edges)` rounds in all."""
-    found = _Colouring(degree(edges))
+    colouring = _Colouring(degree(edges))
     for source, target in edges:
-        found.add(("s", source), ("d", target))
-    return found.colours
+        colouring.add(("s", source), ("d", target))
+    return colouring.colours
 
 
 Node = tuple[str, int]  # "s" or "d", and the lane

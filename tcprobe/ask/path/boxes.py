@@ -86,8 +86,8 @@ def box_copy(asked: TileRequest) -> BoxCopy:
         refused = mode.why_not(tma.Box(box, tile.bits, 0))
         if refused:
             reasons.append(f"{mode.name}: {refused}")
-        elif found := _boxes(asked, mode, box):
-            return found
+        elif copy := _boxes(asked, mode, box):
+            return copy
     span = f"tma: no boxes put lines {asked.shared.pitch(tile)} bytes apart as {asked.shared}"
     raise UsageError(f"{span}: rows of a box follow each other as far apart as it is wide, or the span of its mode "
                      f"(32, 64, 128 bytes), and a box begins at a multiple of {tma.ALIGNMENT}."

@@ -123,11 +123,11 @@ def _lanes(asked: TileRequest, step: LaneCopy) -> Iterator[str]:
 
 def _addressed(variable: str, asked: TileRequest, step: LaneCopy | RegisterCopy) -> Iterator[str]:
     """The statements that compute a shared address."""
-    found = shared_address(asked, step)
-    linear = known(found and found.linear, asked)
-    if found and found.swizzle:
+    address = shared_address(asked, step)
+    linear = known(address and address.linear, asked)
+    if address and address.swizzle:
         yield f"const unsigned linear = {linear};"
-        linear = f"linear ^ (linear {found.swizzle})"
+        linear = f"linear ^ (linear {address.swizzle})"
     yield f"const unsigned {variable} = shared + ({linear});"
 
 

@@ -114,9 +114,9 @@ class DescriptorRead:
         line, byte = np.arange(lines)[:, None], np.arange(length * tile.bits // 8)[None, :]
         for one, (row, col) in zip(self.descriptors, self.at.tolist(), strict=True):
             first, inner = (col, row) if turned else (row, col)
-            found = memory.read_shared(one.start + self._offset(one, line, byte), 1)
+            units = memory.read_shared(one.start + self._offset(one, line, byte), 1)
             start = (first + line) * memory.line_units + (inner * tile.bits // 8 + byte) * memory.per_byte
-            if not np.array_equal(found, start[..., None] + np.arange(memory.per_byte)):
+            if not np.array_equal(units, start[..., None] + np.arange(memory.per_byte)):
                 raise UsageError(f"{self.asked.operand.id}: at ({row}, {col}) no start address brings its bytes into "
                                  f"the pattern of {one.swizzle or UNIT} bytes.")  # fmt: skip
 
@@ -261,8 +261,8 @@ def _reads(asked: OperandRequest, layers: Layers) -> DescriptorRead:
     line, place = (at[:, 1], at[:, 0]) if tile.contiguous == "col" else (at[:, 0], at[:, 1])
     starts = asked.shared.linear(tile, line, place * tile.bits // 8)
     fields = {"lbo": held.descriptor.lbo, "sbo": held.descriptor.sbo}
-    found = behind(one, layers, held.major, held.descriptor.swizzle, **fields)
-    return DescriptorRead(asked, at, tuple(int(start) for start in starts), (f"{one.id}: {found.evidence}",))
+    lying = behind(one, layers, held.major, held.descriptor.swizzle, **fields)
+    return DescriptorRead(asked, at, tuple(int(start) for start in starts), (f"{one.id}: {lying.evidence}",))
 
 
 def described(plan: OperandPlan) -> dict[str, Any]:

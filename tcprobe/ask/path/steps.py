@@ -76,8 +76,8 @@ class LaneCopy:
     @property
     def globals(self) -> Ints:
         """Byte addresses in global memory, from the tile's start."""
-        found: Ints = np.where(self.line == IDLE, IDLE, self.line * self.ld + self.byte)
-        return found
+        addresses: Ints = np.where(self.line == IDLE, IDLE, self.line * self.ld + self.byte)
+        return addresses
 
     def issues(self) -> list[dict[str, Any]]:
         """`shared`, `global`: 32 byte offsets or null; `bytes` of a lane."""
@@ -132,11 +132,11 @@ class RegisterCopy:
         `warp`, where there are several: whose issue it is.
         """
         slots = np.concatenate([self.origins[self.fragments], self.i[..., None]], axis=2).tolist()
-        found = [{"shared": shared, "slots": held} for shared, held in zip(_lanes(self.shared), slots, strict=True)]
+        pieces = [{"shared": shared, "slots": held} for shared, held in zip(_lanes(self.shared), slots, strict=True)]
         if self.warps == 1:
-            return found
+            return pieces
         return [
-            {"warp": warp} | one for warp, one in zip((self.fragments[:, 0] % self.warps).tolist(), found, strict=True)
+            {"warp": warp} | one for warp, one in zip((self.fragments[:, 0] % self.warps).tolist(), pieces, strict=True)
         ]
 
     def move(self, memory: Memory) -> None:

@@ -112,9 +112,9 @@ class _Writer:
     def _truth(self, asked: Condition, i: int) -> str:
         """A condition for element i in C; true or false where it is the same in all lanes."""
         if not names(asked):
-            found = {holds(asked, self._at(lane, i)) for lane in range(self.table.threads)}
-            if len(found) == 1:
-                return str(found.pop()).lower()
+            truths = {holds(asked, self._at(lane, i)) for lane in range(self.table.threads)}
+            if len(truths) == 1:
+                return str(truths.pop()).lower()
         if isinstance(asked, Comparison):
             base, number = self._split(asked.side, i)
             return f"{base} {asked.sign} {-number}"
@@ -170,14 +170,14 @@ class _Writer:
         column = self.table.values[name][i :: self.table.elements]
         if len(set(column)) == 1:
             return str(column[0])
-        found = fitted(self.table).formulas[name]
-        if found is None:
+        formula = fitted(self.table).formulas[name]
+        if formula is None:
             raise UsageError("no closed form of row and col, so no code can be made.")
-        terms = tuple(term for term in found.terms if getattr(term, "variable", "lane") == "lane")
-        if not found.linear:
+        terms = tuple(term for term in formula.terms if getattr(term, "variable", "lane") == "lane")
+        if not formula.linear:
             raise UsageError("row and col are not linear in lane and i, so no code can be made.")
-        rest = replace(found, terms=tuple(t for t in found.terms if t not in terms), constant=found.constant)
+        rest = replace(formula, terms=tuple(t for t in formula.terms if t not in terms), constant=formula.constant)
         moved = rest(lane=0, i=i)
-        of_lane = replace(found, terms=terms, constant=0)
-        sign = "^" if found.overlapping else "+"
+        of_lane = replace(formula, terms=terms, constant=0)
+        sign = "^" if formula.overlapping else "+"
         return f"(({of_lane}) {sign} {moved})" if moved else f"({of_lane})"
