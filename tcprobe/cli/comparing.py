@@ -46,12 +46,12 @@ def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: b
         raise UsageError("--selector goes with FILE.csv and its fragment; without a file all selectors are compared.")
     else:
         archs = lookup.archs_of(name, layers)
-        found = [_compare_arch(arch_name, names, layers, as_json) for arch_name in archs]
-        if not any(count for count, _ in found):
+        compared = [_compare_arch(arch_name, names, layers, as_json) for arch_name in archs]
+        if not any(count for count, _ in compared):
             where = "" if name in (None, "all") else f" on {archs[0]}"
             measured = f"; measured: {', '.join(layers.archs())}" if layers.archs() else ". `tcprobe run` makes tables"
             raise UsageError(f"nothing of that is measured{where} in {layers.words}{measured}.")
-        same = all(agrees for _, agrees in found)
+        same = all(agrees for _, agrees in compared)
     sys.exit(0 if same else 1)
 
 
@@ -61,19 +61,19 @@ def _compare_arch(name: str, patterns: Sequence[str], layers: Layers, as_json: b
     from tcprobe.references import references
 
     measured = list(measured_fragments(layers, name, patterns))
-    found = [(fragment, saved, v) for fragment, saved in measured for v in verdicts(fragment, saved.measured)]
+    judged = [(fragment, saved, v) for fragment, saved in measured for v in verdicts(fragment, saved.measured)]
     agree = list(measurements_agree(layers, name, patterns))
     if as_json:
-        for fragment, (m, source, _), v in found:
+        for fragment, (m, source, _), v in judged:
             head = {"id": fragment.id, "arch": m.arch, "method": m.method, "source": source}
             click.echo(json.dumps({**head, **v.to_json()}))
     elif measured:
         from tcprobe.cli import printing
 
         listed = [(r.NAME, where, pattern, words) for r in references() for pattern, where, words in findings(r)]
-        printing.comparison(name, found, [] if patterns else listed)
+        printing.comparison(name, judged, [] if patterns else listed)
         printing.agreement(agree)
-    return len(measured), not any(v.unexplained for _, _, v in found) and all(a.same for a in agree)
+    return len(measured), not any(v.unexplained for _, _, v in judged) and all(a.same for a in agree)
 
 
 def _compare_file(
@@ -95,13 +95,13 @@ def _compare_file(
     told(note)
     if not measured.measured:
         raise lookup.no_table(fragment, arch_name, layers)
-    found = against(stated, fragment, measured.table, layers)
+    answer = against(stated, fragment, measured.table, layers)
     if as_json:
         head = {"file": names[0], "id": fragment.id, "arch": measured.arch, "source": measured.source}
-        click.echo(json.dumps({**head, "evidence": measured.evidence, **found._asdict()}))
+        click.echo(json.dumps({**head, "evidence": measured.evidence, **answer._asdict()}))
     else:
-        answers.against(names[0], measured, found)
-    return not found.first and not (asked["complete"] and found.holes)
+        answers.against(names[0], measured, answer)
+    return not answer.first and not (asked["complete"] and answer.holes)
 
 
 COMMANDS = (compare,)

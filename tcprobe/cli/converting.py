@@ -57,15 +57,15 @@ def convert(
     from tcprobe.system import files
 
     aside = not asked["as_json"] and (output is not None or redirected())
-    found = _conversions(names, called or _function_names(names, output is not None, asked), asked)
-    for one in found:
+    conversions = _conversions(names, called or _function_names(names, output is not None, asked), asked)
+    for one in conversions:
         if asked["as_json"]:
             click.echo(json.dumps(one.to_json()))
         elif isinstance(one, Stored):
             answers.stored(one, aside)
         else:
             answers.conversion(one, aside)
-    moved = [one.conversion if isinstance(one, Stored) else one for one in found]
+    moved = [one.conversion if isinstance(one, Stored) else one for one in conversions]
     if output is not None:
         files.write(output, header(moved, namespace or "").encode())
     elif aside:
@@ -109,14 +109,14 @@ def _converted(source: str, target: str, name: str, asked: dict[str, Any]) -> Co
     return converted(from_.cell, to.cell, asked["transpose"], asked["permute_k"], function)
 
 
-def _stored(found: Cell, target: str, name: str, asked: dict[str, Any]) -> Stored:
+def _stored(cell: Cell, target: str, name: str, asked: dict[str, Any]) -> Stored:
     from tcprobe.ask.convert.stmatrix import StoreOptions
     from tcprobe.ask.convert.store_code import coded
 
     if asked["transpose"] or asked["permute_k"]:
         raise UsageError("--transpose and --permute-k turn fragments; what lies together in memory says --global.")
     options = StoreOptions(target, asked["kind"], asked["contiguous"] or "row", asked["placed"] or "plain")
-    return coded(found, options, name)
+    return coded(cell, options, name)
 
 
 COMMANDS = (convert,)

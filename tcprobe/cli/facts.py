@@ -53,14 +53,14 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
     forms = inventory.bare(*patterns, family=family, device=device)
     registers = [p for p in patterns if by_name.matches(p) or not (inventory.bare(p) or by_name.described(p))]
     only_others = bool(patterns) and not registers
-    found = [] if only_others else by_name.select_or_fail(*registers, family=family, device=device)
+    fragments = [] if only_others else by_name.select_or_fail(*registers, family=family, device=device)
     if as_json:
-        entries = [*map(fragment_entry, found), *map(entry, shared), *map(form_entry, forms)]
+        entries = [*map(fragment_entry, fragments), *map(entry, shared), *map(form_entry, forms)]
         click.echo(json.dumps(entries, indent=1))
         return
     from tcprobe.cli import printing
 
-    printing.fragments(found, shared, forms)
+    printing.fragments(fragments, shared, forms)
 
 
 @click.command(short_help="Formula, map both ways, evidence and verdicts.")
@@ -183,8 +183,11 @@ def why_not(fragment: tuple[str, ...], name: str, layers: Layers, as_json: bool)
     asked, row = " ".join(fragment), arch.arch(name)
     forms = inventory.bare(asked)
     held = inventory.shared_operand(asked)
-    found = [] if held or (forms and not by_name.matches(asked)) else names.like(asked, layers)
-    answers = [*(explained(one, row, layers) for one in found), *(why_not_form(form, row, layers) for form in forms)]
+    fragments = [] if held or (forms and not by_name.matches(asked)) else names.like(asked, layers)
+    answers = [
+        *(explained(one, row, layers) for one in fragments),
+        *(why_not_form(form, row, layers) for form in forms),
+    ]
     answers += [why_not_behind(held, row, layers)] if held else []
     if as_json:
         click.echo("\n".join(json.dumps(answer.to_json()) for answer in answers))
