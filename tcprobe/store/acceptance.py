@@ -58,25 +58,25 @@ def measurement(body: Mapping[str, Any]) -> None:
         raise DataError(f"status {body['status']} does not go with the rest of the measurement.")
 
 
-def belongs(found: Measurement) -> None:
-    """DataError unless the tables, structure and unread slots of `found` can be those of its experiment."""
-    fragments = {fragment.operand: fragment for fragment in inventory.of_experiment(found.experiment)}
+def belongs(measured: Measurement) -> None:
+    """DataError unless the tables, structure and unread slots of `measured` can be those of its experiment."""
+    fragments = {fragment.operand: fragment for fragment in inventory.of_experiment(measured.experiment)}
     if not fragments:
-        raise DataError(f"{found.experiment} is nothing that this tcprobe knows; a later one may have measured it.")
-    if found.status != "measured":
+        raise DataError(f"{measured.experiment} is nothing that this tcprobe knows; a later one may have measured it.")
+    if measured.status != "measured":
         return
-    unsaid = {name for name, f in fragments.items() if f.role is Role.ADDRESS and found.method == "derived"}
-    if not set(fragments) - unsaid <= set(found.tables) <= set(fragments):
-        raise DataError(f"it needs the tables of {', '.join(fragments)}, not of {', '.join(sorted(found.tables))}.")
-    for operand, table in found.tables.items():
+    unsaid = {name for name, f in fragments.items() if f.role is Role.ADDRESS and measured.method == "derived"}
+    if not set(fragments) - unsaid <= set(measured.tables) <= set(fragments):
+        raise DataError(f"it needs the tables of {', '.join(fragments)}, not of {', '.join(sorted(measured.tables))}.")
+    for operand, table in measured.tables.items():
         words = misfit(fragments[operand], table)
         if words:
             raise DataError(f"layout {table.id} cannot be that of {fragments[operand].id}: {words}.")
-    row = inventory.instructions().get(found.experiment)
+    row = inventory.instructions().get(measured.experiment)
     multiply = row if row and row.multiplies else None
-    _check_structure(found, multiply)
-    for operand, lanes in found.unread.items():
-        _check_unread(found, multiply, operand, lanes)
+    _check_structure(measured, multiply)
+    for operand, lanes in measured.unread.items():
+        _check_unread(measured, multiply, operand, lanes)
 
 
 def misfit(fragment: Fragment, table: Table) -> str | None:
@@ -215,22 +215,24 @@ def _is_structure(data: Mapping[str, Any]) -> bool:
     return whole and _all(_SHA256, [data["sha256"]])
 
 
-def _check_structure(found: Measurement, row: Instruction | None) -> None:
+def _check_structure(measured: Measurement, row: Instruction | None) -> None:
     """A multiply forms every product of elements once; what moves elements has no structure tensor."""
-    if found.structure is None:
-        if row and found.method in WITH_STRUCTURE:
+    if measured.structure is None:
+        if row and measured.method in WITH_STRUCTURE:
             raise DataError("a multiply's structure is missing.")
     elif row is None:
         raise DataError("it has the structure of a multiply, and is none.")
-    elif found.structure.triples != row.triples:
-        raise DataError(f"structure has {found.structure.triples} triples; {row.id} forms {row.triples}.")
+    elif measured.structure.triples != row.triples:
+        raise DataError(f"structure has {measured.structure.triples} triples; {row.id} forms {row.triples}.")
 
 
-def _check_unread(found: Measurement, row: Instruction | None, operand: str, lanes: Sequence[tuple[int, ...]]) -> None:
+def _check_unread(
+    measured: Measurement, row: Instruction | None, operand: str, lanes: Sequence[tuple[int, ...]]
+) -> None:
     """Slots of A or B of a multiply; of each element at least one holder is read."""
     if operand not in "ab" or row is None:
         raise DataError(f"unread: {operand} is no factor of a multiply.")
-    table, elements = found.tables[operand], found.tables[operand].elements
+    table, elements = measured.tables[operand], measured.tables[operand].elements
     if len(lanes) != table.threads or not all(_ascending(lane, elements) for lane in set(lanes)):
         raise DataError(f"unread: {operand} needs {table.threads} lanes of ascending numbers below {elements}.")
     skipped = {lane * elements + i for lane, unread in enumerate(lanes) for i in unread}

@@ -40,7 +40,7 @@ def read(results: Results, name: str) -> dict[str, Any] | None:
 
 
 def write(
-    results: Results, name: str, compiler: str, found: Mapping[str, tuple[Iterable[str], Iterable[str]]]
+    results: Results, name: str, compiler: str, seen: Mapping[str, tuple[Iterable[str], Iterable[str]]]
 ) -> list[str]:
     """Save (bits, forms) by opcode; what is saved of others by the same compiler stays.
 
@@ -55,7 +55,7 @@ def write(
         except DataError as error:
             complaints.append(str(error))
         opcodes = before["opcodes"] if before and before["compiler"] == compiler else {}
-        for opcode, (bits, forms) in found.items():
+        for opcode, (bits, forms) in seen.items():
             same = opcode in opcodes and opcodes[opcode]["bits"] == list(bits)
             kept = opcodes[opcode]["forms"] if same else []
             opcodes[opcode] = {"bits": list(bits), "forms": sorted({*kept, *forms})}

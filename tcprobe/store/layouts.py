@@ -29,12 +29,12 @@ def written(table: Table) -> dict[str, Any]:
     """Plain data: `Table.to_json`, or the bases of a linear layout of more than a warp."""
     if table.threads <= WARP or table.space != slots(table.threads, table.elements):
         return table.to_json()
-    found = fit_layout(table)
-    if not isinstance(found, Layout) or None in table.values[table.outputs[0]]:
+    linear = fit_layout(table)
+    if not isinstance(linear, Layout) or None in table.values[table.outputs[0]]:
         return table.to_json()
-    bases = {name: [[base[o] for o in table.outputs] for base in of] for name, of in found.bases.items()}
+    bases = {name: [[base[o] for o in table.outputs] for base in of] for name, of in linear.bases.items()}
     return {"threads": table.threads, "elements": table.elements, "outputs": list(table.outputs),
-            "origin": [found.origin[o] for o in table.outputs], "bases": bases}  # fmt: skip
+            "origin": [linear.origin[o] for o in table.outputs], "bases": bases}  # fmt: skip
 
 
 def read(data: object) -> Table:
@@ -50,8 +50,8 @@ def read(data: object) -> Table:
     images = tuple(
         image for axis in reversed(space.axes) for image in _images(data["bases"], axis.name, axis.bits, outputs)
     )
-    found = Layout(space, outputs, images, _packed(data["origin"], outputs)).packed()
-    return Table(space, {o: tuple(column) for o, column in zip(outputs, unpacked(found, len(outputs)), strict=True)})
+    layout = Layout(space, outputs, images, _packed(data["origin"], outputs)).packed()
+    return Table(space, {o: tuple(column) for o, column in zip(outputs, unpacked(layout, len(outputs)), strict=True)})
 
 
 def _space(threads: object, elements: object) -> Space:
