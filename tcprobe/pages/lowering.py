@@ -48,13 +48,13 @@ def _compilers(saved: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _families(saved: Mapping[str, Mapping[str, Any]]) -> dict[str, Lines]:
-    found: dict[str, Lines] = {}
+    families: dict[str, Lines] = {}
     for row in inventory.instructions().values():
         of = {name: data["instructions"].get(row.id) for name, data in saved.items()}
         key = _archs({name: _words(data, row) for name, data in of.items() if data and not data["refused"]})
         if key:
-            found.setdefault(row.family, {}).setdefault(key, []).append(row.id)
-    return found
+            families.setdefault(row.family, {}).setdefault(key, []).append(row.id)
+    return families
 
 
 def _archs(said: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -66,9 +66,9 @@ def _archs(said: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _words(data: dict[str, Any], row: Instruction) -> str:
-    found = Lowering(**data)
-    text = fitting([f"{opcode} x {n}" if n > 1 else opcode for opcode, n in found.opcodes.items()], 90)
-    return text if found.native(row) else f"*emulated*: {text or NOTHING[row.multiplies]}"
+    lowering = Lowering(**data)
+    text = fitting([f"{opcode} x {n}" if n > 1 else opcode for opcode, n in lowering.opcodes.items()], 90)
+    return text if lowering.native(row) else f"*emulated*: {text or NOTHING[row.multiplies]}"
 
 
 def _rows(lines: Lines) -> Iterator[list[str]]:
@@ -99,7 +99,7 @@ def _layouts(results: Results) -> Iterator[str]:
 
 def _operands(layouts: Mapping[str, str]) -> dict[str, str]:
     """Layouts by operand, C with D where it has the same."""
-    found = {name.upper(): layouts[name] for name in "abd"}
+    by_operand = {name.upper(): layouts[name] for name in "abd"}
     if layouts.get("c", layouts["d"]) == layouts["d"]:
-        return found
-    return {**found, "C": layouts["c"]}
+        return by_operand
+    return {**by_operand, "C": layouts["c"]}
