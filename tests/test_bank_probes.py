@@ -78,7 +78,7 @@ class Machine:
         if key not in self.known:
             rule = self.rules[row.name]
             address = np.where(address == banks.IDLE_LANE, -1, address)
-            found = model.cycles(row, rule, address, source if rule.passes == "order" else None)
+            found = model.Judge(row, rule).cycles(address, source if rule.passes == "order" else None)
             if self.tags and row.has_source:
                 far = lookups(self.tags, np.where(address < 0, -1, source))
                 found = timed(found, far, is_spread(address))
@@ -153,7 +153,7 @@ def test_other_phases_are_refused():
     """Phases of every fourth lane are none that the patterns of the swap test could show."""
     row = access("st.shared.b128")
     order = np.arange(32).reshape(8, 4).T.reshape(-1)
-    timed = model.cycles(row, BankRule(8, 8), banks.swaps(row).address[:, order]).astype(float)
+    timed = model.Judge(row, BankRule(8, 8)).cycles(banks.swaps(row).address[:, order]).astype(float)
     with pytest.raises(ProbeError, match="exchanging lanes"):
         banks.phases(row, timed)
 
@@ -167,7 +167,7 @@ def test_phases_of_unequal_size_are_refused():
 
 def test_what_is_no_partition_is_refused():
     row = access("st.shared.b64")
-    timed = model.cycles(row, BankRule(16, 16), banks.swaps(row).address).astype(float)
+    timed = model.Judge(row, BankRule(16, 16)).cycles(banks.swaps(row).address).astype(float)
     assert len(banks.phases(row, timed)) == 2
     timed[5] += 1
     with pytest.raises(ProbeError, match="exchanging lanes"):

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tcprobe.ask.bank_rules import BankRules
-from tcprobe.ask.banks import Cost, as_array, costs
+from tcprobe.ask.banks import Cost, as_array
 from tcprobe.errors import DataError, TcprobeError, UsageError
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import MOST_SHARED, SharedAccess, access
 from tcprobe.layout.expression import values
 
 MOST_BYTES = 256 << 20  # of a file of patterns
-MOST_SOURCE = 1 << 62
+ENDS = {"address": MOST_SHARED, "source": 1 << 62}  # of memory
 Lane = int | None
 
 
@@ -38,7 +38,7 @@ class Pattern(NamedTuple):
 def pattern(row: SharedAccess, address: object, source: object = None) -> Pattern:
     """A checked pattern; UsageError says which lane's address cannot be."""
     counted = [*_lanes(address, "address")[: row.lanes], *[None] * (WARP - row.lanes)]
-    _check(counted, row.bytes, MOST_SHARED, "address")
+    _check(row, counted, "address")
     if row.is_matrix and None in counted[: row.lanes]:
         raise UsageError(f"address: lane {counted.index(None)} gives none; {row.name} needs one of {row.lanes} lanes.")
     return Pattern(row, counted, None if source is None else _source(row, counted, _lanes(source, "source")))
@@ -49,7 +49,7 @@ def _source(row: SharedAccess, counted: Sequence[Lane], given: Sequence[Lane]) -
     if not row.has_source:
         raise UsageError(f"source: {row.name} reads no global memory; only cp.async has a source.")
     used = [None if to is None else from_ for to, from_ in zip(counted, given, strict=True)]
-    _check(used, row.bytes, MOST_SOURCE, "source")
+    _check(row, used, "source")
     if used.count(None) != counted.count(None):
         raise UsageError("source: a lane that has an address has none.")
     return used
@@ -65,8 +65,9 @@ def _lanes(given: object, what: str) -> Sequence[Lane]:
     return given
 
 
-def _check(counted: Sequence[Lane], step: int, end: int, what: str) -> None:
-    """UsageError unless all are multiples of `step` from 0 to below `end`."""
+def _check(row: SharedAccess, counted: Sequence[Lane], what: str) -> None:
+    """UsageError unless all are multiples of the access's bytes, from 0 to below the end of what memory there is."""
+    step, end = row.bytes, ENDS[what]
     for lane, value in enumerate(counted):
         if value is not None and (value % step or not 0 <= value < end):
             why = f"no multiple of {step}" if value % step else f"outside 0 to {end - 1}"
@@ -148,6 +149,6 @@ def judged(patterns: Iterable[Pattern], rules: Callable[[str | None], BankRules]
     for (name, row, sourceless), group in alike.items():
         by = rules(name)
         sources = None if sourceless else as_array([p.source or () for _, p in group])
-        answers = costs(row, by.rule(row), as_array([p.address for _, p in group]), sources)
+        answers = by.judge(row).costs(as_array([p.address for _, p in group]), sources)
         by_place |= {place: (cost, by) for (place, _), cost in zip(group, answers, strict=True)}
     return [by_place[place] for place in sorted(by_place)]

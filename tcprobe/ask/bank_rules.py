@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tcprobe.ask.banks import BankRule, designed
+from tcprobe.ask.banks import BankRule, Judge, designed
 from tcprobe.ask.source_tags import SourceTags, from_json
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP, arch
@@ -41,6 +41,10 @@ class BankRules:
         """Of one access; UsageError where the arch does not have it."""
         row.check_on(arch(self.asked))
         return self.rules[row.name]
+
+    def judge(self, row: SharedAccess) -> Judge:
+        """Of one access; UsageError as `rule`."""
+        return Judge(row, self.rule(row))
 
     @property
     def evidence(self) -> str:

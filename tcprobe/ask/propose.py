@@ -30,10 +30,10 @@ import numpy as np
 
 from tcprobe.ask.bank_access import Walk, addresses
 from tcprobe.ask.bank_rules import BankRules
-from tcprobe.ask.banks import IDLE, LINE, WORD, BankRule, Ints, cycles
+from tcprobe.ask.banks import IDLE, LINE, WORD, Ints, Judge
 from tcprobe.ask.tile import BMS, NONE, TMA, Shared, Tile, name, swizzled
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.shared_memory import MOST_SHARED, SharedAccess
+from tcprobe.isa.shared_memory import MOST_SHARED
 
 BANK_BITS = 7  # of an address: 128 bytes of all banks
 BOX = 256  # the most elements of a side of a TMA box (CUDA driver API, cuTensorMapEncodeTiled)
@@ -82,8 +82,7 @@ class Proposal:
 class Kinds(NamedTuple):
     """One instruction of each kind of an access, as lines and bytes in them, and how many there are of each."""
 
-    row: SharedAccess
-    rule: BankRule
+    judge: Judge
     line: Ints
     byte: Ints
     times: Ints
@@ -93,9 +92,9 @@ def propose(tile: Tile, walks: Sequence[Walk], rules: BankRules) -> tuple[Propos
     """(swizzle, padding) for all accesses together; UsageError where an access cannot be on the plain tile."""
     plain = [addresses(walked, tile, Shared()) for walked in walks]
     widest = max(walked.access.row.bytes for walked in walks)
-    by = [(walked.access.row, rules.rule(walked.access.row)) for walked in walks]
-    swizzling = [_kinds(*to, np.zeros_like(at), _from_first(at), at != IDLE) for to, at in zip(by, plain, strict=True)]
-    padding = [_kinds(*to, _low(w.line), _low(w.byte), w.line != IDLE) for to, w in zip(by, walks, strict=True)]
+    by = [rules.judge(walked.access.row) for walked in walks]
+    swizzling = [_kinds(j, (np.zeros_like(at), _from_first(at)), at != IDLE) for j, at in zip(by, plain, strict=True)]
+    padding = [_kinds(j, (_low(w.line), _low(w.byte)), w.line != IDLE) for j, w in zip(by, walks, strict=True)]
     return (
         _best("swizzle", tile, [Shared(swizzle=s) for s in swizzles(tile, widest)], swizzling),
         _best("padding", tile, [Shared(p) for p in paddings(tile, widest)], padding),
@@ -166,14 +165,14 @@ def _best(kind: str, tile: Tile, options: Sequence[Shared], kinds: Sequence[Kind
 def _judged(tile: Tile, shared: Shared, kinds: Iterable[Kinds]) -> list[int]:
     """Wavefronts of each access."""
     at = [(k, np.where(k.line == IDLE, IDLE, shared.offset(tile, k.line, k.byte))) for k in kinds]
-    return [int(cycles(k.row, k.rule, addresses_) @ k.times) for k, addresses_ in at]
+    return [int(k.judge.cycles(addresses_) @ k.times) for k, addresses_ in at]
 
 
-def _kinds(row: SharedAccess, rule: BankRule, line: Ints, byte: Ints, active: Ints) -> Kinds:
-    """Equal instructions counted together."""
-    both = np.hstack([np.where(active, values, IDLE) for values in (line, byte)])
+def _kinds(judge: Judge, places: tuple[Ints, Ints], active: Ints) -> Kinds:
+    """Equal instructions counted together; `places`: line and byte of each lane."""
+    both = np.hstack([np.where(active, values, IDLE) for values in places])
     distinct, times = np.unique(both, axis=0, return_counts=True)
-    return Kinds(row, rule, distinct[:, :WARP], distinct[:, WARP:], times)
+    return Kinds(judge, distinct[:, :WARP], distinct[:, WARP:], times)
 
 
 def _from_first(at: Ints) -> Ints:
