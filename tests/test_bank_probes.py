@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tcprobe.ask import banks as model
+from tcprobe.ask.bank_patterns import Pattern
 from tcprobe.ask.bank_rules import document, rules_for
 from tcprobe.ask.banks import BankRule, designed
 from tcprobe.ask.source_tags import SourceTags, from_json, is_spread, lookups, of_pairs, of_pattern, timed
@@ -317,7 +318,7 @@ def test_lookups_are_counted_by_sets():
         rows, blocks = ({a // size for a in to if a is not None} for size in (128, 2048))
         more = (len(rows) > 4 and len(blocks) > 1) or (passes > 1 and most == 1)
         wanted = max(passes, most + 1 + more) if lines else 0
-        assert of_pattern(TAGS, to, sources, passes) == (most, wanted)
+        assert of_pattern(TAGS, Pattern(access("cp.async.ca.4"), to, sources), passes) == (most, wanted)
     assert from_json(TAGS.to_json()) == TAGS
 
 

@@ -72,7 +72,7 @@ class Behind:
             outside = next((value for value in values if not 0 <= value < size), None)
             if outside is not None:
                 raise UsageError(f"{name} {outside} is outside 0 to {size - 1}.")
-        return [self._lying(row, col, offsets_[row][col]) for row in rows for col in cols]
+        return [self._lying((row, col), offsets_[row][col]) for row in rows for col in cols]
 
     def at(self, byte: int) -> list[Lying]:
         """The elements that have a byte, from the start address: several of b1, or where strides are zero.
@@ -80,15 +80,15 @@ class Behind:
         UsageError where there is none.
         """
         size = max(1, self.operand.held.slot_bits // 8)
-        elements = [self._lying(row, col, start) for row, starts in enumerate(self.offsets)
+        elements = [self._lying((row, col), start) for row, starts in enumerate(self.offsets)
                  for col, start in enumerate(starts) if start <= byte < start + size]  # fmt: skip
         if not elements:
             last = max(map(max, self.offsets)) + size - 1
             raise UsageError(f"byte {byte} of {self.operand.held.name} holds no element; the last that does is {last}.")
         return elements
 
-    def _lying(self, row: int, col: int, offset: int) -> Lying:
-        held = self.operand.held
+    def _lying(self, element: tuple[int, int], offset: int) -> Lying:
+        (row, col), held = element, self.operand.held
         k = col if held.name == "a_smem" else row
         return Lying(row, col, offset, max(1, held.slot_bits // 8), k % 8 if held.slot_bits < 8 else 0, held.slot_bits)
 

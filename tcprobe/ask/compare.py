@@ -45,10 +45,18 @@ class Verdict(NamedTuple):
         return plain | ({"erratum": self.erratum} if self.erratum else {})
 
 
+class _Subject(NamedTuple):
+    """What references are compared with: a fragment, the measurement that has its table, and on which arch."""
+
+    fragment: Fragment
+    measured: Measurement
+    device: arch.Arch
+
+
 def verdicts(fragment: Fragment, measured: Measurement) -> list[Verdict]:
     """One verdict per reference, for a fragment whose table `measured` holds."""
-    device = arch.arch(measured.arch)
-    return [_verdict(reference, fragment, measured, device) for reference in references()]
+    subject = _Subject(fragment, measured, arch.arch(measured.arch))
+    return [_verdict(reference, subject) for reference in references()]
 
 
 def findings(reference: Reference) -> Iterator[tuple[str, str, str]]:
@@ -145,14 +153,15 @@ def same_but_renumbered(stated: Table, measured: Table) -> bool:
     return True
 
 
-def _verdict(reference: Reference, fragment: Fragment, measured: Measurement, device: arch.Arch) -> Verdict:
+def _verdict(reference: Reference, subject: _Subject) -> Verdict:
+    fragment, measured, device = subject
     claim = said(reference, fragment, device)
     if isinstance(claim, str):
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
     if numbered(fragment) or fragment.role is Role.SCALE:
         return _by_number(reference, claim, measured.tables[fragment.operand])
     if conventional(fragment):
-        return _by_structure(reference, fragment, measured, device, claim)
+        return _by_structure(reference, claim, subject)
     table = measured.tables[fragment.operand]
     agreed, given, wrong = same_slots(claim.printed, table)
     return _judge(reference, claim, f"{agreed} of {given} slots agree", [*wrong, *_unstated(claim.printed, table)])
@@ -207,9 +216,8 @@ def _judge(reference: Reference, claim: Claim, detail: str, wrong: list[str]) ->
     return Verdict(reference.NAME, DIFFERS if wrong else CONFIRMED, text, claim.erratum)
 
 
-def _by_structure(
-    reference: Reference, fragment: Fragment, measured: Measurement, device: arch.Arch, claim: Claim
-) -> Verdict:
+def _by_structure(reference: Reference, claim: Claim, subject: _Subject) -> Verdict:
+    fragment, measured, device = subject
     instruction = inventory.instructions()[fragment.experiment]
     compared = "cd" if fragment.operand == "c" else "abd" if instruction.multiplies else "ad"
     claims = {f.operand: said(reference, f, device) for f in instruction.fragments if f.operand in compared}

@@ -124,7 +124,7 @@ def tile(
     bits = dtype(kind).bits
     width = swizzle or UNIT
     inner = (k if major == "k" else lines) * bits // 8
-    _check_size(lines, k, bits, k_bytes)
+    _check_size(size, bits, k_bytes)
     if inner % width:
         raise UsageError(
             f"{inner} bytes of {'k' if major == 'k' else 'lines'} are no whole rows of {width} bytes, as the "
@@ -154,7 +154,8 @@ def _check_type(kind: str, major: str) -> None:
         raise UsageError(f"wgmma takes {kind} with k contiguous only: major mn is for f16 and bf16.")
 
 
-def _check_size(lines: int, k: int, bits: int, k_bytes: int) -> None:
+def _check_size(size: tuple[int, int], bits: int, k_bytes: int) -> None:
+    lines, k = size
     if lines < 8 or lines % 8:
         raise UsageError(f"{lines} lines: a descriptor counts groups of 8, so a multiple of 8 is needed.")
     if k < 1 or k * bits % (8 * k_bytes):
@@ -162,8 +163,9 @@ def _check_size(lines: int, k: int, bits: int, k_bytes: int) -> None:
             f"k {k} is {k * bits / 8:g} bytes: one wgmma takes {k_bytes}, so a multiple of that is needed."
         )
     if lines * k * bits // 8 > MOST_SHARED:
-        size = lines * k * bits // 8
-        raise UsageError(f"the tile has {size} bytes; a block has at most {MOST_SHARED} of shared memory.")
+        raise UsageError(
+            f"the tile has {lines * k * bits // 8} bytes; a block has at most {MOST_SHARED} of shared memory."
+        )
 
 
 def _fitting(inner: int) -> str:

@@ -173,6 +173,6 @@ def _prove(plan: StraightLoad, slots: Slots) -> None:
     for move in plan.moves:
         units = memory.read_global(plan.addresses(move), move.width).reshape(len(slots.row), len(move.order), -1)
         for number, i in enumerate(move.order):
-            memory.write_registers(np.array(0), np.array(i), units.shape[2], units[:, number])
+            memory.write_registers((np.array(0), np.array(i)), units[:, number])
     if not np.array_equal(memory.registers[0], memory.of_elements(slots.row, slots.col).reshape(len(slots.row), -1)):
         raise InternalError(f"the loads of {slots.name} are not proven: elements go astray.")

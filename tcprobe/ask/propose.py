@@ -126,9 +126,10 @@ def same_mode(tile: Tile, shared: Shared) -> str | None:
     if max(tile.rows, tile.cols) > BOX or tile.line_bytes % ALIGNED or shared.padding:
         return None
     offsets = np.arange(0, tile.lines * tile.line_bytes, ALIGNED)
-    ours = swizzled(offsets, *shared.swizzle)
-    for mode, (b, m, s) in TMA.items():
-        if (not b or tile.line_bytes <= ALIGNED << b) and np.array_equal(ours, swizzled(offsets, b, m, s)):
+    ours = swizzled(offsets, shared.swizzle)
+    for mode, swizzle in TMA.items():
+        fits = not swizzle[0] or tile.line_bytes <= ALIGNED << swizzle[0]
+        if fits and np.array_equal(ours, swizzled(offsets, swizzle)):
             return mode
     return None
 

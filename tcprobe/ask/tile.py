@@ -37,9 +37,9 @@ BMS = tuple[int, int, int]
 NONE: BMS = (0, 4, 3)
 
 
-def swizzled(offset: Any, b: int, m: int, s: int) -> Any:
+def swizzled(offset: Any, swizzle: BMS) -> Any:
     """The image of a byte offset, or of an array of them, under Swizzle<B, M, S>."""
-    return Swizzle(b, m, s)(offset)
+    return Swizzle(*swizzle)(offset)
 
 
 def name(swizzle: BMS) -> str:
@@ -109,12 +109,12 @@ class Shared:
 
     def offset(self, tile: Tile, line: Any, byte: Any) -> Any:
         """Where a byte of a line is, from the tile's start; numbers or arrays of them."""
-        return swizzled(self.linear(tile, line, byte), *self.swizzle)
+        return swizzled(self.linear(tile, line, byte), self.swizzle)
 
     def bytes(self, tile: Tile) -> int:
         """What the tile takes: one more than the largest offset of its bytes, padding after the last line included."""
         linear = np.arange(tile.lines * (tile.line_bytes + self.padding))
-        return 1 + int(swizzled(linear, *self.swizzle).max())
+        return 1 + int(swizzled(linear, self.swizzle).max())
 
 
 def boxed(width: int, tile: Tile) -> Shared:

@@ -142,7 +142,7 @@ def _patterns(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -
     patterns = read(asked["patterns"])
     judgements = judged(patterns, rules)
     if asked["as_json"]:
-        lines = [json.dumps(_answer(p, *f, asked["explain"])) for p, f in zip(patterns, judgements, strict=True)]
+        lines = [json.dumps(_answer(p, f, asked["explain"])) for p, f in zip(patterns, judgements, strict=True)]
     else:
         lines = [f"{p.row.name}: {_words(cost)}" for p, (cost, _) in zip(patterns, judgements, strict=True)]
         lines += [f"rule: {words}" for words in dict.fromkeys(by.evidence for _, by in judgements)]
@@ -158,10 +158,12 @@ def _address(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) ->
         raise UsageError(f"--address needs one access, by --with; got {len(asked['accesses'])}.")
     row, source = access(asked["accesses"][0]), asked["source"]
     given = pattern(row, lanes_of(asked["address"]), None if source is None else lanes_of(source))
-    [(cost, by)] = judged([given._replace(arch=asked["name"])], rules)
+    given = given._replace(arch=asked["name"])
+    [judgement] = judged([given], rules)
     if asked["as_json"]:
-        click.echo(json.dumps(_answer(given._replace(arch=asked["name"]), cost, by, asked["explain"])))
+        click.echo(json.dumps(_answer(given, judgement, asked["explain"])))
         return
+    cost, by = judgement
     more = _looked_up(given, cost, by)
     waits = f"; with {more['lookups']} lookups of its sources' lines {more['timed']} cycles" if more else ""
     click.echo(f"{row.name}: {_words(cost)}{waits}")
@@ -169,10 +171,11 @@ def _address(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) ->
     click.echo(f"rule: {by.evidence}")
 
 
-def _answer(given: Pattern, cost: Cost, by: BankRules, explains: bool) -> dict[str, object]:
+def _answer(given: Pattern, judgement: tuple[Cost, BankRules], explains: bool) -> dict[str, object]:
     """As JSON; the rule is named where it is not that of the arch asked for."""
     from tcprobe.ask.bank_collisions import phases
 
+    cost, by = judgement
     plain = cost.to_json()
     if explains:
         plain |= _looked_up(given, cost, by)
@@ -187,7 +190,7 @@ def _looked_up(given: Pattern, cost: Cost, by: BankRules) -> dict[str, int]:
     tags = by.tags.get(given.row.name)
     if tags is None or given.source is None:
         return {}
-    lookups, cycles = of_pattern(tags, given.address, given.source, cost.wavefronts)
+    lookups, cycles = of_pattern(tags, given, cost.wavefronts)
     return {"lookups": lookups, "timed": cycles}
 
 

@@ -54,7 +54,7 @@ def _choices(tiling: Tiling) -> list[tuple[int, ...]]:
     needed: dict[int, set[Need]] = {}
     table = tiling.target.table
     for tile, lane, place in product(range(tiling.target_tiles), range(table.threads), range(tiling.places)):
-        for element in tiling.wanted(tile, lane, place):
+        for element in tiling.wanted(lane, (tile, place)):
             needed.setdefault(element[tiling.k_axis], set()).add((lane, element[1 - tiling.k_axis]))
     return [tuple(k for k in sorted(needed) if needed[place] <= held[k]) for place in sorted(needed)]
 

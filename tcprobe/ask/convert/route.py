@@ -41,7 +41,8 @@ def _wanted(tiling: Tiling, units: int) -> dict[Key, list[tuple[Unit, ...]]]:
     fragment = tiling.target.fragment
     return {
         (tile, register): [
-            tuple(tiling.wanted(tile, lane, register * units + unit) for unit in range(units)) for lane in range(LANES)
+            tuple(tiling.wanted(lane, (tile, register * units + unit)) for unit in range(units))
+            for lane in range(LANES)
         ]
         for tile in range(tiling.target_tiles)
         for register in range(fragment.registers)

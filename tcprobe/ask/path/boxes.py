@@ -68,9 +68,9 @@ class BoxCopy:
             shared = self.mode(inner, row, tma.Box(self.box, self.bits, base))
             global_ = (y + row) * self.ld + (x + inner) * (self.bits // 8)
             if self.kind == GLOBAL_TO_SHARED:
-                memory.write_shared(shared, self.bits // 8, memory.read_global(global_, self.bits // 8))
+                memory.write_shared(shared, memory.read_global(global_, self.bits // 8))
             else:
-                memory.write_global(global_, self.bits // 8, memory.read_shared(shared, self.bits // 8))
+                memory.write_global(global_, memory.read_shared(shared, self.bits // 8))
 
 
 def box_copy(asked: TileRequest) -> BoxCopy:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, islice, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -174,10 +174,11 @@ def operand_path(one: SharedOperand, layers: Layers, options: PathOptions, name:
     here = arch(name or one.instruction.target.name.rstrip("abcdefghijklmnopqrstuvwxyz"))
     if not one.instruction.target.on(here):
         raise UsageError(f"{one.id} needs {one.instruction.target.name}; {here} does not have it.")
+    sought = _Sought(one, layers, here.name)
     try:
-        return _proven(one, layers, options, here.name)
+        return sought.proven(options)
     except UsageError as error:
-        near = _nearest(options, lambda other: bool(_proven(one, layers, other, here.name)))
+        near = _nearest(options, lambda other: bool(sought.proven(other)))
         hint = f" Nearest that exists: {', or '.join(near)}." if near else " No change of one or two options makes one."
         raise UsageError(f"no such path. {error}{hint}") from None
 
@@ -210,25 +211,33 @@ def _changes(options: PathOptions) -> tuple[list[tuple[str, dict[str, Any]]], ..
     )
 
 
-def _proven(one: SharedOperand, layers: Layers, options: PathOptions, name: str) -> OperandPlan:
-    """The path, gone from end to end; UsageError where it cannot be."""
-    if options.access not in (None, READ):
-        raise UsageError(f"--with {options.access}: {one.id} is read by its multiply alone.")
-    asked = _request(one, layers, options, name)
-    reads, transfer = _reads(asked, layers), FILLERS[asked.fill_kind](asked)
-    memory = Memory(asked.tile, asked.ld_bytes, asked.shared.bytes(asked.tile), 0, 0)
-    for step in (transfer, reads):
-        step.move(memory)
-    return OperandPlan(asked, transfer, reads)
+class _Sought(NamedTuple):
+    """The operand that a path leads to, what is saved, and the arch."""
 
+    one: SharedOperand
+    layers: Layers
+    arch: str
 
-def _request(one: SharedOperand, layers: Layers, options: PathOptions, name: str) -> OperandRequest:
-    """What the options mean."""
-    tile = parse_tile(options.size, one.held.type, options.contiguous, one.held.slot_bits)
-    shared, held = _placed(one, tile, options.placed)
-    ld = tile.length if options.ld is None else options.ld
-    boxes = rests_on(layers, name) if options.fill == "tma" else ""
-    return OperandRequest(tile, ld, shared, options.fill or "cp.async", rules_for(name, layers), one, held, boxes=boxes)
+    def proven(self, options: PathOptions) -> OperandPlan:
+        """The path, gone from end to end; UsageError where it cannot be."""
+        if options.access not in (None, READ):
+            raise UsageError(f"--with {options.access}: {self.one.id} is read by its multiply alone.")
+        asked = self.request(options)
+        reads, transfer = _reads(asked, self.layers), FILLERS[asked.fill_kind](asked)
+        memory = Memory(asked.tile, asked.ld_bytes, asked.shared.bytes(asked.tile), 0, 0)
+        for step in (transfer, reads):
+            step.move(memory)
+        return OperandPlan(asked, transfer, reads)
+
+    def request(self, options: PathOptions) -> OperandRequest:
+        """What the options mean."""
+        one = self.one
+        tile = parse_tile(options.size, one.held.type, options.contiguous, one.held.slot_bits)
+        shared, held = _placed(one, tile, options.placed)
+        ld = tile.length if options.ld is None else options.ld
+        boxes = rests_on(self.layers, self.arch) if options.fill == "tma" else ""
+        rules = rules_for(self.arch, self.layers)
+        return OperandRequest(tile, ld, shared, options.fill or "cp.async", rules, one, held, boxes=boxes)
 
 
 def _placed(one: SharedOperand, tile: Tile, text: str) -> tuple[Shared, SharedTile]:

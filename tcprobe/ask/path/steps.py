@@ -87,9 +87,9 @@ class LaneCopy:
     def move(self, memory: Memory) -> None:
         """Copy, one way or the other."""
         if self.kind == GLOBAL_TO_SHARED:
-            memory.write_shared(self.shared, self.width, memory.read_global(self.globals, self.width))
+            memory.write_shared(self.shared, memory.read_global(self.globals, self.width))
         else:
-            memory.write_global(self.globals, self.width, memory.read_shared(self.shared, self.width))
+            memory.write_global(self.globals, memory.read_shared(self.shared, self.width))
 
 
 @dataclass(frozen=True)
@@ -148,10 +148,10 @@ class RegisterCopy:
             width = 2  # (issues, 32, elements of b16)
         if self.kind == SHARED_TO_REGISTERS:
             units = memory.read_shared(addresses, width).reshape(len(self.shared), WARP, pieces, count)
-            memory.write_registers(self.fragments, self.i, count, units.swapaxes(1, 2))
+            memory.write_registers((self.fragments, self.i), units.swapaxes(1, 2))
         else:
-            units = memory.read_registers(self.fragments, self.i, count).swapaxes(1, 2)
-            memory.write_shared(addresses, width, units.reshape(*addresses.shape, width * memory.per_byte))
+            units = memory.read_registers((self.fragments, self.i), count).swapaxes(1, 2)
+            memory.write_shared(addresses, units.reshape(*addresses.shape, width * memory.per_byte))
 
 
 def _lanes(addresses: Ints) -> Sequence[list[int | None]]:
