@@ -15,7 +15,7 @@ from tcprobe.cli.options import JSON, Given, Number, several
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tcprobe.ask.behind import Behind
     from tcprobe.ask.descriptor import SharedTile
@@ -49,12 +49,12 @@ def width(text: str | None) -> int:
     return 0 if text in (None, "none") else int(str(text))
 
 
-def _behind(one: SharedOperand, layers: Layers, asked: dict[str, Any]) -> Behind:
+def behind(one: SharedOperand, layers: Layers, asked: dict[str, Any]) -> Behind:
     """The operand behind the descriptor that the options say."""
-    from tcprobe.ask.behind import behind
+    from tcprobe.ask.behind import behind as lying_behind
 
     given = {name: asked[name] for name in ("lbo", "sbo", "base_offset", "start") if asked[name] is not None}
-    return behind(one, layers, asked["major"] or "k", width(asked["swizzle"]), **given)
+    return lying_behind(one, layers, asked["major"] or "k", width(asked["swizzle"]), **given)
 
 
 def check_asked(one: SharedOperand, name: str | None, selector: int | None) -> None:
@@ -93,28 +93,21 @@ def _check_traced(row: Instruction, asked: dict[str, Any]) -> None:
         raise UsageError("a_smem is A in shared memory: leave --a-in out, or say --a-in shared.")
 
 
-def traced(
-    row: Instruction, tables: Mapping[str, Cell], layers: Layers, asked: dict[str, Any], as_json: bool
-) -> None:  # fmt: skip
-    """`trace` of a multiply with factors behind descriptors, one answer after the other."""
+def traced(row: Instruction, tables: Mapping[str, Cell], asked: dict[str, Any]) -> Iterator[SharedTrace]:
+    """What `trace` answers of a multiply with factors behind descriptors, one answer after the other."""
     from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, fed_by_slot
     from tcprobe.ask.trace_shared import traced as fed
 
     _check_traced(row, asked)
-    a, b = (_behind(one, layers, asked) for one in row.described)
+    a, b = (behind(one, tables["d"].layers, asked) for one in row.described)
     in_shared = asked["a_in"] == "shared" or asked["operand"] == "a_smem"
     memory, way = SharedMultiply(row, tables, b, a if in_shared else None), _way(asked)
     if way == "element":
-        answers = (fed(memory, *at) for at in product(asked["row"], asked["col"]))
+        yield from (fed(memory, *at) for at in product(asked["row"], asked["col"]))
     elif way == "byte":
-        answers = (fed_by_byte(memory, asked["operand"], byte) for byte in asked["byte"])
+        yield from (fed_by_byte(memory, asked["operand"], byte) for byte in asked["byte"])
     else:
-        answers = (fed_by_slot(memory, *at) for at in product(asked["lane"], asked["element"]))
-    for answer in answers:
-        if as_json:
-            click.echo(json.dumps(answer.to_json()))
-        else:
-            _meetings(answer)
+        yield from (fed_by_slot(memory, *at) for at in product(asked["lane"], asked["element"]))
 
 
 def _way(asked: dict[str, Any]) -> str:
@@ -131,7 +124,7 @@ def _way(asked: dict[str, Any]) -> str:
     )
 
 
-def _meetings(answer: SharedTrace) -> None:
+def meetings(answer: SharedTrace) -> None:
     """What meets, and what that rests on."""
     memory = answer.memory
     held = f", held by {answer.d[0]}" if answer.d else ""
@@ -147,11 +140,11 @@ def _meetings(answer: SharedTrace) -> None:
             click.echo(f"{name} behind {one.descriptor.encode():#018x}: {one.evidence}")
 
 
-def located(one: SharedOperand, layers: Layers, asked: dict[str, Any], as_json: bool) -> None:
+def located(answer: Behind, asked: dict[str, Any], as_json: bool) -> None:
     """`where` of an operand behind a descriptor: the bytes of elements, or the elements at bytes."""
     from tcprobe.ask.behind import ARCH
 
-    answer = _behind(one, layers, asked)
+    one = answer.operand
     rows, cols, byte = (asked[name] for name in ("rows", "cols", "byte"))
     if (byte is None) == (rows is None and cols is None) or asked["lanes"] is not None or asked["elements"] is not None:
         raise UsageError(f"{one.id} is in shared memory: give --row and --col, or --byte.")
@@ -171,9 +164,8 @@ def located(one: SharedOperand, layers: Layers, asked: dict[str, Any], as_json: 
     click.echo(f"behind {answer.descriptor.encode():#018x}: {answer.evidence}")
 
 
-def shown(one: SharedOperand, layers: Layers, asked: dict[str, Any], as_json: bool) -> None:
+def shown(answer: Behind, as_json: bool) -> None:
     """`show` of an operand behind a descriptor."""
-    answer = _behind(one, layers, asked)
     if as_json:
         click.echo(json.dumps(answer.to_json()))
     else:

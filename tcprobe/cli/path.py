@@ -59,7 +59,10 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     _only_one(asked)
     options = PathOptions(*(asked[key] for key in ("size", "contiguous", "placed", "access", "ld", "fill")))
     if described_by(fragment):
-        operand.answer(fragment, layers, options, name, asked)
+        from tcprobe.ask.behind import shared
+        from tcprobe.ask.path.operand import operand_path
+
+        operand.answer(operand_path(shared(fragment), layers, options, name), asked)
         return
     plan = planned(request(_cell(fragment, name, layers), options))
     if asked["code"] or asked["output"]:

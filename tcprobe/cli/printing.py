@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
-from tcprobe.fit import Fit
+from tcprobe.fit import Fit, fitted
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
@@ -186,9 +186,9 @@ def formulas(rows: Iterable[tuple[Saved, Fit, dict[str, str]]]) -> None:
             click.echo(f"  not linear: {fit.contradiction}")
 
 
-def shown(cell: Cell, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[str]) -> None:
+def shown(cell: Cell, verdicts: Sequence[Verdict], notes: Sequence[str]) -> None:
     """`show`: formula, notes on its layout, both drawings, provenance, verdicts."""
-    table, fragment = cell.table, cell.fragment
+    table, fragment, fit = cell.table, cell.fragment, fitted(cell.table)
     layout = f" .{fragment.layout}" if fragment.layout else ""
     click.echo(f"{bold(fragment.id)} on {cell.arch}, {cell.known}")
     size = f"{fragment.rows} rows" if fragment.role is Role.ADDRESS else f"{fragment.rows} x {fragment.cols}"
@@ -197,10 +197,10 @@ def shown(cell: Cell, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[
         f"{fragment.elements} elements a lane in {fragment.registers} registers of {fragment.register_bits} bits"
     )
     for name in table.outputs:
-        formula = fitted.formulas[name]
+        formula = fit.formulas[name]
         click.echo(click.style(f"  {name} = ", fg="cyan") + (str(formula) if formula else "no closed form"))
-    if fitted.contradiction:
-        click.echo(f"  not linear: {fitted.contradiction}")
+    if fit.contradiction:
+        click.echo(f"  not linear: {fit.contradiction}")
     for note in notes:
         click.echo(note)
     drawings = _address_drawings if fragment.role is Role.ADDRESS else _drawings

@@ -63,7 +63,7 @@ def where(fragment: tuple[str, ...], name: str | None, layers: Layers, as_json: 
 
         one = shared(" ".join(fragment))
         descriptor.check_asked(one, name, asked["selector"])
-        descriptor.located(one, layers, asked, as_json)
+        descriptor.located(descriptor.behind(one, layers, asked), asked, as_json)
         return
     if beyond := descriptor.beyond(asked, "byte"):
         raise UsageError(f"{beyond[0]} goes with an operand in shared memory: a_smem, b_smem.")
@@ -134,7 +134,11 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
     tables = {o: cell for o, cell in tables.items() if cell.fragment.role is not Role.SCALE}
     told(note)
     if multiply.described:
-        descriptor.traced(multiply, tables, layers, asked, as_json)
+        for shared in descriptor.traced(multiply, tables, asked):
+            if as_json:
+                click.echo(json.dumps(shared.to_json()))
+            else:
+                descriptor.meetings(shared)
         return
     descriptor.check_registers(multiply, asked)
     row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
