@@ -24,7 +24,9 @@ def route(tiling: Tiling, kind: Cast, movmatrix: bool) -> Plan:
     outputs: dict[Key, int] = {}
     rest: dict[Key, list[tuple[Unit, ...]]] = {}
     for key, lanes in wanted.items():
-        own = _own(tiling, key, lanes, held)
+        own = _in_place(tiling, key, lanes) or [
+            tuple(own_places.get(unit) for unit in needed) for needed, own_places in zip(lanes, held, strict=True)
+        ]
         if all(None not in places for places in own):
             outputs[key] = maker.packed(own)
         elif movmatrix and units == 2 and (sent := _before_transposing(lanes, held)):
@@ -63,16 +65,13 @@ def _held(tiling: Tiling, wanted: Mapping[Key, Sequence[tuple[Unit, ...]]]) -> l
     return by_lane
 
 
-def _own(
-    tiling: Tiling, key: Key, lanes: Sequence[tuple[Unit, ...]], held: Sequence[Mapping[Unit, Place]]
-) -> list[Places]:
-    """Where lanes hold the units of a target register: at the same place if all do, which of copies moves nothing."""
+def _in_place(tiling: Tiling, key: Key, lanes: Sequence[tuple[Unit, ...]]) -> list[Places] | None:
+    """The places of a target register where all lanes hold its units just there, which of copies moves nothing."""
     tile, register = key
     same = [(tile, register * len(lanes[0]) + place) for place in range(len(lanes[0]))]
     slots = [(lane, *pair) for lane, units in enumerate(lanes) for pair in zip(same, units, strict=True)]
-    if all((lane, place) in tiling.holders[unit] for lane, place, unit in slots):
-        return [tuple(same)] * LANES
-    return [tuple(held[lane].get(unit) for unit in units) for lane, units in enumerate(lanes)]
+    there = all((lane, place) in tiling.holders[unit] for lane, place, unit in slots)
+    return [tuple(same)] * LANES if there else None
 
 
 def _before_transposing(lanes: Sequence[tuple[Unit, ...]], held: Sequence[Mapping[Unit, Place]]) -> list[Places] | None:

@@ -114,14 +114,15 @@ class DescriptorRead:
         line, byte = np.arange(lines)[:, None], np.arange(length * tile.bits // 8)[None, :]
         for one, (row, col) in zip(self.descriptors, self.at.tolist(), strict=True):
             first, inner = (col, row) if turned else (row, col)
-            units = memory.read_shared(one.start + self._offset(one, line, byte), 1)
+            units = memory.read_shared(one.start + self._offset(one, (line, byte)), 1)
             start = (first + line) * memory.line_units + (inner * tile.bits // 8 + byte) * memory.per_byte
             if not np.array_equal(units, start[..., None] + np.arange(memory.per_byte)):
                 raise UsageError(f"{self.asked.operand.id}: at ({row}, {col}) no start address brings its bytes into "
                                  f"the pattern of {one.swizzle or UNIT} bytes.")  # fmt: skip
 
-    def _offset(self, one: Descriptor, line: Ints, byte: Ints) -> Ints:
+    def _offset(self, one: Descriptor, place: tuple[Ints, Ints]) -> Ints:
         """From the start address to bytes of lines of memory: those of k, or, with major mn, those of m and n."""
+        line, byte = place
         if self.asked.held.major == "k":
             return np.asarray(one.offset("k", line, byte))
         return np.asarray(one.offset("mn", byte, line))

@@ -135,7 +135,8 @@ class _Writer:
 
     def _split(self, asked: Linear, i: int) -> tuple[str, int]:
         """(name of the lane's value, what element i adds to it): a value of its own where the two do not part."""
-        moves = {self._moved(asked, lane, i) for lane in range(self.table.threads)}
+        lanes = range(self.table.threads)
+        moves = {asked.at(self._at(lane, i)) - asked.at(self._at(lane, 0)) for lane in lanes}
         number = moves.pop() if len(moves) == 1 else None
         at = 0 if number is not None else i
         text = self._text(Linear(asked.terms, 0), at)
@@ -143,9 +144,6 @@ class _Writer:
         if text.lstrip("-").isdigit():
             return "", total + int(text)
         return self._bases.setdefault(text, f"d{len(self._bases)}"), total
-
-    def _moved(self, asked: Linear, lane: int, i: int) -> int:
-        return asked.at(self._at(lane, i)) - asked.at(self._at(lane, 0))
 
     def _at(self, lane: int, i: int) -> dict[str, int]:
         cell = self.table.cells[lane * self.table.elements + i]

@@ -78,7 +78,8 @@ def plan(table: Table, axis: int) -> Scheme:
     if table.threads != LANES or None in table.cells:
         raise UsageError("a reduction is for fragments of a warp that use all their slots.")
     groups = _groups(table, axis)
-    state = [[_part(table, lane, group, axis) for group in groups] for lane in range(LANES)]
+    lanes = [table.cells[lane * table.elements : (lane + 1) * table.elements] for lane in range(LANES)]
+    state = [[_part(table, axis, [cells[i] for i in group]) for group in groups] for cells in lanes]
     rows = tuple(tuple(row for row, _ in parts) for parts in state)
     whole = _whole(table, axis)
     rounds: list[Round] = []
@@ -124,8 +125,7 @@ def _groups_of(table: Table, lane: int, axis: int) -> tuple[tuple[int, ...], ...
     return tuple(tuple(cells.values()) for cells in by_row.values())
 
 
-def _part(table: Table, lane: int, group: Sequence[int], axis: int) -> tuple[int, frozenset[Element]]:
-    cells = [table.cells[lane * table.elements + i] for i in group]
+def _part(table: Table, axis: int, cells: Sequence[Element | None]) -> tuple[int, frozenset[Element]]:
     held = frozenset(cell for cell in cells if cell is not None)
     return _number(table, next(iter(held)), axis), held
 
