@@ -75,8 +75,8 @@ def belongs(measured: Measurement) -> None:
     row = inventory.instructions().get(measured.experiment)
     multiply = row if row and row.multiplies else None
     _check_structure(measured, multiply)
-    for operand, lanes in measured.unread.items():
-        _check_unread(measured, multiply, operand, lanes)
+    for operand in measured.unread:
+        _check_unread(measured, multiply, operand)
 
 
 def misfit(fragment: Fragment, table: Table) -> str | None:
@@ -226,13 +226,12 @@ def _check_structure(measured: Measurement, row: Instruction | None) -> None:
         raise DataError(f"structure has {measured.structure.triples} triples; {row.id} forms {row.triples}.")
 
 
-def _check_unread(
-    measured: Measurement, row: Instruction | None, operand: str, lanes: Sequence[tuple[int, ...]]
-) -> None:
+def _check_unread(measured: Measurement, row: Instruction | None, operand: str) -> None:
     """Slots of A or B of a multiply; of each element at least one holder is read."""
     if operand not in "ab" or row is None:
         raise DataError(f"unread: {operand} is no factor of a multiply.")
-    table, elements = measured.tables[operand], measured.tables[operand].elements
+    table, lanes = measured.tables[operand], measured.unread[operand]
+    elements = table.elements
     if len(lanes) != table.threads or not all(_ascending(lane, elements) for lane in set(lanes)):
         raise DataError(f"unread: {operand} needs {table.threads} lanes of ascending numbers below {elements}.")
     skipped = {lane * elements + i for lane, unread in enumerate(lanes) for i in unread}
