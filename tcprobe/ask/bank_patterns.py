@@ -121,16 +121,16 @@ def _text(path: Path, most: int) -> str:
 
 def _pattern(line: str) -> Pattern:
     try:
-        data = json.loads(line, object_pairs_hook=_once)
+        said = json.loads(line, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"not JSON ({str(error)[:80]}).") from None
-    if not isinstance(data, dict) or not isinstance(data.get("op"), str):
+    if not isinstance(said, dict) or not isinstance(said.get("op"), str):
         raise UsageError('an object with "op" and "address" is needed.')
-    row, name = access(data["op"]), data.get("arch")
+    row, name = access(said["op"]), said.get("arch")
     if name is not None:
         name = arch(str(name)[:20]).name
         row.check_on(arch(name))
-    return pattern(row, data.get("address"), data.get("source"))._replace(arch=name)
+    return pattern(row, said.get("address"), said.get("source"))._replace(arch=name)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -110,11 +110,11 @@ class Difference:
     def to_json(self, changed_only: bool = False) -> dict[str, Any]:
         """Plain data: what changed; unless only that is wanted, what is the same, and every absent cell and why."""
         heads = [{"name": s.name, "arch": s.arch, "source": w} for s, w in zip(self.sides, self.sources, strict=True)]
-        data = {**_by_side(heads), "changed": [c.to_json() for c in self.changed]}
+        plain = {**_by_side(heads), "changed": [c.to_json() for c in self.changed]}
         if changed_only:
-            return data
+            return plain
         return {
-            **data, "same": self.same,
+            **plain, "same": self.same,
             "absent": [{"id": a.id, "side": SIDES[a.side], "arch": self.sides[a.side].arch, "reason": a.reason,
                         "elsewhere": a.elsewhere} for a in self.absent],
         }  # fmt: skip

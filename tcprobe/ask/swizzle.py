@@ -36,7 +36,7 @@ def as_json(answer: Answer) -> dict[str, object]:
     """What docs/shared_memory.md states; `missing` names the elements without an offset, if there are any."""
     address, fit = answer.address, answer.found
     modes = [fit.affine.first.to_json(), fit.affine.second.to_json()]
-    data: dict[str, object] = {
+    plain: dict[str, object] = {
         "kind": fit.kind,
         "swizzle": fit.swizzle.to_json() if fit.swizzle else None,
         "unit": "elements",
@@ -49,16 +49,16 @@ def as_json(answer: Answer) -> dict[str, object]:
         "names": answer.names,
     }
     if fit.coordinate:
-        data["coordinate"] = list(fit.coordinate)
+        plain["coordinate"] = list(fit.coordinate)
     if fit.kind == XOR:
-        data["swizzles"] = [swizzle.to_json() for swizzle in fit.swizzles]
-        data["fewest"] = fit.fewest
+        plain["swizzles"] = [swizzle.to_json() for swizzle in fit.swizzles]
+        plain["fewest"] = fit.fewest
     if answer.bits:
         in_bytes = fit.swizzle.in_bytes(answer.bits) if fit.swizzle else None
-        data["bytes"] = in_bytes.to_json() if in_bytes else None
+        plain["bytes"] = in_bytes.to_json() if in_bytes else None
     if address.missing:
-        data["missing"] = runs(address.missing)
-    return data
+        plain["missing"] = runs(address.missing)
+    return plain
 
 
 def words(answer: Answer) -> Iterator[str]:

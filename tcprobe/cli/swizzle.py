@@ -191,8 +191,8 @@ def claims(as_json: bool) -> None:
 
     for claim in CLAIMS:
         if as_json:
-            data = {"source": claim.source, "claim": claim.words, "holds": claim.holds(), "because": claim.because}
-            click.echo(json.dumps(data))
+            plain = {"source": claim.source, "claim": claim.words, "holds": claim.holds(), "because": claim.because}
+            click.echo(json.dumps(plain))
         else:
             click.echo(f"{claim.source}\n  {claim.words}\n  {claim.verdict}")
 

@@ -152,14 +152,14 @@ def opcodes(body: Mapping[str, Any], name: str) -> None:
     row = arch.arch(name)
     if set(body) != {"opcodes"}:
         raise DataError("not the keys of opcodes.")
-    for opcode, data in body["opcodes"].items():
-        layouts = data["layouts"]
-        if not _OPCODE.fullmatch(opcode) or set(data) != {"compiler", "layouts", "source"}:
+    for opcode, saved in body["opcodes"].items():
+        layouts = saved["layouts"]
+        if not _OPCODE.fullmatch(opcode) or set(saved) != {"compiler", "layouts", "source"}:
             raise DataError(f"{opcode}: no opcode with compiler, layouts and source.")
         if not {"a", "b", "d"} <= set(layouts) <= {"a", "b", "c", "d"} or not _all(_LAYOUT, layouts.values()):
             raise DataError(f"{opcode}: layouts need a, b and d, each a layout's id.")
-        source = inventory.instructions().get(data["source"])
-        if not source or source.family != "wmma" or not source.target.on(row) or not isinstance(data["compiler"], str):
+        source = inventory.instructions().get(saved["source"])
+        if not source or source.family != "wmma" or not source.target.on(row) or not isinstance(saved["compiler"], str):
             raise DataError(f"{opcode}: source is no wmma.mma of {name}, or compiler no text.")
 
 
@@ -181,17 +181,17 @@ def lowering(body: Mapping[str, Any]) -> None:
     """
     if set(body) != {"compiler", "instructions"} or not isinstance(body["compiler"], str):
         raise DataError("not the keys of a lowering.")
-    for id_, data in body["instructions"].items():
-        if not _INSTRUCTION.fullmatch(id_) or set(data) | {"routines"} != {"opcodes", "others", "refused", "routines"}:
+    for id_, saved in body["instructions"].items():
+        if not _INSTRUCTION.fullmatch(id_) or set(saved) | {"routines"} != {"opcodes", "others", "refused", "routines"}:
             raise DataError(f"{id_}: no instruction with opcodes, others and refused.")
-        if not isinstance(data.get("routines", []), list) or not _all(_ROUTINE, data.get("routines", [])):
+        if not isinstance(saved.get("routines", []), list) or not _all(_ROUTINE, saved.get("routines", [])):
             raise DataError(f"{id_}: routines are names.")
-        counts, refused = data["opcodes"], data["refused"]
+        counts, refused = saved["opcodes"], saved["refused"]
         if not _all(_OPCODE, counts) or not all(type(n) is int and n > 0 for n in counts.values()):
             raise DataError(f"{id_}: opcodes need names and counts above 0.")
-        if type(data["others"]) is not int or data["others"] < 0 or not isinstance(refused, str | None):
+        if type(saved["others"]) is not int or saved["others"] < 0 or not isinstance(refused, str | None):
             raise DataError(f"{id_}: others is no count, or refused no text.")
-        if refused is not None and (counts or data["others"]):
+        if refused is not None and (counts or saved["others"]):
             raise DataError(f"{id_}: refused, and yet it has opcodes.")
 
 

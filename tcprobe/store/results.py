@@ -229,8 +229,8 @@ class Results:
         with naming(path):
             acceptance.opcodes(body, arch)
         saved: dict[str, Any] = body["opcodes"]
-        for opcode, data in saved.items():
-            tables = {operand: self.layout(layout) for operand, layout in data["layouts"].items()}
+        for opcode, entry in saved.items():
+            tables = {operand: self.layout(layout) for operand, layout in entry["layouts"].items()}
             with naming(path):
                 acceptance.product(opcode, tables)
         return saved
