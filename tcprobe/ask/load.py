@@ -142,11 +142,8 @@ def _orders(bits: Ints) -> list[list[int]]:
     by_address: dict[int, list[int]] = {}
     for i, distance in enumerate(apart[0].tolist()):
         by_address.setdefault(distance, []).append(i)
-    lists: list[list[int]] = [[] for _ in range(max(map(len, by_address.values())))]
-    for _, same in sorted(by_address.items()):
-        for number, i in enumerate(same):
-            lists[number].append(i)
-    return lists
+    copies = max(map(len, by_address.values()))
+    return [[same[number] for _, same in sorted(by_address.items()) if number < len(same)] for number in range(copies)]
 
 
 def _count(bits: Ints, size: int) -> int:
