@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tcprobe.ask import banks as model
+from tcprobe.ask.bank_patterns import Pattern
 from tcprobe.ask.bank_rules import document, rules_for
 from tcprobe.ask.banks import BankRule, designed
 from tcprobe.ask.source_tags import SourceTags, from_json, is_spread, lookups, of_pairs, of_pattern, timed
@@ -78,7 +79,7 @@ class Machine:
         if key not in self.known:
             rule = self.rules[row.name]
             address = np.where(address == banks.IDLE_LANE, -1, address)
-            found = model.cycles(row, rule, address, source if rule.passes == "order" else None)
+            found = model.Judge(row, rule).cycles(address, source if rule.passes == "order" else None)
             if self.tags and row.has_source:
                 far = lookups(self.tags, np.where(address < 0, -1, source))
                 found = timed(found, far, is_spread(address))
@@ -153,7 +154,7 @@ def test_other_phases_are_refused():
     """Phases of every fourth lane are none that the patterns of the swap test could show."""
     row = access("st.shared.b128")
     order = np.arange(32).reshape(8, 4).T.reshape(-1)
-    timed = model.cycles(row, BankRule(8, 8), banks.swaps(row).address[:, order]).astype(float)
+    timed = model.Judge(row, BankRule(8, 8)).cycles(banks.swaps(row).address[:, order]).astype(float)
     with pytest.raises(ProbeError, match="exchanging lanes"):
         banks.phases(row, timed)
 
@@ -167,7 +168,7 @@ def test_phases_of_unequal_size_are_refused():
 
 def test_what_is_no_partition_is_refused():
     row = access("st.shared.b64")
-    timed = model.cycles(row, BankRule(16, 16), banks.swaps(row).address).astype(float)
+    timed = model.Judge(row, BankRule(16, 16)).cycles(banks.swaps(row).address).astype(float)
     assert len(banks.phases(row, timed)) == 2
     timed[5] += 1
     with pytest.raises(ProbeError, match="exchanging lanes"):
@@ -317,7 +318,7 @@ def test_lookups_are_counted_by_sets():
         rows, blocks = ({a // size for a in to if a is not None} for size in (128, 2048))
         more = (len(rows) > 4 and len(blocks) > 1) or (passes > 1 and most == 1)
         wanted = max(passes, most + 1 + more) if lines else 0
-        assert of_pattern(TAGS, to, sources, passes) == (most, wanted)
+        assert of_pattern(TAGS, Pattern(access("cp.async.ca.4"), to, sources), passes) == (most, wanted)
     assert from_json(TAGS.to_json()) == TAGS
 
 

@@ -8,7 +8,7 @@ import pytest
 from test_banks import GOOD, KEYS, lines, tcprobe, tile
 
 from tcprobe.ask.bank_rules import document, rules_for
-from tcprobe.ask.banks import BankRule, as_array, costs, cycles, designed
+from tcprobe.ask.banks import BankRule, Judge, as_array, designed
 from tcprobe.errors import DataError
 from tcprobe.isa.shared_memory import access
 from tcprobe.store.measurement import PROVENANCE
@@ -81,9 +81,9 @@ def test_a_damaged_rule_is_refused(tmp_path):
 def test_beats_of_idle_phases_count_where_the_rule_says_so():
     row, address = access("ld.shared.b64"), as_array([[8 * i if i < 16 else None for i in range(32)], [None] * 32])
     for idle, expected in ((False, [1, 0]), (True, [2, 0])):
-        rule = BankRule(16, 16, "words", idle)
-        assert cycles(row, rule, address).tolist() == expected
-        assert [cost.cycles for cost in costs(row, rule, address)] == expected
+        judge = Judge(row, BankRule(16, 16, "words", idle))
+        assert judge.cycles(address).tolist() == expected
+        assert [cost.cycles for cost in judge.costs(address)] == expected
 
 
 def test_the_rule_is_shown(tmp_path):

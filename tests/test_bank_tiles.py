@@ -252,8 +252,8 @@ def bits(offset, b, m, s):
 @given(st.integers(0, 1 << 18), st.integers(0, 5), st.integers(0, 8), st.integers(-8, 8))
 def test_swizzled(offset, b, m, s):
     if abs(s) >= b:
-        assert swizzled(offset, b, m, s) == bits(offset, b, m, s)
-        assert swizzled(swizzled(offset, b, m, s), b, m, s) == offset
+        assert swizzled(offset, (b, m, s)) == bits(offset, b, m, s)
+        assert swizzled(swizzled(offset, (b, m, s)), (b, m, s)) == offset
 
 
 def test_shared_is_read():

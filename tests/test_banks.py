@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tcprobe.ask import bank_collisions
 from tcprobe.ask.bank_patterns import judged, pattern
 from tcprobe.ask.bank_rules import rules_for
-from tcprobe.ask.banks import BankRule, as_array, costs, designed, judge
+from tcprobe.ask.banks import BankRule, Judge, as_array, designed, judge
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.shared_memory import access, accesses
@@ -337,11 +337,11 @@ def test_patterns_do_not_depend_on_their_neighbours(passes):
     row, rng = access("cp.async.ca.8"), random.Random(1)
     rows = [random_pattern(row.name, rng) for _ in range(200)]
     address, source = (as_array([r[key] for r in rows]) for key in ("address", "source"))
-    rule = BankRule(16, 32, passes)
-    together = costs(row, rule, address, source)
+    judging = Judge(row, BankRule(16, 32, passes))
+    together = judging.costs(address, source)
     assert len({len(cost.phases) for cost in together}) == 2
     for j, cost in enumerate(together):
-        assert costs(row, rule, address[j : j + 1], source[j : j + 1]) == [cost]
+        assert judging.costs(address[j : j + 1], source[j : j + 1]) == [cost]
 
 
 def test_accesses_are_taken_however_they_are_given():

@@ -74,16 +74,16 @@ class WhyNot:
 
 def why_not(fragment: Fragment, row: Arch, layers: Layers) -> WhyNot:
     """Why an arch does not have a fragment, or no table of it."""
-    forbidden, found = by_name.why_not(fragment, row), layers.choose(fragment, [row.name])
-    saved = found or next(layers.saved(fragment.experiment, [row.name]), None)
+    forbidden, chosen = by_name.why_not(fragment, row), layers.choose(fragment, [row.name])
+    saved = chosen or next(layers.saved(fragment.experiment, [row.name]), None)
     if forbidden:
         words = f"{forbidden} {_recorded(saved) if saved else f'Nothing is saved of it in {layers.words}.'}"
     else:
         allowed = f"nothing is in the way: {fragment.instruction} is allowed on {row.name}"
-        words = f"{allowed}; {of(fragment, found, layers).evidence if found else reason(fragment, row.name, layers)}"
+        words = f"{allowed}; {of(fragment, chosen, layers).evidence if chosen else reason(fragment, row.name, layers)}"
         words += "" if saved else f"; {_remedy(fragment, row)}"
     source = saved.source if saved else layers.names
-    return WhyNot(fragment.id, row.name, not forbidden, found is not None, words, source)
+    return WhyNot(fragment.id, row.name, not forbidden, chosen is not None, words, source)
 
 
 def why_not_behind(one: SharedOperand, row: Arch, layers: Layers) -> WhyNot:

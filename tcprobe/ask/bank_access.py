@@ -46,6 +46,13 @@ class Walk(NamedTuple):
     byte: Ints
 
 
+class Places(NamedTuple):
+    """Line of memory and place in it of every slot, IDLE where it is unused."""
+
+    line: Ints
+    place: Ints
+
+
 class Slots(NamedTuple):
     """Row and column of each slot of a fragment, -1 where unused; shape (threads, elements). Extent of the fragment.
 
@@ -95,10 +102,8 @@ def walk(given: TileAccess, tile: Tile, slots: Slots | None) -> Walk:
         raise UsageError(
             f"{given.name} walks a fragment's slots: name the FRAGMENT, or say {given.name}@rows or @cols."
         )
-    row, col = _copies(slots, tile)
-    line, place = (row, col) if tile.contiguous == "row" else (col, row)
-    found = (_matrices if given.row.is_matrix else _pieces)(given, tile, line, place)
-    return Walk(given, *found)
+    pieces = _matrices if given.row.is_matrix else _pieces
+    return Walk(given, *pieces(given, tile, _copies(slots, tile)))
 
 
 def addresses(walked: Walk, tile: Tile, shared: Shared) -> Ints:
@@ -110,11 +115,11 @@ def addresses(walked: Walk, tile: Tile, shared: Shared) -> Ints:
         raise UsageError(f"{shared} tears the {width} bytes of {walked.access.name} apart; M is at least {least} here.")
     if shared.bytes(tile) > MOST_SHARED:
         raise UsageError(f"{shared.bytes(tile)} bytes with {shared}; the largest shared memory has {MOST_SHARED}.")
-    found: Ints = np.where(walked.line == IDLE, IDLE, shared.offset(tile, walked.line, walked.byte))
-    if (found[found != IDLE] % width).any():
+    offsets: Ints = np.where(walked.line == IDLE, IDLE, shared.offset(tile, walked.line, walked.byte))
+    if (offsets[offsets != IDLE] % width).any():
         pitch = f"lines are {shared.pitch(tile)} bytes apart"
         raise UsageError(f"{walked.access.name} needs multiples of {width} bytes; {pitch}, {shared}.")
-    return found
+    return offsets
 
 
 def _sweep(given: TileAccess, tile: Tile) -> tuple[Ints, Ints]:
@@ -133,11 +138,11 @@ def _sweep(given: TileAccess, tile: Tile) -> tuple[Ints, Ints]:
 
 def _by_instruction(values: Ints, lanes: int) -> Ints:
     """Values in order as `lanes` of each instruction's 32, the others IDLE."""
-    found = np.full((-(-len(values) // lanes), WARP), IDLE, np.int64)
-    filled = np.full(len(found) * lanes, IDLE, np.int64)
+    rows = np.full((-(-len(values) // lanes), WARP), IDLE, np.int64)
+    filled = np.full(len(rows) * lanes, IDLE, np.int64)
     filled[: len(values)] = values
-    found[:, :lanes] = filled.reshape(-1, lanes)
-    return found
+    rows[:, :lanes] = filled.reshape(-1, lanes)
+    return rows
 
 
 def origins(slots: Slots, tile: Tile) -> Ints:
@@ -153,24 +158,24 @@ def origins(slots: Slots, tile: Tile) -> Ints:
     return np.stack([row.ravel(), col.ravel()], axis=1)
 
 
-def _copies(slots: Slots, tile: Tile) -> tuple[Ints, Ints]:
-    """Row and column in the tile of every slot of the fragments that cover it; shape (warps, 32, elements)."""
+def _copies(slots: Slots, tile: Tile) -> Places:
+    """Of every slot of the fragments that cover a tile; shape (warps, 32, elements)."""
     unused = slots.row == -1
-    found = [
+    row, col = (
         np.where(unused, IDLE, origin[:, None, None] + values).reshape(-1, WARP, values.shape[1])
         for origin, values in zip(origins(slots, tile).T, (slots.row, slots.col), strict=True)
-    ]
-    return found[0], found[1]
+    )
+    return Places(row, col) if tile.contiguous == "row" else Places(col, row)
 
 
-def _pieces(given: TileAccess, tile: Tile, line: Ints, place: Ints) -> tuple[Ints, Ints]:
+def _pieces(given: TileAccess, tile: Tile, at: Places) -> tuple[Ints, Ints]:
     """Line and byte of the register pieces that each instruction moves, all lanes' first, then the next piece's."""
     count = given.row.bytes * 8 // tile.bits
-    if not count or line.shape[2] % count:
-        held = f"{line.shape[2]} elements of {tile.bits} bits a lane"
+    if not count or at.line.shape[2] % count:
+        held = f"{at.line.shape[2]} elements of {tile.bits} bits a lane"
         raise UsageError(f"{given.name} moves {8 * given.row.bytes} bits, which are no part of {held}.")
-    shape = (len(line), WARP, -1, count)
-    line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, WARP, count) for values in (line, place))
+    shape = (len(at.line), WARP, -1, count)
+    line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, WARP, count) for values in at)
     wrong = (line != line[:, :, :1]) | ((line != IDLE) & (place != place[:, :, :1] + np.arange(count)))
     if wrong.any():
         lane = int(np.argwhere(wrong)[0][1])
@@ -179,20 +184,19 @@ def _pieces(given: TileAccess, tile: Tile, line: Ints, place: Ints) -> tuple[Int
     return line[:, :, 0], place[:, :, 0] * tile.bits // 8
 
 
-def _matrices(given: TileAccess, tile: Tile, line: Ints, place: Ints) -> tuple[Ints, Ints]:
+def _matrices(given: TileAccess, tile: Tile, at: Places) -> tuple[Ints, Ints]:
     """Line and byte of the rows of the matrices that each instruction moves, one register a matrix."""
     count = 32 // tile.bits
-    if not count or line.shape[2] % count:
+    if not count or at.line.shape[2] % count:
         raise UsageError(f"{given.name} moves registers of 32 bits, not elements of {tile.bits} bits.")
-    line, place = (_by_register(values, count) for values in (line, place))
-    first = line[:, :1], place[:, :1]
-    if not _turns(line, place, count):
+    line, place = registers = _by_register(at, count)
+    if not _turns(registers, count):
         raise UsageError(f"{given.name}: with {tile.contiguous}s contiguous a register of this fragment is no 8 x 8 "
                          f"matrix of b16, whose rows are {MATRIX_ROW} bytes in one piece.")  # fmt: skip
     if len(line) * MATRIX_ROWS % given.row.lanes:
         raise UsageError(f"{given.name}: the tile has {len(line)} matrices, no multiple of {given.row.lanes // 8}.")
-    lines = first[0] + np.arange(MATRIX_ROWS)
-    bytes_ = np.broadcast_to(first[1] * tile.bits // 8, lines.shape)
+    lines = line[:, :1] + np.arange(MATRIX_ROWS)
+    bytes_ = np.broadcast_to(place[:, :1] * tile.bits // 8, lines.shape)
     return _by_instruction(lines.ravel(), given.row.lanes), _by_instruction(bytes_.ravel(), given.row.lanes)
 
 
@@ -201,23 +205,21 @@ def matrix_ways(slots: Slots, tile: Tile) -> tuple[str, ...]:
 
     UsageError where the fragment does not cover the tile.
     """
-    row, col = _copies(slots, tile)
-    count = 32 // tile.bits
-    if not count:
-        return ()
-    line, place = (row, col) if tile.contiguous == "row" else (col, row)
-    return _turns(_by_register(line, count), _by_register(place, count), count)
+    at, count = _copies(slots, tile), 32 // tile.bits
+    return _turns(_by_register(at, count), count) if count else ()
 
 
-def _by_register(values: Ints, count: int) -> Ints:
-    """Values of slots by register of `count` elements; shape (registers, 32 * count)."""
-    return values.reshape(len(values), WARP, -1, count).swapaxes(1, 2).reshape(-1, WARP * count)
+def _by_register(at: Places, count: int) -> Places:
+    """Those of slots by register of `count` elements; shape (registers, 32 * count)."""
+    shape = (len(at.line), WARP, -1, count)
+    line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, WARP * count) for values in at)
+    return Places(line, place)
 
 
-def _turns(line: Ints, place: Ints, count: int) -> tuple[str, ...]:
+def _turns(at: Places, count: int) -> tuple[str, ...]:
     lane, i = np.divmod(np.arange(WARP * count), count)
     ways = {"": (lane // 4, lane % 4 * count + i), ".trans": (lane % 4 * count + i, lane // 4)}
     if count != 2:  # .trans, of b16 alone
         del ways[".trans"]
-    found = line - line[:, :1], place - place[:, :1]
-    return tuple(way for way, to in ways.items() if (found[0] == to[0]).all() and (found[1] == to[1]).all())
+    line, place = (values - values[:, :1] for values in at)
+    return tuple(way for way, to in ways.items() if (line == to[0]).all() and (place == to[1]).all())

@@ -13,12 +13,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tcprobe.ask.bank_patterns import Lane, Pattern
-from tcprobe.ask.banks import LINE, WORD, BankRule, agree, as_array
-from tcprobe.isa.shared_memory import SharedAccess
+from tcprobe.ask.banks import LINE, WORD, BankRule, Judge, agree, as_array
 
 MOST_PARTIES = 8  # that are printed
 
@@ -57,35 +56,34 @@ class Phase:
 
 
 def phases(given: Pattern, rule: BankRule) -> list[Phase]:
-    """The phases of one access, as `banks.costs` counts them."""
+    """The phases of one access, as `banks.Judge` counts them."""
     joins = bool(agree(as_array([given.address]))[0])
     size = min(rule.joined if joins else rule.phase, given.row.lanes)
     return [_phase(given, rule, range(first, first + size)) for first in range(0, given.row.lanes, size)]
 
 
 def _phase(given: Pattern, rule: BankRule, lanes: range) -> Phase:
-    met = [_collisions(given.row, rule, "shared", given.address, lanes)]
-    if given.source is not None:
-        met.append(_collisions(given.row, rule, "source", given.source, lanes))
-    active = [lane for lane in lanes if given.address[lane] is not None]
-    found = [c for side in met for c in side]
+    sides = [("shared", _active(given.address, lanes)), ("source", _active(given.source or (), lanes))]
+    judge, active = Judge(given.row, rule), sides[0][1]
+    collisions = [c for memory, addresses in sides for c in _collisions(judge, memory, addresses)]
     if rule.passes == "order":
-        passes = _chain(active, found)
+        passes = _chain(active, collisions)
     else:
-        passes = max((len(c.parties) for c in found), default=min(1, len(active)))
-    return Phase(tuple(lanes), passes, tuple(sorted(found, key=lambda c: -len(c.parties))))
+        passes = max((len(c.parties) for c in collisions), default=min(1, len(active)))
+    return Phase(tuple(lanes), passes, tuple(sorted(collisions, key=lambda c: -len(c.parties))))
 
 
-def _collisions(
-    row: SharedAccess, rule: BankRule, memory: str, addresses: Sequence[Lane], lanes: Iterable[int]
-) -> list[Collision]:
+def _active(addresses: Sequence[Lane], lanes: range) -> dict[int, int]:
+    """Addresses by lane, of those lanes that have one."""
+    return {lane: at for lane, at in enumerate(addresses) if lane in lanes and at is not None}
+
+
+def _collisions(judge: Judge, memory: str, addresses: Mapping[int, int]) -> list[Collision]:
     """Every set of banks that several parties need: lanes with one unit of banks, parted by their word."""
-    unit = max(WORD, row.bytes)
+    unit = max(WORD, judge.row.bytes)
     needed: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for lane in lanes:
-        address = addresses[lane]
-        if address is not None:
-            needed[address % LINE // WORD][address // unit if rule.passes == "words" else lane].append(lane)
+    for lane, address in addresses.items():
+        needed[address % LINE // WORD][address // unit if judge.rule.passes == "words" else lane].append(lane)
     return [
         Collision(memory, tuple(range(bank, bank + unit // WORD)), tuple(map(tuple, parties.values())))
         for bank, parties in sorted(needed.items())
@@ -93,10 +91,10 @@ def _collisions(
     ]
 
 
-def _chain(active: Iterable[int], found: Iterable[Collision]) -> int:
+def _chain(active: Iterable[int], collisions: Iterable[Collision]) -> int:
     """The most lanes in a row of which each waits for one before it."""
     waits: dict[int, set[int]] = {lane: set() for lane in active}
-    for collision in found:
+    for collision in collisions:
         queue = [lane for party in collision.parties for lane in party]
         for place, lane in enumerate(queue):
             waits[lane].update(queue[:place])

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tcprobe.ask.bank_rules import BankRules
-from tcprobe.ask.banks import Cost, as_array, costs
+from tcprobe.ask.banks import Cost, as_array
 from tcprobe.errors import DataError, TcprobeError, UsageError
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import MOST_SHARED, SharedAccess, access
 from tcprobe.layout.expression import values
 
 MOST_BYTES = 256 << 20  # of a file of patterns
-MOST_SOURCE = 1 << 62
+ENDS = {"address": MOST_SHARED, "source": 1 << 62}  # of memory
 Lane = int | None
 
 
@@ -38,7 +38,7 @@ class Pattern(NamedTuple):
 def pattern(row: SharedAccess, address: object, source: object = None) -> Pattern:
     """A checked pattern; UsageError says which lane's address cannot be."""
     counted = [*_lanes(address, "address")[: row.lanes], *[None] * (WARP - row.lanes)]
-    _check(counted, row.bytes, MOST_SHARED, "address")
+    _check(row, counted, "address")
     if row.is_matrix and None in counted[: row.lanes]:
         raise UsageError(f"address: lane {counted.index(None)} gives none; {row.name} needs one of {row.lanes} lanes.")
     return Pattern(row, counted, None if source is None else _source(row, counted, _lanes(source, "source")))
@@ -49,7 +49,7 @@ def _source(row: SharedAccess, counted: Sequence[Lane], given: Sequence[Lane]) -
     if not row.has_source:
         raise UsageError(f"source: {row.name} reads no global memory; only cp.async has a source.")
     used = [None if to is None else from_ for to, from_ in zip(counted, given, strict=True)]
-    _check(used, row.bytes, MOST_SOURCE, "source")
+    _check(row, used, "source")
     if used.count(None) != counted.count(None):
         raise UsageError("source: a lane that has an address has none.")
     return used
@@ -65,8 +65,9 @@ def _lanes(given: object, what: str) -> Sequence[Lane]:
     return given
 
 
-def _check(counted: Sequence[Lane], step: int, end: int, what: str) -> None:
-    """UsageError unless all are multiples of `step` from 0 to below `end`."""
+def _check(row: SharedAccess, counted: Sequence[Lane], what: str) -> None:
+    """UsageError unless all are multiples of the access's bytes, from 0 to below the end of what memory there is."""
+    step, end = row.bytes, ENDS[what]
     for lane, value in enumerate(counted):
         if value is not None and (value % step or not 0 <= value < end):
             why = f"no multiple of {step}" if value % step else f"outside 0 to {end - 1}"
@@ -94,14 +95,14 @@ def read(path: Path) -> list[Pattern]:
 
     A line has op, address and maybe source and arch; further keys are the writer's own.
     """
-    found = []
+    patterns = []
     for number, line in enumerate(_text(path, MOST_BYTES).split("\n"), 1):
         if line.strip():
             try:
-                found.append(_pattern(line))
+                patterns.append(_pattern(line))
             except TcprobeError as error:
                 raise DataError(f"{path}, line {number}: {error}") from None
-    return found
+    return patterns
 
 
 def _text(path: Path, most: int) -> str:
@@ -120,23 +121,23 @@ def _text(path: Path, most: int) -> str:
 
 def _pattern(line: str) -> Pattern:
     try:
-        data = json.loads(line, object_pairs_hook=_once)
+        said = json.loads(line, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"not JSON ({str(error)[:80]}).") from None
-    if not isinstance(data, dict) or not isinstance(data.get("op"), str):
+    if not isinstance(said, dict) or not isinstance(said.get("op"), str):
         raise UsageError('an object with "op" and "address" is needed.')
-    row, name = access(data["op"]), data.get("arch")
+    row, name = access(said["op"]), said.get("arch")
     if name is not None:
         name = arch(str(name)[:20]).name
         row.check_on(arch(name))
-    return pattern(row, data.get("address"), data.get("source"))._replace(arch=name)
+    return pattern(row, said.get("address"), said.get("source"))._replace(arch=name)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a key twice")
-    return found
+    return members
 
 
 def judged(patterns: Iterable[Pattern], rules: Callable[[str | None], BankRules]) -> list[tuple[Cost, BankRules]]:
@@ -144,10 +145,10 @@ def judged(patterns: Iterable[Pattern], rules: Callable[[str | None], BankRules]
     alike: dict[tuple[str | None, SharedAccess, bool], list[tuple[int, Pattern]]] = defaultdict(list)
     for place, given in enumerate(patterns):
         alike[given.arch, given.row, given.source is None].append((place, given))
-    found: dict[int, tuple[Cost, BankRules]] = {}
+    by_place: dict[int, tuple[Cost, BankRules]] = {}
     for (name, row, sourceless), group in alike.items():
         by = rules(name)
         sources = None if sourceless else as_array([p.source or () for _, p in group])
-        answers = costs(row, by.rule(row), as_array([p.address for _, p in group]), sources)
-        found |= {place: (cost, by) for (place, _), cost in zip(group, answers, strict=True)}
-    return [found[place] for place in sorted(found)]
+        answers = by.judge(row).costs(as_array([p.address for _, p in group]), sources)
+        by_place |= {place: (cost, by) for (place, _), cost in zip(group, answers, strict=True)}
+    return [by_place[place] for place in sorted(by_place)]

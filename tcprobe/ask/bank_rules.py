@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tcprobe.ask.banks import BankRule, designed
+from tcprobe.ask.banks import BankRule, Judge, designed
 from tcprobe.ask.source_tags import SourceTags, from_json
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP, arch
@@ -42,6 +42,10 @@ class BankRules:
         row.check_on(arch(self.asked))
         return self.rules[row.name]
 
+    def judge(self, row: SharedAccess) -> Judge:
+        """Of one access; UsageError as `rule`."""
+        return Judge(row, self.rule(row))
+
     @property
     def evidence(self) -> str:
         """What the rules rest on, in words."""
@@ -67,9 +71,9 @@ def rules_for(name: str | None, results: Results | Layers) -> BankRules:
     return BankRules(asked, MEASURED, designed(), None)
 
 
-def document(name: str, provenance: Mapping[str, str], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What `store.surveys.BANKS` saves, checked. `found`: by access "rule", "patterns", "misfits" and more."""
-    body = {"arch": name, "method": "live", "provenance": dict(provenance), "accesses": dict(found)}
+def document(name: str, provenance: Mapping[str, str], by_access: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What `store.surveys.BANKS` saves, checked. `by_access`: by access "rule", "patterns", "misfits" and more."""
+    body = {"arch": name, "method": "live", "provenance": dict(provenance), "accesses": dict(by_access)}
     _read(name, body)
     return body
 

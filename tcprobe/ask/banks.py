@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +106,8 @@ def judge(name: str, addresses: Sequence[int | None], sources: Sequence[int | No
     Without sources they are in nobody's way. Addresses are taken as they are: `bank_patterns` checks them.
     """
     row = access(name)
-    return costs(row, designed()[row.name], as_array([addresses]), None if sources is None else as_array([sources]))[0]
+    by = Judge(row, designed()[row.name])
+    return by.costs(as_array([addresses]), None if sources is None else as_array([sources]))[0]
 
 
 def as_array(rows: Sequence[Sequence[int | None]]) -> Ints:
@@ -114,36 +115,52 @@ def as_array(rows: Sequence[Sequence[int | None]]) -> Ints:
     return np.array([[IDLE if a is None else a for a in row] for row in rows], np.int64).reshape(-1, WARP)
 
 
-def costs(row: SharedAccess, rule: BankRule, addresses: Ints, sources: Ints | None = None) -> list[Cost]:
-    """The cost of each pattern; `addresses` and `sources` of shape (patterns, 32), IDLE where a lane is idle."""
-    found = passes(row, rule, addresses, sources)
-    rows = zip(found.tolist(), beats(rule, found).tolist(), strict=True)
-    return [Cost([n for n in phases if n != ABSENT], count) for phases, count in rows]
+class Judge(NamedTuple):
+    """An access and its rule; `addresses` and `sources` of shape (patterns, 32), IDLE where a lane is idle."""
+
+    row: SharedAccess
+    rule: BankRule
+
+    def costs(self, addresses: Ints, sources: Ints | None = None) -> list[Cost]:
+        """The cost of each pattern."""
+        by_phase = self.passes(addresses, sources)
+        rows = zip(by_phase.tolist(), beats(self.rule, by_phase).tolist(), strict=True)
+        return [Cost([n for n in phases if n != ABSENT], count) for phases, count in rows]
+
+    def cycles(self, addresses: Ints, sources: Ints | None = None) -> Ints:
+        """max(P, B) of each pattern, shape (patterns,)."""
+        by_phase = self.passes(addresses, sources)
+        total: Ints = np.maximum(by_phase.clip(0).sum(axis=1), beats(self.rule, by_phase))
+        return total
+
+    def passes(self, addresses: Ints, sources: Ints | None = None) -> Ints:
+        """Passes of each phase, ABSENT beyond the last where phases joined; shape (patterns, phases)."""
+        sides = [side for side in (addresses, sources) if side is not None]
+        by_phase = self._passes(self.rule.phase, sides)
+        if self.rule.joined > self.rule.phase:
+            joins = agree(addresses)
+            joined = self._passes(self.rule.joined, [side[joins] for side in sides])
+            by_phase[joins] = ABSENT
+            by_phase[joins, : joined.shape[1]] = joined
+        return by_phase
+
+    def _passes(self, phase: int, sides: Sequence[Ints]) -> Ints:
+        """Passes of each phase of `phase` lanes; `sides`: addresses, maybe sources; shape (patterns, phases)."""
+        width = min(phase, self.row.lanes)
+        count = self.row.lanes // width
+        needs = [_units(self.row, a[:, : self.row.lanes].reshape(len(a) * count, width)) for a in sides]
+        if self.rule.passes == "order":
+            most = _longest_chain(self.row, needs)
+        else:
+            most = _fullest(self.row, needs[0], self.rule.passes == "words")
+        return most.reshape(len(sides[0]), count)
 
 
-def cycles(row: SharedAccess, rule: BankRule, addresses: Ints, sources: Ints | None = None) -> Ints:
-    """max(P, B) of each pattern, shape (patterns,)."""
-    found = passes(row, rule, addresses, sources)
-    total: Ints = np.maximum(found.clip(0).sum(axis=1), beats(rule, found))
-    return total
-
-
-def beats(rule: BankRule, found: Ints) -> Ints:
+def beats(rule: BankRule, by_phase: Ints) -> Ints:
     """B of each pattern, from its passes."""
-    counted = (found != ABSENT) & (found > 0).any(axis=1, keepdims=True) if rule.idle else found > 0
+    counted = (by_phase != ABSENT) & (by_phase > 0).any(axis=1, keepdims=True) if rule.idle else by_phase > 0
     count: Ints = counted.sum(axis=1)
     return count
-
-
-def passes(row: SharedAccess, rule: BankRule, addresses: Ints, sources: Ints | None = None) -> Ints:
-    """Passes of each phase, ABSENT beyond the last where phases joined; shape (patterns, phases)."""
-    found = _passes(row, rule, rule.phase, addresses, sources)
-    if rule.joined > rule.phase:
-        joins = agree(addresses)
-        joined = _passes(row, rule, rule.joined, addresses[joins], None if sources is None else sources[joins])
-        found[joins] = ABSENT
-        found[joins, : joined.shape[1]] = joined
-    return found
 
 
 def agree(addresses: Ints) -> NDArray[np.bool_]:
@@ -153,16 +170,6 @@ def agree(addresses: Ints) -> NDArray[np.bool_]:
     same = [((a == b) | (a == IDLE) | (b == IDLE)).all(axis=1) for a, b in pairs]
     either: NDArray[np.bool_] = same[0] | same[1]
     return either
-
-
-def _passes(row: SharedAccess, rule: BankRule, phase: int, addresses: Ints, sources: Ints | None) -> Ints:
-    """Passes of each phase of `phase` lanes; shape (patterns, lanes that count / phase)."""
-    width = min(phase, row.lanes)
-    count = row.lanes // width
-    lanes = [a[:, : row.lanes].reshape(len(a) * count, width) for a in (addresses, sources) if a is not None]
-    needs = [_units(row, a) for a in lanes]
-    found = _longest_chain(row, needs) if rule.passes == "order" else _fullest(row, needs[0], rule.passes == "words")
-    return found.reshape(len(addresses), count)
 
 
 def _units(row: SharedAccess, lanes: Ints) -> Ints:

@@ -72,7 +72,7 @@ class Behind:
             outside = next((value for value in values if not 0 <= value < size), None)
             if outside is not None:
                 raise UsageError(f"{name} {outside} is outside 0 to {size - 1}.")
-        return [self._lying(row, col, offsets_[row][col]) for row in rows for col in cols]
+        return [self._lying((row, col), offsets_[row][col]) for row in rows for col in cols]
 
     def at(self, byte: int) -> list[Lying]:
         """The elements that have a byte, from the start address: several of b1, or where strides are zero.
@@ -80,15 +80,15 @@ class Behind:
         UsageError where there is none.
         """
         size = max(1, self.operand.held.slot_bits // 8)
-        found = [self._lying(row, col, start) for row, starts in enumerate(self.offsets)
+        elements = [self._lying((row, col), start) for row, starts in enumerate(self.offsets)
                  for col, start in enumerate(starts) if start <= byte < start + size]  # fmt: skip
-        if not found:
+        if not elements:
             last = max(map(max, self.offsets)) + size - 1
             raise UsageError(f"byte {byte} of {self.operand.held.name} holds no element; the last that does is {last}.")
-        return found
+        return elements
 
-    def _lying(self, row: int, col: int, offset: int) -> Lying:
-        held = self.operand.held
+    def _lying(self, element: tuple[int, int], offset: int) -> Lying:
+        (row, col), held = element, self.operand.held
         k = col if held.name == "a_smem" else row
         return Lying(row, col, offset, max(1, held.slot_bits // 8), k % 8 if held.slot_bits < 8 else 0, held.slot_bits)
 
@@ -137,14 +137,14 @@ def entry(one: SharedOperand) -> dict[str, Any]:
 
 def shared(name: str) -> SharedOperand:
     """The one operand behind a descriptor that `name` means; UsageError if it means none or several."""
-    found = by_name.described(name)
-    exact = [one for one in found if one.id == shorthand.short(name)]
-    if len(exact or found) == 1:
-        return (exact or found)[0]
-    if not found:
+    candidates = by_name.described(name)
+    exact = [one for one in candidates if one.id == shorthand.short(name)]
+    if len(exact or candidates) == 1:
+        return (exact or candidates)[0]
+    if not candidates:
         raise UsageError(f"no operand in shared memory is called {name!r}. See `tcprobe list 'wgmma*'`.")
     raise UsageError(
-        f"{name!r} means {len(found)} operands in shared memory, such as {found[0].id}. Say more of the name."
+        f"{name!r} means {len(candidates)} operands in shared memory, such as {candidates[0].id}. Say more of the name."
     )
 
 

@@ -41,14 +41,22 @@ class Verdict(NamedTuple):
 
     def to_json(self) -> dict[str, str]:
         """Plain data."""
-        found = {"name": self.reference, "verdict": self.verdict, "detail": self.detail}
-        return found | ({"erratum": self.erratum} if self.erratum else {})
+        plain = {"name": self.reference, "verdict": self.verdict, "detail": self.detail}
+        return plain | ({"erratum": self.erratum} if self.erratum else {})
+
+
+class _Subject(NamedTuple):
+    """What references are compared with: a fragment, the measurement that has its table, and on which arch."""
+
+    fragment: Fragment
+    measured: Measurement
+    device: arch.Arch
 
 
 def verdicts(fragment: Fragment, measured: Measurement) -> list[Verdict]:
     """One verdict per reference, for a fragment whose table `measured` holds."""
-    device = arch.arch(measured.arch)
-    return [_verdict(reference, fragment, measured, device) for reference in references()]
+    subject = _Subject(fragment, measured, arch.arch(measured.arch))
+    return [_verdict(reference, subject) for reference in references()]
 
 
 def findings(reference: Reference) -> Iterator[tuple[str, str, str]]:
@@ -75,9 +83,9 @@ def same_slots(stated: Table, measured: Table) -> tuple[int, int, list[str]]:
             given += 1
             lane, i = divmod(slot, stated.elements)
             at = measured.at(lane=lane, i=i)
-            found = None if at is None else tuple(at[name] for name in stated.outputs)
-            if found != cell:
-                wrong.append(f"lane {lane} i {i}: stated {list(cell)}, measured {list(found) if found else 'unused'}")
+            held = None if at is None else tuple(at[name] for name in stated.outputs)
+            if held != cell:
+                wrong.append(f"lane {lane} i {i}: stated {list(cell)}, measured {list(held) if held else 'unused'}")
     return given - len(wrong), given, wrong[:FIRST]
 
 
@@ -121,9 +129,9 @@ def against(stated: Table, fragment: Fragment, measured: Table, layers: Layers |
 
 def _whose(stated: Table, fragment: Fragment, layers: Layers) -> list[str]:
     """The fragments, and on which archs, that have the very table: the asked one elsewhere first, else others."""
-    found = [f"{fragment.id} on {name}" for name in layers.archs() if layers.layout(fragment, name) == stated.id]
-    if found:
-        return found
+    alike = [f"{fragment.id} on {name}" for name in layers.archs() if layers.layout(fragment, name) == stated.id]
+    if alike:
+        return alike
     fitting = [
         f for f in inventory.fragments().values() if (f.threads, f.elements) == (stated.threads, stated.elements)
     ]
@@ -145,14 +153,15 @@ def same_but_renumbered(stated: Table, measured: Table) -> bool:
     return True
 
 
-def _verdict(reference: Reference, fragment: Fragment, measured: Measurement, device: arch.Arch) -> Verdict:
+def _verdict(reference: Reference, subject: _Subject) -> Verdict:
+    fragment, measured, device = subject
     claim = said(reference, fragment, device)
     if isinstance(claim, str):
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
     if numbered(fragment) or fragment.role is Role.SCALE:
         return _by_number(reference, claim, measured.tables[fragment.operand])
     if conventional(fragment):
-        return _by_structure(reference, fragment, measured, device, claim)
+        return _by_structure(reference, claim, subject)
     table = measured.tables[fragment.operand]
     agreed, given, wrong = same_slots(claim.printed, table)
     return _judge(reference, claim, f"{agreed} of {given} slots agree", [*wrong, *_unstated(claim.printed, table)])
@@ -207,9 +216,8 @@ def _judge(reference: Reference, claim: Claim, detail: str, wrong: list[str]) ->
     return Verdict(reference.NAME, DIFFERS if wrong else CONFIRMED, text, claim.erratum)
 
 
-def _by_structure(
-    reference: Reference, fragment: Fragment, measured: Measurement, device: arch.Arch, claim: Claim
-) -> Verdict:
+def _by_structure(reference: Reference, claim: Claim, subject: _Subject) -> Verdict:
+    fragment, measured, device = subject
     instruction = inventory.instructions()[fragment.experiment]
     compared = "cd" if fragment.operand == "c" else "abd" if instruction.multiplies else "ad"
     claims = {f.operand: said(reference, f, device) for f in instruction.fragments if f.operand in compared}
@@ -235,9 +243,9 @@ def _agreement(
         return count, count, ()  # the same layouts predict the same structure tensor
     from tcprobe.probes.structure import agreement, predict
 
-    found = agreement(instruction, predict(instruction, measured), stated)
-    missing = (f"{found.needed - found.matched} predicted triples were not measured",)
-    return found.matched, found.needed, found.first or (() if found.total else missing)
+    counts = agreement(instruction, predict(instruction, measured), stated)
+    missing = (f"{counts.needed - counts.matched} predicted triples were not measured",)
+    return counts.matched, counts.needed, counts.first or (() if counts.total else missing)
 
 
 def _misfits(source: str, stated: Mapping[str, Table], measured: Mapping[str, Table]) -> list[str]:
@@ -246,9 +254,9 @@ def _misfits(source: str, stated: Mapping[str, Table], measured: Mapping[str, Ta
     if all(stated[operand] == measured[operand] for operand in (source, "d")):
         return wrong
     for slot, (theirs, ours) in enumerate(zip(stated[source].cells, measured[source].cells, strict=True)):
-        expected, found = stated["d"].inverse.get(theirs or (), []), measured["d"].inverse.get(ours or (), [])
-        if expected != found:
-            wrong.append(f"{source.upper()} slot {slot}: stated D slots {expected}, measured {found}")
+        expected, actual = stated["d"].inverse.get(theirs or (), []), measured["d"].inverse.get(ours or (), [])
+        if expected != actual:
+            wrong.append(f"{source.upper()} slot {slot}: stated D slots {expected}, measured {actual}")
     return wrong[:FIRST]
 
 
@@ -270,8 +278,8 @@ def measurements_agree(layers: Layers, arch_name: str, patterns: Sequence[str] =
             yield Repetition(fragment, _label(tables[0], layers), _label(other, layers), same)
 
 
-def _label(found: Found, layers: Layers) -> str:
-    return found.measured.method + (f" ({found.source})" if len(layers.layers) > 1 else "")
+def _label(chosen: Found, layers: Layers) -> str:
+    return chosen.measured.method + (f" ({chosen.source})" if len(layers.layers) > 1 else "")
 
 
 def measured_fragments(
@@ -279,6 +287,6 @@ def measured_fragments(
 ) -> Iterator[tuple[Fragment, Found]]:
     """Fragments that `patterns` mean (all without one) with the measurements that count on an arch."""
     for fragment in by_name.select_or_fail(*patterns):
-        found = layers.choose(fragment, [arch_name])
-        if found:
-            yield fragment, found
+        chosen = layers.choose(fragment, [arch_name])
+        if chosen:
+            yield fragment, chosen

@@ -93,7 +93,7 @@ def shown(cell: Cell) -> dict[str, Any]:
     what it would take to measure it.
     """
     table, fragment, measured = cell.table, cell.fragment, cell.measured
-    found = fitted(table)
+    fit = fitted(table)
     products = {"product": by_lane(table, list(table.values["product"]))} if "product" in table.outputs else {}
     stated = {"method": None, "arch": cell.arch, "source": cell.evidence, "why": hindrance(fragment)}
     return {
@@ -104,8 +104,8 @@ def shown(cell: Cell) -> dict[str, Any]:
         "layout_id": table.id,
         "table": _lanes(fragment, table),
         **products,
-        "formula": {name: None if formula is None else str(formula) for name, formula in found.formulas.items()},
-        "fit": found.verdict,
+        "formula": {name: None if formula is None else str(formula) for name, formula in fit.formulas.items()},
+        "fit": fit.verdict,
         "numbering": cell.numbering,
         "unread": unread(fragment, measured, cell.layers)[0] if measured else None,
         "same_layout": same_layout(fragment, measured, cell.layers) if measured else [],
@@ -124,11 +124,11 @@ def _chosen(cell: Cell) -> dict[str, Any]:
     """What the object of a selector's table says besides."""
     fragment = cell.fragment
     assert cell.selector is not None
-    found: dict[str, Any] = {"selector": cell.selector, **fragment.held.picked(cell.selector)}
+    picked: dict[str, Any] = {"selector": cell.selector, **fragment.held.picked(cell.selector)}
     if fragment.role is not Role.METADATA:
-        return found
+        return picked
     more = _undocumented(cell)
-    return {**found, "undocumented": more.to_json() if more else None}
+    return {**picked, "undocumented": more.to_json() if more else None}
 
 
 def _lanes(fragment: Fragment, table: Table) -> list[list[list[int] | None] | None]:
@@ -160,11 +160,11 @@ def holders(results: Results, arch: str, method: str) -> dict[str, list[str]]:
     """Layout id to the ids of the fragments of `arch` that have it, in the inventory's order."""
     of = {(f.experiment, f.operand): f.id for f in inventory.fragments().values()}
     order = {id_: number for number, id_ in enumerate(of.values())}
-    found = {
+    by_layout = {
         layout: sorted((of[pair] for pair in pairs if pair in of), key=order.__getitem__)
         for layout, pairs in results.sharing(arch, method).items()
     }
-    return {layout: ids for layout, ids in found.items() if ids}
+    return {layout: ids for layout, ids in by_layout.items() if ids}
 
 
 def unread(fragment: Fragment, measured: Measurement, layers: Layers) -> tuple[list[list[int]] | None, int]:
@@ -173,9 +173,9 @@ def unread(fragment: Fragment, measured: Measurement, layers: Layers) -> tuple[l
     Those by the method of the fragment's own measurement count, and among them those that found the same table.
     """
     rows = [inventory.instructions()[shorthand.short(name)] for name in inventory.users(fragment.id)]
-    found = [layers.multiply(row.id, measured) for row in rows if row.multiplies]
+    measurements = [layers.multiply(row.id, measured) for row in rows if row.multiplies]
     table = measured.tables[fragment.operand]
-    multiplies = [m for m in found if m and m.tables[fragment.operand] == table]
+    multiplies = [m for m in measurements if m and m.tables[fragment.operand] == table]
     if not multiplies:
         return None, 0
     nothing: tuple[tuple[int, ...], ...] = ((),) * fragment.threads
@@ -253,10 +253,10 @@ def _emulated(cell: Cell) -> list[str]:
 def _other_archs(fragment: Fragment, measured: Measurement, layers: Layers) -> list[str]:
     """On which other archs the fragment has the same table, and on which another."""
     layout = measured.tables[fragment.operand].id
-    found = {name: layers.layout(fragment, name) for name in layers.archs() if name != measured.arch}
+    layouts = {name: layers.layout(fragment, name) for name in layers.archs() if name != measured.arch}
     lines = []
     for same, words in ((True, "the same table on"), (False, "ANOTHER table on")):
-        names = [name for name, other in found.items() if other and (other == layout) == same]
+        names = [name for name, other in layouts.items() if other and (other == layout) == same]
         lines += [f"{words} {', '.join(names)}"] if names else []
     return lines
 

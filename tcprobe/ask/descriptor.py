@@ -87,8 +87,8 @@ class SharedTile:
         """Bytes from each k step to the next: one number where all are equal."""
         step = self.k_bytes * 8 // self.bits
         starts = [self._at(0, k) for k in range(0, self.k, step)]
-        found = [later - before for before, later in pairwise(starts)]
-        return found[:1] if len(set(found)) == 1 else found
+        steps = [later - before for before, later in pairwise(starts)]
+        return steps[:1] if len(set(steps)) == 1 else steps
 
     @property
     def per_block(self) -> int | None:
@@ -124,7 +124,7 @@ def tile(
     bits = dtype(kind).bits
     width = swizzle or UNIT
     inner = (k if major == "k" else lines) * bits // 8
-    _check_size(lines, k, bits, k_bytes)
+    _check_size(size, bits, k_bytes)
     if inner % width:
         raise UsageError(
             f"{inner} bytes of {'k' if major == 'k' else 'lines'} are no whole rows of {width} bytes, as the "
@@ -138,11 +138,13 @@ def tile(
             f"blocks of {block} lines are {taken_bytes} bytes: the second or third would begin in one row of {swizzle} "
             f"bytes and end in another, which no descriptor says; take --swizzle {_fitting(taken_bytes)}."
         )
-    found, reasons = _mn(k, swizzle) if major == "mn" else _k(lines, swizzle, k_bytes)
+    descriptor, reasons = _mn(k, swizzle) if major == "mn" else _k(lines, swizzle, k_bytes)
     for name in ("lbo", "sbo"):
-        if getattr(found, name) >= REACH:
-            raise UsageError(f"{name} {getattr(found, name)} does not fit 14 bits of 16 bytes: the tile is too large.")
-    return SharedTile(lines, k, kind, major, found, reasons, block, k_bytes)
+        if getattr(descriptor, name) >= REACH:
+            raise UsageError(
+                f"{name} {getattr(descriptor, name)} does not fit 14 bits of 16 bytes: the tile is too large."
+            )
+    return SharedTile(lines, k, kind, major, descriptor, reasons, block, k_bytes)
 
 
 def _check_type(kind: str, major: str) -> None:
@@ -152,7 +154,8 @@ def _check_type(kind: str, major: str) -> None:
         raise UsageError(f"wgmma takes {kind} with k contiguous only: major mn is for f16 and bf16.")
 
 
-def _check_size(lines: int, k: int, bits: int, k_bytes: int) -> None:
+def _check_size(size: tuple[int, int], bits: int, k_bytes: int) -> None:
+    lines, k = size
     if lines < 8 or lines % 8:
         raise UsageError(f"{lines} lines: a descriptor counts groups of 8, so a multiple of 8 is needed.")
     if k < 1 or k * bits % (8 * k_bytes):
@@ -160,8 +163,9 @@ def _check_size(lines: int, k: int, bits: int, k_bytes: int) -> None:
             f"k {k} is {k * bits / 8:g} bytes: one wgmma takes {k_bytes}, so a multiple of that is needed."
         )
     if lines * k * bits // 8 > MOST_SHARED:
-        size = lines * k * bits // 8
-        raise UsageError(f"the tile has {size} bytes; a block has at most {MOST_SHARED} of shared memory.")
+        raise UsageError(
+            f"the tile has {lines * k * bits // 8} bytes; a block has at most {MOST_SHARED} of shared memory."
+        )
 
 
 def _fitting(inner: int) -> str:
@@ -197,14 +201,14 @@ def _mn(k: int, swizzle: int) -> tuple[Descriptor, dict[str, str]]:
     }
 
 
-def to_json(found: SharedTile) -> dict[str, Any]:
+def to_json(shared: SharedTile) -> dict[str, Any]:
     """Plain data of everything that `tcprobe descriptor` says of a tile."""
-    one = found.descriptor
+    one = shared.descriptor
     return {
-        "descriptor": f"{one.encode():#018x}", "fields": fields(one), "reasons": found.reasons, "type": found.type,
-        "lines": found.lines, "k": found.k, "major": found.major, "bytes": found.bytes, "formula": found.formula,
-        "start_multiple_of": found.alignment, "advance_k": found.per_k, "advance_block": found.per_block,
-        "block": found.block, "cuda": cuda(found), "cute": cute(found), "tma": tma(found),
+        "descriptor": f"{one.encode():#018x}", "fields": fields(one), "reasons": shared.reasons, "type": shared.type,
+        "lines": shared.lines, "k": shared.k, "major": shared.major, "bytes": shared.bytes, "formula": shared.formula,
+        "start_multiple_of": shared.alignment, "advance_k": shared.per_k, "advance_block": shared.per_block,
+        "block": shared.block, "cuda": cuda(shared), "cute": cute(shared), "tma": tma(shared),
     }  # fmt: skip
 
 
@@ -214,38 +218,38 @@ def fields(one: Descriptor) -> dict[str, Any]:
             "swizzle": one.swizzle or "none"}  # fmt: skip
 
 
-def cuda(found: SharedTile) -> str:
+def cuda(shared: SharedTile) -> str:
     """The line that makes the descriptor of a tile at `smem`."""
-    rest = found.descriptor._replace(start=0).encode()
+    rest = shared.descriptor._replace(start=0).encode()
     return f"uint64_t desc = {rest:#018x}ull | (uint64_t)((__cvta_generic_to_shared(smem) & 0x3ffff) >> 4);"
 
 
-def cute(found: SharedTile) -> dict[str, str]:
+def cute(shared: SharedTile) -> dict[str, str]:
     """CuTe's canonical layout in units of T elements (16 bytes), and the atom that makes it."""
-    width = found.descriptor.swizzle
+    width = shared.descriptor.swizzle
     name = f"SW{width}" if width else "INTER"
-    rows = found.width // UNIT
+    rows = shared.width // UNIT
     swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[width]
     canonical = {
         ("k", False): "((8,m),(T,2)):((1T,SBO),(1,LBO))",
         ("k", True): f"Swizzle<{swizzle},4,3> o smem_ptr o ((8,m),(T,2)):(({rows}T,SBO),(1,T))",
         ("mn", False): "((T,1,m),(8,k)):((1,T,SBO),(1T,LBO))",
         ("mn", True): f"Swizzle<{swizzle},4,3> o smem_ptr o ((T,{rows},m),(8,k)):((1,T,LBO),({rows}T,SBO))",
-    }[found.major, bool(width)]
-    if found.type not in CPP:
+    }[shared.major, bool(width)]
+    if shared.type not in CPP:
         return {"canonical": canonical, "layout": "CuTe has no wgmma of b1"}
-    atom = f"GMMA::Layout_{found.major.upper()}_{name}_Atom<{CPP[found.type]}>"
-    shape, order = f"Shape<_{found.lines},_{found.k}>", "Step<_1,_2>" if found.major == "k" else "Step<_2,_1>"
+    atom = f"GMMA::Layout_{shared.major.upper()}_{name}_Atom<{CPP[shared.type]}>"
+    shape, order = f"Shape<_{shared.lines},_{shared.k}>", "Step<_1,_2>" if shared.major == "k" else "Step<_2,_1>"
     return {"canonical": canonical, "layout": f"tile_to_shape({atom}{{}}, {shape}{{}}, {order}{{}})"}
 
 
-def tma(found: SharedTile) -> dict[str, Any]:
+def tma(shared: SharedTile) -> dict[str, Any]:
     """The box and modes of a tensor map whose copies fill the tile, one box beside the other."""
-    swizzle = found.descriptor.swizzle
+    swizzle = shared.descriptor.swizzle
     return {
-        "data_type": f"CU_TENSOR_MAP_DATA_TYPE_{DATA_TYPE_OF.get(found.type, 'UINT8')}",
-        "box": list(found.box) if found.bits >= 8 else [found.width, found.box[1]],
-        "boxes": found.boxes, "box_bytes": found.bytes // found.boxes,
+        "data_type": f"CU_TENSOR_MAP_DATA_TYPE_{DATA_TYPE_OF.get(shared.type, 'UINT8')}",
+        "box": list(shared.box) if shared.bits >= 8 else [shared.width, shared.box[1]],
+        "boxes": shared.boxes, "box_bytes": shared.bytes // shared.boxes,
         "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{f'{swizzle}B' if swizzle else 'NONE'}",
     }  # fmt: skip
 

@@ -41,22 +41,20 @@ def given(table: Table, outputs: Sequence[str]) -> Given:
 def diagnose(stated: Table, fragment: Fragment, measured: Table) -> list[str]:
     """A change that makes all of `stated` the measured table, in words; none where it agrees, or none is found."""
     cells, truth = given(stated, stated.outputs), given(measured, stated.outputs)
-    return _explained(cells, truth, fragment, measured) if cells and stated.outputs[:2] == ("row", "col") else []
-
-
-def _explained(stated: Given, truth: Given, fragment: Fragment, measured: Table) -> list[str]:
-    changes = [(slots, cells) for slots in _slot_changes() for cells in _cell_changes(stated)]
+    if not cells or stated.outputs[:2] != ("row", "col"):
+        return []
+    changes = [(slots, changed) for slots in _slot_changes() for changed in _cell_changes(cells)]
     for orders_of in (_as_they_are, _orders):
-        for slots, cells in changes:
-            orders = orders_of(cells.apply(slots.apply(stated)), truth, measured)
+        for slots, changed in changes:
+            orders = orders_of(changed.apply(slots.apply(cells)), truth, measured)
             if orders is not None:
-                return [text for text in (slots.words, cells.words, *_words(*orders, fragment, measured)) if text]
+                return [text for text in (slots.words, changed.words, *_words(orders, fragment, measured)) if text]
     return []
 
 
 def _as_they_are(stated: Given, truth: Given, _: Table) -> tuple[Order, Order] | None:
     same = {lane: lane for lane, _ in stated}, {i: i for _, i in stated}
-    return same if _fits(stated, truth, *same) else None
+    return same if _fits(stated, truth, same) else None
 
 
 def holes(stated: Table, measured: Table) -> list[str]:
@@ -119,7 +117,7 @@ def _orders(stated: Given, truth: Given, measured: Table) -> tuple[Order, Order]
     elements = {i: i for _, i in stated}
     for other_lanes in (lanes, _matched(stated, truth, 0, measured.threads), _by_contents(stated, truth)):
         for other in (elements, other_lanes and _matched(_moved(stated, other_lanes), truth, 1, measured.elements)):
-            if other_lanes and other and _fits(stated, truth, other_lanes, other):
+            if other_lanes and other and _fits(stated, truth, (other_lanes, other)):
                 return other_lanes, other
     return None
 
@@ -128,7 +126,8 @@ def _moved(stated: Given, lanes: Order) -> Given:
     return {(lanes[lane], i): cell for (lane, i), cell in stated.items()}
 
 
-def _fits(stated: Given, truth: Given, lanes: Order, elements: Order) -> bool:
+def _fits(stated: Given, truth: Given, orders: tuple[Order, Order]) -> bool:
+    lanes, elements = orders
     return all(truth.get((lanes[lane], elements[i])) == cell for (lane, i), cell in stated.items())
 
 
@@ -153,10 +152,10 @@ def _by_contents(stated: Given, truth: Given) -> Order | None:
 
 
 def _contents(cells: Given) -> dict[int, list[tuple[int, ...]]]:
-    found: dict[int, list[tuple[int, ...]]] = {}
+    by_lane: dict[int, list[tuple[int, ...]]] = {}
     for (lane, _), cell in cells.items():
-        found.setdefault(lane, []).append(cell)
-    return found
+        by_lane.setdefault(lane, []).append(cell)
+    return by_lane
 
 
 def _distinct(choices: Mapping[int, list[int]]) -> Order | None:
@@ -177,7 +176,8 @@ def _distinct(choices: Mapping[int, list[int]]) -> Order | None:
     return {number: partner for partner, number in taken.items()}
 
 
-def _words(lanes: Order, elements: Order, fragment: Fragment, measured: Table) -> Iterator[str]:
+def _words(orders: tuple[Order, Order], fragment: Fragment, measured: Table) -> Iterator[str]:
+    lanes, elements = orders
     if any(a != b for a, b in lanes.items()):
         yield _lane_words(lanes, measured.threads)
     if any(a != b for a, b in elements.items()):
@@ -200,10 +200,10 @@ def _lane_words(lanes: Order, threads: int) -> str:
 
 
 def _image(lane: int, images: list[int]) -> int:
-    found = 0
+    place = 0
     for bit, image in enumerate(images):
-        found ^= image if lane >> bit & 1 else 0
-    return found
+        place ^= image if lane >> bit & 1 else 0
+    return place
 
 
 def _element_words(elements: Order, fragment: Fragment) -> str:

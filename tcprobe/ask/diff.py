@@ -110,11 +110,11 @@ class Difference:
     def to_json(self, changed_only: bool = False) -> dict[str, Any]:
         """Plain data: what changed; unless only that is wanted, what is the same, and every absent cell and why."""
         heads = [{"name": s.name, "arch": s.arch, "source": w} for s, w in zip(self.sides, self.sources, strict=True)]
-        data = {**_by_side(heads), "changed": [c.to_json() for c in self.changed]}
+        plain = {**_by_side(heads), "changed": [c.to_json() for c in self.changed]}
         if changed_only:
-            return data
+            return plain
         return {
-            **data, "same": self.same,
+            **plain, "same": self.same,
             "absent": [{"id": a.id, "side": SIDES[a.side], "arch": self.sides[a.side].arch, "reason": a.reason,
                         "elsewhere": a.elsewhere} for a in self.absent],
         }  # fmt: skip
@@ -138,19 +138,19 @@ def difference(first: Side, second: Side, patterns: Sequence[str] = ()) -> Diffe
     )
 
 
-def _absent(fragment: Fragment, sides: tuple[Side, Side], found: tuple[Found | None, Found | None]) -> Iterator[Absent]:
+def _absent(fragment: Fragment, sides: tuple[Side, Side], pair: tuple[Found | None, Found | None]) -> Iterator[Absent]:
     """The cells of a fragment that have no table."""
     for number, side in enumerate(sides):
-        other = found[1 - number]
-        if not found[number]:
+        other = pair[1 - number]
+        if not pair[number]:
             elsewhere = other.table(fragment) if other else None
             reason = absent.reason(fragment, side.arch, side.layers, elsewhere)
             yield Absent(fragment.id, number, reason, elsewhere is not None)
 
 
-def _sources(side: Side, found: Sequence[Found | None]) -> str:
+def _sources(side: Side, pair: Sequence[Found | None]) -> str:
     """Where a side's tables come from; without any where one looked."""
-    return ", ".join(dict.fromkeys(one.source for one in found if one)) or side.layers.names
+    return ", ".join(dict.fromkeys(one.source for one in pair if one)) or side.layers.names
 
 
 def _slot(slot: int, table: Table) -> dict[str, int]:
@@ -171,15 +171,15 @@ def compared(names: Sequence[str], arch_name: str | None, layers: Layers) -> Ite
         raise UsageError("give two archs, two folders of results, or --cuda twice.")
     left, right, *patterns = names
     if is_folder(left) and is_folder(right):
-        return arch_by_arch(alone(Results(Path(left))), alone(Results(Path(right))), arch_name, patterns)
+        return arch_by_arch((alone(Results(Path(left))), alone(Results(Path(right)))), arch_name, patterns)
     if arch_name:
         raise UsageError("--arch goes with two folders or two compilers; two archs are named already.")
-    return iter([archs(left, right, layers, patterns)])
+    return iter([archs((left, right), layers, patterns)])
 
 
-def archs(left: str, right: str, layers: Layers, patterns: Sequence[str] = ()) -> Difference:
+def archs(pair: tuple[str, str], layers: Layers, patterns: Sequence[str] = ()) -> Difference:
     """Two archs. UsageError where one has no measurements."""
-    names = [arch(name).name for name in (left, right)]
+    names = [arch(name).name for name in pair]
     for name in names:
         if name not in layers.archs():
             raise UsageError(f"{name} is not measured in {layers.words}; measured: {', '.join(layers.archs())}.")
@@ -187,13 +187,14 @@ def archs(left: str, right: str, layers: Layers, patterns: Sequence[str] = ()) -
     return difference(first, second, patterns)
 
 
-def arch_by_arch(left: Layers, right: Layers, name: str | None, patterns: Sequence[str]) -> Iterator[Difference]:
+def arch_by_arch(sides: tuple[Layers, Layers], name: str | None, patterns: Sequence[str]) -> Iterator[Difference]:
     """Arch by arch, or one arch. UsageError where neither side has measurements."""
+    left, right = sides
     measured = {*left.archs(), *right.archs()} & (
         {arch(name).name} if name and name != "all" else {row.name for row in ARCHS}
     )
     if not measured:
         raise UsageError(f"neither {left.words} nor {right.words} has measurements{f' of {name}' if name else ''}.")
     for at in (row.name for row in ARCHS if row.name in measured):
-        first, second = (Side(f"{at} of {layers.names}", at, layers) for layers in (left, right))
+        first, second = (Side(f"{at} of {layers.names}", at, layers) for layers in sides)
         yield difference(first, second, patterns)

@@ -68,8 +68,8 @@ class StraightLoad:
 
     def addresses(self, move: Move) -> Ints:
         """Byte offsets of the lanes from the fragment's first element."""
-        found: Ints = move.line * self.ld_bytes + move.byte
-        return found
+        offsets: Ints = move.line * self.ld_bytes + move.byte
+        return offsets
 
     def sectors(self, move: Move) -> int:
         """How many 32-byte sectors a load touches; the fragment's start is taken as aligned to them."""
@@ -112,9 +112,9 @@ def load(cell: Cell, contiguous: str, ld: int | None = None) -> StraightLoad:
     if not tile.length <= ld <= MOST_LD or ld * tile.bits % 8:
         raise UsageError(f"--ld {ld}: from {tile.length} elements on, in whole bytes, at most {MOST_LD}.")
     slots = slots_of(cell)
-    found = StraightLoad(cell, tile, ld, tuple(_moves(slots, tile, ld * tile.bits // 8)))
-    _prove(found, slots)
-    return found
+    plan = StraightLoad(cell, tile, ld, tuple(_moves(slots, tile, ld * tile.bits // 8)))
+    _prove(plan, slots)
+    return plan
 
 
 def _moves(slots: Slots, tile: Tile, ld: int) -> Iterator[Move]:
@@ -142,11 +142,8 @@ def _orders(bits: Ints) -> list[list[int]]:
     by_address: dict[int, list[int]] = {}
     for i, distance in enumerate(apart[0].tolist()):
         by_address.setdefault(distance, []).append(i)
-    lists: list[list[int]] = [[] for _ in range(max(map(len, by_address.values())))]
-    for _, same in sorted(by_address.items()):
-        for number, i in enumerate(same):
-            lists[number].append(i)
-    return lists
+    copies = max(map(len, by_address.values()))
+    return [[same[number] for _, same in sorted(by_address.items()) if number < len(same)] for number in range(copies)]
 
 
 def _count(bits: Ints, size: int) -> int:
@@ -168,11 +165,11 @@ def _run(order: list[int]) -> int:
     return run
 
 
-def _prove(found: StraightLoad, slots: Slots) -> None:
-    memory = Memory(found.tile, found.ld_bytes, 1, 1, slots.row.shape[1])
-    for move in found.moves:
-        units = memory.read_global(found.addresses(move), move.width).reshape(len(slots.row), len(move.order), -1)
+def _prove(plan: StraightLoad, slots: Slots) -> None:
+    memory = Memory(plan.tile, plan.ld_bytes, 1, 1, slots.row.shape[1])
+    for move in plan.moves:
+        units = memory.read_global(plan.addresses(move), move.width).reshape(len(slots.row), len(move.order), -1)
         for number, i in enumerate(move.order):
-            memory.write_registers(np.array(0), np.array(i), units.shape[2], units[:, number])
+            memory.write_registers((np.array(0), np.array(i)), units[:, number])
     if not np.array_equal(memory.registers[0], memory.of_elements(slots.row, slots.col).reshape(len(slots.row), -1)):
         raise InternalError(f"the loads of {slots.name} are not proven: elements go astray.")

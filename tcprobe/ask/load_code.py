@@ -11,17 +11,17 @@ from tcprobe.errors import UsageError
 from tcprobe.text import comment
 
 
-def source(found: StraightLoad) -> str:
+def source(plan: StraightLoad) -> str:
     """The header; UsageError where addresses have no closed form."""
-    cell, tile = found.cell, found.tile
-    fragment, (line, byte) = cell.fragment, found.formulas
+    cell, tile = plan.cell, plan.tile
+    fragment, (line, byte) = cell.fragment, plan.formulas
     if line is None or byte is None:
         raise UsageError(f"{fragment.id}: its addresses have no closed form, so there is no code; --json has them all.")
-    name = re.sub(r"\W+", "_", f"load_{fragment.id}_{tile.contiguous}_ld{found.ld}")
+    name = re.sub(r"\W+", "_", f"load_{fragment.id}_{tile.contiguous}_ld{plan.ld}")
     word = "unsigned long long" if fragment.register_bits == 64 else "unsigned"
-    widest = max(move.width for move in found.moves)
+    widest = max(move.width for move in plan.moves)
     lines = [
-        f"// made by tcprobe {__version__}: {fragment.id}, {tile.contiguous}s contiguous, {len(found.moves)} loads",
+        f"// made by tcprobe {__version__}: {fragment.id}, {tile.contiguous}s contiguous, {len(plan.moves)} loads",
         f"// {comment(cell.evidence)}; proven on every slot on {cell.arch}",
         f"#ifndef TCPROBE_{name}",
         f"#define TCPROBE_{name}",
@@ -29,16 +29,16 @@ def source(found: StraightLoad) -> str:
         f"struct {name} {{",
         f"  using Word = {word};",
         f"  static constexpr int REGISTERS = {fragment.registers};",
-        f"  static constexpr long long LD = {found.ld_bytes};  // bytes from line to line",
+        f"  static constexpr long long LD = {plan.ld_bytes};  // bytes from line to line",
         "",
         "  /// `global`: the fragment's first element; it and `ld` are multiples of " + str(widest) + " bytes.",
         "  __device__ static inline void load(const void* global, unsigned lane, Word (&registers)[REGISTERS], "
         "long long ld = LD) {",
         "    const char* start = static_cast<const char*>(global);",
         f"    const auto at = [=](unsigned issue) {{ return start + ({line}) * ld + ({byte}); }};",
-        *(f"    Word v{number}[{_words(found, move)}];" for number, move in enumerate(found.moves)),
-        *(f"    {_read(found, number, move)}" for number, move in enumerate(found.moves)),
-        *(f"    registers[{number}] = {text};" for number, text in enumerate(_packed(found))),
+        *(f"    Word v{number}[{_words(plan, move)}];" for number, move in enumerate(plan.moves)),
+        *(f"    {_read(plan, number, move)}" for number, move in enumerate(plan.moves)),
+        *(f"    registers[{number}] = {text};" for number, text in enumerate(_packed(plan))),
         "  }",
         "};",
         "",
@@ -48,12 +48,12 @@ def source(found: StraightLoad) -> str:
     return "\n".join(lines)
 
 
-def _words(found: StraightLoad, move: Move) -> int:
-    return max(1, 8 * move.width // found.cell.fragment.register_bits)
+def _words(plan: StraightLoad, move: Move) -> int:
+    return max(1, 8 * move.width // plan.cell.fragment.register_bits)
 
 
-def _read(found: StraightLoad, number: int, move: Move) -> str:
-    count, wide = _words(found, move), found.cell.fragment.register_bits == 64
+def _read(plan: StraightLoad, number: int, move: Move) -> str:
+    count, wide = _words(plan, move), plan.cell.fragment.register_bits == 64
     letter = "l" if wide else "r"
     held = ", ".join(f"%{j}" for j in range(count))
     outputs = ", ".join(f'"={letter}"(v{number}[{j}])' for j in range(count))
@@ -61,11 +61,11 @@ def _read(found: StraightLoad, number: int, move: Move) -> str:
     return f'asm volatile("{move.instruction} {braced}, [%{count}];" : {outputs} : "l"(at({number})));'
 
 
-def _packed(found: StraightLoad) -> Iterator[str]:
+def _packed(plan: StraightLoad) -> Iterator[str]:
     """Every register from the pieces that were loaded."""
-    bits, register_bits = found.tile.bits, found.cell.fragment.register_bits
+    bits, register_bits = plan.tile.bits, plan.cell.fragment.register_bits
     parts: dict[int, list[str]] = {}
-    for number, move in enumerate(found.moves):
+    for number, move in enumerate(plan.moves):
         size = min(move.run * bits, register_bits)  # of a piece within one register
         for at in range(0, len(move.order), size // bits):
             register, to = divmod(move.order[at] * bits, register_bits)

@@ -15,7 +15,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.toolchain import Toolchain
-from tcprobe.store.choose import Layers, default
+from tcprobe.store.choose import default
 from tcprobe.store.results import Results
 from tcprobe.text import escaped
 
@@ -60,22 +60,24 @@ def lowered(
     every = tools.archs if machine_code else arch.ARCHS
     for row in every if name in (None, "all") else (arch.arch(name or ""),):
         if row in tools.archs:
-            yield from _assembled(tools, row, rows, save)
+            answers = _assembled(tools, row, rows)
+            if save:
+                _save(Results(save), answers)
+            yield from answers
         elif machine_code:
             raise _unknown(tools, row)
         else:
-            yield from _saved(tools, row, rows, default())
+            yield from _saved(tools, row, rows)
 
 
-def _assembled(tools: Toolchain, row: Arch, rows: Sequence[Instruction], save: Path | None) -> Iterator[Lowered]:
-    found = lowering.lower(tools, row, rows)
-    if save:
-        _save(Results(save), row.name, tools.name, {id_: low.to_json() for id_, low in found.items()})
-    return (Lowered(instruction, row.name, found[instruction.id], tools.name) for instruction in rows)
+def _assembled(tools: Toolchain, row: Arch, rows: Sequence[Instruction]) -> list[Lowered]:
+    lowerings = lowering.lower(tools, row, rows)
+    return [Lowered(instruction, row.name, lowerings[instruction.id], tools.name) for instruction in rows]
 
 
-def _save(results: Results, name: str, compiler: str, found: dict[str, Any]) -> None:
+def _save(results: Results, answers: Sequence[Lowered]) -> None:
     """Save what was assembled; what is there already by the same compiler stays, what cannot be trusted does not."""
+    name, compiler = answers[0].arch, answers[0].compiler
     try:
         before = results.lowering(name)
     except NewerSchemaError:
@@ -83,22 +85,23 @@ def _save(results: Results, name: str, compiler: str, found: dict[str, Any]) -> 
     except DataError:
         before = None
     kept = before["instructions"] if before and before["compiler"] == compiler else {}
-    for complaint in results.write_lowering(name, compiler, {**kept, **found}):
+    assembled = {one.instruction.id: one.lowering.to_json() for one in answers}
+    for complaint in results.write_lowering(name, compiler, {**kept, **assembled}):
         print(escaped(f"written anew, not trusted: {complaint}"), file=sys.stderr)
 
 
-def _saved(tools: Toolchain, row: Arch, rows: Sequence[Instruction], layers: Layers) -> list[Lowered]:
+def _saved(tools: Toolchain, row: Arch, rows: Sequence[Instruction]) -> list[Lowered]:
     """The nearest that is saved of each multiply."""
-    lowerings = list(layers.lowerings(row.name))
-    found = []
+    lowerings = list(default().lowerings(row.name))
+    answers = []
     for instruction in rows:
         saved = next(((body, source) for body, source in lowerings if instruction.id in body["instructions"]), None)
         if saved is None:
             raise _unknown(tools, row)
         body, source = saved
         low = Lowering(**body["instructions"][instruction.id])
-        found.append(Lowered(instruction, row.name, low, body["compiler"], source))
-    return found
+        answers.append(Lowered(instruction, row.name, low, body["compiler"], source))
+    return answers
 
 
 def _unknown(tools: Toolchain, row: Arch) -> UsageError:

@@ -30,10 +30,10 @@ import numpy as np
 
 from tcprobe.ask.bank_access import Walk, addresses
 from tcprobe.ask.bank_rules import BankRules
-from tcprobe.ask.banks import IDLE, LINE, WORD, BankRule, Ints, cycles
+from tcprobe.ask.banks import IDLE, LINE, WORD, Ints, Judge
 from tcprobe.ask.tile import BMS, NONE, TMA, Shared, Tile, name, swizzled
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.shared_memory import MOST_SHARED, SharedAccess
+from tcprobe.isa.shared_memory import MOST_SHARED
 
 BANK_BITS = 7  # of an address: 128 bytes of all banks
 BOX = 256  # the most elements of a side of a TMA box (CUDA driver API, cuTensorMapEncodeTiled)
@@ -70,20 +70,19 @@ class Proposal:
 
     def to_json(self) -> dict[str, object]:
         """Plain data."""
-        found: dict[str, object] = {"bytes": self.best.padding}
+        said: dict[str, object] = {"bytes": self.best.padding}
         if self.kind == "swizzle":
             names = [name(self.best.swizzle), *([self.tma] if self.tma else [])]
             others = [other.swizzle for other in self.others]
-            found = {"swizzle": self.best.swizzle, "names": names, "tma": self.tma, "others": others}
-        return {**found, "wavefronts": self.wavefronts, "extra_bytes": self.extra, "alignment": self.alignment,
+            said = {"swizzle": self.best.swizzle, "names": names, "tma": self.tma, "others": others}
+        return {**said, "wavefronts": self.wavefronts, "extra_bytes": self.extra, "alignment": self.alignment,
                 "smaller": self.smaller, "tried": self.tried, "code": offset_code(self)}  # fmt: skip
 
 
 class Kinds(NamedTuple):
     """One instruction of each kind of an access, as lines and bytes in them, and how many there are of each."""
 
-    row: SharedAccess
-    rule: BankRule
+    judge: Judge
     line: Ints
     byte: Ints
     times: Ints
@@ -93,9 +92,9 @@ def propose(tile: Tile, walks: Sequence[Walk], rules: BankRules) -> tuple[Propos
     """(swizzle, padding) for all accesses together; UsageError where an access cannot be on the plain tile."""
     plain = [addresses(walked, tile, Shared()) for walked in walks]
     widest = max(walked.access.row.bytes for walked in walks)
-    by = [(walked.access.row, rules.rule(walked.access.row)) for walked in walks]
-    swizzling = [_kinds(*to, np.zeros_like(at), _from_first(at), at != IDLE) for to, at in zip(by, plain, strict=True)]
-    padding = [_kinds(*to, _low(w.line), _low(w.byte), w.line != IDLE) for to, w in zip(by, walks, strict=True)]
+    by = [rules.judge(walked.access.row) for walked in walks]
+    swizzling = [_kinds(j, (np.zeros_like(at), _from_first(at)), at != IDLE) for j, at in zip(by, plain, strict=True)]
+    padding = [_kinds(j, (_low(w.line), _low(w.byte)), w.line != IDLE) for j, w in zip(by, walks, strict=True)]
     return (
         _best("swizzle", tile, [Shared(swizzle=s) for s in swizzles(tile, widest)], swizzling),
         _best("padding", tile, [Shared(p) for p in paddings(tile, widest)], padding),
@@ -127,9 +126,10 @@ def same_mode(tile: Tile, shared: Shared) -> str | None:
     if max(tile.rows, tile.cols) > BOX or tile.line_bytes % ALIGNED or shared.padding:
         return None
     offsets = np.arange(0, tile.lines * tile.line_bytes, ALIGNED)
-    ours = swizzled(offsets, *shared.swizzle)
-    for mode, (b, m, s) in TMA.items():
-        if (not b or tile.line_bytes <= ALIGNED << b) and np.array_equal(ours, swizzled(offsets, b, m, s)):
+    ours = swizzled(offsets, shared.swizzle)
+    for mode, swizzle in TMA.items():
+        fits = not swizzle[0] or tile.line_bytes <= ALIGNED << swizzle[0]
+        if fits and np.array_equal(ours, swizzled(offsets, swizzle)):
             return mode
     return None
 
@@ -152,28 +152,28 @@ def offset_code(proposal: Proposal) -> str:
 
 def _best(kind: str, tile: Tile, options: Sequence[Shared], kinds: Sequence[Kinds]) -> Proposal:
     """The option of the least total, then of the smallest size: B, or bytes of padding."""
-    found = [_judged(tile, option, kinds) for option in options]
-    ranks = [(sum(each), max(o.swizzle[0], o.padding)) for each, o in zip(found, options, strict=True)]
+    wavefronts = [_judged(tile, option, kinds) for option in options]
+    ranks = [(sum(each), max(o.swizzle[0], o.padding)) for each, o in zip(wavefronts, options, strict=True)]
     least = min(ranks)
     at = ranks.index(least)
     others = [o for j, o in enumerate(options) if j != at and ranks[j] == least]
     sizes = sorted({size for _, size in ranks if size < least[1]})
     smaller = {size: min(total for total, other in ranks if other == size) for size in sizes}
     mode = same_mode(tile, options[at])
-    return Proposal(kind, tile, options[at], found[at], others, smaller, len(options), mode)
+    return Proposal(kind, tile, options[at], wavefronts[at], others, smaller, len(options), mode)
 
 
 def _judged(tile: Tile, shared: Shared, kinds: Iterable[Kinds]) -> list[int]:
     """Wavefronts of each access."""
     at = [(k, np.where(k.line == IDLE, IDLE, shared.offset(tile, k.line, k.byte))) for k in kinds]
-    return [int(cycles(k.row, k.rule, addresses_) @ k.times) for k, addresses_ in at]
+    return [int(k.judge.cycles(addresses_) @ k.times) for k, addresses_ in at]
 
 
-def _kinds(row: SharedAccess, rule: BankRule, line: Ints, byte: Ints, active: Ints) -> Kinds:
-    """Equal instructions counted together."""
-    both = np.hstack([np.where(active, values, IDLE) for values in (line, byte)])
-    found, times = np.unique(both, axis=0, return_counts=True)
-    return Kinds(row, rule, found[:, :WARP], found[:, WARP:], times)
+def _kinds(judge: Judge, places: tuple[Ints, Ints], active: Ints) -> Kinds:
+    """Equal instructions counted together; `places`: line and byte of each lane."""
+    both = np.hstack([np.where(active, values, IDLE) for values in places])
+    distinct, times = np.unique(both, axis=0, return_counts=True)
+    return Kinds(judge, distinct[:, :WARP], distinct[:, WARP:], times)
 
 
 def _from_first(at: Ints) -> Ints:

@@ -30,18 +30,18 @@ class Saved(NamedTuple):
 
 def tables(paths: Sequence[Path]) -> list[Saved]:
     """Every layout under `paths`; without one those measured into `./results`, and below them the published ones."""
-    found = (saved for path in paths for saved in _of(path))
+    asked = (saved for path in paths for saved in _of(path))
     return list(
-        found
+        asked
         if paths
         else _nearest(saved for layer in default().layers if layer.name == layer.group for saved in _of_folder(layer))
     )
 
 
-def _nearest(found: Iterable[Saved]) -> Iterable[Saved]:
+def _nearest(layouts: Iterable[Saved]) -> Iterable[Saved]:
     """Each layout once, from the first folder that has it."""
     once: dict[str, Saved] = {}
-    for saved in found:
+    for saved in layouts:
         once.setdefault(saved.layout, saved)
     return once.values()
 
@@ -78,16 +78,16 @@ def _who(results: Results) -> dict[str, str]:
     for name in results.archs():
         for method in results.methods(name):
             for experiment in results.experiments(name, method):
-                _name_damaged(results, name, method, experiment)
+                _name_damaged(results, (name, method, experiment))
             for layout, ids in holders(results, name, method).items():
                 names.setdefault(layout, []).extend(f"{name} {id_}" for id_ in ids)
     return {layout: some(ids, 1) for layout, ids in names.items()}
 
 
-def _name_damaged(results: Results, name: str, method: str, experiment: str) -> None:
+def _name_damaged(results: Results, key: tuple[str, str, str]) -> None:
     """Say so where a measurement names no layouts because it cannot be trusted."""
-    if not results.named_layouts(name, method, experiment):
+    if not results.named_layouts(*key):
         try:
-            results.measurement(name, method, experiment)
+            results.measurement(*key)
         except DataError as error:
             print(message(f"Left out: {error}"), file=sys.stderr)

@@ -18,12 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.ask.banks import IDLE, LINE, Ints, as_array
+
+if TYPE_CHECKING:
+    from tcprobe.ask.bank_patterns import Pattern
 
 MOST_MASKS, MOST_BITS = 4, 62
 LEAST = 2  # cycles of an access with one pass and one lookup
@@ -42,10 +45,10 @@ class SourceTags:
 
     def bank(self, addresses: Ints) -> Ints:
         """The bank of the line of each address."""
-        found = np.zeros_like(addresses)
+        banks = np.zeros_like(addresses)
         for number, mask in enumerate(self.masks):
-            found |= _parity(addresses & mask) << number
-        return found
+            banks |= _parity(addresses & mask) << number
+        return banks
 
 
 def from_json(data: Mapping[str, Any]) -> SourceTags:
@@ -80,18 +83,16 @@ def _distinct(addresses: Ints, size: int) -> Ints:
     return np.asarray(fresh.sum(axis=1), np.int64)
 
 
-def timed(passes: Ints, found: Ints, spread: NDArray[np.bool_]) -> Ints:
+def timed(passes: Ints, looked_up: Ints, spread: NDArray[np.bool_]) -> Ints:
     """Cycles of patterns with so many passes and lookups; 0 where no lane copies."""
-    least = found + 1 + (spread | ((passes > 1) & (found == 1)))
+    least = looked_up + 1 + (spread | ((passes > 1) & (looked_up == 1)))
     return np.asarray(np.where(passes == 0, 0, np.maximum(passes, least)), np.int64)
 
 
-def of_pattern(
-    tags: SourceTags, addresses: Sequence[int | None], sources: Sequence[int | None], passes: int
-) -> tuple[int, int]:  # fmt: skip
-    """(lookups, cycles) of one pattern; None where a lane is idle."""
-    found = lookups(tags, as_array([sources]))
-    return int(found[0]), int(timed(np.array([passes]), found, is_spread(as_array([addresses])))[0])
+def of_pattern(tags: SourceTags, given: Pattern, passes: int) -> tuple[int, int]:
+    """(lookups, cycles) of one pattern that has sources."""
+    looked_up = lookups(tags, as_array([given.source or ()]))
+    return int(looked_up[0]), int(timed(np.array([passes]), looked_up, is_spread(as_array([given.address])))[0])
 
 
 def of_pairs(steps: Sequence[int], together: NDArray[np.bool_]) -> SourceTags | None:
@@ -107,13 +108,13 @@ def of_pairs(steps: Sequence[int], together: NDArray[np.bool_]) -> SourceTags | 
         alike = next((numbers[other] for other in numbers if same[bit | other]), None)
         numbers[bit] = 0 if same[bit] else alike or 1 + max(numbers.values(), default=0)
     width = max(numbers.values(), default=0).bit_length()
-    found = SourceTags(tuple(sum(bit for bit in bits if numbers[bit] >> n & 1) for n in range(width)))
-    agrees = together.any() and 0 < width <= MOST_MASKS and np.array_equal(found.bank(np.array(steps)) == 0, together)
-    return found if agrees else None
+    tags = SourceTags(tuple(sum(bit for bit in bits if numbers[bit] >> n & 1) for n in range(width)))
+    agrees = together.any() and 0 < width <= MOST_MASKS and np.array_equal(tags.bank(np.array(steps)) == 0, together)
+    return tags if agrees else None
 
 
 def _parity(values: Ints) -> Ints:
-    found = values.copy()
+    folded = values.copy()
     for shift in (32, 16, 8, 4, 2, 1):
-        found ^= found >> shift
-    return found & 1
+        folded ^= folded >> shift
+    return folded & 1

@@ -23,71 +23,71 @@ class Answer(NamedTuple):
 
 def layout_of(address: AddressMap, bits: int | None) -> Answer:
     """The layout of a map that may lack elements; TcprobeError if it is none of the four kinds."""
-    found = fit_address(address)
-    if found is None:
+    fit = fit_address(address)
+    if fit is None:
         raise TcprobeError(
             f"{address.cells} elements, but no layout: neither shape:stride, nor a swizzle of one, nor a coordinate "
             "swizzle, nor several swizzles."
         )
-    return Answer(address, found, names_of(address, found, bits), bits)
+    return Answer(address, fit, names_of(address, fit, bits), bits)
 
 
 def as_json(answer: Answer) -> dict[str, object]:
     """What docs/shared_memory.md states; `missing` names the elements without an offset, if there are any."""
-    address, found = answer.address, answer.found
-    modes = [found.affine.first.to_json(), found.affine.second.to_json()]
-    data: dict[str, object] = {
-        "kind": found.kind,
-        "swizzle": found.swizzle.to_json() if found.swizzle else None,
+    address, fit = answer.address, answer.found
+    modes = [fit.affine.first.to_json(), fit.affine.second.to_json()]
+    plain: dict[str, object] = {
+        "kind": fit.kind,
+        "swizzle": fit.swizzle.to_json() if fit.swizzle else None,
         "unit": "elements",
         "shape": [shape for shape, _ in modes],
         "stride": [stride for _, stride in modes],
-        "base": found.affine.base,
-        "cells": found.cells,
-        "proven": proven(found, address),
-        "others": [swizzle.to_json() for swizzle in found.others],
+        "base": fit.affine.base,
+        "cells": fit.cells,
+        "proven": proven(fit, address),
+        "others": [swizzle.to_json() for swizzle in fit.others],
         "names": answer.names,
     }
-    if found.coordinate:
-        data["coordinate"] = list(found.coordinate)
-    if found.kind == XOR:
-        data["swizzles"] = [swizzle.to_json() for swizzle in found.swizzles]
-        data["fewest"] = found.fewest
+    if fit.coordinate:
+        plain["coordinate"] = list(fit.coordinate)
+    if fit.kind == XOR:
+        plain["swizzles"] = [swizzle.to_json() for swizzle in fit.swizzles]
+        plain["fewest"] = fit.fewest
     if answer.bits:
-        in_bytes = found.swizzle.in_bytes(answer.bits) if found.swizzle else None
-        data["bytes"] = in_bytes.to_json() if in_bytes else None
+        in_bytes = fit.swizzle.in_bytes(answer.bits) if fit.swizzle else None
+        plain["bytes"] = in_bytes.to_json() if in_bytes else None
     if address.missing:
-        data["missing"] = runs(address.missing)
-    return data
+        plain["missing"] = runs(address.missing)
+    return plain
 
 
 def words(answer: Answer) -> Iterator[str]:
     """Lines: the layout as CuTe writes it, what else fits, names, proof, and what is missing."""
-    address, found = answer.address, answer.found
-    yield f"{found.kind}: {expression(found)}"
-    if found.kind == COORDINATE and found.coordinate:
-        which, bits, base, shift = found.coordinate
+    address, fit = answer.address, answer.found
+    yield f"{fit.kind}: {expression(fit)}"
+    if fit.kind == COORDINATE and fit.coordinate:
+        which, bits, base, shift = fit.coordinate
         other = "second" if which == "first" else "first"
         yield f"with {which} ^= (({other} >> {shift}) & {(1 << bits) - 1}) << {base}"
-    if found.kind == SWIZZLE and answer.bits and found.swizzle:
-        in_bytes = found.swizzle.in_bytes(answer.bits)
+    if fit.kind == SWIZZLE and answer.bits and fit.swizzle:
+        in_bytes = fit.swizzle.in_bytes(answer.bits)
         yield f"in bytes: {in_bytes.name if in_bytes else 'it acts inside a byte'}"
-    if found.kind == XOR and not found.fewest:
+    if fit.kind == XOR and not fit.fewest:
         yield "fewer swizzles may do: not all shorter sequences were tried"
-    if found.others:
-        yield f"also fits: {', '.join(swizzle.name for swizzle in found.others)}"
+    if fit.others:
+        yield f"also fits: {', '.join(swizzle.name for swizzle in fit.others)}"
     if answer.names:
         yield f"known as: {', '.join(answer.names)}"
-    yield f"proven on {found.cells} of {address.shape[0] * address.shape[1]} elements"
+    yield f"proven on {fit.cells} of {address.shape[0] * address.shape[1]} elements"
     if address.missing:
         yield f"missing: {', '.join(runs(address.missing))}"
 
 
-def expression(found: AddressFit) -> str:
+def expression(fit: AddressFit) -> str:
     """CuTe's way of writing: Sw<2,3,3> o 0 o (32,32):(1,32)."""
-    swizzles = "".join(f"{swizzle.name} o " for swizzle in reversed(found.swizzles))
-    base = f"{found.affine.base} o " if found.affine.base or swizzles else ""
-    return f"{swizzles}{base}{_shape(found.affine)}"
+    swizzles = "".join(f"{swizzle.name} o " for swizzle in reversed(fit.swizzles))
+    base = f"{fit.affine.base} o " if fit.affine.base or swizzles else ""
+    return f"{swizzles}{base}{_shape(fit.affine)}"
 
 
 def _shape(affine: Affine) -> str:

@@ -144,9 +144,9 @@ def evidence_of(rule: MapRule, measured: Mapping[str, Any] | None) -> str:
     return f"{stated}; driver {driver} refused {refused} of {len(tried)} maps that break it{alone}"
 
 
-def cuda(found: MapPlan) -> str:
+def cuda(planned: MapPlan) -> str:
     """The call."""
-    made = found.map
+    made = planned.map
     lists = {"cuuint64_t": {"dims": made.dims, "strides": made.strides},
              "cuuint32_t": {"box": made.box, "steps": made.steps}}  # fmt: skip
     lines = [f"const {kind} " + ", ".join(f"{name}[] = {{{', '.join(map(str, n))}}}" for name, n in rows.items() if n)
@@ -155,7 +155,7 @@ def cuda(found: MapPlan) -> str:
              f"{PREFIX}SWIZZLE_{_name(SWIZZLES, made.swizzle)}",
              f"{PREFIX}L2_PROMOTION_{_name(PROMOTIONS, made.promotion)}",
              f"{PREFIX}FLOAT_OOB_FILL_{_name(FILLS, made.fill)}"]  # fmt: skip
-    given = ["&map", f"{PREFIX}DATA_TYPE_{found.type}", str(made.rank), "address", "dims",
+    given = ["&map", f"{PREFIX}DATA_TYPE_{planned.type}", str(made.rank), "address", "dims",
              "strides" if made.strides else "nullptr", "box", "steps", *modes]  # fmt: skip
     return "\n".join(["alignas(64) CUtensorMap map;", *(f"{line};" for line in lines),
                       f"CUresult result = cuTensorMapEncodeTiled({', '.join(given[:8])},",
@@ -174,18 +174,18 @@ def check_arch(name: str | None) -> str:
     return here.name
 
 
-def to_json(found: MapPlan, name: str, words: str) -> dict[str, Any]:
+def to_json(planned: MapPlan, name: str, words: str) -> dict[str, Any]:
     """Plain data; `words`: what the whole rests on."""
-    made = found.map
+    made = planned.map
     return {
-        "arch": name, "tensorDataType": f"{PREFIX}DATA_TYPE_{found.type}", "tensorRank": made.rank,
+        "arch": name, "tensorDataType": f"{PREFIX}DATA_TYPE_{planned.type}", "tensorRank": made.rank,
         "globalDim": list(made.dims), "globalStrides": list(made.strides), "boxDim": list(made.box),
         "elementStrides": list(made.steps), "interleave": _name(INTERLEAVES, made.interleave),
         "swizzle": _name(SWIZZLES, made.swizzle), "l2Promotion": _name(PROMOTIONS, made.promotion),
-        "oobFill": _name(FILLS, made.fill), "address_multiple_of": made.address, "boxes": list(found.boxes),
-        "row_bytes": made.row_bytes, "box_bytes": found.bytes, "pitch": found.pitch,
-        "byte_swizzle": [made.swizzle, 4, 3], "start_multiple_of": found.alignment, "cuda": cuda(found),
+        "oobFill": _name(FILLS, made.fill), "address_multiple_of": made.address, "boxes": list(planned.boxes),
+        "row_bytes": made.row_bytes, "box_bytes": planned.bytes, "pitch": planned.pitch,
+        "byte_swizzle": [made.swizzle, 4, 3], "start_multiple_of": planned.alignment, "cuda": cuda(planned),
         "rules": [{"argument": rule.argument, "words": rule.words, "checked": rule.checked,
-                   "evidence": found.evidence[rule.name]} for rule in RULES],
+                   "evidence": planned.evidence[rule.name]} for rule in RULES],
         "evidence": words,
     }  # fmt: skip

@@ -37,9 +37,9 @@ BMS = tuple[int, int, int]
 NONE: BMS = (0, 4, 3)
 
 
-def swizzled(offset: Any, b: int, m: int, s: int) -> Any:
+def swizzled(offset: Any, swizzle: BMS) -> Any:
     """The image of a byte offset, or of an array of them, under Swizzle<B, M, S>."""
-    return Swizzle(b, m, s)(offset)
+    return Swizzle(*swizzle)(offset)
 
 
 def name(swizzle: BMS) -> str:
@@ -109,12 +109,12 @@ class Shared:
 
     def offset(self, tile: Tile, line: Any, byte: Any) -> Any:
         """Where a byte of a line is, from the tile's start; numbers or arrays of them."""
-        return swizzled(self.linear(tile, line, byte), *self.swizzle)
+        return swizzled(self.linear(tile, line, byte), self.swizzle)
 
     def bytes(self, tile: Tile) -> int:
         """What the tile takes: one more than the largest offset of its bytes, padding after the last line included."""
         linear = np.arange(tile.lines * (tile.line_bytes + self.padding))
-        return 1 + int(swizzled(linear, *self.swizzle).max())
+        return 1 + int(swizzled(linear, self.swizzle).max())
 
 
 def boxed(width: int, tile: Tile) -> Shared:
@@ -157,7 +157,7 @@ def parse_shared(text: str, *others: str) -> Shared:
     match = re.fullmatch(r"sw:(\d{1,2}),(\d{1,2}),(-?\d{1,2})", text)
     if not match:
         raise UsageError(f"--shared {text[:30]!r} is none of plain, pad:BYTES, sw:B,M,S, {', '.join((*TMA, *others))}.")
-    found = (int(match[1]), int(match[2]), int(match[3]))
-    if max(map(abs, found)) > MOST_SWIZZLE or abs(found[2]) < found[0]:
+    swizzle = (int(match[1]), int(match[2]), int(match[3]))
+    if max(map(abs, swizzle)) > MOST_SWIZZLE or abs(swizzle[2]) < swizzle[0]:
         raise UsageError(f"--shared {text}: B, M and S go up to {MOST_SWIZZLE}, and |S| is at least B, as in CuTe.")
-    return Shared(swizzle=found)
+    return Shared(swizzle=swizzle)

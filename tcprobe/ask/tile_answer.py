@@ -37,15 +37,15 @@ class TileAnswer:
     def to_json(self, explains: bool = False) -> dict[str, Any]:
         """Plain data; one entry for each access in every list. With `explains` the phases of the worst instructions."""
         tile, costs = self.tile, self.costs
-        found: dict[str, Any] = {
+        plain: dict[str, Any] = {
             "tile": [tile.rows, tile.cols], "type": tile.type, "global": tile.contiguous, "shared": str(self.shared),
             "pitch": self.shared.pitch(tile), "bytes": self.shared.bytes(tile), "accesses": [c.access for c in costs],
             "instructions": [c.instructions for c in costs], "wavefronts": [c.wavefronts for c in costs],
             "ideal": [c.ideal for c in costs], "rule": self.rules.to_json(),
         }  # fmt: skip
         if explains:
-            found["worst"] = [{"instruction": c.worst, "phases": [p.to_json() for p in c.phases]} for c in costs]
-        return found | {proposal.kind: proposal.to_json() for proposal in self.proposals}
+            plain["worst"] = [{"instruction": c.worst, "phases": [p.to_json() for p in c.phases]} for c in costs]
+        return plain | {proposal.kind: proposal.to_json() for proposal in self.proposals}
 
 
 def answer(tile: Tile, shared: Shared, walks: Sequence[Walk], rules: BankRules, proposes: bool) -> TileAnswer:

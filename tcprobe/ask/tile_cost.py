@@ -20,7 +20,7 @@ from tcprobe.ask.bank_access import Walk, addresses
 from tcprobe.ask.bank_collisions import Phase, phases
 from tcprobe.ask.bank_patterns import pattern
 from tcprobe.ask.bank_rules import BankRules
-from tcprobe.ask.banks import IDLE, Ints, cycles
+from tcprobe.ask.banks import IDLE, Ints
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.isa.shared_memory import SharedAccess
 
@@ -43,16 +43,15 @@ class TileCost:
 def cost(walked: Walk, tile: Tile, shared: Shared, rules: BankRules) -> TileCost:
     """The cost of one access; UsageError where the tile's place in memory does not allow it, or the arch lacks it."""
     rules.rule(walked.access.instruction)  # checks that the arch has it
-    row, found = walked.access.row, addresses(walked, tile, shared)
-    rule = rules.rule(row)
-    each = cycles(row, rule, found)
+    judge, offsets = rules.judge(walked.access.row), addresses(walked, tile, shared)
+    each = judge.cycles(offsets)
     worst = int(each.argmax())
-    shown = pattern(row, [None if a == IDLE else a for a in found[worst].tolist()])
-    ideal = active(row, rule.phase, found)
-    return TileCost(walked.access.name, len(found), int(each.sum()), ideal, worst, phases(shown, rule))
+    shown = pattern(judge.row, [None if a == IDLE else a for a in offsets[worst].tolist()])
+    ideal = active(judge.row, judge.rule.phase, offsets)
+    return TileCost(walked.access.name, len(offsets), int(each.sum()), ideal, worst, phases(shown, judge.rule))
 
 
-def active(row: SharedAccess, phase: int, found: Ints) -> int:
+def active(row: SharedAccess, phase: int, offsets: Ints) -> int:
     """Phases of `phase` lanes in which some lane is active."""
-    lanes = found[:, : row.lanes].reshape(len(found), -1, min(phase, row.lanes))
+    lanes = offsets[:, : row.lanes].reshape(len(offsets), -1, min(phase, row.lanes))
     return int(np.count_nonzero((lanes != IDLE).any(axis=2)))

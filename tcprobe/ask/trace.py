@@ -134,8 +134,8 @@ class Trace(NamedTuple):
         }
 
     def _meeting(self, meeting: Meeting) -> dict[str, Any]:
-        found: dict[str, Any] = {o: self._plain(o, getattr(meeting, o)) for o in "abd"}
-        return found | ({"e": self._plain("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
+        elements: dict[str, Any] = {o: self._plain(o, getattr(meeting, o)) for o in "abd"}
+        return elements | ({"e": self._plain("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
 
     def _plain(self, operand: str, holders: Sequence[Holder]) -> list[dict[str, Any]]:
         return [{**h.to_json(), "read": (operand, h.lane, h.i) not in self.unread} for h in holders]
@@ -150,7 +150,7 @@ def trace(instruction: Instruction, operands: Mapping[str, Cell], row: int, col:
         raise UsageError(f"{instruction.id} holds {instruction.products} products: say which with --product.")
     find = _Finder(operands, product)  # which refuses a product that there is not
     c, d = find("c", row, col), find("d", row, col)
-    meetings = [find.meeting(row, column, col) for column in range(instruction.stored)]
+    meetings = [find.meeting((row, col), column) for column in range(instruction.stored)]
     return Trace(instruction, operands, f"D{d[0].element}", c, d, meetings, unread(instruction, operands))
 
 
@@ -168,9 +168,9 @@ def feeds(instruction: Instruction, operands: Mapping[str, Cell], operand: str, 
     meetings, c, d = [], [], []
     if operand in "ae":
         span = operands["e"].fragment.span if operand == "e" else 1
-        meetings = [find.meeting(slot.row, slot.col + j, n) for j in range(span) for n in range(shape.n)]
+        meetings = [find.meeting((slot.row, n), slot.col + j) for j in range(span) for n in range(shape.n)]
     elif operand == "b":
-        meetings = [find.meeting(m, s, slot.col) for m in range(shape.m) for s in find.stored(slot.row)]
+        meetings = [find.meeting((m, slot.col), s) for m in range(shape.m) for s in find.stored(slot.row)]
     else:
         c, d = [slot], find("d", slot.row, slot.col)
     if operand == "a":
@@ -189,8 +189,9 @@ class _Finder:
     def __call__(self, operand: str, row: int, col: int) -> list[Holder]:
         return where(self._operands[operand], [row], [col], self._products)
 
-    def meeting(self, row: int, stored: int, col: int) -> Meeting:
-        """What A[row][stored] meets for D[row][col]."""
+    def meeting(self, element: tuple[int, int], stored: int) -> Meeting:
+        """What A[row][stored] meets for the element D[row][col]."""
+        row, col = element
         a, d = self("a", row, stored), self("d", row, col)
         if "e" not in self._operands:
             return Meeting(a, self("b", stored, col), d)
@@ -236,8 +237,8 @@ def _holder(cell: Cell, slot: int) -> Holder:
 
 
 def _inside(name: str, values: Iterable[int], size: int) -> list[int]:
-    found = list(values)
-    for value in found:
+    numbers = list(values)
+    for value in numbers:
         if not 0 <= value < size:
             raise UsageError(f"{name} {value} is outside 0 to {size - 1}.")
-    return found
+    return numbers

@@ -74,8 +74,9 @@ class SharedMultiply:
         """Bytes of A, m x stored k; None where it is in registers."""
         return self.a.offsets if self.a else None
 
-    def meeting(self, m: int, stored: int, n: int) -> SharedMeeting:
-        """What A[m][stored] meets for D[m][n]."""
+    def meeting(self, element: tuple[int, int], stored: int) -> SharedMeeting:
+        """What A[m][stored] meets for the element D[m][n]."""
+        m, n = element
         k, at = self.met(stored), self.a_offsets
         a = [] if at else where(self.tables["a"], [m], [stored])
         return SharedMeeting(m, stored, n, k, a, at[m][stored] if at else None,
@@ -116,7 +117,7 @@ class SharedTrace:
 def traced(memory: SharedMultiply, m: int, n: int) -> SharedTrace:
     """What feeds D[m][n], in the order of k; UsageError where that is outside D."""
     d, row = where(memory.tables["d"], [m], [n]), memory.instruction
-    return SharedTrace(memory, f"D{d[0].element}", [memory.meeting(m, s, n) for s in range(row.stored)], d)
+    return SharedTrace(memory, f"D{d[0].element}", [memory.meeting((m, n), s) for s in range(row.stored)], d)
 
 
 def fed_by_slot(memory: SharedMultiply, lane: int, i: int) -> SharedTrace:
@@ -126,7 +127,7 @@ def fed_by_slot(memory: SharedMultiply, lane: int, i: int) -> SharedTrace:
         raise UsageError(f"lane {lane} i {i} of A is unused.")
     slot, row = slots[0], memory.instruction
     about = f"A lane {lane} i {i}, which holds A{slot.element}"
-    return SharedTrace(memory, about, [memory.meeting(slot.row, slots[0].col, n) for n in range(row.shape.n)])
+    return SharedTrace(memory, about, [memory.meeting((slot.row, n), slots[0].col) for n in range(row.shape.n)])
 
 
 def fed_by_byte(memory: SharedMultiply, operand: str, byte: int) -> SharedTrace:
@@ -134,16 +135,17 @@ def fed_by_byte(memory: SharedMultiply, operand: str, byte: int) -> SharedTrace:
     behind = memory.b if operand == "b_smem" else memory.a
     if behind is None:
         raise UsageError("A is in registers here: --a-in shared.")
-    found = [(one.row, one.col, byte - one.offset) for one in behind.at(byte)]
-    what = ", ".join(f"{operand[0].upper()}[{row}][{col}]" for row, col, _ in found[:8])
-    more = f" and {len(found) - 8} more" if len(found) > 8 else ""
-    meetings = [m for row, col, _ in found for m in _of_element(memory, operand, row, col)]
-    return SharedTrace(memory, f"byte {byte} of {operand}, which holds {what}{more}", meetings, held=found)
+    elements = [(one.row, one.col, byte - one.offset) for one in behind.at(byte)]
+    what = ", ".join(f"{operand[0].upper()}[{row}][{col}]" for row, col, _ in elements[:8])
+    more = f" and {len(elements) - 8} more" if len(elements) > 8 else ""
+    meetings = [m for row, col, _ in elements for m in _of_element(memory, operand, (row, col))]
+    return SharedTrace(memory, f"byte {byte} of {operand}, which holds {what}{more}", meetings, held=elements)
 
 
-def _of_element(memory: SharedMultiply, operand: str, row: int, col: int) -> Iterable[SharedMeeting]:
+def _of_element(memory: SharedMultiply, operand: str, element: tuple[int, int]) -> Iterable[SharedMeeting]:
     """Every meeting of an element: of A with each column, of B with each row of A, stored columns that can be its k."""
     shape, stored = memory.instruction.shape, range(memory.instruction.stored)
+    row, col = element
     if operand == "a_smem":
-        return [memory.meeting(row, col, n) for n in range(shape.n)]
-    return [memory.meeting(m, s, col) for m in range(shape.m) for s in stored if row in memory.met(s)]
+        return [memory.meeting((row, n), col) for n in range(shape.n)]
+    return [memory.meeting((m, col), s) for m in range(shape.m) for s in stored if row in memory.met(s)]

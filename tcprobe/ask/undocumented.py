@@ -39,7 +39,7 @@ class Undocumented:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        selectors = {str(number): dict(found) for number, found in self.selectors.items()}
+        selectors = {str(number): dict(outcome) for number, outcome in self.selectors.items()}
         return {"nibbles": self.nibbles, "selectors": selectors, "provenance": {"method": "live", **self.provenance}}
 
     @property
@@ -70,8 +70,8 @@ class Undocumented:
     def selectors_said(self) -> list[str]:
         """What undocumented selectors lead to."""
         by_outcome: dict[str, list[int]] = {}
-        for number, found in self.selectors.items():
-            by_outcome.setdefault(_outcome(found), []).append(number)
+        for number, outcome in self.selectors.items():
+            by_outcome.setdefault(_outcome(outcome), []).append(number)
         listed = ((", ".join(map(str, numbers)), words) for words, numbers in by_outcome.items())
         return [f"selector {numbers}, undocumented: {words}" for numbers, words in listed]
 
@@ -87,15 +87,15 @@ def everything(name: str, results: Results | Layers) -> Iterator[Undocumented]:
         saved = UNDOCUMENTED.read(layer.results, name)
         if saved is None:
             continue
-        for id_, found in forms(name, saved).items():
+        for id_, form in forms(name, saved).items():
             metadata = inventory.instructions()[id_].fragment("e")
-            selectors = {int(number): outcome for number, outcome in found["selectors"].items()}
-            yield Undocumented(metadata, name, found["nibbles"], selectors, saved["provenance"], layer.name)
+            selectors = {int(number): outcome for number, outcome in form["selectors"].items()}
+            yield Undocumented(metadata, name, form["nibbles"], selectors, saved["provenance"], layer.name)
 
 
-def document(name: str, provenance: Mapping[str, str], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def document(name: str, provenance: Mapping[str, str], findings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """What `store.surveys.UNDOCUMENTED` saves, checked."""
-    body = {"arch": name, "method": "live", "provenance": dict(provenance), "forms": dict(found)}
+    body = {"arch": name, "method": "live", "provenance": dict(provenance), "forms": dict(findings)}
     forms(name, body)
     return body
 
@@ -103,7 +103,7 @@ def document(name: str, provenance: Mapping[str, str], found: Mapping[str, Mappi
 def forms(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """The findings of a saved body by instruction; DataError where one can be none."""
     try:
-        provenance, found = body["provenance"], body["forms"]
+        provenance, findings = body["provenance"], body["forms"]
         if (
             set(body) != _KEYS
             or (body["arch"], body["method"]) != (name, "live")
@@ -111,11 +111,11 @@ def forms(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
             or not all(isinstance(text, str) for text in provenance.values())
         ):
             raise DataError("not the arch, method or provenance of a finding")
-        for id_, form in found.items():
+        for id_, form in findings.items():
             _check(id_, form)
     except (DataError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"undocumented.json of {name}: not what tcprobe writes ({error}).") from None
-    return dict(found)
+    return dict(findings)
 
 
 def _check(id_: str, form: Mapping[str, Any]) -> None:
@@ -131,22 +131,22 @@ def _check(id_: str, form: Mapping[str, Any]) -> None:
         raise DataError(f"{id_}: no positions of 16 values")
     if not set(selectors) <= {str(number) for number in range(len(known), MOST_SELECTORS)}:
         raise DataError(f"{id_}: selectors that are documented, or none")
-    if not all(_is_outcome(found, known) for found in selectors.values()):
+    if not all(_is_outcome(outcome, known) for outcome in selectors.values()):
         raise DataError(f"{id_}: no outcome of a selector")
 
 
-def _is_outcome(found: Mapping[str, Any], known: tuple[int, ...]) -> bool:
-    if set(found) != {"outcome", "words", "as"} or found["outcome"] not in OUTCOMES:
+def _is_outcome(outcome: Mapping[str, Any], known: tuple[int, ...]) -> bool:
+    if set(outcome) != {"outcome", "words", "as"} or outcome["outcome"] not in OUTCOMES:
         return False
-    same = found["as"]
-    fits = same is None or (type(same) is int and found["outcome"] == "runs" and same in known)
-    return fits and isinstance(found["words"], str)
+    same = outcome["as"]
+    fits = same is None or (type(same) is int and outcome["outcome"] == "runs" and same in known)
+    return fits and isinstance(outcome["words"], str)
 
 
-def _is_read(found: object, positions: int) -> bool:
-    if found is None:
+def _is_read(read: object, positions: int) -> bool:
+    if read is None:
         return True
-    return isinstance(found, list) and len(found) <= 1 and all(type(n) is int and 0 <= n < positions for n in found)
+    return isinstance(read, list) and len(read) <= 1 and all(type(n) is int and 0 <= n < positions for n in read)
 
 
 def _hex(values: list[int]) -> str:
@@ -162,10 +162,10 @@ def _index(positions: list[int]) -> str:
     return f"index {positions[0]}" if positions else "multiplies nothing"
 
 
-def _outcome(found: Mapping[str, Any]) -> str:
-    if found["outcome"] == "runs":
-        return "taken, a map of its own" if found["as"] is None else f"taken, reads the lanes of selector {found['as']}"
+def _outcome(form: Mapping[str, Any]) -> str:
+    if form["outcome"] == "runs":
+        return "taken, a map of its own" if form["as"] is None else f"taken, reads the lanes of selector {form['as']}"
     words = {"refused": "refused by the compiler", "fault": "taken by the compiler, the GPU faults",
              "hangs": "taken by the compiler, the GPU hangs", "unsound": "taken, no product of A and B"}  # fmt: skip
-    said = f" ({found['words']})" if found["words"] and found["outcome"] != "refused" else ""
-    return words[found["outcome"]] + said
+    said = f" ({form['words']})" if form["words"] and form["outcome"] != "refused" else ""
+    return words[form["outcome"]] + said

@@ -25,15 +25,15 @@ def bold(text: str) -> str:
     return click.style(text, bold=True)
 
 
-def holders(cell: Cell, found: Sequence[Holder], by_lane: bool) -> None:
+def holders(cell: Cell, held: Sequence[Holder], by_lane: bool) -> None:
     """`where`: a line an element, or a line a slot; then what it rests on."""
     name = cell.fragment.operand.upper()
     if by_lane:
-        for holder in found:
+        for holder in held:
             click.echo(f"{holder}: {name}{holder.element}")
     else:
         lines: dict[str, list[str]] = {}
-        for holder in found:
+        for holder in held:
             lines.setdefault(holder.element, []).append(str(holder))
         for element, texts in lines.items():
             click.echo(f"{name}{element}: {'; '.join(texts)}")
@@ -74,67 +74,67 @@ def trace(answer: Trace) -> None:
         click.echo(evidence)
 
 
-def conversion(found: Conversion, aside: bool) -> None:
+def conversion(answer: Conversion, aside: bool) -> None:
     """`convert`: what is tiled how, what has to move, what it costs; all that on stderr, and no code, if `aside`."""
-    tiles, say = found.tiling, partial(click.echo, err=aside)
+    tiles, say = answer.tiling, partial(click.echo, err=aside)
     turned = ", transposed" if tiles.transpose else ""
     say(f"{tiles.rows} x {tiles.cols} on {tiles.source.arch}")
     for head, count, cell, note in (("from", tiles.source_tiles, tiles.source, ""),
                                      ("to  ", tiles.target_tiles, tiles.target, turned)):  # fmt: skip
         size = f"{cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}"
         say(f"  {head} {count} x {bold(cell.fragment.id)}, {size}{note}")
-    say(found.summary + (f" ({found.reason})" if found.reason else ""))
-    if found.plan:
-        fewest = "; no scheme of 32-bit words has fewer shuffles" if found.fewest and "shuffle" in found.costs else ""
-        say(f"a lane: {found.words}{fewest}")
+    say(answer.summary + (f" ({answer.reason})" if answer.reason else ""))
+    if answer.plan:
+        fewest = "; no scheme of 32-bit words has fewer shuffles" if answer.fewest and "shuffle" in answer.costs else ""
+        say(f"a lane: {answer.words}{fewest}")
     if tiles.order:
         say(f"order of k: {' '.join(map(str, tiles.order))}")
         say("  place k of this factor holds that k of the matrix; the other factor needs the same order")
-    if found.load:
-        row, col = (found.load[name] or "no closed form" for name in ("row", "col"))
-        say(f"  {found.load['id']}: load i of a lane from row {row}, column {col}")
-    if found.plan and not aside:
-        say(f"\n{found.code}\n")
+    if answer.load:
+        row, col = (answer.load[name] or "no closed form" for name in ("row", "col"))
+        say(f"  {answer.load['id']}: load i of a lane from row {row}, column {col}")
+    if answer.plan and not aside:
+        say(f"\n{answer.code}\n")
     for evidence in dict.fromkeys((tiles.source.evidence, tiles.target.evidence)):
         say(evidence)
 
 
-def stored(found: Stored, aside: bool) -> None:
+def stored(answer: Stored, aside: bool) -> None:
     """`convert` to stmatrix: the tile, what happens in registers, the addresses; on stderr, and no code, if `aside`."""
-    say, tile, cell = partial(click.echo, err=aside), found.tile, found.cell
+    say, tile, cell = partial(click.echo, err=aside), answer.tile, answer.cell
     say(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}")
     say(f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {tile.contiguous}s contiguous, "
-        f"{found.shared.pitch(tile)} bytes apart, {found.shared}: {found.shared.bytes(tile)} bytes, "
-        f"start aligned to {found.alignment}")  # fmt: skip
-    say(found.conversion.summary + f"; a lane: {found.conversion.words}")
-    say(f"{len(found.addresses)} x {found.ptx}")
-    say(f"  byte of lane 0 to {cell.fragment.threads - 1}: {found.formula or 'no closed form'}")
+        f"{answer.shared.pitch(tile)} bytes apart, {answer.shared}: {answer.shared.bytes(tile)} bytes, "
+        f"start aligned to {answer.alignment}")  # fmt: skip
+    say(answer.conversion.summary + f"; a lane: {answer.conversion.words}")
+    say(f"{len(answer.addresses)} x {answer.ptx}")
+    say(f"  byte of lane 0 to {cell.fragment.threads - 1}: {answer.formula or 'no closed form'}")
     say("  issue, warp: bytes of its lanes")
-    for issue, row in enumerate(found.addresses.tolist()):
+    for issue, row in enumerate(answer.addresses.tolist()):
         for warp in range(len(row) // 32):
             given = [str(at) for at in row[32 * warp : 32 * warp + 32] if at >= 0]
             say(f"  {issue:3} {warp}: {' '.join(given)}")
     if not aside:
-        say(f"\n{found.conversion.code}\n")
-    for evidence in found.evidence:
+        say(f"\n{answer.conversion.code}\n")
+    for evidence in answer.evidence:
         say(evidence)
 
 
-def against(path: str, cell: Cell, found: Against) -> None:
+def against(path: str, cell: Cell, answer: Against) -> None:
     """`compare FILE.csv`: how many slots agree, the first that do not, and what it is compared with."""
-    missing = f"; {found.not_stated} slots are not stated: {'; '.join(found.holes[:4])}" if found.not_stated else ""
+    missing = f"; {answer.not_stated} slots are not stated: {'; '.join(answer.holes[:4])}" if answer.not_stated else ""
     chosen = "" if cell.selector is None else f", selector {cell.selector},"
     head = f"{escaped(path)} against {cell.fragment.id}{chosen} on {cell.arch}"
-    click.echo(f"{head}: {found.agreed} of {found.given} slots agree{missing}")
-    for line in found.first:
+    click.echo(f"{head}: {answer.agreed} of {answer.given} slots agree{missing}")
+    for line in answer.first:
         click.echo(f"  {line}")
-    for words in found.diagnosis:
+    for words in answer.diagnosis:
         click.echo(click.style("  diagnosis: ", bold=True) + words)
-    if found.diagnosis:
+    if answer.diagnosis:
         click.echo("  With that changed every slot that is stated agrees.")
-    if found.elsewhere:
-        click.echo(click.style("  this is: ", bold=True) + ", ".join(found.elsewhere))
-    if found.renumbered:
+    if answer.elsewhere:
+        click.echo(click.style("  this is: ", bold=True) + ", ".join(answer.elsewhere))
+    if answer.renumbered:
         click.echo("  The two differ only by a renumbering of rows or columns, which the hardware cannot tell apart.")
     click.echo(cell.evidence)
 
@@ -153,12 +153,12 @@ def verified(verdict: Verified) -> None:
     click.echo(f"{mark} {case.instruction.id}{chosen}{placed}" + (f": {'; '.join(words)}" if words else ""))
 
 
-def verified_all(device: Device, found: Sequence[Verified], others: int, untold: int) -> None:
+def verified_all(device: Device, verdicts: Sequence[Verified], others: int, untold: int) -> None:
     """The counts at the end of `verify`; `untold` forms have tables that nobody says."""
-    exact, noticed = (sum(getattr(v, name) for v in found) for name in ("exact", "noticed"))
-    click.echo(f"{bold(escaped(device.name))} ({device.arch}): D exact in {exact} of {len(found)} multiplies; "
+    exact, noticed = (sum(getattr(v, name) for v in verdicts) for name in ("exact", "noticed"))
+    click.echo(f"{bold(escaped(device.name))} ({device.arch}): D exact in {exact} of {len(verdicts)} multiplies; "
                f"a wrong layout of A noticed in {noticed}; tables: "
-               f"{escaped(', '.join(dict.fromkeys(v.source for v in found)))}")  # fmt: skip
+               f"{escaped(', '.join(dict.fromkeys(v.source for v in verdicts)))}")  # fmt: skip
     if others:
         click.echo(f"{others} forms are not of {device.arch}", err=True)
     if untold:
@@ -177,9 +177,9 @@ def _rows(meeting: Meeting) -> str:
     return f"B[{'|'.join(map(str, meeting.k))}][{meeting.b[0].col}]"
 
 
-def _slots(answer: Trace, operand: str, found: Sequence[Holder]) -> str:
+def _slots(answer: Trace, operand: str, held: Sequence[Holder]) -> str:
     """lane:i of every holder; one that the multiply never reads in parentheses."""
-    texts = (f"{h.lane}:{h.i}" for h in found)
+    texts = (f"{h.lane}:{h.i}" for h in held)
     return " ".join(
-        f"({t})" if (operand, h.lane, h.i) in answer.unread else t for t, h in zip(texts, found, strict=True)
+        f"({t})" if (operand, h.lane, h.i) in answer.unread else t for t, h in zip(texts, held, strict=True)
     )

@@ -140,12 +140,12 @@ def _patterns(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -
     from tcprobe.ask.bank_patterns import judged, read
 
     patterns = read(asked["patterns"])
-    found = judged(patterns, rules)
+    judgements = judged(patterns, rules)
     if asked["as_json"]:
-        lines = [json.dumps(_answer(p, *f, asked["explain"])) for p, f in zip(patterns, found, strict=True)]
+        lines = [json.dumps(_answer(p, f, asked["explain"])) for p, f in zip(patterns, judgements, strict=True)]
     else:
-        lines = [f"{p.row.name}: {_words(cost)}" for p, (cost, _) in zip(patterns, found, strict=True)]
-        lines += [f"rule: {words}" for words in dict.fromkeys(by.evidence for _, by in found)]
+        lines = [f"{p.row.name}: {_words(cost)}" for p, (cost, _) in zip(patterns, judgements, strict=True)]
+        lines += [f"rule: {words}" for words in dict.fromkeys(by.evidence for _, by in judgements)]
     click.echo("\n".join(lines), nl=bool(lines))
 
 
@@ -158,10 +158,12 @@ def _address(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) ->
         raise UsageError(f"--address needs one access, by --with; got {len(asked['accesses'])}.")
     row, source = access(asked["accesses"][0]), asked["source"]
     given = pattern(row, lanes_of(asked["address"]), None if source is None else lanes_of(source))
-    [(cost, by)] = judged([given._replace(arch=asked["name"])], rules)
+    given = given._replace(arch=asked["name"])
+    [judgement] = judged([given], rules)
     if asked["as_json"]:
-        click.echo(json.dumps(_answer(given._replace(arch=asked["name"]), cost, by, asked["explain"])))
+        click.echo(json.dumps(_answer(given, judgement, asked["explain"])))
         return
+    cost, by = judgement
     more = _looked_up(given, cost, by)
     waits = f"; with {more['lookups']} lookups of its sources' lines {more['timed']} cycles" if more else ""
     click.echo(f"{row.name}: {_words(cost)}{waits}")
@@ -169,15 +171,16 @@ def _address(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) ->
     click.echo(f"rule: {by.evidence}")
 
 
-def _answer(given: Pattern, cost: Cost, by: BankRules, explains: bool) -> dict[str, object]:
+def _answer(given: Pattern, judgement: tuple[Cost, BankRules], explains: bool) -> dict[str, object]:
     """As JSON; the rule is named where it is not that of the arch asked for."""
     from tcprobe.ask.bank_collisions import phases
 
-    found = cost.to_json()
+    cost, by = judgement
+    plain = cost.to_json()
     if explains:
-        found |= _looked_up(given, cost, by)
-        found["phases"] = [phase.to_json() for phase in phases(given, by.rule(given.row))]
-    return found if by.asked == by.arch else {**found, "rule": by.to_json()}
+        plain |= _looked_up(given, cost, by)
+        plain["phases"] = [phase.to_json() for phase in phases(given, by.rule(given.row))]
+    return plain if by.asked == by.arch else {**plain, "rule": by.to_json()}
 
 
 def _looked_up(given: Pattern, cost: Cost, by: BankRules) -> dict[str, int]:
@@ -187,13 +190,13 @@ def _looked_up(given: Pattern, cost: Cost, by: BankRules) -> dict[str, int]:
     tags = by.tags.get(given.row.name)
     if tags is None or given.source is None:
         return {}
-    found, cycles = of_pattern(tags, given.address, given.source, cost.wavefronts)
-    return {"lookups": found, "timed": cycles}
+    lookups, cycles = of_pattern(tags, given, cost.wavefronts)
+    return {"lookups": lookups, "timed": cycles}
 
 
 def _words(cost: Cost) -> str:
-    found = f"{cost.wavefronts} wavefronts, {cost.beats} beats, {cost.cycles} cycles"
-    return f"{found}; {cost.ideal} if no lanes collided"
+    words = f"{cost.wavefronts} wavefronts, {cost.beats} beats, {cost.cycles} cycles"
+    return f"{words}; {cost.ideal} if no lanes collided"
 
 
 def _collisions(phases: Sequence[Phase]) -> None:
@@ -220,11 +223,11 @@ def _tile(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> No
     slots = slots_of(held) if held else None
     tile = parse_tile(asked["size"], asked["type_"] or (held.fragment.type if held else ""), asked["contiguous"])
     walks = [walk(parse_access(text), tile, slots) for text in asked["accesses"]]
-    found = answer(tile, parse_shared(asked["placed"]), walks, rules(None), asked["proposes"])
+    answered = answer(tile, parse_shared(asked["placed"]), walks, rules(None), asked["proposes"])
     if asked["as_json"]:
-        click.echo(json.dumps({"fragment": slots.name if slots else None, **found.to_json(asked["explain"])}))
+        click.echo(json.dumps({"fragment": slots.name if slots else None, **answered.to_json(asked["explain"])}))
     else:
-        _tile_text(found)
+        _tile_text(answered)
 
 
 def _held(asked: dict[str, Any]) -> Cell | None:
@@ -233,13 +236,13 @@ def _held(asked: dict[str, Any]) -> Cell | None:
 
     if asked["fragment"] is None:
         return None
-    found, note = meant(asked["fragment"], asked["name"], asked["layers"])
+    cell, note = meant(asked["fragment"], asked["name"], asked["layers"])
     told(note)
-    return found
+    return cell
 
 
-def _tile_text(found: TileAnswer) -> None:
-    tile, shared, costs = found.tile, found.shared, found.costs
+def _tile_text(answered: TileAnswer) -> None:
+    tile, shared, costs = answered.tile, answered.shared, answered.costs
     place = f"{shared}, {shared.pitch(tile)} bytes a line, {shared.bytes(tile)} bytes"
     click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}")
     _cost_lines(costs)
@@ -247,9 +250,9 @@ def _tile_text(found: TileAnswer) -> None:
         if cost.wavefronts > cost.ideal:
             click.echo(f"{cost.access}, instruction {cost.worst}, one of the worst:")
             _collisions(cost.phases)
-    for proposal in found.proposals:
+    for proposal in answered.proposals:
         _proposed(proposal)
-    click.echo(f"rule: {found.rules.evidence}")
+    click.echo(f"rule: {answered.rules.evidence}")
 
 
 def _cost_lines(costs: Sequence[TileCost]) -> None:

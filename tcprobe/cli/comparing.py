@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -21,7 +21,9 @@ from tcprobe.cli.options import (
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
-    from tcprobe.store.choose import Layers
+    from tcprobe.ask.compare import Repetition, Verdict
+    from tcprobe.isa.fragment import Fragment
+    from tcprobe.store.choose import Found, Layers
 
 
 @click.command(short_help="Where tables agree with what others published.")
@@ -46,34 +48,55 @@ def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: b
         raise UsageError("--selector goes with FILE.csv and its fragment; without a file all selectors are compared.")
     else:
         archs = lookup.archs_of(name, layers)
-        found = [_compare_arch(arch_name, names, layers, as_json) for arch_name in archs]
-        if not any(count for count, _ in found):
+        compared = []
+        for arch_name in archs:
+            compared.append(_compared(arch_name, names, layers))
+            _print(compared[-1], not names, as_json)
+        if not any(one.tables for one in compared):
             where = "" if name in (None, "all") else f" on {archs[0]}"
             measured = f"; measured: {', '.join(layers.archs())}" if layers.archs() else ". `tcprobe run` makes tables"
             raise UsageError(f"nothing of that is measured{where} in {layers.words}{measured}.")
-        same = all(agrees for _, agrees in found)
+        same = all(one.agrees for one in compared)
     sys.exit(0 if same else 1)
 
 
-def _compare_arch(name: str, patterns: Sequence[str], layers: Layers, as_json: bool) -> tuple[int, bool]:
-    """Compare one arch's tables; how many there are, and whether nothing differs that is not a stated erratum."""
-    from tcprobe.ask.compare import findings, measured_fragments, measurements_agree, verdicts
-    from tcprobe.references import references
+class _Compared(NamedTuple):
+    """One arch's tables: how many there are, the verdicts on them, and how far measurements repeat one another."""
+
+    arch: str
+    tables: int
+    judged: list[tuple[Fragment, Found, Verdict]]
+    repeated: list[Repetition]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing differs that is not a stated erratum."""
+        return not any(v.unexplained for _, _, v in self.judged) and all(a.same for a in self.repeated)
+
+
+def _compared(name: str, patterns: Sequence[str], layers: Layers) -> _Compared:
+    from tcprobe.ask.compare import measured_fragments, measurements_agree, verdicts
 
     measured = list(measured_fragments(layers, name, patterns))
-    found = [(fragment, saved, v) for fragment, saved in measured for v in verdicts(fragment, saved.measured)]
-    agree = list(measurements_agree(layers, name, patterns))
+    judged = [(fragment, saved, v) for fragment, saved in measured for v in verdicts(fragment, saved.measured)]
+    return _Compared(name, len(measured), judged, list(measurements_agree(layers, name, patterns)))
+
+
+def _print(compared: _Compared, lists_errata: bool, as_json: bool) -> None:
+    """What one arch's comparison says, with the known errors of the sources where they are asked for."""
+    from tcprobe.ask.compare import findings
+    from tcprobe.references import references
+
     if as_json:
-        for fragment, (m, source, _), v in found:
+        for fragment, (m, source, _), v in compared.judged:
             head = {"id": fragment.id, "arch": m.arch, "method": m.method, "source": source}
             click.echo(json.dumps({**head, **v.to_json()}))
-    elif measured:
+    elif compared.tables:
         from tcprobe.cli import printing
 
         listed = [(r.NAME, where, pattern, words) for r in references() for pattern, where, words in findings(r)]
-        printing.comparison(name, found, [] if patterns else listed)
-        printing.agreement(agree)
-    return len(measured), not any(v.unexplained for _, _, v in found) and all(a.same for a in agree)
+        printing.comparison(compared.arch, compared.judged, listed if lists_errata else [])
+        printing.agreement(compared.repeated)
 
 
 def _compare_file(
@@ -95,13 +118,13 @@ def _compare_file(
     told(note)
     if not measured.measured:
         raise lookup.no_table(fragment, arch_name, layers)
-    found = against(stated, fragment, measured.table, layers)
+    answer = against(stated, fragment, measured.table, layers)
     if as_json:
         head = {"file": names[0], "id": fragment.id, "arch": measured.arch, "source": measured.source}
-        click.echo(json.dumps({**head, "evidence": measured.evidence, **found._asdict()}))
+        click.echo(json.dumps({**head, "evidence": measured.evidence, **answer._asdict()}))
     else:
-        answers.against(names[0], measured, found)
-    return not found.first and not (asked["complete"] and found.holes)
+        answers.against(names[0], measured, answer)
+    return not answer.first and not (asked["complete"] and answer.holes)
 
 
 COMMANDS = (compare,)

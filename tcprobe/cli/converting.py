@@ -15,8 +15,7 @@ from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
     from tcprobe.ask.convert import Conversion
-    from tcprobe.ask.convert.stmatrix import Stored
-    from tcprobe.store.cell import Cell
+    from tcprobe.ask.convert.stmatrix import Stored, StoreOptions
 
 
 @click.command(short_help="From one fragment to another: moves, cost, code.")
@@ -57,15 +56,15 @@ def convert(
     from tcprobe.system import files
 
     aside = not asked["as_json"] and (output is not None or redirected())
-    found = _conversions(names, called or _function_names(names, output is not None, asked), asked)
-    for one in found:
+    conversions = _conversions(names, called or _function_names(names, output is not None, asked), asked)
+    for one in conversions:
         if asked["as_json"]:
             click.echo(json.dumps(one.to_json()))
         elif isinstance(one, Stored):
             answers.stored(one, aside)
         else:
             answers.conversion(one, aside)
-    moved = [one.conversion if isinstance(one, Stored) else one for one in found]
+    moved = [one.conversion if isinstance(one, Stored) else one for one in conversions]
     if output is not None:
         files.write(output, header(moved, namespace or "").encode())
     elif aside:
@@ -88,19 +87,21 @@ def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str,
     if len(names) % 2 or len(called) != len(pairs):
         counts = f"{len(names)} fragment{'s' * (len(names) > 1)}" + (f" and {len(called)} --name" if called else "")
         raise UsageError(f"{counts}: each FROM needs a TO, and each pair of them one --name or none has one.")
-    return [_converted(*pair, name, asked) for pair, name in zip(pairs, called, strict=True)]
+    return [_converted(pair, name, asked) for pair, name in zip(pairs, called, strict=True)]
 
 
-def _converted(source: str, target: str, name: str, asked: dict[str, Any]) -> Conversion | Stored:
+def _converted(pair: tuple[str, str], name: str, asked: dict[str, Any]) -> Conversion | Stored:
     from tcprobe.ask.convert import convert as converted
     from tcprobe.ask.convert.header import check_name
     from tcprobe.ask.convert.stmatrix import is_store
+    from tcprobe.ask.convert.store_code import coded
     from tcprobe.store.names import meant
 
+    source, target = pair
     from_, function = meant(source, asked["name"], asked["layers"]), check_name(name)
     if is_store(target):
         told(from_.note)
-        return _stored(from_.cell, target, function, asked)
+        return coded(from_.cell, _store_options(target, asked), function)
     given = [option for option in ("kind", "contiguous", "placed") if asked[option] is not None]
     if given:
         raise UsageError("--type, --global and --shared go with a TO of stmatrix, which stores into shared memory.")
@@ -109,14 +110,12 @@ def _converted(source: str, target: str, name: str, asked: dict[str, Any]) -> Co
     return converted(from_.cell, to.cell, asked["transpose"], asked["permute_k"], function)
 
 
-def _stored(found: Cell, target: str, name: str, asked: dict[str, Any]) -> Stored:
+def _store_options(target: str, asked: dict[str, Any]) -> StoreOptions:
     from tcprobe.ask.convert.stmatrix import StoreOptions
-    from tcprobe.ask.convert.store_code import coded
 
     if asked["transpose"] or asked["permute_k"]:
         raise UsageError("--transpose and --permute-k turn fragments; what lies together in memory says --global.")
-    options = StoreOptions(target, asked["kind"], asked["contiguous"] or "row", asked["placed"] or "plain")
-    return coded(found, options, name)
+    return StoreOptions(target, asked["kind"], asked["contiguous"] or "row", asked["placed"] or "plain")
 
 
 COMMANDS = (convert,)

@@ -15,7 +15,7 @@ from tcprobe.cli.options import JSON, Given, Number, several
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tcprobe.ask.behind import Behind
     from tcprobe.ask.descriptor import SharedTile
@@ -49,12 +49,12 @@ def width(text: str | None) -> int:
     return 0 if text in (None, "none") else int(str(text))
 
 
-def _found(one: SharedOperand, layers: Layers, asked: dict[str, Any]) -> Behind:
+def behind(one: SharedOperand, layers: Layers, asked: dict[str, Any]) -> Behind:
     """The operand behind the descriptor that the options say."""
-    from tcprobe.ask.behind import behind
+    from tcprobe.ask.behind import behind as lying_behind
 
     given = {name: asked[name] for name in ("lbo", "sbo", "base_offset", "start") if asked[name] is not None}
-    return behind(one, layers, asked["major"] or "k", width(asked["swizzle"]), **given)
+    return lying_behind(one, layers, asked["major"] or "k", width(asked["swizzle"]), **given)
 
 
 def check_asked(one: SharedOperand, name: str | None, selector: int | None) -> None:
@@ -93,28 +93,21 @@ def _check_traced(row: Instruction, asked: dict[str, Any]) -> None:
         raise UsageError("a_smem is A in shared memory: leave --a-in out, or say --a-in shared.")
 
 
-def traced(
-    row: Instruction, tables: Mapping[str, Cell], layers: Layers, asked: dict[str, Any], as_json: bool
-) -> None:  # fmt: skip
-    """`trace` of a multiply with factors behind descriptors, one answer after the other."""
+def traced(row: Instruction, tables: Mapping[str, Cell], asked: dict[str, Any]) -> Iterator[SharedTrace]:
+    """What `trace` answers of a multiply with factors behind descriptors, one answer after the other."""
     from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, fed_by_slot
     from tcprobe.ask.trace_shared import traced as fed
 
     _check_traced(row, asked)
-    a, b = (_found(one, layers, asked) for one in row.described)
+    a, b = (behind(one, tables["d"].layers, asked) for one in row.described)
     in_shared = asked["a_in"] == "shared" or asked["operand"] == "a_smem"
     memory, way = SharedMultiply(row, tables, b, a if in_shared else None), _way(asked)
     if way == "element":
-        answers = (fed(memory, *at) for at in product(asked["row"], asked["col"]))
+        yield from (fed(memory, *at) for at in product(asked["row"], asked["col"]))
     elif way == "byte":
-        answers = (fed_by_byte(memory, asked["operand"], byte) for byte in asked["byte"])
+        yield from (fed_by_byte(memory, asked["operand"], byte) for byte in asked["byte"])
     else:
-        answers = (fed_by_slot(memory, *at) for at in product(asked["lane"], asked["element"]))
-    for answer in answers:
-        if as_json:
-            click.echo(json.dumps(answer.to_json()))
-        else:
-            _meetings(answer)
+        yield from (fed_by_slot(memory, *at) for at in product(asked["lane"], asked["element"]))
 
 
 def _way(asked: dict[str, Any]) -> str:
@@ -131,7 +124,7 @@ def _way(asked: dict[str, Any]) -> str:
     )
 
 
-def _meetings(answer: SharedTrace) -> None:
+def meetings(answer: SharedTrace) -> None:
     """What meets, and what that rests on."""
     memory = answer.memory
     held = f", held by {answer.d[0]}" if answer.d else ""
@@ -147,58 +140,57 @@ def _meetings(answer: SharedTrace) -> None:
             click.echo(f"{name} behind {one.descriptor.encode():#018x}: {one.evidence}")
 
 
-def located(one: SharedOperand, layers: Layers, asked: dict[str, Any], as_json: bool) -> None:
+def located(answer: Behind, asked: dict[str, Any], as_json: bool) -> None:
     """`where` of an operand behind a descriptor: the bytes of elements, or the elements at bytes."""
     from tcprobe.ask.behind import ARCH
 
-    found = _found(one, layers, asked)
+    one = answer.operand
     rows, cols, byte = (asked[name] for name in ("rows", "cols", "byte"))
     if (byte is None) == (rows is None and cols is None) or asked["lanes"] is not None or asked["elements"] is not None:
         raise UsageError(f"{one.id} is in shared memory: give --row and --col, or --byte.")
     if byte is not None:
-        lying = [element for at in byte for element in found.at(at)]
+        lying = [element for at in byte for element in answer.at(at)]
     else:
         held = one.held
-        lying = found.lying(range(held.rows) if rows is None else rows, range(held.cols) if cols is None else cols)
+        lying = answer.lying(range(held.rows) if rows is None else rows, range(held.cols) if cols is None else cols)
     if as_json:
         said = [dict(zip(("row", "col", "offset", "bytes", "bit"), element, strict=False)) for element in lying]
-        click.echo(json.dumps({"id": one.id, "arch": ARCH, "source": found.source, "evidence": found.evidence,
-                               "descriptor": f"{found.descriptor.encode():#018x}", "major": found.major,
+        click.echo(json.dumps({"id": one.id, "arch": ARCH, "source": answer.source, "evidence": answer.evidence,
+                               "descriptor": f"{answer.descriptor.encode():#018x}", "major": answer.major,
                                "elements": said}))  # fmt: skip
         return
     for element in lying:
         click.echo(f"{one.held.name[0].upper()}{element} from the start address")
-    click.echo(f"behind {found.descriptor.encode():#018x}: {found.evidence}")
+    click.echo(f"behind {answer.descriptor.encode():#018x}: {answer.evidence}")
 
 
-def shown(one: SharedOperand, layers: Layers, asked: dict[str, Any], as_json: bool) -> None:
+def shown(answer: Behind, as_json: bool) -> None:
     """`show` of an operand behind a descriptor."""
-    found = _found(one, layers, asked)
     if as_json:
-        click.echo(json.dumps(found.to_json()))
+        click.echo(json.dumps(answer.to_json()))
     else:
-        _print(found)
+        _print(answer)
 
 
-def _print(found: Behind) -> None:
-    one, held, descriptor = found.operand, found.operand.held, found.descriptor
+def _print(answer: Behind) -> None:
+    one, held, descriptor = answer.operand, answer.operand.held, answer.descriptor
     click.echo(f"{bold(one.id)} on sm_90")
     swizzle = f"swizzle {descriptor.swizzle}" if descriptor.swizzle else "no swizzle"
     size = f"{held.rows} x {held.cols} of {held.type}"
-    click.echo(f"operand {held.name}, {size} in shared memory, {found.major} contiguous, {swizzle}")
+    click.echo(f"operand {held.name}, {size} in shared memory, {answer.major} contiguous, {swizzle}")
     click.echo(f"  descriptor {descriptor.encode():#018x}: LBO {descriptor.lbo}, SBO {descriptor.sbo}, "
                f"base offset {descriptor.base_offset}, start {descriptor.start}")  # fmt: skip
-    click.echo(f"  offset = {found.formula}")
+    click.echo(f"  offset = {answer.formula}")
     click.echo("")
     click.echo("byte from the start address of element (row, col)")
-    lines = found.offsets[:16]
+    lines = answer.offsets[:16]
     step = max(1, 8 // held.slot_bits)
     for row, offsets in enumerate(lines):
         click.echo(f"{row:4}  " + " ".join(f"{offset:5}" for offset in offsets[: 12 * step : step]))
     if held.rows > len(lines) or held.cols > 12 * step:
         every = f"; every {step}th column" if step > 1 else ""
         click.echo(f"of {held.rows} x {held.cols}; --json has them all{every}")
-    click.echo(found.evidence)
+    click.echo(answer.evidence)
 
 
 class Size(click.ParamType[tuple[int, int]]):
@@ -245,11 +237,11 @@ def descriptor(value: str | None, as_json: bool, **asked: Any) -> None:
         return
     lines, k = asked["size"]
     kind, *taken = _kind(asked, lines)
-    found = ask.tile((lines, k), kind, asked["major"], width(asked["swizzle"]), (taken[0], taken[1]))
+    tile = ask.tile((lines, k), kind, asked["major"], width(asked["swizzle"]), (taken[0], taken[1]))
     if as_json:
-        click.echo(json.dumps(ask.to_json(found)))
+        click.echo(json.dumps(ask.to_json(tile)))
     else:
-        _tile(found)
+        _tile(tile)
 
 
 def _beside() -> list[str]:
@@ -265,12 +257,12 @@ def _explain(value: str, as_json: bool) -> None:
 
     if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
         raise UsageError(f"{value[:40]!r} is no number of 64 bits such as 0x4000004000010000.")
-    found = decode(int(value, 0) if value[:2].lower() == "0x" else int(value))
+    decoded = decode(int(value, 0) if value[:2].lower() == "0x" else int(value))
     if as_json:
-        click.echo(json.dumps({"descriptor": f"{found.encode():#018x}", **fields(found)}))
+        click.echo(json.dumps({"descriptor": f"{decoded.encode():#018x}", **fields(decoded)}))
         return
-    click.echo(bold(f"{found.encode():#018x}"))
-    for line in explained(found):
+    click.echo(bold(f"{decoded.encode():#018x}"))
+    for line in explained(decoded):
         click.echo(f"  {line}")
 
 
@@ -295,31 +287,31 @@ def _kind(asked: dict[str, Any], lines: int) -> tuple[str, int, int]:
     return held.type, block, k * held.slot_bits // 8
 
 
-def _tile(found: SharedTile) -> None:
+def _tile(tile: SharedTile) -> None:
     from tcprobe.ask.descriptor import cuda, cute, tma
 
-    one = found.descriptor
+    one = tile.descriptor
     swizzle = f"swizzle {one.swizzle}" if one.swizzle else "no swizzle"
-    click.echo(f"{found.lines} x {found.k} of {found.type}, {found.major} contiguous, {swizzle}: {found.bytes} bytes")
+    click.echo(f"{tile.lines} x {tile.k} of {tile.type}, {tile.major} contiguous, {swizzle}: {tile.bytes} bytes")
     click.echo(bold(f"{one.encode():#018x}") + " with start address 0")
-    click.echo(f"  LBO {one.lbo}: {found.reasons['lbo']}")
-    click.echo(f"  SBO {one.sbo}: {found.reasons['sbo']}")
-    click.echo(f"  start: a multiple of {found.alignment}" + _base(found))
-    steps = ", ".join(f"+{n} bytes (+{n // 16})" for n in found.per_k)
+    click.echo(f"  LBO {one.lbo}: {tile.reasons['lbo']}")
+    click.echo(f"  SBO {one.sbo}: {tile.reasons['sbo']}")
+    click.echo(f"  start: a multiple of {tile.alignment}" + _base(tile))
+    steps = ", ".join(f"+{n} bytes (+{n // 16})" for n in tile.per_k)
     click.echo(f"  each k step: {steps or 'there is one only'}")
-    block = f"+{found.per_block} bytes (+{found.per_block // 16})" if found.per_block else "there is one only"
-    click.echo(f"  each block of {found.block} lines: {block}")
-    click.echo(f"  byte of element (line, k): {found.formula}")
-    click.echo(f"  CUDA: {cuda(found)}")
-    for name, text in cute(found).items():
+    block = f"+{tile.per_block} bytes (+{tile.per_block // 16})" if tile.per_block else "there is one only"
+    click.echo(f"  each block of {tile.block} lines: {block}")
+    click.echo(f"  byte of element (line, k): {tile.formula}")
+    click.echo(f"  CUDA: {cuda(tile)}")
+    for name, text in cute(tile).items():
         click.echo(f"  CuTe {name}: {text}")
-    box = tma(found)
+    box = tma(tile)
     click.echo(f"  TMA: {box['boxes']} x box {box['box'][0]} x {box['box'][1]} ({box['box_bytes']} bytes), "
                f"{box['data_type']}, {box['swizzle']}")  # fmt: skip
 
 
-def _base(found: SharedTile) -> str:
-    width = found.descriptor.swizzle
+def _base(tile: SharedTile) -> str:
+    width = tile.descriptor.swizzle
     return f"; elsewhere, at a multiple of 128, base offset (address / 128) % {width // 16}" if width else ""
 
 

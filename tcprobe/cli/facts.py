@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +24,7 @@ from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
     from tcprobe.ask.absent import WhyNot
+    from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
 MANY = 9  # fragments, from which on only one of a kind is named
@@ -53,14 +54,14 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
     forms = inventory.bare(*patterns, family=family, device=device)
     registers = [p for p in patterns if by_name.matches(p) or not (inventory.bare(p) or by_name.described(p))]
     only_others = bool(patterns) and not registers
-    found = [] if only_others else by_name.select_or_fail(*registers, family=family, device=device)
+    fragments = [] if only_others else by_name.select_or_fail(*registers, family=family, device=device)
     if as_json:
-        entries = [*map(fragment_entry, found), *map(entry, shared), *map(form_entry, forms)]
+        entries = [*map(fragment_entry, fragments), *map(entry, shared), *map(form_entry, forms)]
         click.echo(json.dumps(entries, indent=1))
         return
     from tcprobe.cli import printing
 
-    printing.fragments(found, shared, forms)
+    printing.fragments(fragments, shared, forms)
 
 
 @click.command(short_help="Formula, map both ways, evidence and verdicts.")
@@ -88,12 +89,11 @@ def show(
     from tcprobe.ask.describe import notes
     from tcprobe.ask.describe import shown as described
     from tcprobe.cli import printing
-    from tcprobe.fit import fit as fit_table
     from tcprobe.store import lookup, names
     from tcprobe.store.cell import everywhere, selections
 
     if name and "," in name:
-        _side_by_side(patterns, several(name), layers, as_json)
+        _print_beside(_side_by_side(patterns, several(name), layers), as_json)
         return
     (chosen, spoken), without = names.chosen(patterns, name, layers), 0
     told(*spoken)
@@ -111,17 +111,31 @@ def show(
                 click.echo(json.dumps(described(cell)))
             else:
                 judged = verdicts(fragment, cell.measured) if cell.measured else []
-                printing.shown(cell, fit_table(cell.table), judged, notes(cell))
+                printing.shown(cell, judged, notes(cell))
     if without == len(chosen):
         raise lookup.no_table(chosen[0], name, layers)
     if without:
         click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
 
 
-def _side_by_side(patterns: Sequence[str], archs: Sequence[str | None], layers: Layers, as_json: bool) -> None:
-    """Fragments on several archs: formulas, layout and evidence of each; what one does not have is said."""
+def _print_beside(answers: Iterable[tuple[list[Cell], list[str]]], as_json: bool) -> None:
+    """Formulas, layout and evidence of each fragment's tables; what one does not have is said."""
     from tcprobe.ask.describe import shown as described
-    from tcprobe.cli import answers
+    from tcprobe.cli.answers import side_by_side
+
+    for cells, missing in answers:
+        if as_json:
+            for cell in cells:
+                click.echo(json.dumps(described(cell)))
+        else:
+            side_by_side(cells)
+        told(*missing)
+
+
+def _side_by_side(
+    patterns: Sequence[str], archs: Sequence[str | None], layers: Layers
+) -> Iterator[tuple[list[Cell], list[str]]]:
+    """Of each fragment its tables on several archs, and words on those that have none."""
     from tcprobe.isa.arch import arch as arch_row
     from tcprobe.store import lookup, names
     from tcprobe.store.cell import cell
@@ -140,12 +154,7 @@ def _side_by_side(patterns: Sequence[str], archs: Sequence[str | None], layers: 
                     missing.append(str(error))
         if not cells:
             raise lookup.no_table(fragment, archs[0], layers)
-        if as_json:
-            for one in cells:
-                click.echo(json.dumps(described(one)))
-        else:
-            answers.side_by_side(cells)
-        told(*missing)
+        yield cells, missing
 
 
 def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, asked: dict[str, Any]) -> tuple[str, ...]:
@@ -161,7 +170,7 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, asked: dic
 
         one = shared(pattern)
         descriptor.check_asked(one, asked["name"], asked["selector"] if len(patterns) == 1 else None)
-        descriptor.shown(one, layers, asked, as_json)
+        descriptor.shown(descriptor.behind(one, layers, asked), as_json)
     return tuple(pattern for pattern in patterns if pattern not in behind)
 
 
@@ -183,8 +192,11 @@ def why_not(fragment: tuple[str, ...], name: str, layers: Layers, as_json: bool)
     asked, row = " ".join(fragment), arch.arch(name)
     forms = inventory.bare(asked)
     held = inventory.shared_operand(asked)
-    found = [] if held or (forms and not by_name.matches(asked)) else names.like(asked, layers)
-    answers = [*(explained(one, row, layers) for one in found), *(why_not_form(form, row, layers) for form in forms)]
+    fragments = [] if held or (forms and not by_name.matches(asked)) else names.like(asked, layers)
+    answers = [
+        *(explained(one, row, layers) for one in fragments),
+        *(why_not_form(form, row, layers) for form in forms),
+    ]
     answers += [why_not_behind(held, row, layers)] if held else []
     if as_json:
         click.echo("\n".join(json.dumps(answer.to_json()) for answer in answers))

@@ -124,10 +124,10 @@ def _survey(folder: Path, as_json: bool, asked: dict[str, Any]) -> None:
     if asked["patterns"] or asked["method"] == "sass" or asked["name"]:
         raise UsageError(f"--family {family} {survey.WHAT} on the GPU at hand: only --device goes.")
     try:
-        found, lines = survey.survey(asked["index"] or 0, folder)
+        summary, lines = survey.survey(asked["index"] or 0, folder)
     except BackendFaultError as error:
         raise ProbeError(str(error)) from None
-    click.echo(json.dumps(found) if as_json else "\n".join(lines))
+    click.echo(json.dumps(summary) if as_json else "\n".join(lines))
 
 
 # families that are no fragments: modules of `run` with WHAT and survey()
@@ -148,9 +148,9 @@ def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
     from tcprobe.ask.saved import tables
     from tcprobe.fit import fit as fit_table
 
-    found = [(saved, fit_table(saved.table)) for saved in tables(paths)]
+    fits = [(saved, fit_table(saved.table)) for saved in tables(paths)]
     if as_json:
-        for saved, fitted in found:
+        for saved, fitted in fits:
             formula = {n: None if f is None else str(f) for n, f in fitted.formulas.items()}
             click.echo(json.dumps({"layout_id": saved.layout, "of": saved.who or saved.source, "source": saved.source,
                                    "elements": saved.table.elements, "threads": saved.table.threads,
@@ -158,7 +158,7 @@ def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
         return
     from tcprobe.cli import printing
 
-    printing.formulas((saved, fitted, _printed(fitted.formulas, style)) for saved, fitted in found)
+    printing.formulas((saved, fitted, _printed(fitted.formulas, style)) for saved, fitted in fits)
 
 
 def _printed(formulas: dict[str, Any], style: str | None) -> dict[str, str]:

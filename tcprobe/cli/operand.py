@@ -11,18 +11,14 @@ from tcprobe.cli.path_steps import steps_table, steps_words, write
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.ask.path import PathOptions
     from tcprobe.ask.path.operand import OperandPlan
-    from tcprobe.store.choose import Layers
 
 
-def answer(name: str, layers: Layers, options: PathOptions, arch: str | None, asked: dict[str, Any]) -> None:
-    """The answer to `tcprobe path` of an operand in shared memory; UsageError for what there is no path of."""
-    from tcprobe.ask.behind import shared
+def answer(plan: OperandPlan, asked: dict[str, Any]) -> None:
+    """The answer to `tcprobe path` of an operand in shared memory."""
     from tcprobe.ask.path import operand_code
-    from tcprobe.ask.path.operand import described, operand_path
+    from tcprobe.ask.path.operand import described
 
-    plan = operand_path(shared(name), layers, options, arch)
     if asked["code"] or asked["output"]:
         write((operand_code.cute if asked["code"] == "cute" else operand_code.source)(plan), asked["output"])
     elif asked["as_json"]:

@@ -138,10 +138,10 @@ class Numbers(click.ParamType[list[int]]):
         if isinstance(value, list):
             return value
         match = _RANGE.fullmatch(str(value))
-        found = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
-        if not found:
+        numbers = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
+        if not numbers:
             self.fail(f"{quoted(str(value))} is no number such as 3, nor a range such as 0-7.", param, ctx)
-        return list(found)
+        return list(numbers)
 
 
 def several(name: str | None) -> list[str | None]:

@@ -59,7 +59,10 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     _only_one(asked)
     options = PathOptions(*(asked[key] for key in ("size", "contiguous", "placed", "access", "ld", "fill")))
     if described_by(fragment):
-        operand.answer(fragment, layers, options, name, asked)
+        from tcprobe.ask.behind import shared
+        from tcprobe.ask.path.operand import operand_path
+
+        operand.answer(operand_path(shared(fragment), layers, options, name), asked)
         return
     plan = planned(request(_cell(fragment, name, layers), options))
     if asked["code"] or asked["output"]:
@@ -87,13 +90,13 @@ def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     from tcprobe.ask.load_code import source
 
     _only_one(asked)
-    found = planned(_cell(fragment, name, layers), asked["contiguous"], asked["ld"])
+    plan = planned(_cell(fragment, name, layers), asked["contiguous"], asked["ld"])
     if asked["code"] or asked["output"]:
-        write(source(found), asked["output"])
+        write(source(plan), asked["output"])
     elif asked["as_json"]:
-        click.echo(json.dumps(found.to_json()))
+        click.echo(json.dumps(plan.to_json()))
     else:
-        _load_text(found)
+        _load_text(plan)
 
 
 def _only_one(asked: dict[str, Any]) -> None:
@@ -152,16 +155,16 @@ def _order(plan: PathPlan, step: RegisterCopy) -> None:
 def _k_loop(plan: PathPlan) -> None:
     from tcprobe.ask.path.answer import advance
 
-    found = advance(plan)
-    if not found:
+    loop = advance(plan)
+    if not loop:
         return
-    ahead = f"the next tile {found.global_} bytes on in global memory"
-    if not found.issues:
-        click.echo(f"k: {found.steps} steps along {found.axis}s; an issue serves several; {ahead}")
+    ahead = f"the next tile {loop.global_} bytes on in global memory"
+    if not loop.issues:
+        click.echo(f"k: {loop.steps} steps along {loop.axis}s; an issue serves several; {ahead}")
         return
-    sign = {"+": "+ ", "^": "^ "}.get(found.op, "")
-    by = f"shared address {sign}{', '.join(map(str, found.shared))}" if sign else "addresses as the formula says"
-    click.echo(f"k: {found.steps} steps along {found.axis}s of {found.issues} issues each, {by}; {ahead}")
+    sign = {"+": "+ ", "^": "^ "}.get(loop.op, "")
+    by = f"shared address {sign}{', '.join(map(str, loop.shared))}" if sign else "addresses as the formula says"
+    click.echo(f"k: {loop.steps} steps along {loop.axis}s of {loop.issues} issues each, {by}; {ahead}")
 
 
 def _count(plan: PathPlan) -> str:
@@ -171,20 +174,20 @@ def _count(plan: PathPlan) -> str:
     return f"all {tile.rows * tile.cols} elements"
 
 
-def _load_text(found: StraightLoad) -> None:
-    tile, fragment = found.tile, found.cell.fragment
+def _load_text(plan: StraightLoad) -> None:
+    tile, fragment = plan.tile, plan.cell.fragment
     click.echo(f"{fragment.id}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, "
-               f"{found.ld_bytes} bytes apart")  # fmt: skip
+               f"{plan.ld_bytes} bytes apart")  # fmt: skip
     lines = [("issue", "instruction", "slots i", "sectors")]
-    for number, move in enumerate(found.moves):
+    for number, move in enumerate(plan.moves):
         last = move.run - 1
         slots = " ".join(f"{i}-{i + last}" if last else str(i) for i in move.slots)
-        lines.append((str(number), move.instruction, slots, str(found.sectors(move))))
+        lines.append((str(number), move.instruction, slots, str(plan.sectors(move))))
     table(lines)
-    for where, text in zip(("line", "byte in it"), found.formulas, strict=True):
+    for where, text in zip(("line", "byte in it"), plan.formulas, strict=True):
         click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")
-    click.echo(f"proven: all {found.cell.table.points} slots' elements come to their places")
-    click.echo(escaped(f"{fragment.id} on {found.cell.arch}: {found.cell.evidence}"))
+    click.echo(f"proven: all {plan.cell.table.points} slots' elements come to their places")
+    click.echo(escaped(f"{fragment.id} on {plan.cell.arch}: {plan.cell.evidence}"))
 
 
 COMMANDS = (path, load)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
-from tcprobe.fit import Fit
+from tcprobe.fit import Fit, fitted
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
@@ -115,7 +115,7 @@ def run_summary(report: Report, results: Results) -> None:
     """What was measured on a device, what was refused and in which words, what failed, and where it is."""
     from tcprobe.probes import experiments
 
-    device, found = report.device, report.found
+    device, measurements = report.device, report.found
     tools = device.compiler if device.method == "sass" else f"driver {device.driver}, CUDA {device.cuda}"
     click.echo(f"{bold(escaped(device.name))} ({device.arch}), {escaped(tools)}")
     for complaint in report.complaints:
@@ -128,7 +128,7 @@ def run_summary(report: Report, results: Results) -> None:
     if report.unchecked:
         say(f"not checked by a multiply: {some(report.unchecked, 3)}")
     _documented(report.documented)
-    counts = Counter((m.status, experiments()[m.experiment].kind) for m in found)
+    counts = Counter((m.status, experiments()[m.experiment].kind) for m in measurements)
     for status in ("measured", "refused", "failed"):
         parts = [f"{n} {kind}" for (s, kind), n in sorted(counts.items()) if s == status]
         if parts:
@@ -137,7 +137,7 @@ def run_summary(report: Report, results: Results) -> None:
     if report.kept:
         click.echo(f"kept     {report.kept:>4}  measured before, same probes and compiler; --force measures again")
     for status in ("refused", "failed"):
-        _words(status, [m for m in found if m.status == status])
+        _words(status, [m for m in measurements if m.status == status])
     folder = results.root / device.arch / device.method
     click.echo(escaped(f"{len(results.layouts())} distinct layouts; tables in {folder}"))
 
@@ -154,9 +154,9 @@ def _documented(why: Mapping[str, str]) -> None:
         say(f"documented only, {number}: {kind}: {some(list(details), 2)}")
 
 
-def _words(status: str, found: Sequence[Measurement]) -> None:
+def _words(status: str, measurements: Sequence[Measurement]) -> None:
     by_words: dict[str, list[str]] = {}
-    for m in found:
+    for m in measurements:
         by_words.setdefault(m.words or "", []).append(m.experiment)
     for words, names in by_words.items():
         some = names[0] if len(names) == 1 else f"{len(names)} forms, for example {names[0]}"
@@ -177,18 +177,18 @@ def stages(done: Done) -> None:
 
 def formulas(rows: Iterable[tuple[Saved, Fit, dict[str, str]]]) -> None:
     """`fit`: each layout, who has it and where it is, and its formulas."""
-    for saved, found, printed in rows:
-        title = f"{saved.table.threads} threads x {saved.table.elements} elements, {found.verdict}"
+    for saved, fit, printed in rows:
+        title = f"{saved.table.threads} threads x {saved.table.elements} elements, {fit.verdict}"
         click.echo(f"{bold(saved.layout)}  {title}  {escaped(', '.join(filter(None, (saved.who, saved.source))))}")
         for name, text in printed.items():
             click.echo(click.style(f"  {name:<8}", fg="cyan") + text)
-        if found.contradiction:
-            click.echo(f"  not linear: {found.contradiction}")
+        if fit.contradiction:
+            click.echo(f"  not linear: {fit.contradiction}")
 
 
-def shown(cell: Cell, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[str]) -> None:
+def shown(cell: Cell, verdicts: Sequence[Verdict], notes: Sequence[str]) -> None:
     """`show`: formula, notes on its layout, both drawings, provenance, verdicts."""
-    table, fragment = cell.table, cell.fragment
+    table, fragment, fit = cell.table, cell.fragment, fitted(cell.table)
     layout = f" .{fragment.layout}" if fragment.layout else ""
     click.echo(f"{bold(fragment.id)} on {cell.arch}, {cell.known}")
     size = f"{fragment.rows} rows" if fragment.role is Role.ADDRESS else f"{fragment.rows} x {fragment.cols}"
@@ -197,10 +197,10 @@ def shown(cell: Cell, fitted: Fit, verdicts: Sequence[Verdict], notes: Sequence[
         f"{fragment.elements} elements a lane in {fragment.registers} registers of {fragment.register_bits} bits"
     )
     for name in table.outputs:
-        formula = fitted.formulas[name]
+        formula = fit.formulas[name]
         click.echo(click.style(f"  {name} = ", fg="cyan") + (str(formula) if formula else "no closed form"))
-    if fitted.contradiction:
-        click.echo(f"  not linear: {fitted.contradiction}")
+    if fit.contradiction:
+        click.echo(f"  not linear: {fit.contradiction}")
     for note in notes:
         click.echo(note)
     drawings = _address_drawings if fragment.role is Role.ADDRESS else _drawings
@@ -234,25 +234,25 @@ def _verdict(verdict: Verdict) -> None:
 
 def comparison(
     name: str,
-    found: Sequence[tuple[Fragment, Found, Verdict]],
+    judged: Sequence[tuple[Fragment, Found, Verdict]],
     findings: Sequence[tuple[str, str, str, str]],
 ) -> None:
     """`compare`: counts by reference, where the tables are from, every difference, the known errors of the sources."""
-    counts = Counter((v.reference, v.verdict) for _, _, v in found)
+    counts = Counter((v.reference, v.verdict) for _, _, v in judged)
     heads = (f"{name}, against", CONFIRMED, DIFFERS, NOT_COVERED)
-    names = list(dict.fromkeys(v.reference for _, _, v in found))
+    names = list(dict.fromkeys(v.reference for _, _, v in judged))
     first = max(map(len, (heads[0], *names)))
     click.echo(bold("  ".join((heads[0].ljust(first), *heads[1:]))))
     for reference in names:
         cells = (str(counts[reference, v]).rjust(len(v)) for v in heads[1:])
         click.echo("  ".join((reference.ljust(first), *cells)))
-    sources = Counter({fragment.id: saved.source for fragment, saved, _ in found}.values())
+    sources = Counter({fragment.id: saved.source for fragment, saved, _ in judged}.values())
     click.echo("tables: " + ", ".join(f"{count} {whence(source)}" for source, count in sources.items()))
-    for fragment, _, verdict in found:
+    for fragment, _, verdict in judged:
         if verdict.verdict == DIFFERS:
             click.echo(bold(fragment.id))
             _verdict(verdict)
-    errata = dict.fromkeys((v.reference, v.detail.split(":")[0], v.erratum) for _, _, v in found if v.erratum)
+    errata = dict.fromkeys((v.reference, v.detail.split(":")[0], v.erratum) for _, _, v in judged if v.erratum)
     listed = [(r, where, "", words) for r, where, words in errata if words] + [
         (r, where, pattern, words) for r, where, pattern, words in findings
     ]
@@ -262,27 +262,27 @@ def comparison(
         click.echo(f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}")
 
 
-def agreement(found: Sequence[Repetition]) -> None:
+def agreement(repetitions: Sequence[Repetition]) -> None:
     """How far the measurements of one arch agree with each other."""
-    counts = Counter((a.first, a.other, a.same) for a in found)
-    for first, other in dict.fromkeys((a.first, a.other) for a in found):
+    counts = Counter((a.first, a.other, a.same) for a in repetitions)
+    for first, other in dict.fromkeys((a.first, a.other) for a in repetitions):
         same, differ = counts[first, other, True], counts[first, other, False]
         click.echo(f"{first} against {other}: {same} fragments have the same table, {differ} another")
-    for a in found:
+    for a in repetitions:
         if not a.same:
             click.echo(f"{bold(a.fragment.id)}: {a.first} and {a.other} {click.style('differ', fg='red')}")
 
 
-def difference(found: Difference, everything: bool, changed_only: bool) -> None:
+def difference(both: Difference, everything: bool, changed_only: bool) -> None:
     """One comparison of `diff`: counts, what changed and how, and which cells have no table, by reason."""
-    one, two = (side.name for side in found.sides)
-    only = {side: [a for a in found.absent if a.elsewhere and a.side == side] for side in (0, 1)}
-    neither = [a for a in found.absent if not a.elsewhere]
-    counts = f"{len(found.same)} same, {len(found.changed)} changed"
+    one, two = (side.name for side in both.sides)
+    only = {side: [a for a in both.absent if a.elsewhere and a.side == side] for side in (0, 1)}
+    neither = [a for a in both.absent if not a.elsewhere]
+    counts = f"{len(both.same)} same, {len(both.changed)} changed"
     missing = f"{len(only[0])} on {one}, {len(only[1])} on {two}, {len(neither) // 2} on both"
     click.echo(f"{bold(f'{one} to {two}')}: {counts}; absent: {missing}")
-    click.echo(f"tables: {'; '.join(dict.fromkeys(found.sources))}")
-    for change in found.changed:
+    click.echo(f"tables: {'; '.join(dict.fromkeys(both.sources))}")
+    for change in both.changed:
         click.echo(click.style("  changed ", fg="red") + change.id)
         for line in change.lines():
             click.echo(f"    {line}")

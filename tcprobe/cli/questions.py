@@ -63,23 +63,23 @@ def where(fragment: tuple[str, ...], name: str | None, layers: Layers, as_json: 
 
         one = shared(" ".join(fragment))
         descriptor.check_asked(one, name, asked["selector"])
-        descriptor.located(one, layers, asked, as_json)
+        descriptor.located(descriptor.behind(one, layers, asked), asked, as_json)
         return
     if beyond := descriptor.beyond(asked, "byte"):
         raise UsageError(f"{beyond[0]} goes with an operand in shared memory: a_smem, b_smem.")
     for at in several(name):
-        found, note = names.meant(" ".join(fragment), at, layers)
+        cell, note = names.meant(" ".join(fragment), at, layers)
         told(note)
-        found = selection(found, asked["selector"])
-        by_lane, holders = _holders(found, asked)
+        cell = selection(cell, asked["selector"])
+        by_lane, holders = _holders(cell, asked)
         if as_json:
-            head = {"id": found.fragment.id, "arch": found.arch, "source": found.source, "evidence": found.evidence}
+            head = {"id": cell.fragment.id, "arch": cell.arch, "source": cell.source, "evidence": cell.evidence}
             click.echo(json.dumps({**head, "holders": [holder.to_json() for holder in holders]}))
         else:
-            answers.holders(found, holders, by_lane)
+            answers.holders(cell, holders, by_lane)
 
 
-def _holders(found: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
+def _holders(cell: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
     """Whether lanes are asked for, and what answers."""
     from tcprobe.ask import trace
 
@@ -90,10 +90,10 @@ def _holders(found: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
     if by_lane and asked["products"]:
         raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
     if by_lane:
-        return True, trace.held(found, range(found.table.threads) if lanes is None else lanes, elements or [])
-    rows = range(found.fragment.rows) if rows is None else rows
-    cols = range(found.fragment.cols) if cols is None else cols
-    return False, trace.where(found, rows, cols, asked["products"])
+        return True, trace.held(cell, range(cell.table.threads) if lanes is None else lanes, elements or [])
+    rows = range(cell.fragment.rows) if rows is None else rows
+    cols = range(cell.fragment.cols) if cols is None else cols
+    return False, trace.where(cell, rows, cols, asked["products"])
 
 
 @click.command(short_help="Which slots feed an element of D, or what a slot feeds.")
@@ -134,7 +134,11 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
     tables = {o: cell for o, cell in tables.items() if cell.fragment.role is not Role.SCALE}
     told(note)
     if multiply.described:
-        descriptor.traced(multiply, tables, layers, asked, as_json)
+        for shared in descriptor.traced(multiply, tables, asked):
+            if as_json:
+                click.echo(json.dumps(shared.to_json()))
+            else:
+                descriptor.meetings(shared)
         return
     descriptor.check_registers(multiply, asked)
     row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
@@ -244,16 +248,16 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
             untold.append(instruction.id)
     if not todo:
         raise UsageError(f"nothing is known of {untold[0]} on {row.name}: `tcprobe run` measures it.")
-    found = []
+    verdicts = []
     for verdict in verified(gpu, todo, seed):
-        found.append(verdict)
+        verdicts.append(verdict)
         if as_json:
             click.echo(json.dumps(verdict.to_json()))
         else:
             answers.verified(verdict)
     if not as_json:
-        answers.verified_all(device, found, len(rows) - len(allowed), len(untold))
-    if not all(verdict.good for verdict in found):
+        answers.verified_all(device, verdicts, len(rows) - len(allowed), len(untold))
+    if not all(verdict.good for verdict in verdicts):
         raise SystemExit(1)
 
 

@@ -44,30 +44,30 @@ def reduce(fragment: tuple[str, ...], over: str | None, mask: str | None, fill: 
         raise UsageError("give --over row or --over col, or --mask and --fill.")
     cell, note = meant(" ".join(fragment), asked["name"], asked["layers"])
     told(note)
-    found: Reduction | Masked
+    answer: Reduction | Masked
     if over is None:
         from tcprobe.ask.reduce.mask import masked
 
-        found = masked(cell, mask, fill, asked["called"] or ("fill" if mask is None else "mask"))
+        answer = masked(cell, mask, fill, asked["called"] or ("fill" if mask is None else "mask"))
     else:
         from tcprobe.ask.reduce import reduce as reduced
 
-        found = reduced(cell, over, asked["op"], asked["called"] or "reduce")
+        answer = reduced(cell, over, asked["op"], asked["called"] or "reduce")
     if asked["as_json"]:
-        click.echo(json.dumps(found.to_json()))
+        click.echo(json.dumps(answer.to_json()))
         return
-    _say(found)
-    click.echo(found.code)
+    _say(answer)
+    click.echo(answer.code)
 
 
-def _say(found: Reduction | Masked) -> None:
+def _say(answer: Reduction | Masked) -> None:
     """What the code does, on stdout where that is a terminal, else on stderr."""
     say = partial(click.echo, err=redirected())
-    fragment = found.cell.fragment
-    say(f"{bold(fragment.id)} on {found.cell.arch}, {fragment.rows} x {fragment.cols} of {fragment.type}")
-    for line in found.words():
+    fragment = answer.cell.fragment
+    say(f"{bold(fragment.id)} on {answer.cell.arch}, {fragment.rows} x {fragment.cols} of {fragment.type}")
+    for line in answer.words():
         say(line)
-    say(found.cell.evidence)
+    say(answer.cell.evidence)
 
 
 COMMANDS = (reduce,)

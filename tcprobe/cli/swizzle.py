@@ -31,10 +31,10 @@ class Extent(click.ParamType[tuple[int, int]]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
         """Both numbers."""
-        found = re.fullmatch(r"([0-9]{1,9}),([0-9]{1,9})", str(value))
-        if not found:
+        match = re.fullmatch(r"([0-9]{1,9}),([0-9]{1,9})", str(value))
+        if not match:
             self.fail(f"{value!r} is not two numbers such as 64,32.", param, ctx)
-        return int(found[1]), int(found[2])
+        return int(match[1]), int(match[2])
 
 
 BITS = click.option("--bits", type=Number(1, 128), metavar="N", help="Bits of an element, 1, 2, 4, ... 128.")
@@ -96,8 +96,8 @@ def apply(three: str, offsets: str, as_json: bool) -> None:
     """
     from tcprobe.layout.swizzle import MOST_BIT, parse
 
-    found = re.fullmatch(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?", offsets.strip())
-    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, -1)
+    match = re.fullmatch(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?", offsets.strip())
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
     if not 0 <= last - first < MOST_IMAGES or last >> MOST_BIT:
         raise UsageError(f"{offsets!r} is no range such as 0..63, of at most {MOST_IMAGES} offsets.")
     one = parse(three)
@@ -134,13 +134,13 @@ def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **options: 
     if extent is None:
         raise UsageError("a table needs --extent E0,E1.")
     chosen = _options(**options)
-    found = tabulate(name, extent, chosen)
-    if found.unit == "bytes" and chosen.arch and chosen.arch.name != "sm_90":
+    tabulated = tabulate(name, extent, chosen)
+    if tabulated.unit == "bytes" and chosen.arch and chosen.arch.name != "sm_90":
         click.echo(f"measured on sm_90; nobody measured {chosen.arch}.", err=True)
     if as_json:
-        click.echo(json.dumps({"unit": found.unit, "offsets": found.offsets.T.tolist()}))
+        click.echo(json.dumps({"unit": tabulated.unit, "offsets": tabulated.offsets.T.tolist()}))
         return
-    for line in found.offsets.tolist():
+    for line in tabulated.offsets.tolist():
         click.echo(", ".join(map(str, line)))
 
 
@@ -191,8 +191,8 @@ def claims(as_json: bool) -> None:
 
     for claim in CLAIMS:
         if as_json:
-            data = {"source": claim.source, "claim": claim.words, "holds": claim.holds(), "because": claim.because}
-            click.echo(json.dumps(data))
+            plain = {"source": claim.source, "claim": claim.words, "holds": claim.holds(), "because": claim.because}
+            click.echo(json.dumps(plain))
         else:
             click.echo(f"{claim.source}\n  {claim.words}\n  {claim.verdict}")
 
@@ -207,9 +207,9 @@ def _drawn(
     if extent:
         if table is not None:
             raise UsageError(f"--table {table} goes with a file; {what} and --extent mean one table.")
-        found = tabulate(what, extent, options)
-        offsets, bits = found.offsets, found.bits
-        if found.unit == BYTES and bits:
+        tabulated = tabulate(what, extent, options)
+        offsets, bits = tabulated.offsets, tabulated.bits
+        if tabulated.unit == BYTES and bits:
             offsets = offsets // (bits // 8)
     elif Path(what).is_file():
         if (options.stride, options.base, options.arch) != (None, None, None):

@@ -65,27 +65,27 @@ def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Any) -> 
     arch = ask.check_arch(name)
     measured = tensor_maps.newest(layers, arch) or tensor_maps.newest(layers, tensor_maps.BORROWED)
     words = tensor_maps.rests_on(layers, arch)
-    found = ask.plan(ask.MapOptions(**asked), measured)
+    plan = ask.plan(ask.MapOptions(**asked), measured)
     if as_json:
-        click.echo(json.dumps(ask.to_json(found, arch, words)))
+        click.echo(json.dumps(ask.to_json(plan, arch, words)))
         return
-    _text(found)
+    _text(plan)
     click.echo(escaped(words))
 
 
-def _text(found: MapPlan) -> None:
+def _text(plan: MapPlan) -> None:
     from tcprobe.ask.tensor_map import cuda
 
-    made = found.map
-    count = " x ".join(map(str, found.boxes))
+    made = plan.map
+    count = " x ".join(map(str, plan.boxes))
     click.echo(f"{count} boxes of {' x '.join(map(str, made.box))} elements: rows of {made.row_bytes} bytes, "
-               f"{found.bytes} bytes each, which is what an mbarrier expects")  # fmt: skip
-    if found.pitch:
+               f"{plan.bytes} bytes each, which is what an mbarrier expects")  # fmt: skip
+    if plan.pitch:
         b = made.swizzle
         where = f"Sw<{b},4,3> of the shared address" if b else "without a swizzle"
-        click.echo(f"in shared memory rows {found.pitch} bytes apart, {where}; a box begins at a multiple of 128"
-                   + (f", of {found.alignment} for the pattern to begin with it" if b else ""))  # fmt: skip
-    click.echo(cuda(found))
+        click.echo(f"in shared memory rows {plan.pitch} bytes apart, {where}; a box begins at a multiple of 128"
+                   + (f", of {plan.alignment} for the pattern to begin with it" if b else ""))  # fmt: skip
+    click.echo(cuda(plan))
 
 
 COMMANDS = (tensormap,)

@@ -47,8 +47,8 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
     from tcprobe.run.compilers import compilers
 
     same = True
-    found = compilers(folders, name, names) if folders else compared(names, name, layers)
-    for difference in found:
+    differences = compilers(folders, name, names) if folders else compared(names, name, layers)
+    for difference in differences:
         same = same and difference.none
         if asked["as_json"]:
             click.echo(json.dumps(difference.to_json(asked["changed"])))
@@ -83,8 +83,8 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
     from tcprobe.store.names import instructions
 
     rows = instructions(patterns, default()) if patterns else inventory.executed_by(WARP)
-    for found in lowered(rows, name, cuda, save):
-        click.echo(json.dumps(found.to_json()) if as_json else str(found))
+    for answer in lowered(rows, name, cuda, save):
+        click.echo(json.dumps(answer.to_json()) if as_json else str(answer))
 
 
 @click.command(short_help="What of this machine can be used.")
@@ -137,15 +137,15 @@ def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, as_jso
     from tcprobe.run.merge import merge as merged
     from tcprobe.store.results import Results
 
-    found = merged(paths, Results(folder), contributor or "")
-    conflicts = [str(conflict) for conflict in found.conflicts]
+    union = merged(paths, Results(folder), contributor or "")
+    conflicts = [str(conflict) for conflict in union.conflicts]
     if as_json:
-        click.echo(json.dumps({"added": found.added, "known": found.known, "conflicts": conflicts,
+        click.echo(json.dumps({"added": union.added, "known": union.known, "conflicts": conflicts,
                                "results": str(folder)}))  # fmt: skip
     else:
-        for run, count in found.added.items():
+        for run, count in union.added.items():
             click.echo(f"{count} measurements added to {folder / 'runs' / run}")
-        click.echo(f"{found.known} were there already")
+        click.echo(f"{union.known} were there already")
         for conflict in conflicts:
             click.echo(escaped(f"conflict: {conflict}"))
     sys.exit(1 if conflicts else 0)

@@ -73,17 +73,17 @@ def for_all_archs(name: str) -> bool:
 
 def for_all_selectors(name: str) -> bool:
     """Whether the format writes the tables of all selectors of metadata side by side."""
-    found: str = getattr(_module(name), "SELECTORS", "")
-    if found not in ("", "all"):
-        raise RowError(f"{__name__}.{name}: SELECTORS is {found!r}, not all.")
-    return found == "all"
+    selectors: str = getattr(_module(name), "SELECTORS", "")
+    if selectors not in ("", "all"):
+        raise RowError(f"{__name__}.{name}: SELECTORS is {selectors!r}, not all.")
+    return selectors == "all"
 
 
 def _archs(name: str) -> str:
-    found: str = getattr(_module(name), "ARCHS", "")
-    if found not in ("", "any", "all"):
-        raise RowError(f"{__name__}.{name}: ARCHS is {found!r}, which is neither any nor all.")
-    return found
+    archs: str = getattr(_module(name), "ARCHS", "")
+    if archs not in ("", "any", "all"):
+        raise RowError(f"{__name__}.{name}: ARCHS is {archs!r}, which is neither any nor all.")
+    return archs
 
 
 def _module(name: str) -> Format:

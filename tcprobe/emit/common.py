@@ -35,9 +35,9 @@ def heading(tables: Sequence[Cell], mark: str) -> list[str]:
 
 def formulas(cell: Cell) -> dict[str, Formula]:
     """Formulas of all outputs; UsageError where one has no closed form, or the table is not a whole fragment's."""
-    found = fitted(cell.table).formulas
-    whole = {name: formula for name, formula in found.items() if formula is not None}
-    if len(whole) < len(found):
+    by_output = fitted(cell.table).formulas
+    whole = {name: formula for name, formula in by_output.items() if formula is not None}
+    if len(whole) < len(by_output):
         raise UsageError(f"{cell.fragment.id} on {cell.arch}: no closed form, so this format cannot express it.")
     require_fit(cell.fragment, cell.table)
     return whole
@@ -47,15 +47,15 @@ def layout(cell: Cell) -> Layout:
     """The linear layout; UsageError with the reason where the map is not linear or element (0, 0) is not held by
     lane 0 i 0, and where the table is not a whole fragment's.
     """
-    found = fitted(cell.table)
-    if found.layout is None:
-        raise UsageError(f"{cell.fragment.id} on {cell.arch} is not linear: {found.contradiction}.")
-    if found.layout.offset:
+    fit = fitted(cell.table)
+    if fit.layout is None:
+        raise UsageError(f"{cell.fragment.id} on {cell.arch} is not linear: {fit.contradiction}.")
+    if fit.layout.offset:
         raise UsageError(
-            f"{cell.fragment.id} on {cell.arch} does not begin at zero: lane 0 i 0 holds {found.layout.origin}."
+            f"{cell.fragment.id} on {cell.arch} does not begin at zero: lane 0 i 0 holds {fit.layout.origin}."
         )
     require_fit(cell.fragment, cell.table)
-    return found.layout
+    return fit.layout
 
 
 def identifier(name: str) -> str:
@@ -75,20 +75,20 @@ def instructions(tables: Sequence[Cell], behind: bool = False) -> Iterator[tuple
     table is not a whole fragment's.
     """
     by_id = {cell.fragment.id: cell for cell in tables}
-    found = [
+    whole = [
         (row, {f.operand: by_id[f.id] for f in row.fragments})
         for threads in dict.fromkeys(cell.fragment.threads for cell in tables)
         for row in inventory.executed_by(threads)
         if row.fragments and all(f.id in by_id for f in row.fragments)
     ]
-    elsewhere = [row.id for row, _ in found if row.described and not behind]
+    elsewhere = [row.id for row, _ in whole if row.described and not behind]
     if elsewhere:
         raise UsageError(f"{elsewhere[0]} has a factor in shared memory, and this format describes registers alone.")
-    if not found:
+    if not whole:
         raise UsageError("this format describes a whole instruction: give that, not single fragments.")
     for cell in tables:
         require_fit(cell.fragment, cell.table)
-    yield from found
+    yield from whole
 
 
 def multiplies(tables: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str, Cell]]]:

@@ -139,8 +139,8 @@ def _layout(cell: Cell) -> Iterator[str]:
     table = cell.table
     if None in table.cells and not metadata.is_metadata(cell):
         raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots, which the header has no words for.")
-    found = inverted(table)
-    if found is None:
+    backward = inverted(table)
+    if backward is None:
         raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form.")
     copies = max(map(len, table.inverse.values()))
     sizes = {"lane": table.threads, "i": table.elements, "copy": copies, **table.extent}
@@ -156,7 +156,7 @@ def _layout(cell: Cell) -> Iterator[str]:
     for name in ("lane", "i"):
         yield f"  /// {name} of the holder of an element; of its copy-th, 0 <= copy < copies"
         arguments = ("row", "col", "copy", "product")
-        yield from _function(f"{name}_of", arguments, found[name].text(bits), optional=("copy", "product"))
+        yield from _function(f"{name}_of", arguments, backward[name].text(bits), optional=("copy", "product"))
     if metadata.is_metadata(cell):
         yield "  /// whether the register of a lane is looked at"
         yield from _function("read", ("lane",), metadata.read(cell).condition(), kind="bool")
@@ -171,9 +171,9 @@ def _map(cell: Cell) -> str:
 
 
 def _proof(cell: Cell) -> str:
-    name, found = _map(cell), f"{digest(cell.table):#x}ull"
-    governs = f"governs<{name}>({found}, {cell.fragment.span})"
-    return governs if metadata.is_metadata(cell) else f"proven<{name}>({found})"
+    name, checksum = _map(cell), f"{digest(cell.table):#x}ull"
+    governs = f"governs<{name}>({checksum}, {cell.fragment.span})"
+    return governs if metadata.is_metadata(cell) else f"proven<{name}>({checksum})"
 
 
 def _function(name: str, arguments: Sequence[str], body: str, optional: Sequence[str] = (),
@@ -249,8 +249,8 @@ def _number(cell: Cell) -> int:
 
 def digest(table: Table) -> int:
     """What `proven` computes of the measured table, `governs` of one with slots that are not read."""
-    found = OFFSET
+    hash_ = OFFSET
     for cell in table.cells:
         row, col, product = (*(cell or ()), 0, 0, 0)[:3]
-        found = (found ^ (MASK if cell is None else (row * 65536 + col) * 8 + product)) * PRIME & MASK
-    return found
+        hash_ = (hash_ ^ (MASK if cell is None else (row * 65536 + col) * 8 + product)) * PRIME & MASK
+    return hash_

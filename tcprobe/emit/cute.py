@@ -45,17 +45,17 @@ def written(cell: Cell) -> str:
 def thread_value(cell: Cell) -> tuple[Modes, Modes]:
     """(shape, stride), both of lane and of i. UsageError where the map is no sum of strides, or lanes are not read."""
     require_every_lane(cell)
-    found = layout(cell)
+    linear = layout(cell)
     crossed = [f"{name} = {formula}" for name, formula in formulas(cell).items() if formula.overlapping]
     if crossed:
         why = f"needs XOR, and strides only add: {'; '.join(crossed)}"
         raise UsageError(f"{cell.fragment.id} on {cell.arch} {why}.")
     modes = [
-        _merge([_number(cell.fragment, base) for base in found.bases[axis.name]], axis.size)
-        for axis in found.space.axes
+        _merge([_number(cell.fragment, base) for base in linear.bases[axis.name]], axis.size)
+        for axis in linear.space.axes
     ]
-    if math.prod(modes[1][0]) != found.elements:
-        raise UsageError(f"{cell.fragment.id} holds {found.elements} elements a lane, which no modes count.")
+    if math.prod(modes[1][0]) != linear.elements:
+        raise UsageError(f"{cell.fragment.id} holds {linear.elements} elements a lane, which no modes count.")
     return (modes[0][0], modes[1][0]), (modes[0][1], modes[1][1])
 
 

@@ -95,11 +95,11 @@ def read(cell: Cell) -> Lanes:
     """The lanes that are read. UsageError where no mask says which, or where some slot of theirs is unused."""
     lanes = lanes_read(cell)
     ones, zeros = reduce(int.__and__, lanes), reduce(int.__and__, (~lane for lane in lanes))
-    found = Lanes((ones | zeros) & cell.table.threads - 1, ones)
-    fit = [lane for lane in range(cell.table.threads) if lane & found.mask == found.value] == lanes
+    pattern = Lanes((ones | zeros) & cell.table.threads - 1, ones)
+    fit = [lane for lane in range(cell.table.threads) if lane & pattern.mask == pattern.value] == lanes
     if not fit or sum(map(bool, cell.table.cells)) != len(lanes) * cell.table.elements:
         raise UsageError(f"{cell.fragment.id} on {cell.arch}: no mask of lane says which slots are read.")
-    return found
+    return pattern
 
 
 def lanes_in_words(cell: Cell) -> str:

@@ -59,11 +59,11 @@ def emit(tables: Sequence[Cell]) -> str:
 
 
 def _layout(cell: Cell) -> Iterator[str]:
-    found = tiled(cell)
+    tiling = tiled(cell)
     yield from ("", f"# of a matrix of {' x '.join(map(str, shape(cell)))}", f"{named(cell)} = fa.TiledLayout(")
-    yield f"    fa.Tiling({found.tiles}),"
-    yield from (f"    {end}_dims={_written(dims)}," for end, dims in (("warp", found.warps), ("lane", found.lanes)))
-    yield from (f"    vector_dim={found.vector},", ")")
+    yield f"    fa.Tiling({tiling.tiles}),"
+    yield from (f"    {end}_dims={_written(dims)}," for end, dims in (("warp", tiling.warps), ("lane", tiling.lanes)))
+    yield from (f"    vector_dim={tiling.vector},", ")")
 
 
 def _written(dims: Tile) -> str:
@@ -92,8 +92,8 @@ def _digits(cell: Cell) -> dict[str, list[Digit]]:
     """Those of i, lane and warp, lowest first. UsageError where a bit is not one bit of one axis, alone."""
     if cell.fragment.threads not in (WARP, WARP * WARPS):
         raise _refused(cell, f"it is held by {cell.fragment.threads} threads, not by a warp or a warpgroup.")
-    found = layout(cell)
-    bases = {"i": found.bases["i"], "lane": found.bases["lane"][:LANE_BITS], "warp": found.bases["lane"][LANE_BITS:]}
+    linear = layout(cell)
+    bases = {"i": linear.bases["i"], "lane": linear.bases["lane"][:LANE_BITS], "warp": linear.bases["lane"][LANE_BITS:]}
     digits = {owner: _joined([_digit(cell, owner, b, base) for b, base in enumerate(own)])
               for owner, own in bases.items()}  # fmt: skip
     digits["i"] = _counted(cell, digits["i"])
@@ -115,14 +115,14 @@ def _digit(cell: Cell, owner: str, bit: int, base: dict[str, int]) -> Digit:
 
 def _joined(bits: Sequence[Digit]) -> list[Digit]:
     """Neighbours that are neighbours on their axis too, and copies, as one."""
-    found: list[Digit] = []
+    digits: list[Digit] = []
     for bit in bits:
-        last = found[-1] if found else None
+        last = digits[-1] if digits else None
         if last and last.axis == bit.axis and (bit.axis == COPIES or bit.stride == last.stride * last.size):
-            found[-1] = last._replace(size=last.size * bit.size)
+            digits[-1] = last._replace(size=last.size * bit.size)
         else:
-            found.append(bit)
-    return found
+            digits.append(bit)
+    return digits
 
 
 def _counted(cell: Cell, digits: list[Digit]) -> list[Digit]:

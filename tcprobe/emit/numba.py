@@ -24,8 +24,8 @@ def emit(tables: Sequence[Cell]) -> str:
 
 
 def _functions(cell: Cell) -> Iterator[str]:
-    name, found = named(cell), list(functions(cell))
+    name, methods = named(cell), list(functions(cell))
     yield from ("", *(f"{name}_{constant} = {value}" for constant, value in sizes(cell).items()))
-    for function in found:
+    for function in methods:
         yield from ("", "", "@register_jitable", f"def {name}_{function.name}({function.arguments}):")
         yield from (f'    """{function.what}."""', f"    return {function.body}")

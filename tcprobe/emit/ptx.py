@@ -27,7 +27,7 @@ KINDS = {"f32": "f32", "f64": "f64"}  # register types; everything else is packe
 
 def emit(tables: Sequence[Cell]) -> str:
     """A block an instruction; several in braces each, since all have the same names of registers."""
-    blocks = [list(_instruction(*found)) for found in instructions(tables, behind=True)]
+    blocks = [list(_instruction(*pair)) for pair in instructions(tables, behind=True)]
     scoped = blocks if len(blocks) == 1 else [["{", *block, "}"] for block in blocks]
     return "\n".join([*heading(tables, "//"), *(line for block in scoped for line in ("", *block))])
 

@@ -33,8 +33,8 @@ def emit(tables: Sequence[Cell]) -> str:
 def sizes(cell: Cell) -> dict[str, int]:
     """Constants by name, of a table that is a whole fragment's."""
     fragment, table = cell.fragment, cell.table
-    found = {"LANES": table.threads, "ELEMENTS": table.elements, "ROWS": fragment.rows, "COLS": fragment.cols}
-    return found | {"COPIES": _copies(cell)}
+    constants = {"LANES": table.threads, "ELEMENTS": table.elements, "ROWS": fragment.rows, "COLS": fragment.cols}
+    return constants | {"COPIES": _copies(cell)}
 
 
 def functions(cell: Cell) -> Iterator[Function]:
@@ -56,10 +56,10 @@ def _copies(cell: Cell) -> int:
 
 
 def _class(cell: Cell) -> Iterator[str]:
-    fragment, found = cell.fragment, list(functions(cell))
+    fragment, methods = cell.fragment, list(functions(cell))
     yield from ("", "", f"class {named(cell)}:")
     yield f'    """{fragment.rows} x {fragment.cols} of {fragment.type} on {cell.arch}, layout {cell.table.id}."""'
     yield from ("", *(f"    {name} = {value}" for name, value in sizes(cell).items()))
-    for name, arguments, what, body in found:
+    for name, arguments, what, body in methods:
         yield from ("", "    @staticmethod", f"    def {name}({arguments}):", f'        """{what}."""')
         yield f"        return {body}"

@@ -31,9 +31,9 @@ def labelled(tables: Sequence[Cell], label: Label) -> str:
     """As `emit`, with holders named by `label`."""
     for cell in tables:
         require_fit(cell.fragment, cell.table)
-    found = [*_composites(tables, label), *(part for cell in tables for part in _whole(cell, label))]
+    drawings = [*_composites(tables, label), *(part for cell in tables for part in _whole(cell, label))]
     names = ", ".join(cell.fragment.id for cell in tables)
-    return drawing.svg(drawing.below(found), f"register layout of {names}")
+    return drawing.svg(drawing.below(drawings), f"register layout of {names}")
 
 
 def picture(cell: Cell) -> str:
@@ -50,10 +50,10 @@ def _composites(tables: Sequence[Cell], label: Label) -> Iterator[Drawing]:
     """A, B and D of each multiply of which all are there, on each arch, product by product."""
     for arch in dict.fromkeys(cell.arch for cell in tables):
         try:
-            found = list(instructions([cell for cell in tables if cell.arch == arch]))
+            whole = list(instructions([cell for cell in tables if cell.arch == arch]))
         except UsageError:  # single fragments
             continue
-        for row, operands in found:
+        for row, operands in whole:
             if row.multiplies and {"a", "b", "d"} <= set(operands):
                 parts = {name: blocks(operands[name].table, operands[name].fragment) for name in "abd"}
                 fragments = {name: operands[name].fragment for name in "abd"}

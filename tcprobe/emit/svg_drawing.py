@@ -76,12 +76,13 @@ def below(drawings: Sequence[Drawing], gap: float = LINE) -> Drawing:
 
 def heading(lines: Sequence[str]) -> Drawing:
     """Lines of text, the first bold."""
-    parts = [text(8, LINE * (n + 1), escaped(line), "s" if n else "h") for n, line in enumerate(lines)]
+    parts = [text((8, LINE * (n + 1)), escaped(line), "s" if n else "h") for n, line in enumerate(lines)]
     return Drawing(parts, max(map(len, lines)) * LETTER * 1.2 + 16, LINE * (len(lines) + 0.5))
 
 
-def text(x: float, y: float, words: str, kind: str = "") -> str:
+def text(at: tuple[float, float], words: str, kind: str = "") -> str:
     """A text, in the middle unless its kind says otherwise."""
+    x, y = at
     of = f' class="{kind}"' if kind else ""
     return f'<text x="{x:g}" y="{y:g}"{of}>{escape(words)}</text>'
 
@@ -91,11 +92,11 @@ def matrix(block: Block, fragment: Fragment, label: Label, wide: float | None = 
     wide = wide or element_width(block, fragment, label)
     columns = sum(piece.span for piece in block.pieces[0])
     every = max(1, round(24 / wide)) if wide < 24 else 1
-    parts = [text(MARGIN + (col + 0.5) * wide, 12, str(col)) for col in range(0, columns, every)]
+    parts = [text((MARGIN + (col + 0.5) * wide, 12), str(col)) for col in range(0, columns, every)]
     marks = _Marks(fragment)
     for row, pieces in enumerate(block.pieces):
         y = LINE + row * HIGH
-        parts.append(text(MARGIN / 2, y + 14, str(row)))
+        parts.append(text((MARGIN / 2, y + 14), str(row)))
         for piece in pieces:
             box = _Box(MARGIN + piece.col * wide, y, piece.span * wide)
             name = f"[{row}]" + ("" if block.flat else f"[{piece.col}]")
@@ -124,7 +125,7 @@ def _cell(box: _Box, piece: Stretch, name: str, words: str) -> str:
     fill = f' class="c{colour(threads[0])}"' if threads else ' class="e"'
     title = f"<title>{name}: {piece.text or 'nobody'}</title>"
     whole = f'<path d="M{x:g} {y:g}h{width - 1:g}v{HIGH - 1}h{1 - width:g}z"/>'
-    return f"<g{fill}>{title}{whole}{_other(box, threads)}{text(x + width / 2, y + 14, words)}</g>"
+    return f"<g{fill}>{title}{whole}{_other(box, threads)}{text((x + width / 2, y + 14), words)}</g>"
 
 
 def _other(box: _Box, threads: Sequence[int]) -> str:
@@ -161,18 +162,18 @@ def registers(block: Block, fragment: Fragment) -> Drawing:
     """A line for each thread: what its registers hold; of several warps each by itself."""
     rows = lanes(block, fragment)
     wide = max(len(words) for lane in rows for words in lane.registers) * LETTER + 10
-    parts = [text(MARGIN + (n + 0.5) * wide, 12, f"r{n}") for n in range(fragment.registers)]
+    parts = [text((MARGIN + (n + 0.5) * wide, 12), f"r{n}") for n in range(fragment.registers)]
     y: float = LINE
     for lane in rows:
         if fragment.threads > WARP and lane.number % WARP == 0:
-            parts.append(text(8, y + 14, f"warp {lane.number // WARP}", "h"))
+            parts.append(text((8, y + 14), f"warp {lane.number // WARP}", "h"))
             y += HIGH
-        parts.append(text(MARGIN / 2, y + 14, str(lane.number)))
+        parts.append(text((MARGIN / 2, y + 14), str(lane.number)))
         for n, words in enumerate(lane.registers):
             x = MARGIN + n * wide
             box = f'<rect x="{x:g}" y="{y:g}" width="{wide - 1:g}" height="{HIGH - 1}" class="c{colour(lane.number)}"/>'
             title = f"<title>lane {lane.number}, register {n}: {words}</title>"
-            parts.append(f"<g>{title}{box}{text(x + wide / 2, y + 14, words)}</g>")
+            parts.append(f"<g>{title}{box}{text((x + wide / 2, y + 14), words)}</g>")
         y += HIGH
     return Drawing(parts, MARGIN + fragment.registers * wide + 8, y + 2)
 
@@ -182,9 +183,9 @@ def composite(drawn: Mapping[str, Block], fragments: Mapping[str, Fragment], lab
     widths = {name: element_width(drawn[name], fragments[name], label) for name in drawn}
     widths["b"] = widths["d"] = max(widths["b"], widths["d"])
     a, b, d = (matrix(drawn[name], fragments[name], label, widths[name]) for name in "abd")
-    parts = [*moved(b, a.width, LINE), text(a.width + 8, 12, "B", "h")]
-    parts += [*moved(a, 0, b.height + 2 * LINE), text(8, b.height + 2 * LINE - 6, "A", "h")]
-    parts += [*moved(d, a.width, b.height + 2 * LINE), text(a.width + 8, b.height + 2 * LINE - 6, "D", "h")]
+    parts = [*moved(b, a.width, LINE), text((a.width + 8, 12), "B", "h")]
+    parts += [*moved(a, 0, b.height + 2 * LINE), text((8, b.height + 2 * LINE - 6), "A", "h")]
+    parts += [*moved(d, a.width, b.height + 2 * LINE), text((a.width + 8, b.height + 2 * LINE - 6), "D", "h")]
     return Drawing(parts, a.width + max(b.width, d.width), b.height + 2 * LINE + max(a.height, d.height))
 
 

@@ -60,19 +60,19 @@ def _holders(cell: Cell, axes: Sequence[str], bits: Mapping[str, int]) -> Iterat
 
 
 def _forward(cell: Cell) -> Mapping[str, Formula]:
-    found = formulas(cell)
-    crooked = [f"{name} = {formula}" for name, formula in found.items() if not formula.linear]
+    by_output = formulas(cell)
+    crooked = [f"{name} = {formula}" for name, formula in by_output.items() if not formula.linear]
     if crooked:
         why = f"is not linear, and no sum of // and % says that: {'; '.join(crooked)}"
         raise UsageError(f"{cell.fragment.id} on {cell.arch} {why}.")
-    return found
+    return by_output
 
 
 def _inverse(cell: Cell) -> Mapping[str, Formula]:
-    found = inverted(cell.table)
-    if found is None:
+    backward = inverted(cell.table)
+    if backward is None:
         raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form, which tilelang asks for.")
-    return found
+    return backward
 
 
 def _bits(cell: Cell) -> dict[str, int]:

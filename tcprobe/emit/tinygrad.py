@@ -51,18 +51,18 @@ def _bits(instruction: Instruction, cell: Cell) -> tuple[list[Bit], list[Bit]]:
     """The matrix bit that each bit of lane, and of i, is."""
     if instruction.products > 1:
         raise UsageError(f"{instruction.id} does {instruction.products} products at a time; tinygrad knows one.")
-    found = layout(cell)
+    linear = layout(cell)
     axes = dict(zip(("row", "col"), AXES[cell.fragment.operand], strict=True))
-    result: dict[str, list[Bit]] = {"lane": [], "i": []}
-    for variable, bits in result.items():
-        for base in found.bases[variable]:
+    by_variable: dict[str, list[Bit]] = {"lane": [], "i": []}
+    for variable, bits in by_variable.items():
+        for base in linear.bases[variable]:
             set_ = [(axes[name], value) for name, value in base.items() if value]
             if not set_:
                 raise UsageError(f"{cell.fragment.id} holds elements several times, which tinygrad has no words for.")
             if len(set_) != 1 or set_[0][1].bit_count() != 1:
                 raise UsageError(f"{cell.fragment.id}: a bit of {variable} is not exactly one bit of row or col.")
             bits.append((set_[0][0], set_[0][1].bit_length() - 1))
-    return result["lane"], result["i"]
+    return by_variable["lane"], by_variable["i"]
 
 
 def _opts(names: Mapping[Bit, str], instruction: Instruction) -> tuple[str, ...]:
@@ -70,18 +70,18 @@ def _opts(names: Mapping[Bit, str], instruction: Instruction) -> tuple[str, ...]
     left = {axis: [names[axis, j] for j in range((size - 1).bit_length())]
             for axis, size in (("n", instruction.shape.n), ("m", instruction.shape.m))}  # fmt: skip
     next_ = {"l": 0, "u": 0}
-    found: list[str] = []
+    opts: list[str] = []
     while any(left.values()):
         for axis, digit in (("n", "0"), ("m", "1")):
             name = left[axis][0] if left[axis] else ""
             if name and int(name[1:]) == next_[name[0]]:
                 next_[name[0]] += 1
-                found.append(name[0] + digit)
+                opts.append(name[0] + digit)
                 left[axis].pop(0)
                 break
         else:
             raise UsageError(f"{instruction.id}: the accumulator's bits are in no order that opts can say.")
-    return tuple(found)
+    return tuple(opts)
 
 
 def _swizzle(bits: tuple[list[Bit], list[Bit]], names: Mapping[Bit, str], upcasts: int) -> Swizzle:

@@ -29,7 +29,7 @@ def emit(tables: Sequence[Cell]) -> str:
 
 def written(cell: Cell) -> str:
     """Gluon's layout."""
-    named = ((f"{'reg' if input_ == 'register' else input_}_bases", found) for input_, found in inputs(cell).items())
+    named = ((f"{'reg' if input_ == 'register' else input_}_bases", of) for input_, of in inputs(cell).items())
     given = [f"    {name}={value}," for name, value in (*named, ("shape", shape(cell)))]
     return "\n".join(["gl.DistributedLinearLayout(", *given, ")"])
 
@@ -42,11 +42,11 @@ def inputs(cell: Cell) -> dict[str, list[list[int]]]:
 
 def bases(cell: Cell) -> tuple[list[list[int]], list[list[int]]]:
     """Bases of register (i) and of the thread: lane, then warp."""
-    found = layout(cell)
-    if found.elements & (found.elements - 1):
-        raise UsageError(f"{cell.fragment.id} holds {found.elements} elements a lane; Triton needs a power of two.")
+    linear = layout(cell)
+    if linear.elements & (linear.elements - 1):
+        raise UsageError(f"{cell.fragment.id} holds {linear.elements} elements a lane; Triton needs a power of two.")
     names = [name for name in ("product", "row", "col") if name in cell.table.outputs]
-    register, lane = ([[base[n] for n in names] for base in found.bases[variable]] for variable in ("i", "lane"))
+    register, lane = ([[base[n] for n in names] for base in linear.bases[variable]] for variable in ("i", "lane"))
     return register, lane
 
 

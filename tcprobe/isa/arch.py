@@ -68,17 +68,17 @@ def arch(name: str) -> Arch:
 
     UsageError where it means none, with the nearest names, or several. sm_101 is called sm_110 since CUDA 13.
     """
-    found = _BY_NAME.get(name)
-    return found or _meant(name)
+    exact = _BY_NAME.get(name)
+    return exact or _meant(name)
 
 
 def _meant(name: str) -> Arch:
     written = _WRITTEN.fullmatch(name.strip().lower())
     if written:
         number = RENAMED.get(digits := int(written[1].replace(".", "")), digits)
-        found = _BY_NAME.get(f"sm_{number}")
-        if found and (not written[2] or f"sm_{number}{written[2]}" in _suffixed()):
-            return found
+        exact = _BY_NAME.get(f"sm_{number}")
+        if exact and (not written[2] or f"sm_{number}{written[2]}" in _suffixed()):
+            return exact
         if 20 <= number < ARCHS[0].number:
             raise UsageError(f"sm_{number} has no tensor cores; {ARCHS[0].name} is the first that has.")
         raise _unknown(name, f"sm_{number}")

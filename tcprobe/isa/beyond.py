@@ -75,8 +75,8 @@ def not_covered(name: str, families: Iterable[str] = ()) -> str | None:
 
 def _neighbour(name: str) -> str | None:
     for row in NEIGHBOURS:
-        found = re.match(rf"({row.pattern})(?:\.|$)", name[:MOST_NAME], re.I)
-        if found:
+        match = re.match(rf"({row.pattern})(?:\.|$)", name[:MOST_NAME], re.I)
+        if match:
             see = f"; see {row.see}" if row.see else ""
-            return f"{found[1].lower()} ({row.what}) is PTX's, but holds no matrix{see}"
+            return f"{match[1].lower()} ({row.what}) is PTX's, but holds no matrix{see}"
     return None

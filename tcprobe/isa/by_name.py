@@ -58,27 +58,29 @@ def _means(wanted: str, one: SharedOperand) -> bool:
 
 def resolve(name: str) -> Fragment:
     """The one fragment that `name` means; UsageError with suggestions if none or several."""
-    found = candidates(name)
-    if len(found) == 1:
-        return found[0]
-    raise UsageError(f"{quoted(name)} means {len(found)} fragments: {some(f.id for f in found)}. Say more of the name.")
+    fragments = candidates(name)
+    if len(fragments) == 1:
+        return fragments[0]
+    raise UsageError(
+        f"{quoted(name)} means {len(fragments)} fragments: {some(f.id for f in fragments)}. Say more of the name."
+    )
 
 
 def candidates(name: str) -> list[Fragment]:
     """The fragments that `name` may mean; UsageError with suggestions if none."""
-    found = matches(name)
-    if not found:
+    fragments = matches(name)
+    if not fragments:
         raise unknown(name, inventory.fragments())
-    return found
+    return fragments
 
 
 def instruction(name: str) -> Instruction:
     """The one instruction that `name` means; UsageError with suggestions if none or several."""
-    found = instruction_candidates(name)
-    if len(found) == 1:
-        return found[0]
+    rows = instruction_candidates(name)
+    if len(rows) == 1:
+        return rows[0]
     raise UsageError(
-        f"{quoted(name)} means {len(found)} instructions: {some(i.id for i in found)}. Say more of the name."
+        f"{quoted(name)} means {len(rows)} instructions: {some(i.id for i in rows)}. Say more of the name."
     )
 
 
@@ -87,28 +89,28 @@ def instruction_candidates(name: str) -> list[Instruction]:
     wanted, known = shorthand.short(name), inventory.instructions()
     if wanted in known:
         return [known[wanted]]
-    found = [known[id_] for id_ in known if shorthand.shortens(wanted, id_)] or spoken.instructions(name)
-    if not found:
+    rows = [known[id_] for id_ in known if shorthand.shortens(wanted, id_)] or spoken.instructions(name)
+    if not rows:
         raise unknown(name, known)
-    return found
+    return rows
 
 
 def multiply(name: str) -> Instruction:
     """The one multiply of registers, or behind descriptors, that `name` means; UsageError where it means none, several,
     or something else.
     """
-    found = instruction(name)
-    if not (found.multiplies_registers or found.described):
-        raise no_multiply(found)
-    return found
+    row = instruction(name)
+    if not (row.multiplies_registers or row.described):
+        raise no_multiply(row)
+    return row
 
 
 def multiplies(*patterns: str) -> list[Instruction]:
     """The multiplies of registers among the instructions that the patterns mean; UsageError if there is none."""
-    found = select_instructions(*patterns)
-    chosen = [row for row in found if row.multiplies_registers]
+    rows = select_instructions(*patterns)
+    chosen = [row for row in rows if row.multiplies_registers]
     if not chosen:
-        raise no_multiply(found[0])
+        raise no_multiply(rows[0])
     return chosen
 
 
@@ -117,15 +119,15 @@ def select_instructions(*patterns: str) -> list[Instruction]:
     known = inventory.instructions()
     if not patterns:
         return list(known.values())
-    found: dict[str, Instruction] = {}
+    chosen: dict[str, Instruction] = {}
     for pattern in patterns:
         wanted = shorthand.short(pattern)
         glob = any(c in wanted for c in "*?[")
         meant = shorthand.meant(wanted, known) or ([] if glob else [i.id for i in spoken.instructions(pattern)])
         if not meant:
             raise unknown(pattern, known)
-        found |= {i: known[i] for i in meant}
-    return list(found.values())
+        chosen |= {i: known[i] for i in meant}
+    return list(chosen.values())
 
 
 def select_or_fail(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:

@@ -93,22 +93,22 @@ def of_experiment(id_: str) -> tuple[Fragment, ...]:
 @cache
 def _moved() -> MappingProxyType[str, tuple[Fragment, ...]]:
     """The wmma fragments by the experiment that loads and stores them."""
-    found: dict[str, tuple[Fragment, ...]] = {}
+    by_experiment: dict[str, tuple[Fragment, ...]] = {}
     for fragment in (f for f in of_a_warp().values() if f.family == "wmma"):
-        found[fragment.experiment] = (*found.get(fragment.experiment, ()), fragment)
-    return MappingProxyType(found)
+        by_experiment[fragment.experiment] = (*by_experiment.get(fragment.experiment, ()), fragment)
+    return MappingProxyType(by_experiment)
 
 
 def alike(wanted: Fragment) -> list[Fragment]:
     """Other fragments with as many rows, columns, products and elements a thread: those that may have its layout."""
     size = (wanted.rows, wanted.cols, wanted.elements)
-    found = {
+    others = {
         fragment.id: fragment
         for row in executed_by(wanted.threads) if row.products == wanted.products
         for operand in row.operands if (operand.rows, operand.cols, operand.elements) == size
         for fragment in (row.fragment(operand.name),) if fragment.id != wanted.id
     }  # fmt: skip
-    return list(found.values())
+    return list(others.values())
 
 
 def users(fragment_id: str) -> tuple[str, ...]:
@@ -132,8 +132,8 @@ def shared_operand(id_: str) -> SharedOperand | None:
     if not operand.endswith("_smem"):
         return None
     rows = [instructions()[i] for i in shorthand.meant(name, instructions())]
-    found = [one for row in rows for one in row.described if one.held.name == operand]
-    return found[0] if len(found) == 1 else None
+    operands = [one for row in rows for one in row.described if one.held.name == operand]
+    return operands[0] if len(operands) == 1 else None
 
 
 def bare(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Instruction]:

@@ -114,11 +114,11 @@ class Operand:
         """The immediates that a selector's number stands for; {"selector": it} where it is an immediate itself."""
         if not self.picks:
             return {"selector": selector}
-        found: dict[str, int] = {}
+        immediates: dict[str, int] = {}
         for name, values in reversed(self.picks):
             selector, which = divmod(selector, len(values))
-            found[name] = values[which]
-        return dict(reversed(found.items()))
+            immediates[name] = values[which]
+        return dict(reversed(immediates.items()))
 
     def where(self, i: int) -> tuple[int, int]:
         """(register, lowest bit) of element i of a thread; 0 <= i < elements."""

@@ -40,9 +40,9 @@ def globbed(wanted: str, ids: Iterable[str]) -> list[str]:
     """The ids that a pattern means; where it means none as it is, those of which it means some parts, in order."""
     listed = list(ids)
     for pattern in (wanted, f"*.{wanted}", f"{wanted}.*", f"*.{wanted}.*"):
-        found = [id_ for id_ in listed if fnmatch.fnmatchcase(id_.lower(), pattern.lower())]
-        if found:
-            return found
+        matches = [id_ for id_ in listed if fnmatch.fnmatchcase(id_.lower(), pattern.lower())]
+        if matches:
+            return matches
     return [id_ for id_ in listed if shortens(wanted, id_)]
 
 

@@ -22,9 +22,9 @@ def fragments(name: str) -> list[Fragment]:
     """The fragments that all words of `name` fit; without an operand in them, those of the instructions."""
     wanted = words.words(name)
     known = inventory.nameable(name.lower().replace(" ", ".")).values()
-    found = [f for f in known if words.fits(wanted, parts(f.id, *((f.type,) if f.shared else ())))]
-    if found:
-        return _closest(wanted, found)
+    fitting = [f for f in known if words.fits(wanted, parts(f.id, *((f.type,) if f.shared else ())))]
+    if fitting:
+        return _closest(wanted, fitting)
     return list(dict.fromkeys(inventory.fragment(f.id) for i in instructions(name) for f in i.fragments))
 
 
@@ -34,11 +34,11 @@ def _meant_rows(name: str) -> Iterable[Instruction]:
     return (row for forms in inventory.instructions().parts if forms.meant_by(said) for row in forms.values())
 
 
-def _closest(wanted: list[str], found: list[T]) -> list[T]:
+def _closest(wanted: list[str], fitting: list[T]) -> list[T]:
     """Of what fits those that fit best, by one reason after the other: named whole, of a family that is named, of a
     type of its own that is named, with one type of C and D, in the order of the words.
     """
-    best = [one for one in found if len(parts(one.id)) == len(wanted)] or found
+    best = [one for one in fitting if len(parts(one.id)) == len(wanted)] or fitting
     best = [one for one in best if one.family in wanted] or best
     best = [one for one in best if isinstance(one, Instruction) and _one_accumulator(one)] or best
     best = [one for one in best if isinstance(one, Fragment) and words.named(one.type, wanted)] or best
@@ -51,8 +51,8 @@ def _one_accumulator(row: Instruction) -> bool:
 
 def parts(id_: str, *more: str) -> list[str]:
     """The parts of an id, and more that a name may say of it."""
-    found = id_.lower().split(".")
-    return [*found, *(part for part in more if part not in found)]
+    written = id_.lower().split(".")
+    return [*written, *(part for part in more if part not in written)]
 
 
 def _types(row: Instruction) -> tuple[str, ...]:

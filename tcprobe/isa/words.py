@@ -80,10 +80,10 @@ def fits(wanted: Sequence[str], parts: Iterable[str]) -> bool:
         return False
     said = (word for word in wanted if not word.startswith("!"))
     for word in sorted(said, key=len):  # a word that leaves a choice comes after those that leave none
-        found = next((part for part in left if _means(word, part)), None)
-        if found is None:
+        match = next((part for part in left if _means(word, part)), None)
+        if match is None:
             return False
-        left.remove(found)
+        left.remove(match)
     return bool(wanted)
 
 
@@ -114,13 +114,13 @@ def _split(piece: str) -> list[str]:
 
 def _shaped(spoken: Sequence[str]) -> list[str]:
     """Shapes as PTX writes them: 16x8x16, or three numbers side by side."""
-    found: list[str] = []
+    shapes: list[str] = []
     for word in spoken:
         shape = re.fullmatch(_SHAPE, word)
-        found.append(_shape(*shape.groups()) if shape else word)
-        if len(found) > 2 and all(number.isdigit() for number in found[-3:]):
-            found[-3:] = [_shape(*found[-3:])]
-    return found
+        shapes.append(_shape(*shape.groups()) if shape else word)
+        if len(shapes) > 2 and all(number.isdigit() for number in shapes[-3:]):
+            shapes[-3:] = [_shape(*shapes[-3:])]
+    return shapes
 
 
 def _shape(m: str, n: str, k: str | None = None) -> str:
@@ -157,7 +157,7 @@ def warpgroup(name: str) -> str | None:
     if not group:
         return None
     sparse, n, k, types = group.groups()
-    said = [found.lower() for found in re.findall(_TYPES, types, re.I)]
+    said = [type_.lower() for type_ in re.findall(_TYPES, types, re.I)]
     operand = [_MEANT.get(word, word).replace("c|d", "d") for word in rest]
     family = ["wgmma.mma_async", *(["sp"] if sparse else [])]
     return ".".join([*family, _shape("64", n, k), *_types_of(first[0].lower(), said), *operand])

@@ -12,9 +12,9 @@ from tcprobe.text import quoted
 
 def unknown(name: str, known: Iterable[str]) -> UsageError:
     """What is wrong with a name that means nothing: no registers, PTX's but not covered, strange words, a typo."""
-    found = inventory.bare(name)
-    if found:
-        return no_registers(found[0])
+    forms = inventory.bare(name)
+    if forms:
+        return no_registers(forms[0])
     import difflib
 
     if behind := inventory.shared_operand(shorthand.short(name)):
@@ -71,8 +71,8 @@ def _nearest(name: str) -> str:
     if not without:
         return f"{told}See `tcprobe list`."
     left_out = [word for word in wanted if word not in without] or ["one of the types"]
-    found = [row.id for row in spoken.instructions(" ".join(without))]
-    return f"{told}Without {', '.join(left_out)} it would mean {some(found, 3)}."
+    ids = [row.id for row in spoken.instructions(" ".join(without))]
+    return f"{told}Without {', '.join(left_out)} it would mean {some(ids, 3)}."
 
 
 def some(names: Iterable[str], most: int = 6) -> str:

@@ -36,7 +36,7 @@ def page(facts: Facts, archs: Sequence[str]) -> Iterator[str]:
     yield "x[i] of a fragment is not the same element across a change: code that indexes x must be told the arch."
     yield ""
     tables: dict[str, Table] = {}
-    steps = [_step(facts, *pair, tables) for pair in pairwise(archs)]
+    steps = [_step(facts, pair, tables) for pair in pairwise(archs)]
     yield from grid(["from, to", "keep their layout", "change it", "new"], map(_line, steps))
     for step in steps:
         yield from _section(step, tables)
@@ -47,22 +47,23 @@ def _line(step: Change) -> list[str]:
     return [f"[{step.before} to {step.after}](#{named(step.title)})", str(step.same), str(changed), str(len(step.new))]
 
 
-def _step(facts: Facts, before: str, after: str, tables: dict[str, Table]) -> Change:
+def _step(facts: Facts, between: tuple[str, str], tables: dict[str, Table]) -> Change:
     changed: dict[tuple[str, str], list[str]] = {}
     same, new = 0, []
     for id_, archs in facts.items():
-        pair = [archs[name].table for name in (before, after) if name in archs and archs[name].how != DOCUMENTED]
+        pair = [archs[name].table for name in between if name in archs and archs[name].how != DOCUMENTED]
         if len(pair) == 2 and pair[0].id == pair[1].id:
             same += 1
         elif len(pair) == 2:
             tables |= {table.id: table for table in pair}
             changed.setdefault((pair[0].id, pair[1].id), []).append(id_)
-        elif _is_new(id_, facts, before, after):
+        elif _is_new(id_, facts, between):
             new.append(id_)
-    return Change(before, after, same, changed, new)
+    return Change(*between, same, changed, new)
 
 
-def _is_new(id_: str, facts: Facts, before: str, after: str) -> bool:
+def _is_new(id_: str, facts: Facts, between: tuple[str, str]) -> bool:
+    before, after = between
     measured = after in facts[id_] and facts[id_][after].how != DOCUMENTED
     return measured and not inventory.fragments()[id_].target.on(arch(before))
 

@@ -38,12 +38,12 @@ Lines = dict[tuple[Kinds, Shape], list[Fragment]]
 
 def _families(facts: Facts) -> dict[str, Lines]:
     """By family the fragments of one m and k of which the same is known."""
-    found: dict[str, Lines] = {}
+    families: dict[str, Lines] = {}
     for id_, archs in facts.items():
         fragment = inventory.fragments()[id_]
         key = (_kinds(archs), (fragment.shape.m, fragment.shape.k))
-        found.setdefault(fragment.family, {}).setdefault(key, []).append(fragment)
-    return found
+        families.setdefault(fragment.family, {}).setdefault(key, []).append(fragment)
+    return families
 
 
 def _kinds(archs: Mapping[str, Known]) -> Kinds:

@@ -33,14 +33,14 @@ def facts(results: Results) -> Facts:
     """All that is known of a folder's archs."""
     layers, archs = alone(results), results.archs()
     saved = {name: _experiments(layers, name) for name in archs}
-    found: dict[str, dict[str, Known]] = {}
+    by_fragment: dict[str, dict[str, Known]] = {}
     for fragment in inventory.fragments().values():
         for name in archs:
             one = _measured(fragment, name, layers) if fragment.experiment in saved[name] else None
             one = one or _stated(fragment, name)
             if one:
-                found.setdefault(fragment.id, {})[name] = one
-    return found
+                by_fragment.setdefault(fragment.id, {})[name] = one
+    return by_fragment
 
 
 def _experiments(layers: Layers, name: str) -> set[str]:
@@ -50,8 +50,8 @@ def _experiments(layers: Layers, name: str) -> set[str]:
 
 
 def _measured(fragment: Fragment, name: str, layers: Layers) -> Known | None:
-    found = layers.choose(fragment, [name])
-    return Known(found.measured.method, found.table(fragment)) if found else None
+    chosen = layers.choose(fragment, [name])
+    return Known(chosen.measured.method, chosen.table(fragment)) if chosen else None
 
 
 def _stated(fragment: Fragment, name: str) -> Known | None:

@@ -23,7 +23,7 @@ def there(results: Results) -> bool:
 
 def page(results: Results) -> Iterator[str]:
     """A section a family, and one of opcodes."""
-    saved = {name: data for name in results.archs() if (data := results.lowering(name))}
+    saved = {name: body for name in results.archs() if (body := results.lowering(name))}
     families = _families(saved)
     yield from (MADE, "# What each multiply and matrix move becomes in machine code", "")
     yield "Tensor-core opcodes with counts, as ptxas emits them. *emulated*: opcodes of another type, or none. Of archs"
@@ -41,20 +41,20 @@ def page(results: Results) -> Iterator[str]:
 
 def _compilers(saved: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     archs: dict[str, list[str]] = {}
-    for name, data in saved.items():
-        archs.setdefault(data["compiler"], []).append(name)
+    for name, body in saved.items():
+        archs.setdefault(body["compiler"], []).append(name)
     yield from ("", "## Compilers", "")
     yield from (f"- {spans(names)}: {markdown(compiler)}" for compiler, names in archs.items())
 
 
 def _families(saved: Mapping[str, Mapping[str, Any]]) -> dict[str, Lines]:
-    found: dict[str, Lines] = {}
+    families: dict[str, Lines] = {}
     for row in inventory.instructions().values():
-        of = {name: data["instructions"].get(row.id) for name, data in saved.items()}
-        key = _archs({name: _words(data, row) for name, data in of.items() if data and not data["refused"]})
+        of = {name: body["instructions"].get(row.id) for name, body in saved.items()}
+        key = _archs({name: _words(made, row) for name, made in of.items() if made and not made["refused"]})
         if key:
-            found.setdefault(row.family, {}).setdefault(key, []).append(row.id)
-    return found
+            families.setdefault(row.family, {}).setdefault(key, []).append(row.id)
+    return families
 
 
 def _archs(said: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -65,10 +65,10 @@ def _archs(said: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((spans(names), words) for words, names in archs.items())
 
 
-def _words(data: dict[str, Any], row: Instruction) -> str:
-    found = Lowering(**data)
-    text = fitting([f"{opcode} x {n}" if n > 1 else opcode for opcode, n in found.opcodes.items()], 90)
-    return text if found.native(row) else f"*emulated*: {text or NOTHING[row.multiplies]}"
+def _words(made: dict[str, Any], row: Instruction) -> str:
+    lowering = Lowering(**made)
+    text = fitting([f"{opcode} x {n}" if n > 1 else opcode for opcode, n in lowering.opcodes.items()], 90)
+    return text if lowering.native(row) else f"*emulated*: {text or NOTHING[row.multiplies]}"
 
 
 def _rows(lines: Lines) -> Iterator[list[str]]:
@@ -81,8 +81,8 @@ def _layouts(results: Results) -> Iterator[str]:
     """The layouts of tensor-core machine instructions; opcodes of which all is the same share a line."""
     lines: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for name in results.archs():
-        for opcode, data in results.opcodes(name).items():
-            for operands, layout in _operands(data["layouts"]).items():
+        for opcode, saved in results.opcodes(name).items():
+            for operands, layout in _operands(saved["layouts"]).items():
                 key = (operands, f"[{layout[:6]}](layouts/{layout}.json)", *row_and_col(results.layout(layout)))
                 lines.setdefault(key, []).append((opcode, name))
     if lines:
@@ -99,7 +99,7 @@ def _layouts(results: Results) -> Iterator[str]:
 
 def _operands(layouts: Mapping[str, str]) -> dict[str, str]:
     """Layouts by operand, C with D where it has the same."""
-    found = {name.upper(): layouts[name] for name in "abd"}
+    by_operand = {name.upper(): layouts[name] for name in "abd"}
     if layouts.get("c", layouts["d"]) == layouts["d"]:
-        return found
-    return {**found, "C": layouts["c"]}
+        return by_operand
+    return {**by_operand, "C": layouts["c"]}

@@ -29,13 +29,13 @@ PAGES = {
 def render(results: Results) -> dict[Path, str]:
     """Text of every page by path."""
     facts, archs = known.facts(results), results.archs()
-    found = {"changes.md": changes.page(facts, archs), "tensor_memory.md": tensor_memory.page()}
+    texts = {"changes.md": changes.page(facts, archs), "tensor_memory.md": tensor_memory.page()}
     if lowering.there(results):
-        found["lowering.md"] = lowering.page(results)
+        texts["lowering.md"] = lowering.page(results)
     if any(UNDOCUMENTED.read(results, name) for name in archs):
-        found["undocumented.md"] = undocumented.page(results)
-    found["README.md"] = _overview(results, facts, [name for name in PAGES if name in found])
-    return {results.root / name: _text(lines) for name, lines in found.items()}
+        texts["undocumented.md"] = undocumented.page(results)
+    texts["README.md"] = _overview(results, facts, [name for name in PAGES if name in texts])
+    return {results.root / name: _text(lines) for name, lines in texts.items()}
 
 
 def stale(results: Results, pages: Mapping[Path, str] | None = None) -> list[Path]:
@@ -58,8 +58,8 @@ def write(results: Results, pages: Mapping[Path, str] | None = None) -> None:
 
 def _former(results: Results, made: Mapping[Path, str]) -> list[Path]:
     """Pages that were made before, and no longer are."""
-    found = sorted([*results.root.glob("*.md"), *results.root.glob("sm_*/*.md")])
-    return [path for path in found if path not in made and _begins(path)]
+    pages = sorted([*results.root.glob("*.md"), *results.root.glob("sm_*/*.md")])
+    return [path for path in pages if path not in made and _begins(path)]
 
 
 def _begins(path: Path) -> bool:

@@ -24,9 +24,9 @@ def table(results: Results) -> Iterator[str]:
     yield from grid(["archs", "method", "made with", "measured", "refused", "failed"], rows)
 
 
-def _line(method: str, found: Sequence[Measurement]) -> tuple[str, ...]:
-    counts = Counter(m.status for m in found)
-    made = "; ".join(sorted({_made(m) for m in found}))
+def _line(method: str, measurements: Sequence[Measurement]) -> tuple[str, ...]:
+    counts = Counter(m.status for m in measurements)
+    made = "; ".join(sorted({_made(m) for m in measurements}))
     made = made if len(made) <= MOST_MADE else f"{made[: MOST_MADE - 3]}..."
     return (method, markdown(made), *(str(counts[status]) for status in ("measured", "refused", "failed")))
 

@@ -20,16 +20,16 @@ def page(results: Results) -> Iterator[str]:
     yield "driver may do otherwise. Values of four bits of metadata that are not legal: at which index in its chunk a"
     yield "stored element is multiplied. Selectors beyond the documented ones: each was run in a process of its own."
     for name in results.archs():
-        found = _found(results, name)
-        if found:
-            yield from ("", f"## {name}", "", markdown(_how(found[0])))
-            yield from _lists(found)
+        nearest = _nearest(results, name)
+        if nearest:
+            yield from ("", f"## {name}", "", markdown(_how(nearest[0])))
+            yield from _lists(nearest)
 
 
-def _found(results: Results, name: str) -> list[Undocumented]:
+def _nearest(results: Results, name: str) -> list[Undocumented]:
     """The nearest folder's word on each multiply, in the order of the inventory."""
-    found = {one.metadata.experiment: one for one in reversed(list(everything(name, alone(results))))}
-    return [found[id_] for id_ in inventory.instructions() if id_ in found]
+    by_form = {one.metadata.experiment: one for one in reversed(list(everything(name, alone(results))))}
+    return [by_form[id_] for id_ in inventory.instructions() if id_ in by_form]
 
 
 def _how(one: Undocumented) -> str:
@@ -37,10 +37,10 @@ def _how(one: Undocumented) -> str:
     return f"Live on {said['device']}, driver {said['driver']}, CUDA {said['cuda']}, tcprobe {said['tcprobe']}."
 
 
-def _lists(found: list[Undocumented]) -> Iterator[str]:
+def _lists(nearest: list[Undocumented]) -> Iterator[str]:
     """What was found, each with the forms that it was found of."""
     forms: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
-    for one in found:
+    for one in nearest:
         forms.setdefault((tuple(one.values_said), tuple(one.selectors_said)), []).append(one.metadata.experiment)
     for (values, selectors), ids in forms.items():
         yield from ("", *_wrapped(", ".join(code(ids)) + ":"), "")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tcprobe import __version__
 from tcprobe.ask.bank_rules import document
-from tcprobe.ask.banks import IDLE, BankRule, Ints, cycles
+from tcprobe.ask.banks import IDLE, BankRule, Ints, Judge
 from tcprobe.ask.source_tags import LEAST, SourceTags, is_spread, lookups, of_pairs
 from tcprobe.ask.source_tags import timed as with_lookups
 from tcprobe.errors import ProbeError
@@ -122,7 +122,7 @@ def candidates(row: SharedAccess, size: int) -> list[BankRule]:
 
 def predicted(row: SharedAccess, rule: BankRule, cases: Cases, tags: SourceTags | None = None) -> Ints:
     """Cycles that a rule says of each pattern, with the lookups of its sources where there are tags."""
-    found = cycles(row, rule, cases.address, cases.source if rule.passes == "order" else None)
+    found = Judge(row, rule).cycles(cases.address, cases.source if rule.passes == "order" else None)
     if tags is None:
         return found
     sources = np.where(cases.address == IDLE, IDLE, cases.source)

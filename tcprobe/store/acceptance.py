@@ -58,25 +58,25 @@ def measurement(body: Mapping[str, Any]) -> None:
         raise DataError(f"status {body['status']} does not go with the rest of the measurement.")
 
 
-def belongs(found: Measurement) -> None:
-    """DataError unless the tables, structure and unread slots of `found` can be those of its experiment."""
-    fragments = {fragment.operand: fragment for fragment in inventory.of_experiment(found.experiment)}
+def belongs(measured: Measurement) -> None:
+    """DataError unless the tables, structure and unread slots of `measured` can be those of its experiment."""
+    fragments = {fragment.operand: fragment for fragment in inventory.of_experiment(measured.experiment)}
     if not fragments:
-        raise DataError(f"{found.experiment} is nothing that this tcprobe knows; a later one may have measured it.")
-    if found.status != "measured":
+        raise DataError(f"{measured.experiment} is nothing that this tcprobe knows; a later one may have measured it.")
+    if measured.status != "measured":
         return
-    unsaid = {name for name, f in fragments.items() if f.role is Role.ADDRESS and found.method == "derived"}
-    if not set(fragments) - unsaid <= set(found.tables) <= set(fragments):
-        raise DataError(f"it needs the tables of {', '.join(fragments)}, not of {', '.join(sorted(found.tables))}.")
-    for operand, table in found.tables.items():
+    unsaid = {name for name, f in fragments.items() if f.role is Role.ADDRESS and measured.method == "derived"}
+    if not set(fragments) - unsaid <= set(measured.tables) <= set(fragments):
+        raise DataError(f"it needs the tables of {', '.join(fragments)}, not of {', '.join(sorted(measured.tables))}.")
+    for operand, table in measured.tables.items():
         words = misfit(fragments[operand], table)
         if words:
             raise DataError(f"layout {table.id} cannot be that of {fragments[operand].id}: {words}.")
-    row = inventory.instructions().get(found.experiment)
+    row = inventory.instructions().get(measured.experiment)
     multiply = row if row and row.multiplies else None
-    _check_structure(found, multiply)
-    for operand, lanes in found.unread.items():
-        _check_unread(found, multiply, operand, lanes)
+    _check_structure(measured, multiply)
+    for operand in measured.unread:
+        _check_unread(measured, multiply, operand)
 
 
 def misfit(fragment: Fragment, table: Table) -> str | None:
@@ -152,14 +152,14 @@ def opcodes(body: Mapping[str, Any], name: str) -> None:
     row = arch.arch(name)
     if set(body) != {"opcodes"}:
         raise DataError("not the keys of opcodes.")
-    for opcode, data in body["opcodes"].items():
-        layouts = data["layouts"]
-        if not _OPCODE.fullmatch(opcode) or set(data) != {"compiler", "layouts", "source"}:
+    for opcode, saved in body["opcodes"].items():
+        layouts = saved["layouts"]
+        if not _OPCODE.fullmatch(opcode) or set(saved) != {"compiler", "layouts", "source"}:
             raise DataError(f"{opcode}: no opcode with compiler, layouts and source.")
         if not {"a", "b", "d"} <= set(layouts) <= {"a", "b", "c", "d"} or not _all(_LAYOUT, layouts.values()):
             raise DataError(f"{opcode}: layouts need a, b and d, each a layout's id.")
-        source = inventory.instructions().get(data["source"])
-        if not source or source.family != "wmma" or not source.target.on(row) or not isinstance(data["compiler"], str):
+        source = inventory.instructions().get(saved["source"])
+        if not source or source.family != "wmma" or not source.target.on(row) or not isinstance(saved["compiler"], str):
             raise DataError(f"{opcode}: source is no wmma.mma of {name}, or compiler no text.")
 
 
@@ -181,17 +181,17 @@ def lowering(body: Mapping[str, Any]) -> None:
     """
     if set(body) != {"compiler", "instructions"} or not isinstance(body["compiler"], str):
         raise DataError("not the keys of a lowering.")
-    for id_, data in body["instructions"].items():
-        if not _INSTRUCTION.fullmatch(id_) or set(data) | {"routines"} != {"opcodes", "others", "refused", "routines"}:
+    for id_, saved in body["instructions"].items():
+        if not _INSTRUCTION.fullmatch(id_) or set(saved) | {"routines"} != {"opcodes", "others", "refused", "routines"}:
             raise DataError(f"{id_}: no instruction with opcodes, others and refused.")
-        if not isinstance(data.get("routines", []), list) or not _all(_ROUTINE, data.get("routines", [])):
+        if not isinstance(saved.get("routines", []), list) or not _all(_ROUTINE, saved.get("routines", [])):
             raise DataError(f"{id_}: routines are names.")
-        counts, refused = data["opcodes"], data["refused"]
+        counts, refused = saved["opcodes"], saved["refused"]
         if not _all(_OPCODE, counts) or not all(type(n) is int and n > 0 for n in counts.values()):
             raise DataError(f"{id_}: opcodes need names and counts above 0.")
-        if type(data["others"]) is not int or data["others"] < 0 or not isinstance(refused, str | None):
+        if type(saved["others"]) is not int or saved["others"] < 0 or not isinstance(refused, str | None):
             raise DataError(f"{id_}: others is no count, or refused no text.")
-        if refused is not None and (counts or data["others"]):
+        if refused is not None and (counts or saved["others"]):
             raise DataError(f"{id_}: refused, and yet it has opcodes.")
 
 
@@ -215,22 +215,23 @@ def _is_structure(data: Mapping[str, Any]) -> bool:
     return whole and _all(_SHA256, [data["sha256"]])
 
 
-def _check_structure(found: Measurement, row: Instruction | None) -> None:
+def _check_structure(measured: Measurement, row: Instruction | None) -> None:
     """A multiply forms every product of elements once; what moves elements has no structure tensor."""
-    if found.structure is None:
-        if row and found.method in WITH_STRUCTURE:
+    if measured.structure is None:
+        if row and measured.method in WITH_STRUCTURE:
             raise DataError("a multiply's structure is missing.")
     elif row is None:
         raise DataError("it has the structure of a multiply, and is none.")
-    elif found.structure.triples != row.triples:
-        raise DataError(f"structure has {found.structure.triples} triples; {row.id} forms {row.triples}.")
+    elif measured.structure.triples != row.triples:
+        raise DataError(f"structure has {measured.structure.triples} triples; {row.id} forms {row.triples}.")
 
 
-def _check_unread(found: Measurement, row: Instruction | None, operand: str, lanes: Sequence[tuple[int, ...]]) -> None:
+def _check_unread(measured: Measurement, row: Instruction | None, operand: str) -> None:
     """Slots of A or B of a multiply; of each element at least one holder is read."""
     if operand not in "ab" or row is None:
         raise DataError(f"unread: {operand} is no factor of a multiply.")
-    table, elements = found.tables[operand], found.tables[operand].elements
+    table, lanes = measured.tables[operand], measured.unread[operand]
+    elements = table.elements
     if len(lanes) != table.threads or not all(_ascending(lane, elements) for lane in set(lanes)):
         raise DataError(f"unread: {operand} needs {table.threads} lanes of ascending numbers below {elements}.")
     skipped = {lane * elements + i for lane, unread in enumerate(lanes) for i in unread}

@@ -92,9 +92,9 @@ def cell(fragment: Fragment, name: str | None, results: Results | Layers) -> Cel
     if name == "all":
         raise UsageError("one arch is needed here, not all.")
     layers = layers_of(results)
-    found = layers.choose(fragment, lookup.archs_of(name, layers) if name else layers.meant(fragment))
-    if found:
-        return of(fragment, found, layers)
+    chosen = layers.choose(fragment, lookup.archs_of(name, layers) if name else layers.meant(fragment))
+    if chosen:
+        return of(fragment, chosen, layers)
     rows = [arch.arch(name)] if name else list(arch.ARCHS)
     if layers.with_published:
         from tcprobe.references import documented
@@ -106,9 +106,9 @@ def cell(fragment: Fragment, name: str | None, results: Results | Layers) -> Cel
     raise lookup.no_table(fragment, name, layers)
 
 
-def of(fragment: Fragment, found: Found, layers: Layers) -> Cell:
+def of(fragment: Fragment, chosen: Found, layers: Layers) -> Cell:
     """The table of a fragment in a measurement that has one."""
-    return Cell(fragment, found.measured.arch, found.table(fragment), found.measured, layers, found.source)
+    return Cell(fragment, chosen.measured.arch, chosen.table(fragment), chosen.measured, layers, chosen.source)
 
 
 def selections(cell: Cell, selector: int | None = None) -> list[Cell]:
@@ -128,10 +128,10 @@ def selections(cell: Cell, selector: int | None = None) -> list[Cell]:
 
 def selection(cell: Cell, selector: int | None = None) -> Cell:
     """The one table that is meant; UsageError as `selections`, and where there are several and none is asked for."""
-    found = selections(cell, selector)
-    if len(found) > 1:
-        raise UsageError(f"{cell.fragment.id} has {len(found)} selectors: say which with --selector.")
-    return found[0]
+    tables = selections(cell, selector)
+    if len(tables) > 1:
+        raise UsageError(f"{cell.fragment.id} has {len(tables)} selectors: say which with --selector.")
+    return tables[0]
 
 
 def selected(cells: Iterable[Cell], selector: int | None, every: bool = False) -> list[Cell]:
@@ -139,11 +139,11 @@ def selected(cells: Iterable[Cell], selector: int | None, every: bool = False) -
 
     With `every` the tables of all selectors, unless one is asked for.
     """
-    found = list(cells)
-    if selector is not None and not any(cell.fragment.selectors for cell in found):
-        raise UsageError(f"no selector changes {found[0].fragment.id}: leave --selector out.")
-    take, choosy = selections if every else _one, max((len(cell.fragment.selectors) for cell in found), default=0)
-    return [one for cell in found for one in take(cell, selector if _asked(cell, choosy) else None)]
+    listed = list(cells)
+    if selector is not None and not any(cell.fragment.selectors for cell in listed):
+        raise UsageError(f"no selector changes {listed[0].fragment.id}: leave --selector out.")
+    take, choosy = selections if every else _one, max((len(cell.fragment.selectors) for cell in listed), default=0)
+    return [one for cell in listed for one in take(cell, selector if _asked(cell, choosy) else None)]
 
 
 def _asked(cell: Cell, choosy: int) -> bool:
@@ -208,13 +208,13 @@ def emittable(
     error: UsageError | None = None
     for fragment in reversed(fragments):  # the last one chooses the arch
         try:
-            found = cell(fragment, at, layers)
+            one = cell(fragment, at, layers)
         except UsageError as reason:
             error = error or reason
             without.append(fragment)
             continue
-        at = at or found.arch
-        cells.append(found)
+        at = at or one.arch
+        cells.append(one)
     if not cells:
         assert error is not None
         raise error
@@ -225,10 +225,10 @@ def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:
     if layers.with_published:
         rows = [row for row in arch.ARCHS if fragment.target.on(row)]
         return [one for row in rows if (one := _said(fragment, row.name, layers))]
-    found = everywhere(fragment, "all", layers)
-    if not found:
+    cells = everywhere(fragment, "all", layers)
+    if not cells:
         raise lookup.no_table(fragment, "all", layers)
-    return found
+    return cells
 
 
 def _said(fragment: Fragment, name: str, layers: Layers) -> Cell | None:
@@ -243,5 +243,5 @@ def everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Cel
     """As `known`, but for "all" on every arch that has a measurement."""
     if name != "all":
         return [cell(fragment, name, layers)]
-    found = (layers.choose(fragment, [at]) for at in layers.archs())
-    return [of(fragment, one, layers) for one in found if one]
+    chosen = (layers.choose(fragment, [at]) for at in layers.archs())
+    return [of(fragment, one, layers) for one in chosen if one]

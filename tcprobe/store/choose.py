@@ -99,9 +99,8 @@ class Layers:
     def meant(self, fragment: Fragment) -> list[str]:
         """The archs that are meant where none is named: those with a table in the uppermost layer that has any."""
         for layer in self.layers[:-1]:
-            found = [name for name in self.archs() if self._has(layer, name, fragment)]
-            if found:
-                return found
+            if archs := self._archs_of(layer, fragment):
+                return archs
         return self.archs()
 
     def choose(self, fragment: Fragment, archs: Sequence[str]) -> Found | None:
@@ -109,23 +108,23 @@ class Layers:
 
         DataError where there are only files that cannot be trusted.
         """
-        found = next(self.tables(fragment, archs), None)
-        if found and len(self._groups) < len(self.layers):
-            return self._strongest(fragment, found)
-        if found is None:
+        counting = next(self.tables(fragment, archs), None)
+        if counting and len(self._groups) < len(self.layers):
+            return self._strongest(fragment, counting)
+        if counting is None:
             for (_, name, _, experiment), error in self._distrusted.items():
                 if experiment == fragment.experiment and name in archs:
                     raise error
-        return found
+        return counting
 
     def _strongest(self, fragment: Fragment, first: Found) -> Found:
         """Of what stands beside `first` in its folder, by the same method: the table that most devices agree on."""
         beside = [f for f in self.tables(fragment, [first.measured.arch])
                   if (f.group, f.measured.method) == (first.group, first.measured.method)]  # fmt: skip
         by_table: dict[str, set[tuple[str, ...]]] = {}
-        for found in beside:
-            by_table.setdefault(found.table(fragment).id, set()).add(made_by(found.measured))
-        return max(beside, key=lambda found: len(by_table[found.table(fragment).id]))
+        for one in beside:
+            by_table.setdefault(one.table(fragment).id, set()).add(made_by(one.measured))
+        return max(beside, key=lambda one: len(by_table[one.table(fragment).id]))
 
     def tables(self, fragment: Fragment, archs: Sequence[str]) -> Iterator[Found]:
         """All measurements with a table of a fragment, the one that counts first."""
@@ -142,9 +141,9 @@ class Layers:
 
     def _saved(self, experiment: str, archs: Sequence[str], methods: Sequence[str]) -> Iterator[Found]:
         for layer, name, method in self._places(archs, methods):
-            found = self._read(layer, name, method, experiment)
-            if found:
-                yield Found(found, layer.name, layer.group)
+            measurement = self._read(layer, (name, method, experiment))
+            if measurement:
+                yield Found(measurement, layer.name, layer.group)
 
     def layout(self, fragment: Fragment, arch: str) -> str | None:
         """The layout id of the table that counts on an arch, None if there is none. Quick where it is published."""
@@ -152,8 +151,9 @@ class Layers:
             if layer.name == PUBLISHED:
                 layout = layer.results.named_layouts(name, method, fragment.experiment).get(fragment.operand)
             else:
-                found = self._read(layer, name, method, fragment.experiment)
-                layout = found.tables[fragment.operand].id if found and fragment.operand in found.tables else None
+                measurement = self._read(layer, (name, method, fragment.experiment))
+                tables = measurement.tables if measurement else {}
+                layout = tables[fragment.operand].id if fragment.operand in tables else None
             if layout:
                 return layout
         return None
@@ -161,9 +161,9 @@ class Layers:
     def multiply(self, name: str, like: Measurement) -> Measurement | None:
         """The measurement of a multiply on the arch and by the method of another; None if it was not measured."""
         for layer, arch, method in self._places([like.arch]):
-            found = self._read(layer, arch, method, name) if method == like.method else None
-            if found and found.status == "measured":
-                return found
+            measurement = self._read(layer, (arch, method, name)) if method == like.method else None
+            if measurement and measurement.status == "measured":
+                return measurement
         return None
 
     def _places(self, archs: Sequence[str], methods: Sequence[str] = METHODS) -> Iterator[tuple[Layer, str, str]]:
@@ -187,26 +187,30 @@ class Layers:
     def documents(self, arch: str, kind: str, read: Callable[[Results], T | None]) -> Iterator[tuple[T, str]]:
         """What `read` gives of every layer that has something of an arch, and whose layer, nearest first."""
         for layer in self.layers:
-            found = self._trusted(layer, (layer.name, arch, "", kind), partial(read, layer.results))
-            if found:
-                yield found, layer.name
+            body = self._trusted(layer, (layer.name, arch, "", kind), partial(read, layer.results))
+            if body:
+                yield body, layer.name
 
     def opcodes(self, arch: str) -> dict[str, tuple[dict[str, Table], str]]:
         """The layouts of an arch's tensor-core opcodes and what anchors them, from the nearest layer that has any."""
-        found = next(self.documents(arch, "opcodes", partial(_opcodes, arch)), None)
-        return found[0] if found else {}
+        nearest = next(self.documents(arch, "opcodes", partial(_opcodes, arch)), None)
+        return nearest[0] if nearest else {}
 
     def descriptors(self, arch: str) -> Iterator[tuple[dict[str, Any], str]]:
         """What was measured of an arch's descriptors, as in `Results.descriptors`, and whose layer says so."""
         return self.documents(arch, "descriptors", lambda results: DESCRIPTORS.read(results, arch))
 
-    def _has(self, layer: Layer, arch: str, fragment: Fragment) -> bool:
-        saved = (self._read(layer, arch, method, fragment.experiment) for method in self._methods_of(layer, arch))
-        return any(found is not None and fragment.operand in found.tables for found in saved)
+    def _archs_of(self, layer: Layer, fragment: Fragment) -> list[str]:
+        """The archs of which a layer has a table of a fragment, ascending."""
 
-    def _read(self, layer: Layer, arch: str, method: str, experiment: str) -> Measurement | None:
-        key = (layer.name, arch, method, experiment)
-        return self._trusted(layer, key, partial(layer.results.measurement, arch, method, experiment))
+        def has(name: str, method: str) -> bool:
+            measurement = self._read(layer, (name, method, fragment.experiment))
+            return measurement is not None and fragment.operand in measurement.tables
+
+        return [name for name in self.archs() if any(has(name, method) for method in self._methods_of(layer, name))]
+
+    def _read(self, layer: Layer, key: tuple[str, str, str]) -> Measurement | None:
+        return self._trusted(layer, (layer.name, *key), partial(layer.results.measurement, *key))
 
     def _trusted(self, layer: Layer, key: Key, read: Callable[[], T | None]) -> T | None:
         """What `read` gives, None where the file cannot be trusted and another layer lies below."""

@@ -104,8 +104,8 @@ def _parse(raw: bytes) -> dict[str, Any]:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object whose keys stand once and whose texts are plain."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
         raise DataError(f"the key {quoted(twice)} stands twice.")
     for key, value in pairs:
@@ -113,7 +113,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise DataError(f"the key {quoted(key)} {_UNFIT}.")
         if isinstance(value, str) and not plain(value):
             raise DataError(f"{key}: the text {quoted(value)} {_UNFIT}.")
-    return found
+    return members
 
 
 def _no_number(name: str) -> NoReturn:

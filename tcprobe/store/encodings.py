@@ -40,7 +40,7 @@ def read(results: Results, name: str) -> dict[str, Any] | None:
 
 
 def write(
-    results: Results, name: str, compiler: str, found: Mapping[str, tuple[Iterable[str], Iterable[str]]]
+    results: Results, name: str, compiler: str, seen: Mapping[str, tuple[Iterable[str], Iterable[str]]]
 ) -> list[str]:
     """Save (bits, forms) by opcode; what is saved of others by the same compiler stays.
 
@@ -55,7 +55,7 @@ def write(
         except DataError as error:
             complaints.append(str(error))
         opcodes = before["opcodes"] if before and before["compiler"] == compiler else {}
-        for opcode, (bits, forms) in found.items():
+        for opcode, (bits, forms) in seen.items():
             same = opcode in opcodes and opcodes[opcode]["bits"] == list(bits)
             kept = opcodes[opcode]["forms"] if same else []
             opcodes[opcode] = {"bits": list(bits), "forms": sorted({*kept, *forms})}
@@ -68,13 +68,13 @@ def check(body: Mapping[str, Any], name: str) -> None:
     """DataError unless `body` has the keys above, and forms that are mma forms of the arch."""
     if set(body) != {"compiler", "opcodes"} or not isinstance(body["compiler"], str):
         raise DataError("not the keys of encodings.")
-    for opcode, data in body["opcodes"].items():
-        if not _OPCODE.fullmatch(opcode) or set(data) != {"bits", "forms"}:
+    for opcode, saved in body["opcodes"].items():
+        if not _OPCODE.fullmatch(opcode) or set(saved) != {"bits", "forms"}:
             raise DataError(f"{opcode}: no opcode with bits and forms.")
-        if not all(isinstance(value, list) and len(value) <= MOST for value in data.values()) or not data["bits"]:
+        if not all(isinstance(value, list) and len(value) <= MOST for value in saved.values()) or not saved["bits"]:
             raise DataError(f"{opcode}: bits and forms are lists, bits not empty.")
-        if not all(isinstance(bits, str) and _BITS.fullmatch(bits) for bits in data["bits"]):
+        if not all(isinstance(bits, str) and _BITS.fullmatch(bits) for bits in saved["bits"]):
             raise DataError(f"{opcode}: bits need hexadecimal digits.")
-        rows = [inventory.instructions().get(form) for form in data["forms"]]
+        rows = [inventory.instructions().get(form) for form in saved["forms"]]
         if not all(row and row.family == "mma" and row.target.on(arch.arch(name)) for row in rows):
             raise DataError(f"{opcode}: forms are no mma forms of {name}.")

@@ -18,7 +18,7 @@ from typing import Any
 from tcprobe.errors import DataError
 from tcprobe.fit.linear import Layout, fit_layout, pack, unpacked
 from tcprobe.isa.arch import WARP
-from tcprobe.layout.space import Space, slots
+from tcprobe.layout.space import Axis, Space, slots
 from tcprobe.layout.table import MOST_SLOTS, MOST_VALUE, SLOT_OUTPUTS, Table
 
 _KEYS = {"threads", "elements", "outputs", "origin", "bases"}
@@ -29,12 +29,12 @@ def written(table: Table) -> dict[str, Any]:
     """Plain data: `Table.to_json`, or the bases of a linear layout of more than a warp."""
     if table.threads <= WARP or table.space != slots(table.threads, table.elements):
         return table.to_json()
-    found = fit_layout(table)
-    if not isinstance(found, Layout) or None in table.values[table.outputs[0]]:
+    linear = fit_layout(table)
+    if not isinstance(linear, Layout) or None in table.values[table.outputs[0]]:
         return table.to_json()
-    bases = {name: [[base[o] for o in table.outputs] for base in of] for name, of in found.bases.items()}
+    bases = {name: [[base[o] for o in table.outputs] for base in of] for name, of in linear.bases.items()}
     return {"threads": table.threads, "elements": table.elements, "outputs": list(table.outputs),
-            "origin": [found.origin[o] for o in table.outputs], "bases": bases}  # fmt: skip
+            "origin": [linear.origin[o] for o in table.outputs], "bases": bases}  # fmt: skip
 
 
 def read(data: object) -> Table:
@@ -47,11 +47,9 @@ def read(data: object) -> Table:
     outputs = tuple(data["outputs"])
     if outputs not in (("row",), ("row", "col"), SLOT_OUTPUTS):
         raise DataError("outputs must be row, col and product, in this order.")
-    images = tuple(
-        image for axis in reversed(space.axes) for image in _images(data["bases"], axis.name, axis.bits, outputs)
-    )
-    found = Layout(space, outputs, images, _packed(data["origin"], outputs)).packed()
-    return Table(space, {o: tuple(column) for o, column in zip(outputs, unpacked(found, len(outputs)), strict=True)})
+    images = tuple(image for axis in reversed(space.axes) for image in _images(data["bases"], axis, outputs))
+    layout = Layout(space, outputs, images, _packed(data["origin"], outputs)).packed()
+    return Table(space, {o: tuple(column) for o, column in zip(outputs, unpacked(layout, len(outputs)), strict=True)})
 
 
 def _space(threads: object, elements: object) -> Space:
@@ -64,10 +62,10 @@ def _space(threads: object, elements: object) -> Space:
     return slots(threads, elements)
 
 
-def _images(bases: Any, name: str, bits: int, outputs: tuple[str, ...]) -> list[int]:
-    of = bases[name]
-    if not isinstance(of, list) or len(of) != bits or set(bases) != {"lane", "i"}:
-        raise DataError(f"{name} needs {bits} bases, and there are those of lane and i.")
+def _images(bases: Any, axis: Axis, outputs: tuple[str, ...]) -> list[int]:
+    of = bases[axis.name]
+    if not isinstance(of, list) or len(of) != axis.bits or set(bases) != {"lane", "i"}:
+        raise DataError(f"{axis.name} needs {axis.bits} bases, and there are those of lane and i.")
     return [_packed(base, outputs) for base in of]
 
 

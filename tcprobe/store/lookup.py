@@ -41,11 +41,11 @@ def archs_of(name: str | None, layers: Layers) -> list[str]:
 
 def chosen(patterns: Sequence[str]) -> list[Fragment]:
     """Fragments of names that must be unique, and of patterns and instructions that may mean several."""
-    found: list[Fragment] = []
+    fragments: list[Fragment] = []
     for pattern in patterns:
         several = any(c in pattern for c in "*?[") or shorthand.short(pattern) in inventory.instructions()
-        found += by_name.select_or_fail(pattern) if several else [by_name.resolve(pattern)]
-    return list(dict.fromkeys(found))
+        fragments += by_name.select_or_fail(pattern) if several else [by_name.resolve(pattern)]
+    return list(dict.fromkeys(fragments))
 
 
 def no_table(fragment: Fragment, name: str | None, layers: Layers) -> UsageError:

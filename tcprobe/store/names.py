@@ -51,10 +51,10 @@ def meant(name: str, arch_name: str | None, layers: Layers) -> Meant:
     """
     with suppress(KeyError, ValueError):
         return Meant(cell(inventory.fragment(shorthand.short(name)), arch_name, layers))
-    found = _on(_candidates(name, layers, by_name.candidates), arch_name)
-    if len(found) == 1:
-        return Meant(cell(found[0], arch_name, layers))
-    tables = _tables(found, lambda fragment: {fragment.operand: cell(fragment, arch_name, layers)})
+    candidates = _on(_candidates(name, layers, by_name.candidates), arch_name)
+    if len(candidates) == 1:
+        return Meant(cell(candidates[0], arch_name, layers))
+    tables = _tables(candidates, lambda fragment: {fragment.operand: cell(fragment, arch_name, layers)})
     first = _agreed(name, "fragments", tables)
     return Meant(next(iter(tables[first].values())), _note(name, "fragments", tables))
 
@@ -75,21 +75,21 @@ def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruct
 
 def chosen(patterns: Sequence[str], arch_name: str | None, layers: Layers) -> tuple[list[Fragment], list[str]]:
     """Fragments of names, which must mean one table each, and of patterns and instructions; and notes on the names."""
-    found, notes = [], []
+    fragments, notes = [], []
     for pattern in joined(patterns):
         try:
-            found += lookup.chosen((pattern,))
+            fragments += lookup.chosen((pattern,))
         except UsageError:
             on = None if arch_name == "all" else arch_name
             whole, note = _whole(pattern, on, layers)
             if whole:
-                found += whole
+                fragments += whole
                 notes += [note] if note else []
                 continue
             one = meant(pattern, on, layers)
-            found.append(one.cell.fragment)
+            fragments.append(one.cell.fragment)
             notes += [one.note] if one.note else []
-    return list(dict.fromkeys(found)), notes
+    return list(dict.fromkeys(fragments)), notes
 
 
 def _whole(name: str, arch_name: str | None, layers: Layers) -> tuple[list[Fragment], str | None]:
@@ -97,12 +97,12 @@ def _whole(name: str, arch_name: str | None, layers: Layers) -> tuple[list[Fragm
 
     None where it does not mean all operands, or where tables differ.
     """
-    found = _candidates(name, layers, by_name.candidates)
-    rows = [inventory.instructions().get(id_) for id_ in dict.fromkeys(f.experiment for f in found)]
-    if [f.id for f in found] != [f.id for row in rows if row for f in row.fragments]:
+    candidates = _candidates(name, layers, by_name.candidates)
+    rows = [inventory.instructions().get(id_) for id_ in dict.fromkeys(f.experiment for f in candidates)]
+    if [f.id for f in candidates] != [f.id for row in rows if row for f in row.fragments]:
         return [], None
     if len(rows) == 1:
-        return found, None
+        return candidates, None
     with suppress(UsageError):
         row, _, note = multiply(name, arch_name, layers)
         return list(row.fragments), note
@@ -113,14 +113,14 @@ def instructions(patterns: Sequence[str], layers: Layers) -> list[Instruction]:
     """The instructions that names and patterns mean, opcodes too; all without one."""
     if not patterns:
         return by_name.select_instructions()
-    found: dict[str, Instruction] = {}
+    by_id: dict[str, Instruction] = {}
     for pattern in joined(patterns):
         if re.search(OPCODE, pattern):
             rows = _candidates(pattern, layers, by_name.instruction_candidates)
         else:
             rows = by_name.select_instructions(pattern)
-        found |= {row.id: row for row in rows}
-    return list(found.values())
+        by_id |= {row.id: row for row in rows}
+    return list(by_id.values())
 
 
 def like(name: str, layers: Layers) -> list[Fragment]:
@@ -136,13 +136,13 @@ def _candidates(name: str, layers: Layers, by_name: Callable[[str], list[T]]) ->
     rest, ids = re.sub(OPCODE, " ", name), _becoming(opcode[0].lower(), layers)
     if not ids:
         raise _no_multiply_becomes(opcode[0], layers)
-    found: list[T] = []
+    candidates: list[T] = []
     for id_ in ids:
         with suppress(UsageError):
-            found += by_name(f"{id_} {rest}" if rest.strip() else id_)
-    if not found:
+            candidates += by_name(f"{id_} {rest}" if rest.strip() else id_)
+    if not candidates:
         raise UsageError(f"{quoted(name)}: {ids[0]} becomes this, and it has nothing called {quoted(rest.strip())}.")
-    return found
+    return candidates
 
 
 def _becoming(opcode: str, layers: Layers) -> list[str]:
@@ -179,21 +179,23 @@ def _same_shape(id_: str, opcode: str) -> bool:
     return row is not None and "".join(map(str, row.shape)) == shape.replace("x", "")
 
 
-def _on(found: list[T], arch_name: str | None) -> list[T]:
+def _on(candidates: list[T], arch_name: str | None) -> list[T]:
     """Those that the arch has, where one is named; all if it has none of them."""
     if arch_name in (None, "all"):
-        return found
+        return candidates
     device = arch.arch(arch_name or "")
-    return [one for one in found if one.target.on(device)] or found
+    return [one for one in candidates if one.target.on(device)] or candidates
 
 
-def _tables(found: Sequence[T], of: Callable[[T], Operands]) -> dict[str, Operands]:
+def _tables(candidates: Sequence[T], of: Callable[[T], Operands]) -> dict[str, Operands]:
     """The tables of each candidate that has some, by id; UsageError where none has, or there are too many."""
-    if len(found) > MOST:
-        raise UsageError(f"that may mean {len(found)} things, for example {found[0].id}. Say more of the name.")
+    if len(candidates) > MOST:
+        raise UsageError(
+            f"that may mean {len(candidates)} things, for example {candidates[0].id}. Say more of the name."
+        )
     tables: dict[str, Operands] = {}
     error: UsageError | None = None
-    for one in found:
+    for one in candidates:
         try:
             tables[one.id] = of(one)
         except UsageError as reason:
@@ -215,8 +217,8 @@ def _agreed(name: str, kind: str, tables: dict[str, Operands]) -> str:
     return next((id_ for id_, cells in tables.items() if all(c.measured for c in cells.values())), next(iter(tables)))
 
 
-def _map(found: Cell) -> tuple[object, ...]:
-    return found.table.id, found.fragment.slot_bits, found.fragment.register_bits
+def _map(one: Cell) -> tuple[object, ...]:
+    return one.table.id, one.fragment.slot_bits, one.fragment.register_bits
 
 
 def _note(name: str, kind: str, tables: dict[str, Operands]) -> str:

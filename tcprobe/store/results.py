@@ -107,17 +107,17 @@ class Results:
     def measurements(self, arch: str, method: str) -> Iterator[Measurement]:
         """All of an arch and method whose experiments are known."""
         for experiment in self.experiments(arch, method):
-            found = self.measurement(arch, method, experiment) if inventory.of_experiment(experiment) else None
-            if found:
-                yield found
+            measurement = self.measurement(arch, method, experiment) if inventory.of_experiment(experiment) else None
+            if measurement:
+                yield measurement
 
     def sharing(self, arch: str, method: str) -> dict[str, list[tuple[str, str]]]:
         """Layout id to the (experiment, operand) on `arch` that have it, both sorted."""
-        found: dict[str, list[tuple[str, str]]] = {}
+        pairs: dict[str, list[tuple[str, str]]] = {}
         for experiment in self.experiments(arch, method):
             for operand, layout in self.named_layouts(arch, method, experiment).items():
-                found.setdefault(layout, []).append((experiment, operand))
-        return dict(sorted(found.items()))
+                pairs.setdefault(layout, []).append((experiment, operand))
+        return dict(sorted(pairs.items()))
 
     def named_layouts(self, arch: str, method: str, experiment: str) -> dict[str, str]:
         """Layout ids by operand, straight from a measurement's file; empty if there is none, or it is damaged."""
@@ -128,14 +128,14 @@ class Results:
                 raw = files.read(os.path.join(self.root, arch, method, _file_name(experiment))) or b""
             except DataError:
                 raw = b""
-            found = _NAMED_LAYOUTS.search(raw.decode(errors="replace")) if documents.sealed(raw) else None
-            self._named[key] = dict(_NAMED_LAYOUT.findall(found[1])) if found else {}
+            match = _NAMED_LAYOUTS.search(raw.decode(errors="replace")) if documents.sealed(raw) else None
+            self._named[key] = dict(_NAMED_LAYOUT.findall(match[1])) if match else {}
         return self._named[key]
 
     def table(self, arch: str, method: str, fragment: Fragment) -> Table | None:
         """A fragment's table by one method, None if there is none."""
-        found = self.measurement(arch, method, fragment.experiment)
-        return found.tables.get(fragment.operand) if found else None
+        measurement = self.measurement(arch, method, fragment.experiment)
+        return measurement.tables.get(fragment.operand) if measurement else None
 
     def layout(self, layout: str) -> Table:
         """The table of a layout id; DataError if its file is missing or cannot be trusted."""
@@ -178,12 +178,12 @@ class Results:
     def has_tables(self, key: tuple[str, str, str]) -> bool:
         """Whether tables are saved there; NewerSchemaError where a later tcprobe wrote the file."""
         try:
-            found = self.measurement(*key)
+            measurement = self.measurement(*key)
         except NewerSchemaError:
             raise
         except DataError:
             return False
-        return found is not None and found.status == "measured"
+        return measurement is not None and measurement.status == "measured"
 
     def lowering_path(self, arch: str) -> Path:
         """Where the lowering of an arch's multiplies is stored."""
@@ -228,15 +228,15 @@ class Results:
         body = documents.read(path, "opcodes") or {"opcodes": {}}
         with naming(path):
             acceptance.opcodes(body, arch)
-        found: dict[str, Any] = body["opcodes"]
-        for opcode, data in found.items():
-            tables = {operand: self.layout(layout) for operand, layout in data["layouts"].items()}
+        saved: dict[str, Any] = body["opcodes"]
+        for opcode, entry in saved.items():
+            tables = {operand: self.layout(layout) for operand, layout in entry["layouts"].items()}
             with naming(path):
                 acceptance.product(opcode, tables)
-        return found
+        return saved
 
     def write_opcodes(
-        self, arch: str, compiler: str, found: Mapping[str, tuple[Mapping[str, Table], str]]
+        self, arch: str, compiler: str, opcodes: Mapping[str, tuple[Mapping[str, Table], str]]
     ) -> list[str]:
         """Save the layouts of tensor-core opcodes; others that are saved stay.
 
@@ -244,7 +244,7 @@ class Results:
         """
         with files.locked(self.root / arch):
             saved, complaints = _trusted(lambda: self.opcodes(arch), {})
-            for opcode, (tables, source) in found.items():
+            for opcode, (tables, source) in opcodes.items():
                 self._write_layouts(tables.values())
                 layouts = {operand: table.id for operand, table in tables.items()}
                 saved[opcode] = {"compiler": one_line(compiler), "layouts": layouts, "source": source}
@@ -271,11 +271,12 @@ class Results:
             acceptance.measurement(body)
         tables = {operand: self.layout(layout) for operand, layout in body.pop("fragments").items()}
         with naming(path):
-            found = _from_json(body, tables)
-            if (found.arch, found.method, found.experiment) != key:
-                raise DataError(f"holds {found.experiment} of {found.arch}, {found.method}; it was renamed or copied.")
-            acceptance.belongs(found)
-        return found
+            measurement = _from_json(body, tables)
+            arch, method, experiment = measurement.arch, measurement.method, measurement.experiment
+            if (arch, method, experiment) != key:
+                raise DataError(f"holds {experiment} of {arch}, {method}; it was renamed or copied.")
+            acceptance.belongs(measurement)
+        return measurement
 
 
 def _file_name(experiment: str) -> str:

@@ -27,8 +27,8 @@ WHOLE = {"pitch", "swizzle", *COUNTS, "types", "widths", "bases", "ranks", "seco
 
 def newest(layers: Layers, arch: str) -> dict[str, Any] | None:
     """That of the nearest folder that has one to be trusted."""
-    found = next(layers.documents(arch, KIND, lambda results: SURVEY.read(results, arch)), None)
-    return found[0] if found else None
+    nearest = next(layers.documents(arch, KIND, lambda results: SURVEY.read(results, arch)), None)
+    return nearest[0] if nearest else None
 
 
 def rests_on(layers: Layers, arch: str) -> str:

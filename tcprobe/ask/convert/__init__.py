@@ -68,8 +68,8 @@ class Conversion:
         other = other_factor(self.tiling) if self.tiling.order else None
         if other is None:
             return None
-        found = fitted(other[1]).formulas
-        return {"id": other[0].fragment.id, **{name: f and str(f) for name, f in found.items()}}
+        formulas = fitted(other[1]).formulas
+        return {"id": other[0].fragment.id, **{name: f and str(f) for name, f in formulas.items()}}
 
     def to_json(self) -> dict[str, object]:
         """Plain data."""
@@ -145,9 +145,9 @@ def _summary(plan: Plan, kind: Cast) -> str:
 
 
 def _costs(plan: Plan, kind: Cast) -> dict[str, int]:
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for op in plan.ops:
-        found.update(op.cost(kind))
+        counts.update(op.cost(kind))
     if kind.pair:  # a pair that several words need is converted once
-        found["cvt"] = len({pair for op in plan.ops if isinstance(op, Pack) for pair in op.pairs} - {(None, None)})
-    return {name: found[name] for name in ("shuffle", "movmatrix", "cvt", "prmt", "select") if found[name]}
+        counts["cvt"] = len({pair for op in plan.ops if isinstance(op, Pack) for pair in op.pairs} - {(None, None)})
+    return {name: counts[name] for name in ("shuffle", "movmatrix", "cvt", "prmt", "select") if counts[name]}

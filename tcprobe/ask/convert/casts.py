@@ -27,8 +27,8 @@ class Cast:
     target: int = 70
 
 
-def _pair(to: str, bits: int, target: int, output: str = "=r") -> Cast:
-    rounding = "rn.satfinite" if bits == 8 else "rn"
+def _pair(to: str, bits: int, target: int) -> Cast:
+    rounding, output = ("rn.satfinite", "=h") if bits == 8 else ("rn", "=r")
     text = f"cvt.{rounding}.{to}x2.f32 %0, %1, %2;"
     return Cast(
         f"f32 to {to}", bits, "float", pair=f'asm("{text}" : "{output}"(d) : "f"(high), "f"(low));', target=target
@@ -46,8 +46,8 @@ _TWO_HALVES = "{.reg .f16 l, h; cvt.rn.f16.f32 l, %2; cvt.rn.f16.f32 h, %1; mov.
 CASTS = {
     ("f32", "f16"): _pair("f16", 16, 80),
     ("f32", "bf16"): _pair("bf16", 16, 80),
-    ("f32", "e4m3"): _pair("e4m3", 8, 89, "=h"),
-    ("f32", "e5m2"): _pair("e5m2", 8, 89, "=h"),
+    ("f32", "e4m3"): _pair("e4m3", 8, 89),
+    ("f32", "e5m2"): _pair("e5m2", 8, 89),
     ("f32", "tf32"): Cast("f32 to tf32", 32, "float",
                           single='asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(d) : "f"(x));', target=80),
     ("f16", "e4m3"): Cast("f16 to e4m3", 8, "unsigned",
@@ -77,9 +77,9 @@ def cast(source: Fragment, target: Fragment, device: Arch) -> Cast:
     if pair not in CASTS or target.slot_bits != CASTS[pair].bits:
         known = ", ".join(f"{a} to {b}" for a, b in CASTS)
         raise UsageError(f"no conversion from {source.type} to {target.type}; known: the same type, {known}.")
-    found = CASTS[pair] if device.number >= CASTS[pair].target else OLDER.get(pair, CASTS[pair])
-    if device.number < found.target:
+    conversion = CASTS[pair] if device.number >= CASTS[pair].target else OLDER.get(pair, CASTS[pair])
+    if device.number < conversion.target:
         raise UsageError(
-            f"{device.name} has no instruction from {source.type} to {target.type}; sm_{found.target} has."
+            f"{device.name} has no instruction from {source.type} to {target.type}; sm_{conversion.target} has."
         )
-    return found
+    return conversion

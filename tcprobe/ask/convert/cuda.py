@@ -137,17 +137,17 @@ def _pair(pair: tuple[Place | None, Place | None], kind: Cast) -> str:
 def _gather(places: Sequence[Place | None]) -> str:
     """Units of packed source registers, put together by prmt."""
     size = len(places)
-    found = [
+    units = [
         (tile, number // size, number % size) for tile, number in (p or next(q for q in places if q) for p in places)
     ]
-    registers = list(dict.fromkeys((tile, register) for tile, register, _ in found))
+    registers = list(dict.fromkeys((tile, register) for tile, register, _ in units))
     text = "from[{}][{}]".format(*registers[0])
-    if len(registers) == 1 and [unit for *_, unit in found] == list(range(size)):
+    if len(registers) == 1 and [unit for *_, unit in units] == list(range(size)):
         return text
     at = {(registers[0], unit): unit for unit in range(size)}
     for register in registers[1:] or registers:
         there = at | {(register, unit): size + unit for unit in range(size) if (register, unit) not in at}
-        wanted = [((tile, r), unit) for tile, r, unit in found]
+        wanted = [((tile, r), unit) for tile, r, unit in units]
         selector = _selector([there.get(ref, place) for place, ref in enumerate(wanted)])
         text = f"__byte_perm({text}, from[{register[0]}][{register[1]}], {selector:#06x}u)"
         at = {ref: place for place, ref in enumerate(wanted) if ref in there}
@@ -183,7 +183,7 @@ def _order(order: Sequence[int], name: str) -> list[str]:
     """The function that says which k of the source is at a place of k."""
     if not order:
         return []
-    found = formula(order)
-    body = f"return {found};" if found else f"constexpr short at[] = {{{', '.join(map(str, order))}}}; return at[k];"
+    closed = formula(order)
+    body = f"return {closed};" if closed else f"constexpr short at[] = {{{', '.join(map(str, order))}}}; return at[k];"
     return ["/// which k of the matrix is at place k of this factor, and must be at place k of the other one, too",
             f"__host__ __device__ constexpr int {name}_k(int k) {{ {body} }}", ""]  # fmt: skip

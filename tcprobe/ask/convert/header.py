@@ -20,12 +20,12 @@ _NAMESPACE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}(::[A-Za-z_][A-Za-z0-9_]{0,
 _HELPER = re.compile(r"#ifndef (TCPROBE_\w+)\n#define \1\n")
 
 
-def header(found: Sequence[Conversion], namespace: str = "") -> str:
+def header(conversions: Sequence[Conversion], namespace: str = "") -> str:
     """The header; UsageError where a conversion has no code, or the namespace is none."""
     if namespace and not _NAMESPACE.fullmatch(namespace):
         raise UsageError(f"{quoted(namespace)} is no namespace.")
     lines = [f"// made by tcprobe {__version__}", "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)"]
-    for conversion in found:
+    for conversion in conversions:
         lines += _one(conversion, namespace)
     return "\n".join([*lines, "#endif", ""])
 

@@ -54,7 +54,7 @@ def _choices(tiling: Tiling) -> list[tuple[int, ...]]:
     needed: dict[int, set[Need]] = {}
     table = tiling.target.table
     for tile, lane, place in product(range(tiling.target_tiles), range(table.threads), range(tiling.places)):
-        for element in tiling.wanted(tile, lane, place):
+        for element in tiling.wanted(lane, (tile, place)):
             needed.setdefault(element[tiling.k_axis], set()).add((lane, element[1 - tiling.k_axis]))
     return [tuple(k for k in sorted(needed) if needed[place] <= held[k]) for place in sorted(needed)]
 
@@ -64,8 +64,8 @@ def _matched(choices: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
     groups: dict[tuple[int, ...], list[int]] = {}
     for place, possible in enumerate(choices):
         groups.setdefault(tuple(sorted(possible)), []).append(place)
-    found = dict(pair for possible, places in groups.items() for pair in zip(places, possible, strict=False))
-    order = [found.get(place, -1) for place in range(len(choices))]
+    matching = dict(pair for possible, places in groups.items() for pair in zip(places, possible, strict=False))
+    order = [matching.get(place, -1) for place in range(len(choices))]
     return tuple(order) if sorted(order) == list(range(len(order))) else None
 
 
@@ -80,8 +80,8 @@ def other_factor(tiling: Tiling) -> tuple[Cell, Table] | None:
     row = inventory.instructions().get(fragment.experiment)
     if row is None or len(tiling.order) != row.shape.k:
         return None
-    found = next(f for f in row.factors if f.id != fragment.id)
-    other = cell(found, tiling.target.arch, tiling.target.layers)
-    name = "row" if found.operand == "b" else "col"
+    factor = next(f for f in row.factors if f.id != fragment.id)
+    other = cell(factor, tiling.target.arch, tiling.target.layers)
+    name = "row" if factor.operand == "b" else "col"
     changed = tuple(None if k is None else tiling.order[k] for k in other.table.values[name])
     return other, other.table.with_values({**other.table.values, name: changed})

@@ -24,7 +24,9 @@ def route(tiling: Tiling, kind: Cast, movmatrix: bool) -> Plan:
     outputs: dict[Key, int] = {}
     rest: dict[Key, list[tuple[Unit, ...]]] = {}
     for key, lanes in wanted.items():
-        own = _own(tiling, key, lanes, held)
+        own = _in_place(tiling, key, lanes) or [
+            tuple(own_places.get(unit) for unit in needed) for needed, own_places in zip(lanes, held, strict=True)
+        ]
         if all(None not in places for places in own):
             outputs[key] = maker.packed(own)
         elif movmatrix and units == 2 and (sent := _before_transposing(lanes, held)):
@@ -41,7 +43,8 @@ def _wanted(tiling: Tiling, units: int) -> dict[Key, list[tuple[Unit, ...]]]:
     fragment = tiling.target.fragment
     return {
         (tile, register): [
-            tuple(tiling.wanted(tile, lane, register * units + unit) for unit in range(units)) for lane in range(LANES)
+            tuple(tiling.wanted(lane, (tile, register * units + unit)) for unit in range(units))
+            for lane in range(LANES)
         ]
         for tile in range(tiling.target_tiles)
         for register in range(fragment.registers)
@@ -55,23 +58,20 @@ def _held(tiling: Tiling, wanted: Mapping[Key, Sequence[tuple[Unit, ...]]]) -> l
         raise UnmovableError(
             f"the {tiling.group} elements of a target byte, {list(min(missing))}, are in different bytes of the source"
         )
-    found: list[dict[Unit, Place]] = [{} for _ in range(LANES)]
+    by_lane: list[dict[Unit, Place]] = [{} for _ in range(LANES)]
     for unit, holders in tiling.holders.items():
         for lane, place in holders:
-            found[lane].setdefault(unit, place)
-    return found
+            by_lane[lane].setdefault(unit, place)
+    return by_lane
 
 
-def _own(
-    tiling: Tiling, key: Key, lanes: Sequence[tuple[Unit, ...]], held: Sequence[Mapping[Unit, Place]]
-) -> list[Places]:
-    """Where lanes hold the units of a target register: at the same place if all do, which of copies moves nothing."""
+def _in_place(tiling: Tiling, key: Key, lanes: Sequence[tuple[Unit, ...]]) -> list[Places] | None:
+    """The places of a target register where all lanes hold its units just there, which of copies moves nothing."""
     tile, register = key
     same = [(tile, register * len(lanes[0]) + place) for place in range(len(lanes[0]))]
     slots = [(lane, *pair) for lane, units in enumerate(lanes) for pair in zip(same, units, strict=True)]
-    if all((lane, place) in tiling.holders[unit] for lane, place, unit in slots):
-        return [tuple(same)] * LANES
-    return [tuple(held[lane].get(unit) for unit in units) for lane, units in enumerate(lanes)]
+    there = all((lane, place) in tiling.holders[unit] for lane, place, unit in slots)
+    return [tuple(same)] * LANES if there else None
 
 
 def _before_transposing(lanes: Sequence[tuple[Unit, ...]], held: Sequence[Mapping[Unit, Place]]) -> list[Places] | None:
@@ -80,8 +80,8 @@ def _before_transposing(lanes: Sequence[tuple[Unit, ...]], held: Sequence[Mappin
     for lane, units in enumerate(lanes):
         for unit, (source, half) in zip(units, transposed(lane), strict=True):
             needed[source][half] = unit
-    found = [tuple(held[lane].get(u) for u in units if u is not None) for lane, units in enumerate(needed)]
-    return found if all(None not in places for places in found) else None
+    handed = [tuple(held[lane].get(u) for u in units if u is not None) for lane, units in enumerate(needed)]
+    return handed if all(None not in places for places in handed) else None
 
 
 @dataclass
@@ -162,13 +162,13 @@ class _Exchange:
 
     def _needs(self, tiling: Tiling) -> dict[tuple[int, int], list[Unit]]:
         """(from, to) -> units, for all that a lane does not hold itself; from the nearest lane that does."""
-        found: dict[tuple[int, int], list[Unit]] = {}
+        needs: dict[tuple[int, int], list[Unit]] = {}
         for lane in range(LANES):
             units = dict.fromkeys(u for lanes in self._rest.values() for u in lanes[lane] if u not in self._held[lane])
             for unit in units:
                 source = min((h for h, _ in tiling.holders[unit]), key=lambda h: (h // 4 != lane // 4, h ^ lane))
-                found.setdefault((source, lane), []).append(unit)
-        return dict(sorted(found.items()))
+                needs.setdefault((source, lane), []).append(unit)
+        return dict(sorted(needs.items()))
 
     def outputs(self) -> dict[Key, int]:
         """Shuffle, and put the registers together."""

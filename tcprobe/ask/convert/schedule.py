@@ -24,10 +24,10 @@ def degree(edges: Sequence[Edge]) -> int:
 
 def rounds(edges: Sequence[Edge]) -> list[int]:
     """A round for every edge, `degree(edges)` rounds in all."""
-    found = _Colouring(degree(edges))
+    colouring = _Colouring(degree(edges))
     for source, target in edges:
-        found.add(("s", source), ("d", target))
-    return found.colours
+        colouring.add(("s", source), ("d", target))
+    return colouring.colours
 
 
 Node = tuple[str, int]  # "s" or "d", and the lane
@@ -49,13 +49,14 @@ class _Colouring:
         colour = next((c for c in free if c not in right), None)
         if colour is None:
             colour = free[0]
-            self._swap(target, colour, next(c for c in range(self._most) if c not in right))
+            self._swap(target, (colour, next(c for c in range(self._most) if c not in right)))
         left[colour] = right[colour] = len(self._ends)
         self._ends.append((source, target))
         self.colours.append(colour)
 
-    def _swap(self, start: Node, one: int, other: int) -> None:
-        """Exchange two colours along the path of edges that alternates between them from `start`."""
+    def _swap(self, start: Node, pair: tuple[int, int]) -> None:
+        """Exchange a pair of colours along the path of edges that alternates between them from `start`."""
+        one, other = pair
         path, node, wanted = [], start, one
         while wanted in self._at[node]:
             edge = self._at[node][wanted]

@@ -96,8 +96,8 @@ class Stored:
     @cached_property
     def addresses(self) -> Ints:
         """Of every thread."""
-        found: Ints = np.where(self.lines == IDLE, IDLE, self.shared.offset(self.tile, self.lines, self.bytes))
-        return found
+        offsets: Ints = np.where(self.lines == IDLE, IDLE, self.shared.offset(self.tile, self.lines, self.bytes))
+        return offsets
 
     @cached_property
     def formula(self) -> AddressText | None:
@@ -140,37 +140,37 @@ def is_store(name: str) -> bool:
     return name.partition(".")[0] == "stmatrix" and not name.startswith("stmatrix.m")
 
 
-def stored(found: Cell, options: StoreOptions, name: str = "convert") -> Stored:
+def stored(source: Cell, options: StoreOptions, name: str = "convert") -> Stored:
     """How a fragment is stored; functions of its code are called after `name`.
 
     stmatrix by itself is the one, with .trans or without, that takes fewer instructions before it. UsageError where it
     is no matrix of a multiply, the arch has no stmatrix, the types have no conversion, or the matrices do not fill the
     tile.
     """
-    require_matrix(found)
+    require_matrix(source)
     if options.access == "stmatrix":
-        return _cheapest(found, options, name)
-    part, kind = band(found), options.kind or found.fragment.type
-    bits, cols = _bits(kind), found.fragment.cols
-    tile = Tile(found.fragment.rows, cols, kind, bits, options.contiguous)
+        return _cheapest(source, options, name)
+    part, kind = band(source), options.kind or source.fragment.type
+    bits, cols = _bits(kind), source.fragment.cols
+    tile = Tile(source.fragment.rows, cols, kind, bits, options.contiguous)
     own, shared = replace(tile, rows=part.fragment.rows), _placed(options.placed, tile)
     _check_pitch(tile, shared)
-    block = _block(options.access, own, found)
-    target, evidence = _registers(block, own, found)
+    block = _block(options.access, own, source)
+    target, evidence = _registers(block, own, source)
     conversion = routed(tiling(part, target, transpose=False), f"{name}_registers")
     if conversion.plan is None:
         raise UsageError(f"{_said(options.access)}: {conversion.reason}.")
-    lines, at = _places(block, own, found)
+    lines, at = _places(block, own, source)
     access_name = f"stmatrix.x{block.down * block.across}{'.trans' if options.access.endswith('.trans') else ''}"
-    return Stored(found, access_name, tile, shared, block, conversion, lines, at, [found.evidence, *evidence])
+    return Stored(source, access_name, tile, shared, block, conversion, lines, at, [source.evidence, *evidence])
 
 
-def _cheapest(found: Cell, options: StoreOptions, name: str) -> Stored:
+def _cheapest(source: Cell, options: StoreOptions, name: str) -> Stored:
     """Of both ways that there are the one with fewer instructions; UsageError of the first where there is none."""
     ways, errors = [], []
     for one in (MATRICES, TRANSPOSED):
         try:
-            ways.append(stored(found, options._replace(access=one), name))
+            ways.append(stored(source, options._replace(access=one), name))
         except UsageError as error:
             errors.append(error)
     if not ways:
@@ -204,13 +204,13 @@ def _said(access_name: str) -> str:
     return ".".join(part for part in access_name.split(".") if part)
 
 
-def _block(name: str, tile: Tile, found: Cell) -> MatrixBlock:
+def _block(name: str, tile: Tile, source: Cell) -> MatrixBlock:
     """The matrices of an issue; the most that fill the tile whole where the name does not say how many."""
     count, trans = name.removeprefix("stmatrix").removesuffix(".trans"), name.endswith(".trans")
     counts = [int(count[2:])] if count in (".x1", ".x2", ".x4") else list(COUNTS) if count in ("", ".") else []
     if not counts:
         raise UsageError(f"{name!r} is none of stmatrix, stmatrix.x1, .x2 and .x4, with .trans or without.")
-    access("stmatrix.x1").check_on(arch.arch(found.arch))
+    access("stmatrix.x1").check_on(arch.arch(source.arch))
     down, across = tile.lines // MATRIX_ROWS, tile.line_bytes // MATRIX_ROW
     whole = not (tile.lines % MATRIX_ROWS or tile.line_bytes % MATRIX_ROW)
     shapes = [(d, n // d) for n in counts for d in (2, 1, 4) if n % d == 0]
@@ -247,8 +247,8 @@ def _registers(block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Cell, list[s
 
 def _evidence(block: MatrixBlock, like: Cell) -> list[str]:
     """What the instruction's own tables rest on."""
-    found = (cell(fragment, like.arch, like.layers) for fragment in block.form.fragments)
-    return [f"{one.fragment.id}: {one.evidence}" for one in found]
+    cells = (cell(fragment, like.arch, like.layers) for fragment in block.form.fragments)
+    return [f"{one.fragment.id}: {one.evidence}" for one in cells]
 
 
 def _places(block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Ints, Ints]:

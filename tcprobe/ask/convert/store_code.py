@@ -19,41 +19,41 @@ def coded(cell: Cell, options: StoreOptions, name: str = NAME) -> Stored:
 
     UsageError as there, and where the addresses have no closed form.
     """
-    found = stored(cell, options, name)
-    text = "\n".join([str(found.conversion.code), "", *_function(found, name)])
-    return replace(found, conversion=replace(found.conversion, code=text))
+    store = stored(cell, options, name)
+    text = "\n".join([str(store.conversion.code), "", *_function(store, name)])
+    return replace(store, conversion=replace(store.conversion, code=text))
 
 
-def _function(found: Stored, name: str) -> Iterator[str]:
-    tiles, registers = found.conversion.tiling, found.conversion.tiling.target.fragment.registers
-    kind = cast(tiles.source.fragment, tiles.target.fragment, arch.arch(found.cell.arch))
+def _function(store: Stored, name: str) -> Iterator[str]:
+    tiles, registers = store.conversion.tiling, store.conversion.tiling.target.fragment.registers
+    kind = cast(tiles.source.fragment, tiles.target.fragment, arch.arch(store.cell.arch))
     word, given = parameter(tiles, kind)
-    tile, issues = found.tile, len(found.addresses)
-    words = f"{found.cell.fragment.id} into {tile.rows} x {tile.cols} of {tile.type} in shared memory"
+    tile, issues = store.tile, len(store.addresses)
+    words = f"{store.cell.fragment.id} into {tile.rows} x {tile.cols} of {tile.type} in shared memory"
     yield comment(f"/// {words}, {tile.contiguous}s contiguous,")
-    cut = f", lines cut into blocks of {found.shared.block} bytes" if found.shared.block else ""
-    yield f"/// {found.shared.pitch(tile)} bytes apart, {found.shared}{cut}. `shared`: the tile's address in the shared"
-    yield f"/// window, a multiple of {found.alignment}; lane: 0 to {found.cell.fragment.threads - 1}, of whole warps."
+    cut = f", lines cut into blocks of {store.shared.block} bytes" if store.shared.block else ""
+    yield f"/// {store.shared.pitch(tile)} bytes apart, {store.shared}{cut}. `shared`: the tile's address in the shared"
+    yield f"/// window, a multiple of {store.alignment}; lane: 0 to {store.cell.fragment.threads - 1}, of whole warps."
     yield f"__device__ inline void {name}(unsigned shared, unsigned lane, {given}) {{"
     yield f"  {word} to[{issues}][{registers}];"
     yield f"  {name}_registers(from, to);"
     yield "#pragma unroll"
     yield f"  for (unsigned issue = 0; issue < {issues}; ++issue) {{"
-    yield from (f"    {line}" for line in _address(found))
+    yield from (f"    {line}" for line in _address(store))
     places = ", ".join(f"%{j + 1}" for j in range(registers))
     held = ", ".join(f'"r"(to[issue][{j}])' for j in range(registers))
-    yield f'    asm volatile("{found.ptx} [%0], {{{places}}};" : : "r"(address), {held} : "memory");'
+    yield f'    asm volatile("{store.ptx} [%0], {{{places}}};" : : "r"(address), {held} : "memory");'
     yield from ("  }", "}")
 
 
-def _address(found: Stored) -> Iterator[str]:
+def _address(store: Stored) -> Iterator[str]:
     """The statements that compute a lane's address."""
-    if found.formula is None:
+    if store.formula is None:
         raise UsageError(
-            f"{found.access}: the addresses have no closed form, so there is no code; --json has them all."
+            f"{store.access}: the addresses have no closed form, so there is no code; --json has them all."
         )
-    linear = found.formula.linear
-    if found.formula.swizzle:
+    linear = store.formula.linear
+    if store.formula.swizzle:
         yield f"const unsigned linear = {linear};"
-        linear = f"linear ^ (linear {found.formula.swizzle})"
+        linear = f"linear ^ (linear {store.formula.swizzle})"
     yield f"const unsigned address = shared + ({linear});"

@@ -60,7 +60,7 @@ class Tiling:
     @cached_property
     def holders(self) -> dict[Unit, list[tuple[int, Place]]]:
         """(lane, place) of every unit of the source."""
-        found: dict[Unit, list[tuple[int, Place]]] = {}
+        by_unit: dict[Unit, list[tuple[int, Place]]] = {}
         table, across = self.source.table, self.cols // self.source.fragment.cols
         for tile in range(self.source_tiles):
             down, right = divmod(tile, across)
@@ -72,11 +72,12 @@ class Tiling:
                         for c in cells
                         if c is not None
                     )
-                    found.setdefault(unit, []).append((lane, (tile, i // self.group)))
-        return found
+                    by_unit.setdefault(unit, []).append((lane, (tile, i // self.group)))
+        return by_unit
 
-    def wanted(self, tile: int, lane: int, number: int) -> Unit:
+    def wanted(self, lane: int, place: Place) -> Unit:
         """The unit that a place of the target needs, in the source's rows and columns."""
+        tile, number = place
         fragment, table = self.target.fragment, self.target.table
         i = number * self.group
         size = self.rows if self.transpose else self.cols

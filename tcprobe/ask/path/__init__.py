@@ -105,7 +105,7 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
     rules = rules_for(cell.arch, cell.layers)
     way_in = "cp.async" if access("cp.async.ca.4").target.on(arch(cell.arch)) else "plain"
     boxes = rests_on(layers_of(cell.layers), rules.asked) if options.fill == "tma" else ""
-    found = [
+    requests = [
         PathRequest(
             tile, tile.length if options.ld is None else options.ld, parse_shared(options.placed),
             options.fill or (way_in if name.startswith("ld") else "plain"), rules, cell, parse_access(name),
@@ -113,8 +113,8 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
         )
         for name in names
     ]  # fmt: skip
-    able = (one for fits in (_exists, _reaches) for one in found if fits(one))
-    return found[0] if len(found) == 1 else next(able, found[0])
+    able = (one for fits in (_exists, _reaches) for one in requests if fits(one))
+    return requests[0] if len(requests) == 1 else next(able, requests[0])
 
 
 def path(asked: PathRequest) -> PathPlan:

@@ -64,8 +64,8 @@ def formulas(asked: TileRequest, step: PathStep) -> dict[str, str | None]:
     if not isinstance(step, LaneCopy | RegisterCopy):
         return {}
     shared = shared_address(asked, step)
-    found = {"shared": str(shared) if shared else None}
-    return found | ({"global": formula(step.globals)} if isinstance(step, LaneCopy) else {})
+    offsets = {"shared": str(shared) if shared else None}
+    return offsets | ({"global": formula(step.globals)} if isinstance(step, LaneCopy) else {})
 
 
 def described(plan: PathPlan) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def described(plan: PathPlan) -> dict[str, Any]:
 
 def said(asked: TileRequest, step: PathStep) -> dict[str, Any]:
     """A step as plain data."""
-    found = {"kind": step.kind, "instruction": step.instruction, "ptx": list(step.ptx), "wavefronts": step.wavefronts,
+    plain = {"kind": step.kind, "instruction": step.instruction, "ptx": list(step.ptx), "wavefronts": step.wavefronts,
              "ideal": step.ideal, "formula": formulas(asked, step)}  # fmt: skip
     box = {"swizzle": step.swizzle} if isinstance(step, BoxCopy) else {}
-    return {**found, **box, "issues": step.issues()}
+    return {**plain, **box, "issues": step.issues()}

@@ -68,9 +68,9 @@ class BoxCopy:
             shared = self.mode(inner, row, tma.Box(self.box, self.bits, base))
             global_ = (y + row) * self.ld + (x + inner) * (self.bits // 8)
             if self.kind == GLOBAL_TO_SHARED:
-                memory.write_shared(shared, self.bits // 8, memory.read_global(global_, self.bits // 8))
+                memory.write_shared(shared, memory.read_global(global_, self.bits // 8))
             else:
-                memory.write_global(global_, self.bits // 8, memory.read_shared(shared, self.bits // 8))
+                memory.write_global(global_, memory.read_shared(shared, self.bits // 8))
 
 
 def box_copy(asked: TileRequest) -> BoxCopy:
@@ -86,8 +86,8 @@ def box_copy(asked: TileRequest) -> BoxCopy:
         refused = mode.why_not(tma.Box(box, tile.bits, 0))
         if refused:
             reasons.append(f"{mode.name}: {refused}")
-        elif found := _boxes(asked, mode, box):
-            return found
+        elif copy := _boxes(asked, mode, box):
+            return copy
     span = f"tma: no boxes put lines {asked.shared.pitch(tile)} bytes apart as {asked.shared}"
     raise UsageError(f"{span}: rows of a box follow each other as far apart as it is wide, or the span of its mode "
                      f"(32, 64, 128 bytes), and a box begins at a multiple of {tma.ALIGNMENT}."

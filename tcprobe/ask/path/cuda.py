@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from tcprobe import __version__
 from tcprobe.ask.path import PathPlan
@@ -123,11 +124,11 @@ def _lanes(asked: TileRequest, step: LaneCopy) -> Iterator[str]:
 
 def _addressed(variable: str, asked: TileRequest, step: LaneCopy | RegisterCopy) -> Iterator[str]:
     """The statements that compute a shared address."""
-    found = shared_address(asked, step)
-    linear = known(found and found.linear, asked)
-    if found and found.swizzle:
+    address = shared_address(asked, step)
+    linear = known(address and address.linear, asked)
+    if address and address.swizzle:
         yield f"const unsigned linear = {linear};"
-        linear = f"linear ^ (linear {found.swizzle})"
+        linear = f"linear ^ (linear {address.swizzle})"
     yield f"const unsigned {variable} = shared + ({linear});"
 
 
@@ -140,21 +141,31 @@ def _copied(step: LaneCopy, fills: bool, kind: str) -> Iterator[str]:
     count = max(1, step.width // 4)
     yield f"unsigned v[{count}];"
     places = ('"l"(in_global)', '"r"(in_shared)') if fills else ('"r"(in_shared)', '"l"(in_global)')
-    held = [f"v[{j}]" for j in range(count)]
-    yield _read(step.ptx[0], held, places[0], "r")
-    yield _write(step.ptx[1], held, places[1], "r")
+    held = _Held(tuple(f"v[{j}]" for j in range(count)))
+    yield _read(step.ptx[0], held, places[0])
+    yield _write(step.ptx[1], held, places[1])
 
 
-def _read(ptx: str, held: Sequence[str], place: str, letter: str) -> str:
+class _Held(NamedTuple):
+    """Variables of C, and the letter of inline PTX that says their size: r 32 bits, l 64."""
+
+    names: tuple[str, ...]
+    letter: str = "r"
+
+    def __str__(self) -> str:
+        return ", ".join(f'"{self.letter}"({name})' for name in self.names)
+
+
+def _read(ptx: str, held: _Held, place: str) -> str:
     """A load into variables."""
-    outputs = ", ".join(f'"={letter}"({v})' for v in held)
-    return f'asm volatile("{ptx} {_braced(0, len(held), ptx)}, [%{len(held)}];" : {outputs} : {place} : "memory");'
+    count = len(held.names)
+    outputs = held._replace(letter=f"={held.letter}")
+    return f'asm volatile("{ptx} {_braced(0, count, ptx)}, [%{count}];" : {outputs} : {place} : "memory");'
 
 
-def _write(ptx: str, held: Sequence[str], place: str, letter: str) -> str:
+def _write(ptx: str, held: _Held, place: str) -> str:
     """A store of variables."""
-    inputs = ", ".join([place, *(f'"{letter}"({v})' for v in held)])
-    return f'asm volatile("{ptx} [%0], {_braced(1, len(held), ptx)};" : : {inputs} : "memory");'
+    return f'asm volatile("{ptx} [%0], {_braced(1, len(held.names), ptx)};" : : {place}, {held} : "memory");'
 
 
 def _braced(start: int, count: int, ptx: str) -> str:
@@ -174,7 +185,7 @@ def _registers(plan: PathPlan, step: RegisterCopy) -> Iterator[str]:
     yield f"/// {step.kind}, {slots}."
     yield f"{FUNCTION} {verb}_issue(unsigned shared, unsigned lane, unsigned issue, {const}Word* r) {{"
     yield from (f"  {line}" for line in _addressed("address", plan.asked, step))
-    yield from (f"  {line}" for line in _issued(plan, step, whole, parts))
+    yield from (f"  {line}" for line in _issued(plan, whole, parts))
     yield from ("}", "")
     yield f"/// All of them: fragment f at registers[{fragment.registers} * f], {_lane(step)}."
     yield f"{FUNCTION} {verb}(unsigned shared, unsigned lane, {const}Word (&registers)[REGISTERS]) {{"
@@ -231,20 +242,20 @@ def _k_step(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
     yield from ("}", "")
 
 
-def _issued(plan: PathPlan, step: RegisterCopy, whole: int, parts: int) -> Iterator[str]:
+def _issued(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
     """The statements of one issue."""
     letter = "l" if plan.asked.cell.fragment.register_bits == 64 else "r"
-    held, ptx, bits = [f"r[{j}]" for j in range(whole)], step.ptx[0], 8 * step.piece
+    ptx, bits, part = plan.registers.ptx[0], 8 * plan.registers.piece, _Held(("v",), letter)
     if parts == 1:
         make = _read if plan.asked.loads else _write
-        yield make(ptx, held, '"r"(address)', letter)
+        yield make(ptx, _Held(tuple(f"r[{j}]" for j in range(whole)), letter), '"r"(address)')
     elif plan.asked.loads:
         yield "unsigned v;"
-        yield _read(ptx, ["v"], '"r"(address)', letter)
+        yield _read(ptx, part, '"r"(address)')
         yield f"r[0] = issue % {parts} ? r[0] | v << issue % {parts} * {bits} : v;"
     else:
         yield f"const unsigned v = r[0] >> issue % {parts} * {bits};"
-        yield _write(ptx, ["v"], '"r"(address)', letter)
+        yield _write(ptx, part, '"r"(address)')
 
 
 def _boxes(asked: TileRequest, step: BoxCopy) -> Iterator[str]:

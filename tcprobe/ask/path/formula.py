@@ -73,8 +73,8 @@ def _linear(values: Ints) -> str | None:
     powers = [int(values[0, 1 << b]) for b in range((lanes - 1).bit_length())]
     by_lane = [0 if at == IDLE else at ^ origin for at in powers]
     by_issue = [int(values[1 << b, 0]) ^ origin for b in range((issues - 1).bit_length())]
-    found = origin ^ _span(by_lane, lanes)[None, :] ^ _span(by_issue, issues)[:, None]
-    if not np.array_equal(np.where(values == IDLE, IDLE, found), values):
+    spanned = origin ^ _span(by_lane, lanes)[None, :] ^ _span(by_issue, issues)[:, None]
+    if not np.array_equal(np.where(values == IDLE, IDLE, spanned), values):
         return None
     whole = linear_formula({"lane": by_lane, "issue": by_issue}, origin, ("lane", "issue"))
     return whole.text({"lane": len(by_lane), "issue": len(by_issue)})
@@ -83,10 +83,10 @@ def _linear(values: Ints) -> str | None:
 def _span(images: list[int], count: int) -> Ints:
     """The XOR of the images of the bits of 0 to count - 1."""
     numbers = np.arange(count)
-    found = np.zeros(count, np.int64)
+    spanned = np.zeros(count, np.int64)
     for bit, image in enumerate(images):
-        found ^= np.where(numbers >> bit & 1, image, 0)
-    return found
+        spanned ^= np.where(numbers >> bit & 1, image, 0)
+    return spanned
 
 
 def _strides(values: Ints) -> str | None:
@@ -102,15 +102,15 @@ def _counted(values: Ints) -> str | None:
     if IDLE in values[0, :count]:
         return None
     number = issue * count + lane
-    found = fit_affine(number, 0 * number, values[issue, lane], (count * len(values), 1))
-    return _text(found, f"(issue * {count} + lane)", "")
+    fit = fit_affine(number, 0 * number, values[issue, lane], (count * len(values), 1))
+    return _text(fit, f"(issue * {count} + lane)", "")
 
 
-def _text(found: Affine | None, first: str, second: str) -> str | None:
-    if found is None:
+def _text(fit: Affine | None, first: str, second: str) -> str | None:
+    if fit is None:
         return None
-    parts = [*_digits(found.first, first), *_digits(found.second, second)]
-    parts += [str(found.base)] if found.base or not parts else []
+    parts = [*_digits(fit.first, first), *_digits(fit.second, second)]
+    parts += [str(fit.base)] if fit.base or not parts else []
     return " + ".join(parts)
 
 

@@ -48,9 +48,9 @@ class Memory:
         inside = (places != IDLE) & (line < self.tile.lines) & (unit < self.line_units)
         return np.where(inside, line * self.line_units + unit, NOTHING)
 
-    def write_global(self, addresses: Ints, count: int, units: Ints) -> None:
-        """Put units back; `strays` counts those that would lie outside the tile."""
-        places = self.read_global(addresses, count)
+    def write_global(self, addresses: Ints, units: Ints) -> None:
+        """Put units of whole bytes back; `strays` counts those that would lie outside the tile."""
+        places = self.read_global(addresses, units.shape[-1] // self.per_byte)
         inside = places != NOTHING
         self.back[places[inside]] = units[inside]
         self.strays += int((~inside & (addresses != IDLE)[..., None]).sum())
@@ -60,20 +60,21 @@ class Memory:
         places = self._places(addresses, count)
         return np.where(places == IDLE, NOTHING, self.shared[places])
 
-    def write_shared(self, addresses: Ints, count: int, units: Ints) -> None:
-        """Put units at byte addresses; idle lanes write nothing."""
-        places = self._places(addresses, count)
+    def write_shared(self, addresses: Ints, units: Ints) -> None:
+        """Put units of whole bytes at byte addresses; idle lanes write nothing."""
+        places = self._places(addresses, units.shape[-1] // self.per_byte)
         self.shared[places[places != IDLE]] = units[places != IDLE]
 
-    def read_registers(self, fragments: Ints, start: Ints, count: int) -> Ints:
-        """`count` units of every lane from slot `start` of each fragment on; shape (..., 32, units)."""
-        return self.registers[self._held(fragments, start, count)]
+    def read_registers(self, slots: tuple[Ints, Ints], count: int) -> Ints:
+        """`count` units of every lane from `slots` on: fragments, a first slot of each; shape (..., 32, units)."""
+        return self.registers[self._held(slots, count)]
 
-    def write_registers(self, fragments: Ints, start: Ints, count: int, units: Ints) -> None:
-        """Put units of shape (..., 32, units) into the slots of fragments."""
-        self.registers[self._held(fragments, start, count)] = units
+    def write_registers(self, slots: tuple[Ints, Ints], units: Ints) -> None:
+        """Put units of shape (..., 32, units) into fragments, from the slots given on."""
+        self.registers[self._held(slots, units.shape[-1])] = units
 
-    def _held(self, fragments: Ints, start: Ints, count: int) -> tuple[Ints, Ints, Ints]:
+    def _held(self, slots: tuple[Ints, Ints], count: int) -> tuple[Ints, Ints, Ints]:
+        fragments, start = slots
         units = start[..., None, None] * self.per_element + np.arange(count)
         return fragments[..., None, None], np.arange(WARP)[:, None], units
 

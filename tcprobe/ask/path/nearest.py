@@ -17,9 +17,9 @@ MOST = 3
 def nearest(asked: PathRequest, exists: Callable[[PathRequest], bool]) -> list[list[str]]:
     """Up to MOST ways to change one option, else one way to change two, each with what exists then."""
     kinds = [list(kind(asked)) for kind in (_accesses, _places, _leadings, _fills, _majors)]
-    found = [[first] for kind in kinds if (first := next((w for w, c in kind if _holds(asked, c, exists)), None))]
-    if found:
-        return found[:MOST]
+    ways = [[first] for kind in kinds if (first := next((w for w, c in kind if _holds(asked, c, exists)), None))]
+    if ways:
+        return ways[:MOST]
     for one, other in combinations(kinds, 2):
         for (first, a), (second, b) in product(one, other):
             if _holds(asked, a | b, exists):

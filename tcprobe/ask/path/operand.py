@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, islice, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -114,14 +114,15 @@ class DescriptorRead:
         line, byte = np.arange(lines)[:, None], np.arange(length * tile.bits // 8)[None, :]
         for one, (row, col) in zip(self.descriptors, self.at.tolist(), strict=True):
             first, inner = (col, row) if turned else (row, col)
-            found = memory.read_shared(one.start + self._offset(one, line, byte), 1)
+            units = memory.read_shared(one.start + self._offset(one, (line, byte)), 1)
             start = (first + line) * memory.line_units + (inner * tile.bits // 8 + byte) * memory.per_byte
-            if not np.array_equal(found, start[..., None] + np.arange(memory.per_byte)):
+            if not np.array_equal(units, start[..., None] + np.arange(memory.per_byte)):
                 raise UsageError(f"{self.asked.operand.id}: at ({row}, {col}) no start address brings its bytes into "
                                  f"the pattern of {one.swizzle or UNIT} bytes.")  # fmt: skip
 
-    def _offset(self, one: Descriptor, line: Ints, byte: Ints) -> Ints:
+    def _offset(self, one: Descriptor, place: tuple[Ints, Ints]) -> Ints:
         """From the start address to bytes of lines of memory: those of k, or, with major mn, those of m and n."""
+        line, byte = place
         if self.asked.held.major == "k":
             return np.asarray(one.offset("k", line, byte))
         return np.asarray(one.offset("mn", byte, line))
@@ -174,10 +175,11 @@ def operand_path(one: SharedOperand, layers: Layers, options: PathOptions, name:
     here = arch(name or one.instruction.target.name.rstrip("abcdefghijklmnopqrstuvwxyz"))
     if not one.instruction.target.on(here):
         raise UsageError(f"{one.id} needs {one.instruction.target.name}; {here} does not have it.")
+    sought = _Sought(one, layers, here.name)
     try:
-        return _proven(one, layers, options, here.name)
+        return sought.proven(options)
     except UsageError as error:
-        near = _nearest(options, lambda other: bool(_proven(one, layers, other, here.name)))
+        near = _nearest(options, lambda other: bool(sought.proven(other)))
         hint = f" Nearest that exists: {', or '.join(near)}." if near else " No change of one or two options makes one."
         raise UsageError(f"no such path. {error}{hint}") from None
 
@@ -210,25 +212,33 @@ def _changes(options: PathOptions) -> tuple[list[tuple[str, dict[str, Any]]], ..
     )
 
 
-def _proven(one: SharedOperand, layers: Layers, options: PathOptions, name: str) -> OperandPlan:
-    """The path, gone from end to end; UsageError where it cannot be."""
-    if options.access not in (None, READ):
-        raise UsageError(f"--with {options.access}: {one.id} is read by its multiply alone.")
-    asked = _request(one, layers, options, name)
-    reads, transfer = _reads(asked, layers), FILLERS[asked.fill_kind](asked)
-    memory = Memory(asked.tile, asked.ld_bytes, asked.shared.bytes(asked.tile), 0, 0)
-    for step in (transfer, reads):
-        step.move(memory)
-    return OperandPlan(asked, transfer, reads)
+class _Sought(NamedTuple):
+    """The operand that a path leads to, what is saved, and the arch."""
 
+    one: SharedOperand
+    layers: Layers
+    arch: str
 
-def _request(one: SharedOperand, layers: Layers, options: PathOptions, name: str) -> OperandRequest:
-    """What the options mean."""
-    tile = parse_tile(options.size, one.held.type, options.contiguous, one.held.slot_bits)
-    shared, held = _placed(one, tile, options.placed)
-    ld = tile.length if options.ld is None else options.ld
-    boxes = rests_on(layers, name) if options.fill == "tma" else ""
-    return OperandRequest(tile, ld, shared, options.fill or "cp.async", rules_for(name, layers), one, held, boxes=boxes)
+    def proven(self, options: PathOptions) -> OperandPlan:
+        """The path, gone from end to end; UsageError where it cannot be."""
+        if options.access not in (None, READ):
+            raise UsageError(f"--with {options.access}: {self.one.id} is read by its multiply alone.")
+        asked = self.request(options)
+        reads, transfer = _reads(asked, self.layers), FILLERS[asked.fill_kind](asked)
+        memory = Memory(asked.tile, asked.ld_bytes, asked.shared.bytes(asked.tile), 0, 0)
+        for step in (transfer, reads):
+            step.move(memory)
+        return OperandPlan(asked, transfer, reads)
+
+    def request(self, options: PathOptions) -> OperandRequest:
+        """What the options mean."""
+        one = self.one
+        tile = parse_tile(options.size, one.held.type, options.contiguous, one.held.slot_bits)
+        shared, held = _placed(one, tile, options.placed)
+        ld = tile.length if options.ld is None else options.ld
+        boxes = rests_on(self.layers, self.arch) if options.fill == "tma" else ""
+        rules = rules_for(self.arch, self.layers)
+        return OperandRequest(tile, ld, shared, options.fill or "cp.async", rules, one, held, boxes=boxes)
 
 
 def _placed(one: SharedOperand, tile: Tile, text: str) -> tuple[Shared, SharedTile]:
@@ -261,8 +271,8 @@ def _reads(asked: OperandRequest, layers: Layers) -> DescriptorRead:
     line, place = (at[:, 1], at[:, 0]) if tile.contiguous == "col" else (at[:, 0], at[:, 1])
     starts = asked.shared.linear(tile, line, place * tile.bits // 8)
     fields = {"lbo": held.descriptor.lbo, "sbo": held.descriptor.sbo}
-    found = behind(one, layers, held.major, held.descriptor.swizzle, **fields)
-    return DescriptorRead(asked, at, tuple(int(start) for start in starts), (f"{one.id}: {found.evidence}",))
+    lying = behind(one, layers, held.major, held.descriptor.swizzle, **fields)
+    return DescriptorRead(asked, at, tuple(int(start) for start in starts), (f"{one.id}: {lying.evidence}",))
 
 
 def described(plan: OperandPlan) -> dict[str, Any]:

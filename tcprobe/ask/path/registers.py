@@ -110,8 +110,8 @@ def _matrix_tables(asked: PathRequest, row: SharedAccess) -> tuple[MatrixTables,
     return MatrixTables(lane_of_row, rows, 2 * cols), words
 
 
-def _column(found: Cell, name: str) -> Ints:
-    return np.array(found.table.values[name], np.int64).reshape(found.table.threads, -1)
+def _column(fragment: Cell, name: str) -> Ints:
+    return np.array(fragment.table.values[name], np.int64).reshape(fragment.table.threads, -1)
 
 
 def _table_of(name: str, like: Cell) -> Cell:

@@ -76,8 +76,8 @@ class LaneCopy:
     @property
     def globals(self) -> Ints:
         """Byte addresses in global memory, from the tile's start."""
-        found: Ints = np.where(self.line == IDLE, IDLE, self.line * self.ld + self.byte)
-        return found
+        addresses: Ints = np.where(self.line == IDLE, IDLE, self.line * self.ld + self.byte)
+        return addresses
 
     def issues(self) -> list[dict[str, Any]]:
         """`shared`, `global`: 32 byte offsets or null; `bytes` of a lane."""
@@ -87,9 +87,9 @@ class LaneCopy:
     def move(self, memory: Memory) -> None:
         """Copy, one way or the other."""
         if self.kind == GLOBAL_TO_SHARED:
-            memory.write_shared(self.shared, self.width, memory.read_global(self.globals, self.width))
+            memory.write_shared(self.shared, memory.read_global(self.globals, self.width))
         else:
-            memory.write_global(self.globals, self.width, memory.read_shared(self.shared, self.width))
+            memory.write_global(self.globals, memory.read_shared(self.shared, self.width))
 
 
 @dataclass(frozen=True)
@@ -132,11 +132,11 @@ class RegisterCopy:
         `warp`, where there are several: whose issue it is.
         """
         slots = np.concatenate([self.origins[self.fragments], self.i[..., None]], axis=2).tolist()
-        found = [{"shared": shared, "slots": held} for shared, held in zip(_lanes(self.shared), slots, strict=True)]
+        pieces = [{"shared": shared, "slots": held} for shared, held in zip(_lanes(self.shared), slots, strict=True)]
         if self.warps == 1:
-            return found
+            return pieces
         return [
-            {"warp": warp} | one for warp, one in zip((self.fragments[:, 0] % self.warps).tolist(), found, strict=True)
+            {"warp": warp} | one for warp, one in zip((self.fragments[:, 0] % self.warps).tolist(), pieces, strict=True)
         ]
 
     def move(self, memory: Memory) -> None:
@@ -148,10 +148,10 @@ class RegisterCopy:
             width = 2  # (issues, 32, elements of b16)
         if self.kind == SHARED_TO_REGISTERS:
             units = memory.read_shared(addresses, width).reshape(len(self.shared), WARP, pieces, count)
-            memory.write_registers(self.fragments, self.i, count, units.swapaxes(1, 2))
+            memory.write_registers((self.fragments, self.i), units.swapaxes(1, 2))
         else:
-            units = memory.read_registers(self.fragments, self.i, count).swapaxes(1, 2)
-            memory.write_shared(addresses, width, units.reshape(*addresses.shape, width * memory.per_byte))
+            units = memory.read_registers((self.fragments, self.i), count).swapaxes(1, 2)
+            memory.write_shared(addresses, units.reshape(*addresses.shape, width * memory.per_byte))
 
 
 def _lanes(addresses: Ints) -> Sequence[list[int | None]]:

@@ -35,30 +35,31 @@ class Reduction:
 
     def words(self) -> Iterator[str]:
         """What happens in a lane, between lanes, and who ends up with what, in lines."""
-        found, index = self.plan, self.over
-        groups = "; ".join(", ".join(f"x[{i}]" for i in group) for group in found.groups)
+        scheme, index = self.plan, self.over
+        groups = "; ".join(", ".join(f"x[{i}]" for i in group) for group in scheme.groups)
         yield f"in a lane, of one {index} each: {groups}"
-        for one in found.rounds:
+        for one in scheme.rounds:
             keep = ", each keeps half of its parts" if one.keep[0] else ""
             yield f"exchange with lane ^ {one.lane}{keep}: {one.words} shuffle{'s' * (one.words > 1)}"
-        proof = "no scheme of words between lanes has fewer" if found.fewest else f"at least {found.least} are needed"
-        yield f"{found.shuffles} shuffles, {proof}; a lane has {len(found.held[0])} of its {len(found.groups)} results"
-        yield f"given back: {found.back} more; out[g] of lanes 0 to 3, by {index}: " + "; ".join(
-            ", ".join(map(str, rows)) for rows in found.rows[:4]
+        proof = "no scheme of words between lanes has fewer" if scheme.fewest else f"at least {scheme.least} are needed"
+        held = f"a lane has {len(scheme.held[0])} of its {len(scheme.groups)} results"
+        yield f"{scheme.shuffles} shuffles, {proof}; {held}"
+        yield f"given back: {scheme.back} more; out[g] of lanes 0 to 3, by {index}: " + "; ".join(
+            ", ".join(map(str, rows)) for rows in scheme.rows[:4]
         )
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; `results[lane]` lists the row (or column) of each entry of out, `held` what a lane ends up with
         before results are given back.
         """
-        found = self.plan
+        scheme = self.plan
         return {
             "id": self.cell.fragment.id, "arch": self.cell.arch, "source": self.cell.source,
             "evidence": self.cell.evidence, "over": self.over, "op": self.op,
-            "groups": [list(group) for group in found.groups],
-            "rounds": [{"lane_xor": one.lane, "shuffles": one.words} for one in found.rounds],
-            "shuffles": {"combine": found.shuffles, "back": found.back}, "fewest": found.fewest,
-            "held": [list(rows) for rows in found.held], "results": [list(rows) for rows in found.rows],
+            "groups": [list(group) for group in scheme.groups],
+            "rounds": [{"lane_xor": one.lane, "shuffles": one.words} for one in scheme.rounds],
+            "shuffles": {"combine": scheme.shuffles, "back": scheme.back}, "fewest": scheme.fewest,
+            "held": [list(rows) for rows in scheme.held], "results": [list(rows) for rows in scheme.rows],
             "code": self.code,
         }  # fmt: skip
 
@@ -73,5 +74,5 @@ def reduce(cell: Cell, over: str, op: str = "sum", name: str = "reduce") -> Redu
         raise UsageError(f"over {over!r} with {op!r}; known: over {', '.join(AXES)}, with {', '.join(OPS)}.")
     require_fit(cell.fragment, cell.table)
     check_name(name)
-    found = plan(cell.table, AXES.index(over))
-    return Reduction(cell, over, op, found, source(found, op, cell.table.elements, name))
+    scheme = plan(cell.table, AXES.index(over))
+    return Reduction(cell, over, op, scheme, source(scheme, op, cell.table.elements, name))

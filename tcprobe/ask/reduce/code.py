@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from tcprobe.ask.reduce.plan import Round, Scheme
 
@@ -22,55 +23,60 @@ def _body(plan: Scheme, op: str) -> Iterator[str]:
     values = []
     for part, group in enumerate(plan.groups):
         yield f"T p{part} = x[{group[0]}];"
-        yield from (_joined(op, f"p{part}", f"p{part}", f"x[{i}]") for i in group[1:])
+        yield from (f"p{part} = {_joined(op, f'p{part}', f'x[{i}]')};" for i in group[1:])
         values.append(f"p{part}")
     stages = [values]
     for number, one in enumerate(plan.rounds):
-        lines, values = _round(one, op, values, f"r{number}_")
+        lines, values = _Stage(one, f"r{number}_").joined(op, values)
         yield from lines
         stages.append(values)
     for number, one in reversed(list(enumerate(plan.rounds))):
-        lines, values = _back(one, values, len(stages[number]), f"b{number}_")
+        lines, values = _Stage(one, f"b{number}_").back(values, len(stages[number]))
         yield from lines
     yield from (f"out[{part}] = {value};" for part, value in enumerate(values))
 
 
-def _joined(op: str, to: str, left: str, right: str) -> str:
-    return f"{to} = {OPS[op].format(left, right)};"
+def _joined(op: str, left: str, right: str) -> str:
+    return OPS[op].format(left, right)
 
 
-def _round(one: Round, op: str, values: Sequence[str], prefix: str) -> tuple[list[str], list[str]]:
-    """Send what the partner keeps, join what comes with what is kept."""
-    lines, kept = [], []
-    upper = f"lane & {one.bit}"
-    for number in range(one.words):
-        low, high = (one.keep[0][number], one.keep[1][number]) if one.keep[0] else (number, number)
-        sent = _either(upper, values[one.matches[high]], values[one.matches[low]])
-        own = _either(upper, values[low], values[high])
-        name = f"{prefix}{number}"
-        lines.append(f"const T {name}t = __shfl_xor_sync(0xffffffffu, {sent}, {one.lane});")
-        lines.append(f"const T {name}k = {own};")
-        lines.append(_joined(op, f"const T {name}", f"{name}k", f"{name}t"))
-        kept.append(name)
-    return lines, kept
+class _Stage(NamedTuple):
+    """A round, and how the names of what it receives begin."""
 
+    one: Round
+    prefix: str
 
-def _back(one: Round, values: Sequence[str], count: int, prefix: str) -> tuple[list[str], list[str]]:
-    """The parts before a round, from the results that a lane and its partner have after it."""
-    if not one.keep[0]:
-        return [], list(values)
-    lines = [
-        f"const T {prefix}{n} = __shfl_xor_sync(0xffffffffu, {value}, {one.lane});" for n, value in enumerate(values)
-    ]
-    low = _places(one, one.keep, values, prefix)
-    high = _places(one, one.keep[::-1], values, prefix)
-    return lines, [_either(f"lane & {one.bit}", low[part], high[part]) for part in range(count)]
+    def joined(self, op: str, values: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Send what the partner keeps, join what comes with what is kept."""
+        one, lines, kept = self.one, [], []
+        upper = f"lane & {one.bit}"
+        for number in range(one.words):
+            low, high = (one.keep[0][number], one.keep[1][number]) if one.keep[0] else (number, number)
+            sent = _either(upper, values[one.matches[high]], values[one.matches[low]])
+            own = _either(upper, values[low], values[high])
+            name = f"{self.prefix}{number}"
+            lines.append(f"const T {name}t = __shfl_xor_sync(0xffffffffu, {sent}, {one.lane});")
+            lines.append(f"const T {name}k = {own};")
+            lines.append(f"const T {name} = {_joined(op, f'{name}k', f'{name}t')};")
+            kept.append(name)
+        return lines, kept
 
+    def back(self, values: Sequence[str], count: int) -> tuple[list[str], list[str]]:
+        """The parts before a round, from the results that a lane and its partner have after it."""
+        one, prefix = self.one, self.prefix
+        if not one.keep[0]:
+            return [], list(values)
+        lines = [
+            f"const T {prefix}{n} = __shfl_xor_sync(0xffffffffu, {value}, {one.lane});"
+            for n, value in enumerate(values)
+        ]
+        low, high = self._places(one.keep, values), self._places(one.keep[::-1], values)
+        return lines, [_either(f"lane & {one.bit}", low[part], high[part]) for part in range(count)]
 
-def _places(one: Round, keep: Sequence[Sequence[int]], values: Sequence[str], prefix: str) -> dict[int, str]:
-    """By part of a lane that keeps keep[0]: its own result, or the one that its partner sends."""
-    own = {part: values[n] for n, part in enumerate(keep[0])}
-    return own | {one.matches.index(part): f"{prefix}{n}" for n, part in enumerate(keep[1])}
+    def _places(self, keep: Sequence[Sequence[int]], values: Sequence[str]) -> dict[int, str]:
+        """By part of a lane that keeps keep[0]: its own result, or the one that its partner sends."""
+        own = {part: values[n] for n, part in enumerate(keep[0])}
+        return own | {self.one.matches.index(part): f"{self.prefix}{n}" for n, part in enumerate(keep[1])}
 
 
 def _either(upper: str, low: str, high: str) -> str:

@@ -81,48 +81,48 @@ Condition = Comparison | Joined
 C = TypeVar("C", Comparison | Joined, Linear)
 
 
-def holds(found: Condition, values: Mapping[str, int]) -> bool:
+def holds(asked: Condition, values: Mapping[str, int]) -> bool:
     """Whether it holds for numbers by name."""
-    if isinstance(found, Comparison):
-        return _COMPARE[found.sign](found.side.at(values))
-    truths = [holds(part, values) for part in found.parts]
-    return not truths[0] if found.sign == "!" else all(truths) if found.sign == "&&" else any(truths)
+    if isinstance(asked, Comparison):
+        return _COMPARE[asked.sign](asked.side.at(values))
+    truths = [holds(part, values) for part in asked.parts]
+    return not truths[0] if asked.sign == "!" else all(truths) if asked.sign == "&&" else any(truths)
 
 
-def names(found: Condition | Linear) -> list[str]:
+def names(asked: Condition | Linear) -> list[str]:
     """The names other than row and col, sorted."""
-    if isinstance(found, Linear):
-        return sorted(found.names - {"row", "col"})
-    inside = [found.side] if isinstance(found, Comparison) else found.parts
+    if isinstance(asked, Linear):
+        return sorted(asked.names - {"row", "col"})
+    inside = [asked.side] if isinstance(asked, Comparison) else asked.parts
     return sorted({name for part in inside for name in names(part)})
 
 
 def condition(text: str) -> Condition:
     """The condition; UsageError says what cannot be read, and at which column."""
     reader = _Parser(text)
-    found = reader.any(0)
+    parsed = reader.any(0)
     reader.end()
-    if isinstance(found, Linear):
+    if isinstance(parsed, Linear):
         raise UsageError(f"{quoted(text)} is a number, not a condition such as 'row >= col'.")
-    return _checked(found)
+    return _checked(parsed)
 
 
 def linear(text: str) -> Linear:
     """The value; UsageError as `condition`."""
     reader = _Parser(text)
-    found = reader.any(0)
+    parsed = reader.any(0)
     reader.end()
-    if not isinstance(found, Linear):
+    if not isinstance(parsed, Linear):
         raise UsageError(f"{quoted(text)} is a condition, not a value such as 'row * 16 + col'.")
-    return _checked(found)
+    return _checked(parsed)
 
 
-def _checked(found: C) -> C:
-    extra = names(found)
+def _checked(parsed: C) -> C:
+    extra = names(parsed)
     wrong = next((name for name in extra if _TAKEN.fullmatch(name)), None)
     if wrong or len(extra) > MOST_NAMES:
         raise UsageError(f"{quoted(wrong or ', '.join(extra))} cannot be arguments; row and col are known.")
-    return found
+    return parsed
 
 
 class _Parser:
@@ -170,10 +170,10 @@ class _Parser:
             return left
         sign = self._take()
         right = self._number(self._sum(depth))
-        found = Comparison(self._plus(self._number(left), right, -1), sign)
+        comparison = Comparison(self._plus(self._number(left), right, -1), sign)
         if self.next in _COMPARE:
             raise self._error("two comparisons in a row; join them with `and`")
-        return found
+        return comparison
 
     def _sum(self, depth: int) -> Condition | Linear:
         left = self._product(depth)
@@ -216,20 +216,20 @@ class _Parser:
         kept = tuple(sorted((name, times) for name, times in terms.items() if times))
         return self._bounded(Linear(kept, left.number + factor * right.number))
 
-    def _bounded(self, found: Linear) -> Linear:
-        if max(abs(found.number), *(abs(times) for _, times in found.terms), 0) > MOST:
+    def _bounded(self, value: Linear) -> Linear:
+        if max(abs(value.number), *(abs(times) for _, times in value.terms), 0) > MOST:
             raise self._error(f"a number above {MOST}")
-        return found
+        return value
 
-    def _number(self, found: Condition | Linear) -> Linear:
-        if not isinstance(found, Linear):
+    def _number(self, part: Condition | Linear) -> Linear:
+        if not isinstance(part, Linear):
             raise self._error("a condition where a number should be")
-        return found
+        return part
 
-    def _condition(self, found: Condition | Linear) -> Condition:
-        if isinstance(found, Linear):
+    def _condition(self, part: Condition | Linear) -> Condition:
+        if isinstance(part, Linear):
             raise self._error("a number where a condition should be")
-        return found
+        return part
 
     def _check(self, depth: int) -> None:
         if depth > DEEPEST:

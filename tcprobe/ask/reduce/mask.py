@@ -112,9 +112,9 @@ class _Writer:
     def _truth(self, asked: Condition, i: int) -> str:
         """A condition for element i in C; true or false where it is the same in all lanes."""
         if not names(asked):
-            found = {holds(asked, self._at(lane, i)) for lane in range(self.table.threads)}
-            if len(found) == 1:
-                return str(found.pop()).lower()
+            truths = {holds(asked, self._at(lane, i)) for lane in range(self.table.threads)}
+            if len(truths) == 1:
+                return str(truths.pop()).lower()
         if isinstance(asked, Comparison):
             base, number = self._split(asked.side, i)
             return f"{base} {asked.sign} {-number}"
@@ -135,7 +135,8 @@ class _Writer:
 
     def _split(self, asked: Linear, i: int) -> tuple[str, int]:
         """(name of the lane's value, what element i adds to it): a value of its own where the two do not part."""
-        moves = {self._moved(asked, lane, i) for lane in range(self.table.threads)}
+        lanes = range(self.table.threads)
+        moves = {asked.at(self._at(lane, i)) - asked.at(self._at(lane, 0)) for lane in lanes}
         number = moves.pop() if len(moves) == 1 else None
         at = 0 if number is not None else i
         text = self._text(Linear(asked.terms, 0), at)
@@ -143,9 +144,6 @@ class _Writer:
         if text.lstrip("-").isdigit():
             return "", total + int(text)
         return self._bases.setdefault(text, f"d{len(self._bases)}"), total
-
-    def _moved(self, asked: Linear, lane: int, i: int) -> int:
-        return asked.at(self._at(lane, i)) - asked.at(self._at(lane, 0))
 
     def _at(self, lane: int, i: int) -> dict[str, int]:
         cell = self.table.cells[lane * self.table.elements + i]
@@ -170,14 +168,14 @@ class _Writer:
         column = self.table.values[name][i :: self.table.elements]
         if len(set(column)) == 1:
             return str(column[0])
-        found = fitted(self.table).formulas[name]
-        if found is None:
+        formula = fitted(self.table).formulas[name]
+        if formula is None:
             raise UsageError("no closed form of row and col, so no code can be made.")
-        terms = tuple(term for term in found.terms if getattr(term, "variable", "lane") == "lane")
-        if not found.linear:
+        terms = tuple(term for term in formula.terms if getattr(term, "variable", "lane") == "lane")
+        if not formula.linear:
             raise UsageError("row and col are not linear in lane and i, so no code can be made.")
-        rest = replace(found, terms=tuple(t for t in found.terms if t not in terms), constant=found.constant)
+        rest = replace(formula, terms=tuple(t for t in formula.terms if t not in terms), constant=formula.constant)
         moved = rest(lane=0, i=i)
-        of_lane = replace(found, terms=terms, constant=0)
-        sign = "^" if found.overlapping else "+"
+        of_lane = replace(formula, terms=terms, constant=0)
+        sign = "^" if formula.overlapping else "+"
         return f"(({of_lane}) {sign} {moved})" if moved else f"({of_lane})"

@@ -78,7 +78,8 @@ def plan(table: Table, axis: int) -> Scheme:
     if table.threads != LANES or None in table.cells:
         raise UsageError("a reduction is for fragments of a warp that use all their slots.")
     groups = _groups(table, axis)
-    state = [[_part(table, lane, group, axis) for group in groups] for lane in range(LANES)]
+    lanes = [table.cells[lane * table.elements : (lane + 1) * table.elements] for lane in range(LANES)]
+    state = [[_part(table, axis, [cells[i] for i in group]) for group in groups] for cells in lanes]
     rows = tuple(tuple(row for row, _ in parts) for parts in state)
     whole = _whole(table, axis)
     rounds: list[Round] = []
@@ -94,12 +95,12 @@ def plan(table: Table, axis: int) -> Scheme:
 
 def combined(state: State, one: Round) -> State:
     """What every part covers after a round."""
-    found: State = []
+    after: State = []
     for lane, parts in enumerate(state):
         theirs, upper = state[lane ^ one.lane], bool(lane & one.bit)
         kept = one.keep[upper] or range(len(parts))
-        found.append([(parts[p][0], parts[p][1] | theirs[one.matches[p]][1]) for p in kept])
-    return found
+        after.append([(parts[p][0], parts[p][1] | theirs[one.matches[p]][1]) for p in kept])
+    return after
 
 
 def key(cell: Element, axis: int) -> Element:
@@ -109,10 +110,10 @@ def key(cell: Element, axis: int) -> Element:
 
 def _groups(table: Table, axis: int) -> tuple[tuple[int, ...], ...]:
     """Slots by row, the same for every lane, without copies inside a lane."""
-    found = {_groups_of(table, lane, axis) for lane in range(LANES)}
-    if len(found) > 1:
+    ways = {_groups_of(table, lane, axis) for lane in range(LANES)}
+    if len(ways) > 1:
         raise UsageError("which of a lane's slots share a row differs from lane to lane.")
-    return found.pop()
+    return ways.pop()
 
 
 def _groups_of(table: Table, lane: int, axis: int) -> tuple[tuple[int, ...], ...]:
@@ -124,8 +125,7 @@ def _groups_of(table: Table, lane: int, axis: int) -> tuple[tuple[int, ...], ...
     return tuple(tuple(cells.values()) for cells in by_row.values())
 
 
-def _part(table: Table, lane: int, group: Sequence[int], axis: int) -> tuple[int, frozenset[Element]]:
-    cells = [table.cells[lane * table.elements + i] for i in group]
+def _part(table: Table, axis: int, cells: Sequence[Element | None]) -> tuple[int, frozenset[Element]]:
     held = frozenset(cell for cell in cells if cell is not None)
     return _number(table, next(iter(held)), axis), held
 
@@ -137,10 +137,10 @@ def _number(table: Table, cell: Element, axis: int) -> int:
 
 
 def _whole(table: Table, axis: int) -> dict[int, frozenset[Element]]:
-    found: dict[int, set[Element]] = {}
+    by_row: dict[int, set[Element]] = {}
     for cell in table.inverse:
-        found.setdefault(_number(table, cell, axis), set()).add(cell)
-    return {row: frozenset(cells) for row, cells in found.items()}
+        by_row.setdefault(_number(table, cell, axis), set()).add(cell)
+    return {row: frozenset(cells) for row, cells in by_row.items()}
 
 
 def _next(state: State) -> Round | None:
@@ -154,7 +154,7 @@ def _next(state: State) -> Round | None:
 
 def _matches(state: State, other: int) -> tuple[int, ...]:
     """For each part the partner's part of the same row, the same in all lanes; () where there is none."""
-    found = []
+    matches = []
     for p in range(len(state[0])):
         fits = [
             q for q in range(len(state[0]))
@@ -163,8 +163,8 @@ def _matches(state: State, other: int) -> tuple[int, ...]:
         ]  # fmt: skip
         if not fits:
             return ()
-        found.append(fits[0])
-    return tuple(found)
+        matches.append(fits[0])
+    return tuple(matches)
 
 
 def _halves(matches: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -185,5 +185,5 @@ def _least(table: Table, axis: int, whole: dict[int, frozenset[Element]]) -> int
         assert cell is not None
         lanes[_number(table, cell, axis)].add(slot // table.elements)
     copies = max(len({slot // table.elements for slot in slots}) for slots in table.inverse.values())
-    parts = [max(1, len(found) // copies) for found in lanes.values()]
+    parts = [max(1, len(held) // copies) for held in lanes.values()]
     return max(ceil(sum(n - 1 for n in parts) / LANES), ceil(log2(max(parts))))

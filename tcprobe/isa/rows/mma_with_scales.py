@@ -81,17 +81,17 @@ def _instruction(row: ScaledRow, sparse: bool, types: Types) -> Instruction:
     multiply = MultiplyRow(_shape(row, sparse), types, ("row", "col"), target, kind=row.kind)
     operands = sparse_operands(multiply, 1) if sparse else multiply.operands()
     m, n, _ = multiply.shape
-    scales = (_scale("scale_a", row, m, row.vector), _scale("scale_b", row, row.vector, n))
+    scales = (_scale("scale_a", row, (m, row.vector)), _scale("scale_b", row, (row.vector, n)))
     return Instruction("mma.sp.block_scale" if sparse else "mma.block_scale", _name(row, sparse, types),
                        multiply.shape, (*operands, *scales), target, kind=row.kind)  # fmt: skip
 
 
 @cache  # many types have the same
-def _scale(name: str, row: ScaledRow, rows: int, cols: int) -> Operand:
+def _scale(name: str, row: ScaledRow, size: tuple[int, int]) -> Operand:
     """A register of bytes; the bytes of one block row lie next to each other, so byte-id is a multiple of `vector`."""
     picks = (("byte_id", tuple(range(0, SCALE_BYTES, row.vector))), ("thread_id", THREAD_IDS[name]))
     selectors = tuple(range(len(picks[0][1]) * len(picks[1][1])))
-    return Operand(name, Role.SCALE, row.scale, rows, cols, 8, 1, selectors=selectors, picks=picks)
+    return Operand(name, Role.SCALE, row.scale, *size, 8, 1, selectors=selectors, picks=picks)
 
 
 INSTRUCTIONS = Forms(

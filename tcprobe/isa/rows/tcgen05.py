@@ -108,18 +108,18 @@ def _matrices(kind: Kind, shape: Shape, sparse: bool) -> tuple[Operand, ...]:
     """The matrices of the largest M and N, of the first types; no thread holds a part of them."""
     m, n, k = shape
     stored = k // 2 if sparse else k
-    found = [
+    operands = [
         _placed("d", Role.RESULT, kind.d[0], (m, n), Place.TENSOR_MEMORY),
         _placed("a", Role.FACTOR, kind.ab[0], (m, stored), Place.SHARED),
         _placed("b", Role.FACTOR, kind.ab[0], (k, n), Place.SHARED),
     ]
     if sparse:
-        found.append(_placed("e", Role.METADATA, "b2", (m, stored), Place.TENSOR_MEMORY))
+        operands.append(_placed("e", Role.METADATA, "b2", (m, stored), Place.TENSOR_MEMORY))
     if kind.scales:
         scale, vector = kind.scales[0].removesuffix("X").split()
-        found.append(_placed("scale_a", Role.SCALE, scale, (m, int(vector)), Place.TENSOR_MEMORY))
-        found.append(_placed("scale_b", Role.SCALE, scale, (int(vector), n), Place.TENSOR_MEMORY))
-    return tuple(found)
+        operands.append(_placed("scale_a", Role.SCALE, scale, (m, int(vector)), Place.TENSOR_MEMORY))
+        operands.append(_placed("scale_b", Role.SCALE, scale, (int(vector), n), Place.TENSOR_MEMORY))
+    return tuple(operands)
 
 
 def _placed(name: str, role: Role, kind: str, size: tuple[int, int], place: Place) -> Operand:

@@ -7,7 +7,7 @@ that defines it names it. C and D are one experiment: load.c and store.d, by row
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from itertools import product
 from typing import Literal, NamedTuple
 
@@ -53,24 +53,35 @@ def _forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
     for row in ROWS:
         for shape, ab, layouts in product(row.shapes, row.types, row.layouts):
             for d, c in product(row.accumulators, repeat=2):
-                form = (row, Shape(*shape), layouts, (d, ab, ab, c))
-                yield _name(*form), partial(_instruction, *form)
+                form = _Form(row, Shape(*shape), layouts, (d, ab, ab, c))
+                yield form.name, form.instruction
 
 
-def _name(row: WmmaRow, shape: Shape, layouts: tuple[str, str], types: Types) -> str:
-    d, a, _, c = types
-    bits = f".{row.bit_op}.popc" if row.bit_op else ""
-    said = f"{d}.{c}" if a == "f16" else ".".join(types)
-    return f"wmma.mma{bits}.sync.aligned.{'.'.join(layouts)}.{shape}.{said}"
+class _Form(NamedTuple):
+    """A multiply that a row stands for."""
 
+    row: WmmaRow
+    shape: Shape
+    layouts: tuple[str, str]
+    types: Types
 
-def _instruction(row: WmmaRow, shape: Shape, layouts: tuple[str, str], types: Types) -> Instruction:
-    least = target(row.target, row.ptx)
-    multiply = MultiplyRow(shape, types, layouts, least, row.bit_op, registers_ab=row.registers_ab, mixable=())
-    operands = multiply.operands()
-    definitions = {operand.name: _definition(shape, operand) for operand in operands}
-    return Instruction("wmma", _name(row, shape, layouts, types), shape, operands, least, bit_op=row.bit_op,
-                       definitions=definitions)  # fmt: skip
+    @property
+    def name(self) -> str:
+        """As PTX writes it."""
+        d, a, _, c = self.types
+        bits = f".{self.row.bit_op}.popc" if self.row.bit_op else ""
+        said = f"{d}.{c}" if a == "f16" else ".".join(self.types)
+        return f"wmma.mma{bits}.sync.aligned.{'.'.join(self.layouts)}.{self.shape}.{said}"
+
+    def instruction(self) -> Instruction:
+        """With its operands, and the loads and stores that they are of."""
+        row, shape, layouts, types = self
+        least = target(row.target, row.ptx)
+        multiply = MultiplyRow(shape, types, layouts, least, row.bit_op, registers_ab=row.registers_ab, mixable=())
+        operands = multiply.operands()
+        definitions = {operand.name: _definition(shape, operand) for operand in operands}
+        return Instruction("wmma", self.name, shape, operands, least, bit_op=row.bit_op,
+                           definitions=definitions)  # fmt: skip
 
 
 @cache  # many multiplies share it

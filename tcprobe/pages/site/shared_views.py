@@ -75,7 +75,8 @@ def _links(found: list[View]) -> Links:
 
 def _swizzle(mode: str) -> View:
     b, m, s = TMA[mode]
-    offsets = [[int(swizzled(line * LINE + byte, b, m, s)) for byte in range(0, LINE, PIECE)] for line in range(LINES)]
+    starts = range(0, LINE, PIECE)
+    offsets = [[int(swizzled(line * LINE + byte, TMA[mode])) for byte in starts] for line in range(LINES)]
     passes = max(Counter(row[0] // PIECE % 8 for row in offsets).values())
     shown = {
         "words": f"Where a line of 128 bytes lies in shared memory, 16 bytes at a time, over {LINES} lines.",
