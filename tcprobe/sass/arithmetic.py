@@ -134,9 +134,9 @@ def _small(shift: Argument) -> bool:
 @named("LOP3.LUT")
 def lop3(m: Machine, *operands: Argument) -> None:
     """Bit by bit, d = bit (a, b, c) of the table; a predicate in front: d != 0. The one at the end must be !PT."""
-    found, rest = _split(operands)
-    must(len(rest) == 6 and len(found) < 2, "LOP3.LUT with these operands is not modelled")
-    d, a, b, c, table, p = rest
+    predicates, others = _split(operands)
+    must(len(others) == 6 and len(predicates) < 2, "LOP3.LUT with these operands is not modelled")
+    d, a, b, c, table, p = others
     must(table.kind == "immediate" and str(p) == "!PT", "LOP3.LUT in this form is not modelled")
     inputs = [m.read(o) for o in (a, b, c)]
     total = np.zeros(m.lanes, np.uint32)
@@ -144,7 +144,7 @@ def lop3(m: Machine, *operands: Argument) -> None:
         if table.index >> row & 1:
             total |= np.bitwise_and.reduce([x if row >> 2 - j & 1 else ~x for j, x in enumerate(inputs)])
     m.write(d, total)
-    for predicate in found:
+    for predicate in predicates:
         m.decide(predicate, total != 0)
 
 

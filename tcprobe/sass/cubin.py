@@ -69,21 +69,21 @@ def _assemble(
     from tcprobe.sass.elf import contents  # takes long to import: while ptxas works
 
     refused: dict[str, str] = {}
-    found: dict[str, Content] = {}
+    contents_by_name: dict[str, Content] = {}
     for assembler, words in zip(at_work, compiled, strict=True):
         refused |= words
         if assembler.cubin.is_file():
             made, kernels_made = contents(assembler.cubin)
             _check_arch(tools, made, row)
-            found |= kernels_made
-    if not found and refused:
+            contents_by_name |= kernels_made
+    if not contents_by_name and refused:
         _check_refusing(at_work[0], next(iter(refused.values())))
     if sum(assembler.stumbles for assembler in at_work) > MOST_STUMBLES:
         raise at_work[0].unfit(next(iter(refused.values())))
-    left_out = [k.name for part in parts for k in part if k.name not in refused and k.name not in found]
+    left_out = [k.name for part in parts for k in part if k.name not in refused and k.name not in contents_by_name]
     if left_out:
         raise EnvironmentUnfitError(f"{tools.ptxas} left {', '.join(left_out[:3])} out of its cubin for {row.name}.")
-    return _disassemble(tools, found, scratch, row) if found else {}, refused
+    return _disassemble(tools, contents_by_name, scratch, row) if contents_by_name else {}, refused
 
 
 def _check_refusing(assembler: Assembler, words: str) -> None:
@@ -102,9 +102,9 @@ def _check_arch(tools: Toolchain, made: str, row: Arch) -> None:
         )
 
 
-def _disassemble(tools: Toolchain, found: dict[str, Content], scratch: Scratch, row: Arch) -> dict[str, Code]:
+def _disassemble(tools: Toolchain, kernels: dict[str, Content], scratch: Scratch, row: Arch) -> dict[str, Code]:
     """The code of all kernels; kernels with the same bytes and parameters share it."""
-    distinct = dict.fromkeys(found.values())
+    distinct = dict.fromkeys(kernels.values())
     image = scratch.folder / "code.bin"
     image.write_bytes(b"".join(kernel.raw for kernel in distinct))
     done = survived(attempt(scratch, [tools.nvdisasm, "--binary", tools.disassembles_as(row), str(image)], tools.limit))
@@ -120,7 +120,7 @@ def _disassemble(tools: Toolchain, found: dict[str, Content], scratch: Scratch, 
         end = start + len(kernel.raw)
         codes[kernel] = _code(lines[start // 16 : end // 16], start, kernel)
         start = end
-    return {name: codes[kernel] for name, kernel in found.items()}
+    return {name: codes[kernel] for name, kernel in kernels.items()}
 
 
 def _code(lines: Sequence[tuple[int, str]], start: int, kernel: Content) -> Code:

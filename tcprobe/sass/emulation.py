@@ -82,11 +82,11 @@ def shift_right_signed(m: Machine, d: Argument, a: Argument, shift: Argument, c:
 
 def whole(values: NDArray[Any], kind: Any = np.float32) -> Floats:
     """The values in 64 bits; UnreadError unless all are whole numbers that `kind` holds exactly."""
-    found: Floats = values.astype(np.float64)
+    doubles: Floats = values.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        small = (np.abs(found) <= EXACT[kind]) & (found == np.rint(found))
+        small = (np.abs(doubles) <= EXACT[kind]) & (doubles == np.rint(doubles))
     must(bool(small.all()), "floats that are no small whole numbers are not modelled")
-    return found
+    return doubles
 
 
 def _f32(m: Machine, operand: Argument) -> Floats:

@@ -108,12 +108,12 @@ def opcode_of(form: Instruction, code: Code) -> str | None:
     words, values = form.fragment("d").registers, np.arange(SHARED, SHARED + 16 * WARP, 16, dtype=np.uint32)
     images = [Image(IN, values.view(np.uint8)), Image(OUT, np.zeros(4 * words * WARP, np.uint8))]
     try:
-        found = _follow(code, (IN, OUT, 0), images, 0)
+        followed = _follow(code, (IN, OUT, 0), images, 0)
     except UnreadError:
         return None
-    in_order = [found.places(0, word) for word in range(words)] == [[word] for word in range(words)]
-    alone = len(found.moves) == 1 and found.moves[0].words == words and (found.moves[0].given == values).all()
-    return found.moves[0].opcode if in_order and alone else None
+    in_order = [followed.places(0, word) for word in range(words)] == [[word] for word in range(words)]
+    alone = len(followed.moves) == 1 and followed.moves[0].words == words and (followed.moves[0].given == values).all()
+    return followed.moves[0].opcode if in_order and alone else None
 
 
 def _follow(code: Code, parameters: tuple[int, int, int], images: Sequence[Image], memory: int) -> Followed:

@@ -79,13 +79,13 @@ def derive_moves(tools: Toolchain, row: Arch, forms: Sequence[Instruction], know
     codes, _ = assemble(tools, [*loads.values(), *alone.values()], row)
     solved = solve(((load, codes[k.name]) for load, k in loads.items() if k.name in codes), known, row)
     about = {"device": "machine code", "driver": "none", "cuda": "none", "compiler": tools.name}
-    found = []
+    measurements = []
     for i, kernel in alone.items():
         layout = solved.get(opcode_of(i, codes[kernel.name]) or "") if kernel.name in codes else None
         if layout:
             made_by = about | {"ptx": ptx_hash([kernel]), "tcprobe": __version__}
-            found.append(Measurement(i.id, row.name, "derived", "measured", made_by, *layout))
-    return found
+            measurements.append(Measurement(i.id, row.name, "derived", "measured", made_by, *layout))
+    return measurements
 
 
 def _loads(row: Arch) -> list[Load]:
@@ -192,7 +192,7 @@ def _exchange(fits: Bools, row: Arch) -> Solved | None:
     slots = fits.argmax(axis=2).reshape(-1)
     reading = {"source": (16 * slots[:, None] + np.arange(16)).reshape(-1)}
     try:
-        found = experiments()["movmatrix.m8n8.trans.b16"].conclude(reading, Context(row, lambda _: None))
+        conclusion = experiments()["movmatrix.m8n8.trans.b16"].conclude(reading, Context(row, lambda _: None))
     except ProbeError:
         return None
-    return Solved(found.tables, found.numbering)
+    return Solved(conclusion.tables, conclusion.numbering)

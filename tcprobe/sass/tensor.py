@@ -159,8 +159,8 @@ def kernel(instruction: Instruction) -> Kernel:
 def trace(code: Code, instruction: Instruction) -> Traced:
     """Run the code of `kernel(instruction)` on tags. UnreadError where a word is computed, not moved."""
     words = [ptx.thread_bytes(f) // 4 for f in instruction.fragments]
-    data = [_tags(number, count) for number, count in enumerate(words[:3], 1)]
-    images = [Image(base, d.view(np.uint8).reshape(-1)) for base, d in zip(BASES, data, strict=False)]
+    tags = [_tags(number, count) for number, count in enumerate(words[:3], 1)]
+    images = [Image(base, d.view(np.uint8).reshape(-1)) for base, d in zip(BASES, tags, strict=False)]
     output = np.zeros((WARP, words[3]), np.uint32)
     images.append(Image(BASES[3], output.view(np.uint8).reshape(-1)))
     parameters = b"".join(base.to_bytes(8, "little") for base in BASES) + bytes(4)
@@ -205,10 +205,10 @@ def _word(values: np.ndarray) -> Word | None:
 
 
 def _moved(values: np.ndarray) -> Word:
-    found = _word(values)
-    if found is None:
+    word = _word(values)
+    if word is None:
         raise UnreadError("a word of A or B is converted")
-    return found
+    return word
 
 
 def _convert(m: Machine, d: Argument, *_: Argument) -> None:
