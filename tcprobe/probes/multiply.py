@@ -102,8 +102,8 @@ class MultiplyExperiment(OfInstruction):
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """The triples "a", "b", "d", and in "c" the D slot of each C slot."""
-        found = decode(self.instruction, *outputs)
-        return {"a": found.a, "b": found.b, "d": found.d, "c": found.c}
+        triples = decode(self.instruction, *outputs)
+        return {"a": triples.a, "b": triples.b, "d": triples.d, "c": triples.c}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables that predict the structure tensor."""
@@ -215,12 +215,12 @@ def _refuse(instruction: Instruction, fits: NDArray[Any], answers: NDArray[Any])
     )
 
 
-def _check_count(instruction: Instruction, found: int, largest: int, slots: int) -> None:
+def _check_count(instruction: Instruction, count: int, largest: int, slots: int) -> None:
     shape = instruction.shape
     needed = shape.m * shape.n * shape.k * instruction.products
-    if found != needed or largest >= slots:
+    if count != needed or largest >= slots:
         raise ProbeError(
-            f"{instruction.name}: the structure tensor has {found} triples where {instruction.products} product(s) "
+            f"{instruction.name}: the structure tensor has {count} triples where {instruction.products} product(s) "
             f"of {shape} have {needed}; largest slot met {largest} of {slots}."
         )
 

@@ -35,16 +35,16 @@ def numbered(instruction: Instruction, triples: Triples, c_to_d: Ints, context: 
 
 
 def _anchored(instruction: Instruction, triples: Triples, c_to_d: Ints, context: Context) -> Tables:
-    found = {f.operand: context.known(f) for f in instruction.fragments}
-    tables = {operand: table for operand, table in found.items() if table is not None}
+    known = {f.operand: context.known(f) for f in instruction.fragments}
+    tables = {operand: table for operand, table in known.items() if table is not None}
     missing = [f.id for f in instruction.fragments if f.operand not in tables]
     if missing:
         raise ProbeError(f"{instruction.name}: nothing to compare with, since {', '.join(missing)} was not measured.")
-    result = agreement(instruction, triples, tables)
-    if not result.total:
+    agreed = agreement(instruction, triples, tables)
+    if not agreed.total:
         raise ProbeError(
             f"{instruction.name}: the structure tensor is not the one that wmma.load and wmma.store predict: "
-            f"{result.matched} of {result.needed} triples agree; {'; '.join(result.first)}."
+            f"{agreed.matched} of {agreed.needed} triples agree; {'; '.join(agreed.first)}."
         )
     if not _c_agrees(tables, c_to_d):
         raise ProbeError(f"{instruction.name}: C slots do not reach the D slots that load.c and store.d predict.")

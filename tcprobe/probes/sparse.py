@@ -46,8 +46,8 @@ class SparseExperiment(OfInstruction):
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """What A slots meet by index, "d" and "b"; "field" by selector; "c": the D slot of each C slot."""
-        found = decode(self.instruction, outputs)
-        return {"d": found.d, "b": found.b, "field": found.field, "c": found.c}
+        sparse = decode(self.instruction, outputs)
+        return {"d": sparse.d, "b": sparse.b, "field": sparse.field, "c": sparse.c}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables that predict the structure tensor under any legal metadata."""

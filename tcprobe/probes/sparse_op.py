@@ -82,8 +82,8 @@ def columns(e: Fragment, selector: int, raw: Bytes, tables: Tables) -> Ints:
     stored = np.arange(e.cols)
     chosen = chosen.reshape(len(raw), e.rows, e.cols)[:, :, stored - stored % e.span]
     unit = stored // (rule.fields * rule.span) * rule.positions
-    found: Ints = (unit + chosen) * rule.span + stored % rule.span
-    return found
+    k: Ints = (unit + chosen) * rule.span + stored % rule.span
+    return k
 
 
 def _counts(a: Ints, b: Ints, k: Ints) -> Ints:

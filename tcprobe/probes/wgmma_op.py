@@ -43,10 +43,10 @@ class Warpgroup:
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """What the launch would leave in its output."""
         if self.kind == "registers":
-            found = self._codes(launch, tables, "a_smem") if launch.ldm & SHARED_A else self._meetings(launch, tables)
+            answers = self._codes(launch, tables, "a_smem") if launch.ldm & SHARED_A else self._meetings(launch, tables)
         else:
-            found = (self._raw if self.kind == "raw" else self._codes)(launch, tables, self.coded)
-        raw: Bytes = found.reshape(-1).view(np.uint8)
+            answers = (self._raw if self.kind == "raw" else self._codes)(launch, tables, self.coded)
+        raw: Bytes = answers.reshape(-1).view(np.uint8)
         return raw
 
     def _meetings(self, launch: Launch, tables: Tables) -> Any:
@@ -62,11 +62,11 @@ class Warpgroup:
         for y in range(launch.grid[1]):
             columns = self._columns(launch, y, tables)
             for slot, (m, s) in enumerate(tables.table(a).cells):  # type: ignore[misc]
-                found = holder[m] << SLOT_SHIFT | words[columns[m, s]]
+                words_met = holder[m] << SLOT_SHIFT | words[columns[m, s]]
                 if few:
-                    found = found[holder[m] % d.elements < FEW_SLOTS]
-                out[y, slot, 0] = len(found)
-                out[y, slot, 1 : 1 + len(found)] = found[: out.shape[2] - 1]
+                    words_met = words_met[holder[m] % d.elements < FEW_SLOTS]
+                out[y, slot, 0] = len(words_met)
+                out[y, slot, 1 : 1 + len(words_met)] = words_met[: out.shape[2] - 1]
         return out
 
     def _codes(self, launch: Launch, tables: Tables, coded: str) -> Any:
@@ -79,9 +79,9 @@ class Warpgroup:
                 still = self._still(coded, other, second, tables)
                 for number, image in enumerate(images):
                     product = self._product(coded, self._shared(coded, image, first, tables), still, columns)
-                    found = self._slots(product, tables)
-                    out[y, x] |= np.where(found == 1, np.uint32(1) << np.uint32(number), 0).astype(np.uint32)
-                    out[y, x] |= np.where((found != 0) & (found != 1), ODD, 0).astype(np.uint32)
+                    slots = self._slots(product, tables)
+                    out[y, x] |= np.where(slots == 1, np.uint32(1) << np.uint32(number), 0).astype(np.uint32)
+                    out[y, x] |= np.where((slots != 0) & (slots != 1), ODD, 0).astype(np.uint32)
         return out
 
     def _raw(self, launch: Launch, tables: Tables, coded: str) -> Any:
@@ -89,14 +89,14 @@ class Warpgroup:
         for x, (image, other, (first, second)) in enumerate(zip(*launch.inputs[:2], _descriptors(launch), strict=True)):
             still = self._still(coded, other, second, tables)
             matrix = self._shared(coded, image, first, tables)
-            found = self._slots(self._product(coded, matrix, still, self._columns(launch, x, tables)), tables)
-            out.append(pack(found.astype(NUMBERS[d.type]).view(RAW[d.type])[None], d.slot_bits)[0])
+            slots = self._slots(self._product(coded, matrix, still, self._columns(launch, x, tables)), tables)
+            out.append(pack(slots.astype(NUMBERS[d.type]).view(RAW[d.type])[None], d.slot_bits)[0])
         return np.stack(out)
 
     def _product(self, coded: str, matrix: Ints, still: Ints, columns: Ints) -> Ints:
         a, b = (matrix, still) if coded == "a_smem" else (still, matrix)
-        found: Ints = np.einsum("ms,msn->mn", a, b[columns])
-        return found
+        d: Ints = np.einsum("ms,msn->mn", a, b[columns])
+        return d
 
     def _columns(self, launch: Launch, image: int, tables: Tables) -> Ints:
         """The column of A that each stored element is, shape rows x stored columns."""
@@ -110,8 +110,8 @@ class Warpgroup:
         )
         chosen = np.zeros(e.rows * e.cols, np.int64)
         chosen[index] = fields[used]
-        found: Ints = np.arange(e.cols) // rule.fields * rule.positions + chosen.reshape(e.rows, e.cols)
-        return found
+        columns: Ints = np.arange(e.cols) // rule.fields * rule.positions + chosen.reshape(e.rows, e.cols)
+        return columns
 
     def _still(self, coded: str, image: Bytes, descriptor: int, tables: Tables) -> Ints:
         """The matrix that is not coded."""
@@ -119,9 +119,9 @@ class Warpgroup:
             return self._shared("b_smem", image, descriptor, tables)
         a = self.instruction.fragment("a")
         index, used = elements(tables.table(a), a)
-        found = np.zeros(a.rows * a.cols, np.int64)
-        found[index] = values(a.type, unpack(image[None], a.slot_bits)[0])[used]
-        return found.reshape(a.rows, a.cols)
+        a_of_index = np.zeros(a.rows * a.cols, np.int64)
+        a_of_index[index] = values(a.type, unpack(image[None], a.slot_bits)[0])[used]
+        return a_of_index.reshape(a.rows, a.cols)
 
     def _shared(self, name: str, image: Bytes, descriptor: int, tables: Tables) -> Ints:
         one = behind(self.instruction, name)
@@ -132,9 +132,9 @@ class Warpgroup:
     def _slots(self, matrix: Ints, tables: Tables) -> Ints:
         d: Fragment = self.instruction.fragment("d")
         index, used = elements(tables.table(d), d)
-        found = np.zeros(d.slots, np.int64)
-        found[used] = matrix.reshape(-1)[index]
-        return found
+        of_slots = np.zeros(d.slots, np.int64)
+        of_slots[used] = matrix.reshape(-1)[index]
+        return of_slots
 
 
 def behind(instruction: Instruction, name: str) -> SharedOperand:
