@@ -92,12 +92,12 @@ def _accepted(path: Path, target: Results) -> list[Measurement]:
     source = Results(path)
     if path.resolve() == target.root.resolve():
         raise UsageError(f"{path} is the folder that is merged into.")
-    found = [m for m in _measured(source) if m.method in TAKEN]
-    if not found:
+    accepted = [m for m in _measured(source) if m.method in TAKEN]
+    if not accepted:
         raise UsageError(f"{path}: no measurements there. `tcprobe run --results {path}` makes them.")
-    for measurement in found:
+    for measurement in accepted:
         _check_structure(path, measurement)
-    return found
+    return accepted
 
 
 def _measured(results: Results) -> Iterator[Measurement]:

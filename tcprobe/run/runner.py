@@ -126,17 +126,18 @@ class Session:
 def choose(devices: Sequence[Device], name: str | None = None, index: int | None = None) -> Device:
     """The device of arch `name` or number `index`, the first without either; UsageError if there is none."""
     wanted = name and arch.arch(name).name
-    found = [d for d in devices if wanted in (None, d.arch) and index in (None, d.index)]
-    if not found:
+    matching = [d for d in devices if wanted in (None, d.arch) and index in (None, d.index)]
+    if not matching:
         asked = " and ".join(
             part for part in (wanted and f"of arch {wanted}", index is not None and f"number {index}") if part
         )
         raise UsageError(
             f"no visible GPU {asked}; there are: {', '.join(f'{d.index}: {d.name} ({d.arch})' for d in devices)}."
         )
-    if found[0].arch not in {a.name for a in arch.ARCHS}:
-        raise UsageError(f"{found[0].name} is {found[0].arch}: no tensor cores, or an arch that tcprobe does not know.")
-    return found[0]
+    device = matching[0]
+    if device.arch not in {a.name for a in arch.ARCHS}:
+        raise UsageError(f"{device.name} is {device.arch}: no tensor cores, or an arch that tcprobe does not know.")
+    return device
 
 
 def missing(todo: Sequence[Experiment], device: Device, results: Results) -> tuple[list[Experiment], list[str]]:
@@ -144,7 +145,7 @@ def missing(todo: Sequence[Experiment], device: Device, results: Results) -> tup
 
     NewerSchemaError where a later tcprobe wrote a file: it is not overwritten.
     """
-    found, complaints = [], []
+    unmeasured, complaints = [], []
     for experiment in todo:
         try:
             saved = results.measurement(device.arch, device.method, experiment.id)
@@ -154,8 +155,8 @@ def missing(todo: Sequence[Experiment], device: Device, results: Results) -> tup
             saved = None
             complaints.append(str(error))
         if not up_to_date(experiment, saved, device):
-            found.append(experiment)
-    return found, complaints
+            unmeasured.append(experiment)
+    return unmeasured, complaints
 
 
 def measure(
@@ -224,12 +225,12 @@ class Attempt:
     def _save(self, header: Mapping[str, Any], arrays: Arrays) -> Measurement:
         """Conclude, save and return one measurement."""
         experiment = self._left.pop(header["experiment"])
-        found = _conclude(experiment, header, arrays, self._device, self._results)
-        if found.status == "refused" and _taken_before(experiment, self._device, self._results):
-            words = f"refused, though this compiler took it before: {found.words}"
-            found = replace(found, status="failed", words=words)
-        self._results.write(found)
-        return found
+        measurement = _conclude(experiment, header, arrays, self._device, self._results)
+        if measurement.status == "refused" and _taken_before(experiment, self._device, self._results):
+            words = f"refused, though this compiler took it before: {measurement.words}"
+            measurement = replace(measurement, status="failed", words=words)
+        self._results.write(measurement)
+        return measurement
 
 
 def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
@@ -268,11 +269,11 @@ def select(patterns: Sequence[str], family: str | None = None) -> list[Experimen
     """Experiments of the fragments and instructions that `patterns` mean, with the fragments they lean on; those of a
     family alone where one is named. UsageError for a family without any.
     """
-    found = _meant(patterns)
+    meant = _meant(patterns)
     if family is None:
-        return found
+        return meant
     by_name.select(family=family)  # which refuses an unknown one
-    chosen = [e for e in found if any(f.family == family for f in e.fragments)]
+    chosen = [e for e in meant if any(f.family == family for f in e.fragments)]
     if not chosen:
         raise UsageError(f"nothing of family {family} can be measured here: `tcprobe why-not` says why.")
     return chosen

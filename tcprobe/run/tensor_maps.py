@@ -103,18 +103,18 @@ def follow(index: int, ask: Callable[[Mapping[str, Any]], Answer] = ask) -> BoxS
     """Every box of a GPU; EnvironmentUnfitError without one."""
     safe, every = len(boxes()), len(all_boxes())
     parts = [(0, safe), *((n, n + 1) for n in range(safe, every))]
-    found = BoxSweep()
+    swept = BoxSweep()
     with children.threads(PROCESSES) as pool:
-        _follow(found, pool, index, ask, parts)
-    if 0 in found.faults and found.device:  # and with it what the driver says of maps
-        found.take(*ask({"device": index, "first": 0, "last": 0, "encodings": True}))
-    if found.device is None:
-        raise EnvironmentUnfitError(f"no box could be copied: {next(iter(found.faults.values()))}.")
-    return found
+        _follow(swept, pool, index, ask, parts)
+    if 0 in swept.faults and swept.device:  # and with it what the driver says of maps
+        swept.take(*ask({"device": index, "first": 0, "last": 0, "encodings": True}))
+    if swept.device is None:
+        raise EnvironmentUnfitError(f"no box could be copied: {next(iter(swept.faults.values()))}.")
+    return swept
 
 
 def _follow(
-    found: BoxSweep, pool: ThreadPoolExecutor, index: int, ask: Callable[[Mapping[str, Any]], Answer],
+    swept: BoxSweep, pool: ThreadPoolExecutor, index: int, ask: Callable[[Mapping[str, Any]], Answer],
     parts: list[tuple[int, int]],
 ) -> None:  # fmt: skip
     """Copy ranges of boxes, those that are lost again by halves."""
@@ -123,35 +123,35 @@ def _follow(
     again: list[tuple[int, int]] = []
     for (first, last), future in zip(parts, futures, strict=True):
         try:
-            found.take(*future.result())
+            swept.take(*future.result())
         except BoxesLostError as error:
             half = (first + last) // 2
             if last - first == 1:
-                found.faults[first] = one_line(str(error))
+                swept.faults[first] = one_line(str(error))
             else:
                 again += [(first, half), (half, last)]
     if again:
-        _follow(found, pool, index, ask, again)
+        _follow(swept, pool, index, ask, again)
 
 
-def report(found: BoxSweep) -> dict[str, Any]:
+def report(swept: BoxSweep) -> dict[str, Any]:
     """What is saved of a measurement, but its provenance."""
     cases = list(enumerate(all_boxes()))
     aligned = cases[: len(boxes())]
     return {
-        "modes": {name: mode for name in SWIZZLES if (mode := _mode(found, name, aligned))},
-        "maps": _counted(found, cases),
+        "modes": {name: mode for name in SWIZZLES if (mode := _mode(swept, name, aligned))},
+        "maps": _counted(swept, cases),
         "encodings": [_encoding(one.argument, one.value, words, one.map)
-                      for one, words in zip(encodings(), found.encodings, strict=True)],
-        "lost": [_case(cases[n][1]) | {"direction": way, "words": words} for (way, n), words in found.wrong.items()],
-        "faults": [_case(cases[n][1]) | {"words": words} for n, words in sorted(found.faults.items())],
+                      for one, words in zip(encodings(), swept.encodings, strict=True)],
+        "lost": [_case(cases[n][1]) | {"direction": way, "words": words} for (way, n), words in swept.wrong.items()],
+        "faults": [_case(cases[n][1]) | {"words": words} for n, words in sorted(swept.faults.items())],
     }  # fmt: skip
 
 
-def _mode(found: BoxSweep, name: str, cases: list[tuple[int, BoxCase]]) -> dict[str, Any] | None:
+def _mode(swept: BoxSweep, name: str, cases: list[tuple[int, BoxCase]]) -> dict[str, Any] | None:
     """The rule of a swizzle mode, fitted to loads and stores together; None where there is no box of it."""
     chosen = {n: case for n, case in cases if case.map.swizzle == SWIZZLES[name]}
-    placed = {key: box for key, box in found.placed.items() if key[1] in chosen}
+    placed = {key: box for key, box in swept.placed.items() if key[1] in chosen}
     if not placed:
         return None
     best, second = fit_boxes(list(placed.values()))
@@ -166,9 +166,9 @@ def _mode(found: BoxSweep, name: str, cases: list[tuple[int, BoxCase]]) -> dict[
     }  # fmt: skip
 
 
-def _counted(found: BoxSweep, cases: list[tuple[int, BoxCase]]) -> dict[str, Any]:
+def _counted(swept: BoxSweep, cases: list[tuple[int, BoxCase]]) -> dict[str, Any]:
     """How many maps of boxes the driver took and refused, and those where the rules say otherwise."""
-    made = [(case, found.maps[n]) for n, case in cases if n in found.maps]
+    made = [(case, swept.maps[n]) for n, case in cases if n in swept.maps]
     unlike = [_case(case) | {"result": words} for case, words in made if (words == TAKEN) == bool(refused(case.map))]
     taken = sum(words == TAKEN for _, words in made)
     return {"taken": taken, "refused": len(made) - taken, "unlike_rules": unlike}
@@ -191,26 +191,26 @@ def survey(index: int, folder: Path) -> tuple[dict[str, Any], list[str]]:
     """What is saved of one GPU in a folder, and what to say of it; EnvironmentUnfitError where no box is copied."""
     from tcprobe.store.results import Results
 
-    found = follow(index)
-    device = found.device
+    swept = follow(index)
+    device = swept.device
     assert device is not None
     ranks = sorted({case.map.rank for case in all_boxes()})
     hashed = ptx_hash([kernel(direction, rank) for direction in DIRECTIONS for rank in ranks])
     provenance = {"device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler,
                   "ptx": hashed, "tcprobe": __version__}  # fmt: skip
-    body = {"arch": device.arch, "method": "live", "provenance": provenance, **report(found)}
+    body = {"arch": device.arch, "method": "live", "provenance": provenance, **report(swept)}
     path = SURVEY.write(Results(folder), device.arch, body)
     return body, [*_lines(body), f"{device.name} ({device.arch}): saved in {path}"]
 
 
-def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    for mode, row in found["modes"].items():
+def _lines(body: Mapping[str, Any]) -> Iterator[str]:
+    for mode, row in body["modes"].items():
         b, m, s = row["swizzle"]
         pitch = "of a row" if row["pitch"] == "row" else row["pitch"]
         yield (f"SWIZZLE_{mode:5} rows {pitch} bytes apart, Sw<{b},{m},{s}>: {row['misfits']} of "
                f"{row['loads'] + row['stores']} boxes do not fit")  # fmt: skip
-    refused_ones = [one for one in found["encodings"] if one["result"] != TAKEN]
-    unlike = [one for one in found["encodings"] if not one["fits"]]
-    yield (f"cuTensorMapEncodeTiled refuses {len(refused_ones)} of {len(found['encodings'])} maps, "
+    refused_ones = [one for one in body["encodings"] if one["result"] != TAKEN]
+    unlike = [one for one in body["encodings"] if not one["fits"]]
+    yield (f"cuTensorMapEncodeTiled refuses {len(refused_ones)} of {len(body['encodings'])} maps, "
            f"{len(unlike)} unlike the rules")  # fmt: skip
-    yield f"{len(found['lost'])} boxes lost, {len(found['faults'])} faults"
+    yield f"{len(body['lost'])} boxes lost, {len(body['faults'])} faults"
