@@ -42,9 +42,9 @@ def coordinate_swizzle(address: AddressMap) -> Iterator[tuple[CoordinateSwizzle,
     able = [*_able(address, FIRST), *_able(address, SECOND)]
     for swizzle in sorted(able, key=lambda one: (one.bits, one.which, one.base, one.shift)):
         first, second = swizzle(address.first, address.second)
-        found = fit_affine(first, second, address.offsets, (int(first.max()) + 1, int(second.max()) + 1))
-        if found:
-            yield swizzle, found
+        affine = fit_affine(first, second, address.offsets, (int(first.max()) + 1, int(second.max()) + 1))
+        if affine:
+            yield swizzle, affine
 
 
 def _able(address: AddressMap, which: str) -> Iterator[CoordinateSwizzle]:
@@ -77,16 +77,16 @@ def _holds(grid: Integers, low: tuple[int, int], bits: Integers, base: Integers,
     x = x[:, None, :]
     here, there = (_column(grid[:, at], ((places + low[0]) ^ x) - low[0]) for places in (rows[:, None], start))
     expected = here[0] - there[0]
-    found = grid[np.ix_(rows, columns)] - grid[start, columns]
+    moved = grid[np.ix_(rows, columns)] - grid[start, columns]
     sure = here[1] & there[1] & known[np.ix_(rows, columns)] & known[start, columns]
-    return np.asarray(~((expected != found) & sure).any(axis=(1, 2)))
+    return np.asarray(~((expected != moved) & sure).any(axis=(1, 2)))
 
 
 def _column(column: Integers, places: Integers) -> tuple[Integers, NDArray[np.bool_]]:
     """Offsets of a column at places that may lie outside, and where there is one."""
     inside = (places >= 0) & (places < len(column))
-    found = column[np.where(inside, places, 0)]
-    return found, inside & (found >= 0)
+    offsets = column[np.where(inside, places, 0)]
+    return offsets, inside & (offsets >= 0)
 
 
 def _part(size: int) -> Integers:

@@ -64,13 +64,13 @@ class AddressFit:
 
 def fit_address(address: AddressMap) -> AddressFit | None:
     """The layout of a map, which need not be whole; None if it is of none of the four kinds."""
-    fits = (found for kind in (_affine, _swizzle, _coordinate, _xor) for found in kind(address))
-    return next((found for found in fits if proven(found, address)), None)
+    fits = (layout for kind in (_affine, _swizzle, _coordinate, _xor) for layout in kind(address))
+    return next((layout for layout in fits if proven(layout, address)), None)
 
 
-def proven(found: AddressFit, address: AddressMap) -> bool:
+def proven(layout: AddressFit, address: AddressMap) -> bool:
     """Whether the layout gives every cell's offset."""
-    return np.array_equal(found(address.first, address.second), address.offsets)
+    return np.array_equal(layout(address.first, address.second), address.offsets)
 
 
 def offset_bits(address: AddressMap) -> int:
@@ -79,9 +79,9 @@ def offset_bits(address: AddressMap) -> int:
 
 
 def _affine(address: AddressMap) -> Iterator[AddressFit]:
-    found = _undone(address, ())
-    if found:
-        yield AddressFit(AFFINE, found, address.cells)
+    affine = _undone(address, ())
+    if affine:
+        yield AddressFit(AFFINE, affine, address.cells)
 
 
 def _swizzle(address: AddressMap) -> Iterator[AddressFit]:
@@ -95,15 +95,15 @@ def _swizzle(address: AddressMap) -> Iterator[AddressFit]:
 
 
 def _coordinate(address: AddressMap) -> Iterator[AddressFit]:
-    for found, affine in coordinate_swizzle(address):
-        yield AddressFit(COORDINATE, affine, address.cells, coordinate=found)
+    for swizzle, affine in coordinate_swizzle(address):
+        yield AddressFit(COORDINATE, affine, address.cells, coordinate=swizzle)
 
 
 def _xor(address: AddressMap) -> Iterator[AddressFit]:
     chain = chain_of(address)
-    found = _undone(address, chain.swizzles) if chain else None
-    if chain and found:
-        yield AddressFit(XOR, found, address.cells, chain.swizzles, fewest=chain.fewest)
+    affine = _undone(address, chain.swizzles) if chain else None
+    if chain and affine:
+        yield AddressFit(XOR, affine, address.cells, chain.swizzles, fewest=chain.fewest)
     else:
         yield from _pairs(address)
 
@@ -119,10 +119,10 @@ def _pairs(address: AddressMap) -> Iterator[AddressFit]:
         undone = np.where(address.corners < 0, -1, last(address.corners))
         for first in _left(undone, *able, 1):
             seen = _seen(undone, first)
-            found = None if seen in tried else _undone(address, (first, last))
+            affine = None if seen in tried else _undone(address, (first, last))
             tried.add(seen)
-            if found:
-                yield AddressFit(XOR, found, address.cells, (first, last))
+            if affine:
+                yield AddressFit(XOR, affine, address.cells, (first, last))
 
 
 def _seen(sample: Integers, swizzle: Swizzle) -> bytes:
@@ -134,9 +134,9 @@ def _fitting(address: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzl
     """The swizzles of shift `sign` * S, B from 1 to `most`, under which the map is affine, and that affine map."""
     bits, base, shift = _candidates(offset_bits(address), most)
     for swizzle in _left(address.corners, bits, base, shift, sign):
-        found = _undone(address, [swizzle])
-        if found:
-            yield swizzle, found
+        affine = _undone(address, [swizzle])
+        if affine:
+            yield swizzle, affine
 
 
 def _left(sample: Integers, bits: Integers, base: Integers, shift: Integers, sign: int) -> list[Swizzle]:

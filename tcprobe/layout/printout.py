@@ -76,10 +76,10 @@ def printouts(lines: Sequence[str]) -> list[Printout]:
 
     Elements may be missing: `AddressMap.missing` says which.
     """
-    found = [_read(block) for block in _blocks(lines) if block.lines]
-    if not found:
+    blocks = [_read(block) for block in _blocks(lines) if block.lines]
+    if not blocks:
         raise DataError("a command line of 03_visualize_layout, but nothing that it printed.")
-    return found
+    return blocks
 
 
 def _is_row(line: str) -> bool:
@@ -104,8 +104,8 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
 
 def _without_comment(line: str) -> str:
     """The line as it is, or what stands before a comment, without the spaces between."""
-    found = _COMMENT.search(line)
-    return line[: found.start()].rstrip() if found else line
+    comment = _COMMENT.search(line)
+    return line[: comment.start()].rstrip() if comment else line
 
 
 def _joined(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
