@@ -93,7 +93,7 @@ def kernel(instruction: Instruction) -> Kernel:
     loaded, chosen = [f.operand for f in instruction.given if f.operand != "c"], choices(instruction)
     body = [
         *(line for o in loaded
-          for line in (*ptx.point(o, images[o], fragments[o]), *ptx.move("ld", o, o, fragments[o]))),
+          for line in (*ptx.point(o, images[o], fragments[o]), *ptx.load(o, o, fragments[o]))),
         *(f"mov.f32 %c{j}, 0f00000000;" for j in range(fragments["c"].registers)),
         "mad.lo.u32 %image, %y, %nx, %x;",
         f"mad.lo.u32 %image, %image, {WARP}, %lane;",

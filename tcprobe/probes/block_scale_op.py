@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import elements
 from tcprobe.probes.ptx import Bytes, Launch, Tables
 from tcprobe.probes.slots import unpack
@@ -36,11 +37,15 @@ class Scaled:
         names = [f.operand for f in row.given if f.operand != "c"]
         raw = dict(zip(names, launch.inputs, strict=True))
         a, b = (matrices(row.fragment(o), raw[o], tables) for o in "ab")
-        k = columns(row.fragment("e"), 0, raw["e"], tables) if row.metadata else _all_columns(a)
+        k = (
+            columns(row.metadata, tables.table(row.metadata).selection(0), raw["e"])
+            if row.metadata
+            else _all_columns(a)
+        )
         index, used = elements(tables.table(d), d)
         answers = []
         for selectors in self.choices:
-            scales = (_scales(f, selectors[f.operand], raw[f.operand], tables) for f in row.scales)
+            scales = (_scales(f, tables.table(f).selection(selectors[f.operand]), raw[f.operand]) for f in row.scales)
             product = _products(a, b[0], k[0], *scales)
             slots = np.zeros((*product.shape[:2], d.slots))
             slots[..., used] = product.reshape(*product.shape[:2], -1)[..., index]
@@ -48,9 +53,9 @@ class Scaled:
         return np.concatenate(answers)
 
 
-def _scales(fragment: Fragment, selector: int, raw: Bytes, tables: Tables) -> Ints:
+def _scales(fragment: Fragment, table: Table, raw: Bytes) -> Ints:
     """The exponents of the scales of each image: (images, rows, cols)."""
-    index, used = elements(tables.table(fragment).selection(selector), fragment)
+    index, used = elements(table, fragment)
     exponents = np.zeros((len(raw), fragment.rows * fragment.cols), np.int64)
     exponents[:, index] = exponents_of(fragment, unpack(raw, fragment.slot_bits))[:, used]
     return exponents.reshape(len(raw), fragment.rows, fragment.cols)

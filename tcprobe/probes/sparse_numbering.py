@@ -7,6 +7,7 @@ of the metadata say which k each B slot is, and which element each field governs
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -72,17 +73,53 @@ def predict(instruction: Instruction, tables: Mapping[str, Table]) -> Triples:
     return Triples(a[order], b[order], d[order])
 
 
-def completed(instruction: Instruction, sparse: Sparse, a: Table, d: Table) -> Tables | None:
-    """All tables, from those of A and D; None where no tables with these numbers predict what was measured."""
-    (m, stored, _), (row, col, _) = elements(a), elements(d)
-    if (row[sparse.d] != m[:, None]).any():
-        return None
-    b = _b_table(instruction, sparse, stored, col[sparse.d])
-    e = _metadata_table(instruction, sparse, m, stored)
-    c = {name: tuple(column[t] for t in sparse.c.tolist()) for name, column in d.values.items()}
-    if b is None or e is None:
-        return None
-    return {"a": a, "b": b, "c": d.with_values(c), "d": d, "e": e}
+@dataclass(frozen=True)
+class _Measured:
+    """What was measured of a sparse multiply, and the tables that predict it."""
+
+    instruction: Instruction
+    sparse: Sparse
+
+    def completed(self, a: Table, d: Table) -> Tables | None:
+        """All tables, from those of A and D; None where no tables with these numbers predict what was measured."""
+        (m, stored, _), (row, col, _) = elements(a), elements(d)
+        if (row[self.sparse.d] != m[:, None]).any():
+            return None
+        b = self._b_table(stored, col[self.sparse.d])
+        e = self._metadata_table(m, stored)
+        c = {name: tuple(column[t] for t in self.sparse.c.tolist()) for name, column in d.values.items()}
+        if b is None or e is None:
+            return None
+        return {"a": a, "b": b, "c": d.with_values(c), "d": d, "e": e}
+
+    def _b_table(self, stored: Ints, n: Ints) -> Table | None:
+        """B by the k that each index picks; None where a slot would hold two elements, or an element has no slot."""
+        b, rule = self.instruction.fragment("b"), sparsity(_metadata(self.instruction))
+        row, col = np.full(b.slots, -1), np.full(b.slots, -1)
+        for index in range(rule.positions):
+            met, seen = self.sparse.b[:, index], self.sparse.b[:, index, 0] >= 0
+            k = np.broadcast_to(columns(rule, stored, index)[:, None], met.shape)
+            known = row[met[seen]] >= 0
+            if ((row[met[seen]] != k[seen]) | (col[met[seen]] != n[seen]))[known].any():
+                return None
+            row[met[seen]], col[met[seen]] = k[seen], n[seen]
+            if (row[met[seen]] != k[seen]).any() or (col[met[seen]] != n[seen]).any():
+                return None
+        whole = row.min() >= 0 and row.max() < b.rows and len(set((row * b.cols + col).tolist())) == b.rows * b.cols
+        return _table(b, row, col) if whole else None
+
+    def _metadata_table(self, m: Ints, stored: Ints) -> Table | None:
+        """By selector which element, the first of its unit, each field governs; None where it governs two."""
+        e = _metadata(self.instruction)
+        first, tables = stored - stored % e.span, []
+        for field in self.sparse.field:
+            row, col = np.full(e.slots, -1), np.full(e.slots, -1)
+            row[field], col[field] = m, first
+            units = len(set(field.tolist()))
+            if (row[field] != m).any() or (col[field] != first).any() or units * e.span != e.rows * e.cols:
+                return None
+            tables.append(_table(e, row, col))
+        return selected(tables)
 
 
 def _referenced(instruction: Instruction, sparse: Sparse, device: Arch) -> tuple[Tables, str] | None:
@@ -90,7 +127,7 @@ def _referenced(instruction: Instruction, sparse: Sparse, device: Arch) -> tuple
     for reference in references():
         claims = {operand: said(reference, instruction.fragment(operand), device) for operand in "acd"}
         meant = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
-        tables = completed(instruction, sparse, meant["a"], meant["d"]) if len(meant) == len(claims) else None
+        tables = _Measured(instruction, sparse).completed(meant["a"], meant["d"]) if len(meant) == len(claims) else None
         if tables and tables["c"] == meant["c"]:
             return tables, reference.NAME
     return None
@@ -110,7 +147,7 @@ def _by_rule(instruction: Instruction, sparse: Sparse) -> tuple[Tables, str]:
     a, d = instruction.fragment("a"), instruction.fragment("d")
     tables = None
     if len(b_of_d) == d.slots and row.max() < a.rows and stored.max() < a.cols and col.max() < d.cols:
-        tables = completed(instruction, sparse, _table(a, row, stored), _table(d, row_of_d, col))
+        tables = _Measured(instruction, sparse).completed(_table(a, row, stored), _table(d, row_of_d, col))
     if tables is None:
         raise ProbeError(f"{instruction.name}: not a sparse product: no rows, columns and k fit which slots meet.")
     return tables, OWN_RULE
@@ -125,37 +162,6 @@ def _stored_by_rule(rule: Sparsity, sparse: Sparse) -> Ints:
     row, unit = _classes(sparse.d.min(axis=1)), field % rule.fields * len(slots) + _lowest(field, slots)
     stored: Ints = (chunk * rule.fields + _rank((row, chunk, second), unit)) * rule.span + second
     return stored
-
-
-def _b_table(instruction: Instruction, sparse: Sparse, stored: Ints, n: Ints) -> Table | None:
-    """B by the k that each index picks; None where a slot would hold two elements, or an element has no slot."""
-    b, rule = instruction.fragment("b"), sparsity(_metadata(instruction))
-    row, col = np.full(b.slots, -1), np.full(b.slots, -1)
-    for index in range(rule.positions):
-        met, seen = sparse.b[:, index], sparse.b[:, index, 0] >= 0
-        k = np.broadcast_to(columns(rule, stored, index)[:, None], met.shape)
-        known = row[met[seen]] >= 0
-        if ((row[met[seen]] != k[seen]) | (col[met[seen]] != n[seen]))[known].any():
-            return None
-        row[met[seen]], col[met[seen]] = k[seen], n[seen]
-        if (row[met[seen]] != k[seen]).any() or (col[met[seen]] != n[seen]).any():
-            return None
-    whole = row.min() >= 0 and row.max() < b.rows and len(set((row * b.cols + col).tolist())) == b.rows * b.cols
-    return _table(b, row, col) if whole else None
-
-
-def _metadata_table(instruction: Instruction, sparse: Sparse, m: Ints, stored: Ints) -> Table | None:
-    """By selector which element, the first of its unit, each field governs; None where it governs two."""
-    e = _metadata(instruction)
-    first, tables = stored - stored % e.span, []
-    for field in sparse.field:
-        row, col = np.full(e.slots, -1), np.full(e.slots, -1)
-        row[field], col[field] = m, first
-        units = len(set(field.tolist()))
-        if (row[field] != m).any() or (col[field] != first).any() or units * e.span != e.rows * e.cols:
-            return None
-        tables.append(_table(e, row, col))
-    return selected(tables)
 
 
 def columns(rule: Sparsity, stored: Ints, index: int | Ints) -> Ints:

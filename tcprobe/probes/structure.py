@@ -64,7 +64,7 @@ def agreement(instruction: Instruction, triples: Triples, tables: Tables) -> Agr
     fits = inside & (m == md) & (k == kb) & (n == nd) & (pa == pb) & (pa == pd)
     cells = ((pa * shape.m + m) * shape.n + n) * shape.k + k
     matched = int(np.count_nonzero(np.bincount(cells[fits], minlength=1)))
-    first = [_misfit(instruction, triples, tables, int(j)) for j in np.flatnonzero(~fits)[:3]]
+    first = [_misfit(triples, tables, int(j)) for j in np.flatnonzero(~fits)[:3]]
     if not first and matched != len(triples.a):
         first = ["some product of elements is formed more than once"]
     return Agreement(matched, needed, tuple(first))
@@ -132,7 +132,7 @@ def _size(instruction: Instruction, operand: str) -> tuple[int, int, int]:
     return instruction.products, fragment.rows, fragment.cols
 
 
-def _misfit(instruction: Instruction, triples: Triples, tables: Tables, j: int) -> str:
+def _misfit(triples: Triples, tables: Tables, j: int) -> str:
     """One measured triple, and which elements the tables say its slots hold."""
     parts = []
     for operand, slots in (("a", triples.a), ("b", triples.b), ("d", triples.d)):

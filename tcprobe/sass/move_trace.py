@@ -69,7 +69,7 @@ def load_kernel(load: Load) -> Kernel:
     body = [
         "ld.param.u64 %in, [p_in];", "cvt.u32.u64 %shared, %in;",
         f"{name} {ptx.braces('r', fragment)}, [%shared], %ldm;",
-        *ptx.point("out", "%x", fragment), *ptx.move("st", "out", "r", fragment),
+        *ptx.point("out", "%x", fragment), *ptx.store("out", "r", fragment),
     ]  # fmt: skip
     text = ptx.entry(ptx.identifier(name), ("in", "out"), (".reg .u32 %shared;", ptx.declare("r", fragment)), body)
     return Kernel(ptx.identifier(name), load, text, fragment.target.at_least(ptx.ALIGNED))
@@ -89,8 +89,8 @@ def form_kernel(form: Instruction) -> Kernel:
     loads = source.role is Role.ADDRESS
     operands = f"{ptx.braces('d', made)}, [%g0]" if loads else "%d0, %g0"
     body = [
-        *ptx.point("in", "%x", source), *ptx.move("ld", "in", "g", source), f"{form.name} {operands};",
-        *ptx.point("out", "%x", made), *ptx.move("st", "out", "d", made),
+        *ptx.point("in", "%x", source), *ptx.load("in", "g", source), f"{form.name} {operands};",
+        *ptx.point("out", "%x", made), *ptx.store("out", "d", made),
     ]  # fmt: skip
     name, op = f"alone_{ptx.identifier(form.id)}", LoadMatrices(form) if loads else ExchangeMatrix(form)
     text = ptx.entry(name, ("in", "out"), (ptx.declare("g", source), ptx.declare("d", made)), body)

@@ -27,7 +27,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.rows.moves import ROW_BYTES
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import experiments
-from tcprobe.probes.emulation import positions
+from tcprobe.probes.emulation import InMemory, positions
 from tcprobe.probes.experiment import Context, ptx_hash
 from tcprobe.probes.wmma import Load, leading_dimensions
 from tcprobe.sass.cubin import Code, assemble
@@ -133,7 +133,7 @@ def halves_of(load: Load, table: Table, ldm: int) -> Ints:
 
     Shape (lanes, halves).
     """
-    places, used = positions(table, load.fragment, load.layout, ldm)
+    places, used = positions(table, load.fragment, InMemory(load.layout, ldm))
     size = load.fragment.slot_bits
     bits = np.full(table.points, -1)
     bits[used] = places * size

@@ -141,15 +141,10 @@ def kernel(instruction: Instruction) -> Kernel:
     fragments = {f.operand: f for f in instruction.fragments}
     operands = ", ".join(ptx.braces(f.operand, f) for f in instruction.spelled)
     body = [
-        *(
-            line
-            for f in instruction.given
-            for p in f.operand
-            for line in (*ptx.point(p, "%x", f), *ptx.move("ld", p, p, f))
-        ),
+        *(line for f in instruction.given for p in f.operand for line in (*ptx.point(p, "%x", f), *ptx.load(p, p, f))),
         f"{instruction.name} {operands};",
         *ptx.point("d", "%x", fragments["d"]),
-        *ptx.move("st", "d", "d", fragments["d"]),
+        *ptx.store("d", "d", fragments["d"]),
     ]
     name = f"trace_{ptx.identifier(instruction.id)}"
     text = ptx.entry(name, list(fragments), [ptx.declare(p, f) for p, f in fragments.items()], body)
