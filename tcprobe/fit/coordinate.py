@@ -22,6 +22,22 @@ from tcprobe.layout.address import AddressMap, Integers
 FIRST, SECOND = "first", "second"
 
 
+class Candidates(NamedTuple):
+    """B, M and S (K, of coordinates) of many swizzles, an array each."""
+
+    bits: Integers
+    base: Integers
+    shift: Integers
+
+    def kept(self, which: NDArray[np.bool_]) -> Candidates:
+        """Those where `which` is true."""
+        return Candidates(*(axis[which] for axis in self))
+
+    def triples(self) -> Iterator[tuple[int, ...]]:
+        """(B, M, S) of one after the other."""
+        return zip(*(axis.tolist() for axis in self), strict=True)
+
+
 class CoordinateSwizzle(NamedTuple):
     """Coordinate `which` ^= ((other >> K) & (2**B - 1)) << M, with B = `bits`, M = `base`, K = `shift`."""
 
@@ -53,17 +69,14 @@ def _able(address: AddressMap, which: str) -> Iterator[CoordinateSwizzle]:
     if which == SECOND:
         grid, low = grid.T, low[::-1]
     own, other = ((low[axis] + size - 1).bit_length() for axis, size in enumerate(grid.shape))
-    bits, base, shift = (
-        axis.ravel() for axis in np.meshgrid(np.arange(1, own + 1), np.arange(own), np.arange(other), indexing="ij")
-    )
-    real = (bits + base <= own) & (bits + shift <= max(other, 1))
-    bits, base, shift = bits[real], base[real], shift[real]
-    holds = _holds(grid, low, bits, base, shift)
-    for three in zip(bits[holds].tolist(), base[holds].tolist(), shift[holds].tolist(), strict=True):
-        yield CoordinateSwizzle(which, *three)
+    axes = np.meshgrid(np.arange(1, own + 1), np.arange(own), np.arange(other), indexing="ij")
+    every = Candidates(*(axis.ravel() for axis in axes))
+    real = every.kept((every.bits + every.base <= own) & (every.bits + every.shift <= max(other, 1)))
+    for bits, base, shift in real.kept(_holds(grid, low, real)).triples():
+        yield CoordinateSwizzle(which, bits, base, shift)
 
 
-def _holds(grid: Integers, low: tuple[int, int], bits: Integers, base: Integers, shift: Integers) -> NDArray[np.bool_]:
+def _holds(grid: Integers, low: tuple[int, int], candidates: Candidates) -> NDArray[np.bool_]:
     """Which swizzles of the rows' coordinate make every column the fullest one, moved; a necessary condition.
 
     With F the fullest column, at `at`, offset(a, b) - offset(a0, b) = F(a ^ x) - F(a0 ^ x) with x = x(b) ^ x(at).
@@ -72,7 +85,7 @@ def _holds(grid: Integers, low: tuple[int, int], bits: Integers, base: Integers,
     at = int(np.argmax(known.sum(axis=0)))
     rows, columns = _part(grid.shape[0]), _part(grid.shape[1])
     start = rows[np.argmax(known[rows, :][:, columns].sum(axis=1))]
-    masks, bases, shifts = (axis[:, None] for axis in ((1 << bits) - 1, base, shift))
+    masks, bases, shifts = (axis[:, None] for axis in ((1 << candidates.bits) - 1, candidates.base, candidates.shift))
     x = ((((low[1] + columns) >> shifts) ^ ((low[1] + at) >> shifts)) & masks) << bases
     x = x[:, None, :]
     here, there = (_column(grid[:, at], ((places + low[0]) ^ x) - low[0]) for places in (rows[:, None], start))

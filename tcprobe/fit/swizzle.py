@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.fit.affine import Affine, fit_affine
-from tcprobe.fit.coordinate import CoordinateSwizzle, coordinate_swizzle
+from tcprobe.fit.coordinate import Candidates, CoordinateSwizzle, coordinate_swizzle
 from tcprobe.fit.xor import chain_of
 from tcprobe.layout.address import AddressMap, Integers
 from tcprobe.layout.swizzle import Swizzle
@@ -113,11 +113,11 @@ def _pairs(address: AddressMap) -> Iterator[AddressFit]:
     if offset_bits(address) > MOST_PAIRED:
         return
     able = _candidates(offset_bits(address), MOST_BITS)
-    one = [Swizzle(*three) for three in zip(*(axis.tolist() for axis in able), strict=True)]
-    tried = {_seen(address.corners, swizzle) for swizzle in (Swizzle(0, 0, 0), *_left(address.corners, *able, 1))}
+    one = [Swizzle(*three) for three in able.triples()]
+    tried = {_seen(address.corners, swizzle) for swizzle in (Swizzle(0, 0, 0), *_left(address.corners, able, 1))}
     for last in one:
         undone = np.where(address.corners < 0, -1, last(address.corners))
-        for first in _left(undone, *able, 1):
+        for first in _left(undone, able, 1):
             seen = _seen(undone, first)
             affine = None if seen in tried else _undone(address, (first, last))
             tried.add(seen)
@@ -132,18 +132,16 @@ def _seen(sample: Integers, swizzle: Swizzle) -> bytes:
 
 def _fitting(address: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzle, Affine]]:
     """The swizzles of shift `sign` * S, B from 1 to `most`, under which the map is affine, and that affine map."""
-    bits, base, shift = _candidates(offset_bits(address), most)
-    for swizzle in _left(address.corners, bits, base, shift, sign):
+    for swizzle in _left(address.corners, _candidates(offset_bits(address), most), sign):
         affine = _undone(address, [swizzle])
         if affine:
             yield swizzle, affine
 
 
-def _left(sample: Integers, bits: Integers, base: Integers, shift: Integers, sign: int) -> list[Swizzle]:
+def _left(sample: Integers, candidates: Candidates, sign: int) -> list[Swizzle]:
     """The swizzles of shift `sign` * S that `_separable` leaves."""
-    able = _separable(sample, bits, base, shift, sign)
-    kept = (axis[able].tolist() for axis in (bits, base, sign * shift))
-    return [Swizzle(*three) for three in zip(*kept, strict=True)]
+    kept = candidates.kept(_separable(sample, candidates, sign))
+    return [Swizzle(bits, base, sign * shift) for bits, base, shift in kept.triples()]
 
 
 def _undone(address: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
@@ -167,19 +165,20 @@ def _sums(grid: Integers) -> bool:
     return bool((steps == steps[:, :1]).all())
 
 
-def _candidates(bits: int, most: int) -> tuple[Integers, Integers, Integers]:
+def _candidates(bits: int, most: int) -> Candidates:
     """B, M and S > 0 of all swizzles with B <= most whose lowest source bit is one of `bits`, in ascending order."""
     size = np.arange(1, max(2, min(most, bits) + 1))
-    wide, base, shift = (axis.ravel() for axis in np.meshgrid(size, np.arange(bits), np.arange(1, bits), indexing="ij"))
-    real = (shift >= wide) & (base + shift < bits)
-    return wide[real], base[real], shift[real]
+    axes = np.meshgrid(size, np.arange(bits), np.arange(1, bits), indexing="ij")
+    every = Candidates(*(axis.ravel() for axis in axes))
+    return every.kept((every.shift >= every.bits) & (every.base + every.shift < bits))
 
 
-def _separable(sample: Integers, bits: Integers, base: Integers, shift: Integers, sign: int) -> NDArray[np.bool_]:
+def _separable(sample: Integers, candidates: Candidates, sign: int) -> NDArray[np.bool_]:
     """Which swizzles leave f(first) + g(second) on a part of the map, -1 where it has no offset; a necessary condition.
 
     The part's first row and column are whole.
     """
+    bits, base, shift = candidates
     low, high = (axis[:, None, None] for axis in (base, base + shift))
     source, target = (high, low) if sign > 0 else (low, high)
     images = sample >> source
