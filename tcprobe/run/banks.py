@@ -83,10 +83,17 @@ class Fitted:
                 "second": {"rule": asdict(self.second[0]), "misfits": self.second[1]}}  # fmt: skip
 
 
-def measure(clock: Clock, row: SharedAccess, cases: Cases, shared_bytes: int) -> tuple[Floats, Judged]:
-    """(cycles of one access, which patterns were timed without ambiguity), of `cases`; the kernel is loaded."""
-    timed = banks.launches(row, cases, shared_bytes)
-    return banks.settled([banks.decode(clock.run(timed)) for _ in range(RUNS)])
+@dataclass(frozen=True)
+class Timer:
+    """A backend, and how many bytes of shared memory a block asks for there so that it has the SM for itself."""
+
+    clock: Clock
+    shared_bytes: int
+
+    def measure(self, row: SharedAccess, cases: Cases) -> tuple[Floats, Judged]:
+        """(cycles of one access, which patterns were timed without ambiguity), of `cases`; the kernel is loaded."""
+        launches = banks.launches(row, cases, self.shared_bytes)
+        return banks.settled([banks.decode(self.clock.run(launches)) for _ in range(RUNS)])
 
 
 def fit(
@@ -129,33 +136,33 @@ def predicted(row: SharedAccess, rule: BankRule, cases: Cases, tags: SourceTags 
     return with_lookups(said, lookups(tags, sources), is_spread(cases.address))
 
 
-def sweep(clock: Clock, rows: Iterable[SharedAccess], count: int, shared_bytes: int) -> dict[str, Fitted | str]:
+def sweep(timer: Timer, rows: Iterable[SharedAccess], count: int) -> dict[str, Fitted | str]:
     """Every access: what was fitted, or why it could not be measured."""
     wanted = {row.name: banks.kernel(row) for row in rows}
-    refused = clock.load(list(wanted.values()))
+    refused = timer.clock.load(list(wanted.values()))
     outcomes: dict[str, Fitted | str] = {}
     for name, kernel in wanted.items():
         row = accesses()[name]
         try:
-            outcomes[name] = refused.get(kernel.name) or _one(clock, row, count, shared_bytes)
+            outcomes[name] = refused.get(kernel.name) or _one(timer, row, count)
         except ProbeError as error:
             outcomes[name] = str(error)
     return outcomes
 
 
-def _one(clock: Clock, row: SharedAccess, count: int, shared_bytes: int) -> Fitted:
-    swapped, _ = measure(clock, row, swaps := banks.swaps(row), shared_bytes)
+def _one(timer: Timer, row: SharedAccess, count: int) -> Fitted:
+    swapped, _ = timer.measure(row, swaps := banks.swaps(row))
     phases = banks.phases(row, swapped)
     others = [costly(row, count), *([far(row, count)] if row.has_source else [])]
     cases = Cases(*(np.concatenate(parts) for parts in zip(swaps, *others, strict=True)))
-    return fit(row, phases, cases, measure(clock, row, cases, shared_bytes), _tags(clock, row, shared_bytes))
+    return fit(row, phases, cases, timer.measure(row, cases), _tags(timer, row))
 
 
-def _tags(clock: Clock, row: SharedAccess, shared_bytes: int) -> SourceTags | None:
+def _tags(timer: Timer, row: SharedAccess) -> SourceTags | None:
     """The tags of sources, None where pairs of lines show none."""
     if not row.has_source:
         return None
-    timed, _ = measure(clock, row, tag_pairs(row), shared_bytes)
+    timed, _ = timer.measure(row, tag_pairs(row))
     return of_pairs(tag_steps(), np.asarray(timed.round() > LEAST))
 
 
@@ -178,7 +185,7 @@ def on_gpu(index: int, count: int) -> tuple[Arch, dict[str, str], dict[str, Fitt
     row = arch(device.arch)
     rows = [access for access in accesses().values() if access.target.on(row)]
     shared_bytes = gpu.shared_bytes() // 2 + 1024  # of an SM: more than half, so that one block has it
-    outcomes = sweep(gpu, rows, count, shared_bytes)
+    outcomes = sweep(Timer(gpu, shared_bytes), rows, count)
     hashed = ptx_hash([banks.kernel(access) for access in rows])
     return row, {"device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler,
                  "ptx": hashed, "tcprobe": __version__}, outcomes  # fmt: skip

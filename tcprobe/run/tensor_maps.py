@@ -12,8 +12,8 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,9 @@ from tcprobe.errors import EnvironmentUnfitError, named
 from tcprobe.fit.boxes import PlacedBox, described, fit_boxes, misfits
 from tcprobe.isa.tensor_map import DATA_TYPES, SWIZZLES
 from tcprobe.probes.experiment import ptx_hash
-from tcprobe.probes.tensor_map_cases import all_boxes, boxes, encodings
+from tcprobe.probes.tensor_map_cases import Encoding, all_boxes, boxes, encodings
 from tcprobe.probes.tensor_maps import DIRECTIONS, BoxCase, kernel
-from tcprobe.references.shared_memory.tensor_map import TensorMap, broken, refused
+from tcprobe.references.shared_memory.tensor_map import broken, refused
 from tcprobe.run.backend import Device
 from tcprobe.run.wire import receive
 from tcprobe.store.tensor_maps import SURVEY
@@ -41,6 +41,7 @@ PROCESSES = 4
 TAKEN = "CUDA_SUCCESS"
 MODE_NAMES = {number: name for name, number in SWIZZLES.items()}
 TYPE_NAMES = {number: name for name, (number, _) in DATA_TYPES.items()}
+Range = tuple[int, int]  # of boxes: the first, and the one beyond the last
 Answer = tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]
 
 
@@ -101,26 +102,27 @@ def ask(job: Mapping[str, Any], command: tuple[str, ...] = COMMAND, limit: float
 
 def follow(index: int, ask: Callable[[Mapping[str, Any]], Answer] = ask) -> BoxSweep:
     """Every box of a GPU; EnvironmentUnfitError without one."""
+
+    def copy(part: Range) -> Answer:
+        first, last = part
+        return ask({"device": index, "first": first, "last": last, "encodings": first == 0})
+
     safe, every = len(boxes()), len(all_boxes())
     parts = [(0, safe), *((n, n + 1) for n in range(safe, every))]
     swept = BoxSweep()
     with children.threads(PROCESSES) as pool:
-        _follow(swept, pool, index, ask, parts)
+        _follow(swept, lambda part: pool.submit(copy, part), parts)
     if 0 in swept.faults and swept.device:  # and with it what the driver says of maps
-        swept.take(*ask({"device": index, "first": 0, "last": 0, "encodings": True}))
+        swept.take(*copy((0, 0)))
     if swept.device is None:
         raise EnvironmentUnfitError(f"no box could be copied: {next(iter(swept.faults.values()))}.")
     return swept
 
 
-def _follow(
-    swept: BoxSweep, pool: ThreadPoolExecutor, index: int, ask: Callable[[Mapping[str, Any]], Answer],
-    parts: list[tuple[int, int]],
-) -> None:  # fmt: skip
+def _follow(swept: BoxSweep, submit: Callable[[Range], Future[Answer]], parts: Sequence[Range]) -> None:
     """Copy ranges of boxes, those that are lost again by halves."""
-    jobs = [{"device": index, "first": first, "last": last, "encodings": first == 0} for first, last in parts]
-    futures = [pool.submit(ask, job) for job in jobs]
-    again: list[tuple[int, int]] = []
+    futures = [submit(part) for part in parts]
+    again: list[Range] = []
     for (first, last), future in zip(parts, futures, strict=True):
         try:
             swept.take(*future.result())
@@ -131,7 +133,7 @@ def _follow(
             else:
                 again += [(first, half), (half, last)]
     if again:
-        _follow(swept, pool, index, ask, again)
+        _follow(swept, submit, again)
 
 
 def report(swept: BoxSweep) -> dict[str, Any]:
@@ -141,7 +143,7 @@ def report(swept: BoxSweep) -> dict[str, Any]:
     return {
         "modes": {name: mode for name in SWIZZLES if (mode := _mode(swept, name, aligned))},
         "maps": _counted(swept, cases),
-        "encodings": [_encoding(one.argument, one.value, words, one.map)
+        "encodings": [_encoding(one, words)
                       for one, words in zip(encodings(), swept.encodings, strict=True)],
         "lost": [_case(cases[n][1]) | {"direction": way, "words": words} for (way, n), words in swept.wrong.items()],
         "faults": [_case(cases[n][1]) | {"words": words} for n, words in sorted(swept.faults.items())],
@@ -174,11 +176,11 @@ def _counted(swept: BoxSweep, cases: list[tuple[int, BoxCase]]) -> dict[str, Any
     return {"taken": taken, "refused": len(made) - taken, "unlike_rules": unlike}
 
 
-def _encoding(argument: str, value: object, words: str, made: TensorMap) -> dict[str, Any]:
+def _encoding(one: Encoding, words: str) -> dict[str, Any]:
     """One call: what was varied, what the driver said, the rules that it breaks, and whether it fits them."""
-    return {"argument": argument, "value": value, "result": words,
-            "rules": [rule.name for rule in broken(made)],
-            "fits": (words == TAKEN) != bool(refused(made))}  # fmt: skip
+    return {"argument": one.argument, "value": one.value, "result": words,
+            "rules": [rule.name for rule in broken(one.map)],
+            "fits": (words == TAKEN) != bool(refused(one.map))}  # fmt: skip
 
 
 def _case(case: BoxCase) -> dict[str, Any]:
