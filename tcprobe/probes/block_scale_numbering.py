@@ -46,8 +46,8 @@ def scaled(instruction: Instruction, unscaled: Conclusion, scales: Scales) -> Co
     a, b = instruction.scales
     lines = np.broadcast_to(row[:, None], scales.met.shape), col[scales.met]
     blocks = np.broadcast_to(block_of_slot[:, None], scales.met.shape)
-    tables["scale_a"] = _table(instruction, a, scales.scale_a, lines[0], blocks)
-    tables["scale_b"] = _table(instruction, b, scales.scale_b, blocks, lines[1])
+    tables["scale_a"] = _table(instruction, _Answers(a, lines[0], blocks), scales.scale_a)
+    tables["scale_b"] = _table(instruction, _Answers(b, blocks, lines[1]), scales.scale_b)
     return replace(unscaled, tables=tables, numbering=numbering)
 
 
@@ -112,20 +112,29 @@ def _moved(table: Table, output: str, mover: Callable[[int], int]) -> Table:
     return table.with_values({**table.values, output: values})
 
 
-def _table(instruction: Instruction, fragment: Fragment, scale_bytes: Ints, row: Ints, col: Ints) -> Table:
-    """By selector the element that each byte scales; `row` and `col` are those of the answers' own scales."""
-    tables = []
+class _Answers(NamedTuple):
+    """An operand of scales, and the row and the column of the one that each answer must be scaled by."""
+
+    fragment: Fragment
+    row: Ints
+    col: Ints
+
+
+def _table(instruction: Instruction, answers: _Answers, scale_bytes: Ints) -> Table:
+    """By selector the element that each byte scales; `scale_bytes` are those of the answers, by choice."""
+    fragment, tables = answers.fragment, []
     for selector in fragment.selectors:
         first, *others = scale_bytes[selector :: len(fragment.selectors)]
         if any((first != other).any() for other in others):
             raise ProbeError(
                 f"{instruction.name}: the other operand's byte-id or thread-id changes {fragment.operand}."
             )
-        tables.append(_selection(instruction, fragment, first, row, col))
+        tables.append(_selection(instruction, answers, first))
     return selected(tables)
 
 
-def _selection(instruction: Instruction, fragment: Fragment, scale_bytes: Ints, row: Ints, col: Ints) -> Table:
+def _selection(instruction: Instruction, answers: _Answers, scale_bytes: Ints) -> Table:
+    fragment, row, col = answers
     rows, cols = np.full(fragment.slots, -1), np.full(fragment.slots, -1)
     rows[scale_bytes], cols[scale_bytes] = row, col
     used = rows >= 0

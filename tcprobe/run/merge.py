@@ -69,7 +69,7 @@ def merge(paths: Sequence[Path], target: Results, contributor: str = "") -> Merg
     for measurement in {_key(m): m for m in new}.values():
         runs.setdefault(run_id(measurement, contributor), []).append(measurement)
     for name, made in runs.items():
-        _describe(target, name, made[0], contributor)
+        _describe(target.root / "runs" / name / "run.json", made[0], contributor)
         folder = target.run(name)
         for measurement in made:
             folder.write(measurement)
@@ -139,8 +139,8 @@ def _key(m: Measurement) -> tuple[object, ...]:
     return m.arch, m.method, m.experiment, made_by(m), m.provenance["ptx"], tables, m.structure
 
 
-def _describe(target: Results, name: str, measurement: Measurement, contributor: str) -> None:
-    path = target.root / "runs" / name / "run.json"
+def _describe(path: Path, measurement: Measurement, contributor: str) -> None:
+    """Write who made a run, of which this is a measurement; what is written already stays."""
     if not path.exists():
         about = dict(zip(MAKER, made_by(measurement), strict=True)) | {"contributor": one_line(contributor)}
         files.write(path, documents.seal("run", about, SCHEMA).encode(), parents=True)

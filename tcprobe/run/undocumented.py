@@ -53,12 +53,10 @@ class Loaded(Protocol):
 
 def measured(name: str) -> dict[str, tuple[Instruction, dict[str, Table]]]:
     """The sparse multiplies of a warp on an arch whose tables are published, with them, by id."""
-    layers, forms = published(), {}
-    for row in inventory.executed_by(WARP):
-        if row.metadata and row.target.on(arch(name)) and layers.measurement(name, "live", row.id):
-            tables = {operand: cell.table for operand, cell in operands(row, name, layers).items()}
-            forms[row.id] = (row, tables)
-    return forms
+    layers = published()
+    sparse = (row for row in inventory.executed_by(WARP) if row.metadata and row.target.on(arch(name)))
+    forms = [row for row in sparse if layers.measurement(name, "live", row.id)]
+    return {row.id: (row, {o: cell.table for o, cell in operands(row, name, layers).items()}) for row in forms}
 
 
 def on_gpu(index: int) -> tuple[Device, dict[str, str], dict[str, dict[str, Any]]]:
