@@ -234,12 +234,13 @@ class Machine:
 
     def _step(self, step: CodeLine, opcodes: Mapping[str, Callable[..., None]]) -> None:
         taken = self.test(step.guard) if step.guard else self._all
-        if not taken.any():
+        whole = taken is self._all or bool(taken.all())
+        if not (whole or taken.any()):
             return
         function = opcodes.get(step.opcode)
         if function is None:
             raise UnreadError(f"opcode {step.opcode} is not modelled")
-        self.active = self._all if taken.all() else taken
+        self.active = self._all if whole else taken
         try:
             _check_kinds(step)
             function(self, *step.operands)

@@ -56,7 +56,7 @@ def computed(*names: str, words: int = 1, into: dict[str, Function] = OPCODES) -
     def register(computation: Computation) -> Computation:
         @named(*names, into=into)
         def run(m: Machine, d: Argument, *sources: Argument) -> None:
-            m.write(d, computation(*(Input(m, source) for source in sources)), words)
+            m.write(d, computation(*[Input(m, source) for source in sources]), words)
 
         return computation
 
