@@ -197,9 +197,9 @@ def launches(direction: str, rank: int, cases: Sequence[BoxCase]) -> list[Launch
     loads = direction == "load"
     each = HEADER + AREA if loads else TENSOR
     maps = tuple(case.map if loads else case.map._replace(address=n * TENSOR) for n, case in enumerate(cases))
-    data = rows.view(np.uint8).reshape(1, -1)
+    told = rows.view(np.uint8).reshape(1, -1)
     return [
-        Launch(kernel(direction, rank), (len(cases), 1, 1), (image.reshape(1, -1), data), 0, len(cases) * each, THREADS,
+        Launch(kernel(direction, rank), (len(cases), 1, 1), (image.reshape(1, -1), told), 0, len(cases) * each, THREADS,
                AREA + 16, maps, not loads)
         for image in images(TENSOR if loads else AREA, is_rounded(cases[0]))
     ]  # fmt: skip

@@ -73,7 +73,7 @@ def on_gpu(index: int) -> tuple[Device, dict[str, str], dict[str, dict[str, Any]
     beyond = {(id_, n): kernel(row, n) for id_, (row, _) in forms.items() for n in probe.undocumented(row)}
     values, outcomes = _values(gpu, forms, first), _outcomes(gpu, index, beyond)
     findings = {id_: {"nibbles": values[id_], "selectors": {str(n): o for (of, n), o in outcomes.items() if of == id_}}
-             for id_ in forms}  # fmt: skip
+                for id_ in forms}  # fmt: skip
     hashed = ptx_hash([*(launch.kernel for launch in first.values()), *beyond.values()])
     return device, {"device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler,
                     "ptx": hashed, "tcprobe": __version__}, findings  # fmt: skip
