@@ -120,7 +120,8 @@ class Reader:
                 raise EnvironmentUnfitError("for another arch, or without a kernel")
             cubin.attempt, before = tool, cubin.attempt
             try:
-                return cubin._disassemble(TOOLS, {name: found[name] for name in self.names}, scratch, self.row)
+                assembler = Assembler(TOOLS, self.row, scratch, path)
+                return cubin._disassembled(assembler, {name: found[name] for name in self.names})
             finally:
                 cubin.attempt = before
 

@@ -144,7 +144,7 @@ def test_phases_are_found_by_exchanging_lanes(name):
     row = accesses()[name]
     machine = Machine(noise=20)
     machine.load([banks.kernel(row)])
-    timed, steady = live.measure(machine, row, banks.swaps(row), MOST)
+    timed, steady = live.Timer(machine, MOST).measure(row, banks.swaps(row))
     assert steady.all()
     size = designed()[name].phase
     assert banks.phases(row, timed) == [tuple(range(j, j + size)) for j in range(0, row.lanes, size)]
@@ -182,7 +182,7 @@ def meaning(row, rule, cases):
 @pytest.mark.parametrize("name", accesses())
 def test_the_designed_rule_is_fitted_to_its_own_clock(name):
     row = accesses()[name]
-    found = live.sweep(Machine(noise=20), [row], 400, MOST)[name]
+    found = live.sweep(live.Timer(Machine(noise=20), MOST), [row], 400)[name]
     assert found.misfits == []
     assert found.r2 > 0.999
     assert meaning(row, found.rule, found.cases) == meaning(row, designed()[name], found.cases)
@@ -207,7 +207,7 @@ OTHERS = [
 @pytest.mark.parametrize(("name", "rule"), OTHERS, ids=str)
 def test_a_machine_with_another_rule_is_told_apart(name, rule):
     row = access(name)
-    found = live.sweep(Machine({name: rule}, noise=20), [row], 600, MOST)[name]
+    found = live.sweep(live.Timer(Machine({name: rule}, noise=20), MOST), [row], 600)[name]
     assert found.rule == rule
     assert found.misfits == []
     assert meaning(row, rule, found.cases) != meaning(row, designed()[name], found.cases)
@@ -249,7 +249,7 @@ def test_unsteady_runs_are_ambiguous():
 
 
 def test_a_sweep_is_published_and_answers(tmp_path):
-    found = live.sweep(Machine({"ld.shared.b64": BankRule(16, 16)}), accesses().values(), 60, MOST)
+    found = live.sweep(live.Timer(Machine({"ld.shared.b64": BankRule(16, 16)}), MOST), accesses().values(), 60)
     said = json.loads(json.dumps(live.report(found)))
     assert said["failed"] == {}
     assert said["misfits"] == 0
@@ -269,7 +269,7 @@ TAGS = SourceTags((0x1BD5A80 & banks.ARENA - 1, 0x16AED00 & banks.ARENA - 1))
 def test_tags_of_sources_are_found(tags):
     """Any parities of the bits of a line's address: what is found says the same of every line."""
     row = access("cp.async.ca.8")
-    found = live.sweep(Machine(noise=20, tags=tags), [row], 400, MOST)[row.name]
+    found = live.sweep(live.Timer(Machine(noise=20, tags=tags), MOST), [row], 400)[row.name]
     assert found.misfits == []
     assert found.rule == designed()[row.name]
     lines = np.arange(0, banks.ARENA, banks.LINE)
@@ -287,7 +287,7 @@ def test_pairs_that_no_parities_explain():
 
 
 def test_tags_are_published_and_answer(tmp_path):
-    found = live.sweep(Machine(tags=TAGS), accesses().values(), 40, MOST)
+    found = live.sweep(live.Timer(Machine(tags=TAGS), MOST), accesses().values(), 40)
     said = json.loads(json.dumps(live.report(found)))
     results = Results(tmp_path)
     BANKS.write(results, "sm_90", document("sm_90", dict.fromkeys(PROVENANCE, "text"), said["accesses"]))
@@ -329,7 +329,7 @@ def test_what_the_compiler_refuses_is_said():
             return {kernels[0].name: "not here"}
 
     rows = [access("stmatrix.x1"), access("ld.shared.b8")]
-    said = live.report(live.sweep(Refusing(), rows, 30, MOST))
+    said = live.report(live.sweep(live.Timer(Refusing(), MOST), rows, 30))
     assert said["failed"] == {"stmatrix.x1": "not here"}
     assert list(said["accesses"]) == ["ld.shared.b8"]
 
@@ -346,7 +346,7 @@ def test_without_a_gpu_it_says_so(family, tmp_path):
 
 def test_run_takes_banks_as_a_family(tmp_path, monkeypatch):
     """On the clock of a stand-in: the rule is saved where `tcprobe banks` finds it."""
-    found = live.sweep(Machine(), accesses().values(), 20, MOST)
+    found = live.sweep(live.Timer(Machine(), MOST), accesses().values(), 20)
     monkeypatch.setattr(live, "on_gpu", lambda *_: (arch("sm_90"), dict.fromkeys(PROVENANCE, "x"), found))
     done = CliRunner().invoke(main, ["run", "--family", "banks", "--results", str(tmp_path)])
     assert done.exit_code == 0, done.output

@@ -38,12 +38,12 @@ _FITTED: dict[str, Fit] = {}  # by layout id: many fragments share few layouts
 
 def fit(table: Table) -> Fit:
     """Layout and formulas of a table."""
-    found = fit_layout(table)
-    if isinstance(found, Layout):
-        return Fit(LINEAR, {name: _sized(_linear(found, name), table) for name in table.outputs}, found, None)
+    layout = fit_layout(table)
+    if isinstance(layout, Layout):
+        return Fit(LINEAR, {name: _sized(_linear(layout, name), table) for name in table.outputs}, layout, None)
     formulas = {name: one and _sized(one, table) for name in table.outputs for one in [_one(table, name)]}
     verdict = NONE if None in formulas.values() else BOOLEAN
-    return Fit(verdict, formulas, None, found)
+    return Fit(verdict, formulas, None, layout)
 
 
 def _sized(formula: Formula, table: Table) -> Formula:
@@ -68,9 +68,9 @@ def _linear(layout: Layout, name: str) -> Formula:
 def _one(table: Table, name: str) -> Formula | None:
     """One output by itself: it may be linear though others are not."""
     alone = table.with_values({name: table.values[name]})
-    found = fit_layout(alone)
-    if isinstance(found, Layout):
-        formula: Formula | None = _linear(found, name)
+    layout = fit_layout(alone)
+    if isinstance(layout, Layout):
+        formula: Formula | None = _linear(layout, name)
     else:
         from tcprobe.fit.boolean import boolean_formula
 

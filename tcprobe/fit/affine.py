@@ -100,12 +100,12 @@ def _modes(places: Integers, values: Integers, size: int) -> Modes | None:
     stride = int(values[1] - values[0]) // int(places[1] - places[0])
     if np.array_equal(values - values[0], (places - places[0]) * stride):
         return Modes((size,), (stride,))
-    found = [
+    possible = [
         Modes((block, *rest.sizes), (step, *rest.strides))
         for step, block in _first_modes(places, values)
         if (rest := _rest(places, values, size, step, block))
     ]
-    return min(found, key=lambda modes: len(modes.sizes), default=None)
+    return min(possible, key=lambda modes: len(modes.sizes), default=None)
 
 
 def _first_modes(places: Integers, values: Integers) -> Iterator[tuple[int, int]]:

@@ -33,10 +33,10 @@ def boolean_formula(table: Table, output: str) -> Formula | None:
             for variable, bases in linear.bases.items():
                 images[variable] = [old | b[output] << bit for old, b in zip(images[variable], bases, strict=True)]
             continue
-        found = _bit({p: v >> bit & 1 for p, v in points.items()}, bit, names)
-        if found is None:
+        of_bit = _bit({p: v >> bit & 1 for p, v in points.items()}, bit, names)
+        if of_bit is None:
             return None
-        products.append(found)
+        products.append(of_bit)
     terms = linear_formula(images, constant).terms
     return Formula((*terms, *products), constant, table.space.names)
 

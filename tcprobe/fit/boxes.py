@@ -81,11 +81,8 @@ def _missed(boxes: Sequence[PlacedBox]) -> list[NDArray[np.bool_]]:
     wanted = np.concatenate([box.addresses[at].ravel() for box, at in zip(boxes, some, strict=True)])
     linear = {pitch: np.concatenate([_linear(box, at, pitch) for box, at in zip(boxes, some, strict=True)])
               for pitch in PITCHES}  # fmt: skip
-    found = []
-    for rule in rules():
-        wrong = np.asarray(rule.swizzle(linear[rule.pitch]) != wanted)
-        found.append(np.bincount(owner, wrong, len(boxes)) > 0)
-    return found
+    wrong = (np.asarray(rule.swizzle(linear[rule.pitch]) != wanted) for rule in rules())
+    return [np.bincount(owner, of_rule, len(boxes)) > 0 for of_rule in wrong]
 
 
 def _some(rows: int, width: int) -> tuple[Ints, Ints]:

@@ -22,6 +22,22 @@ from tcprobe.layout.address import AddressMap, Integers
 FIRST, SECOND = "first", "second"
 
 
+class Candidates(NamedTuple):
+    """B, M and S (K, of coordinates) of many swizzles, an array each."""
+
+    bits: Integers
+    base: Integers
+    shift: Integers
+
+    def kept(self, which: NDArray[np.bool_]) -> Candidates:
+        """Those where `which` is true."""
+        return Candidates(*(axis[which] for axis in self))
+
+    def triples(self) -> Iterator[tuple[int, ...]]:
+        """(B, M, S) of one after the other."""
+        return zip(*(axis.tolist() for axis in self), strict=True)
+
+
 class CoordinateSwizzle(NamedTuple):
     """Coordinate `which` ^= ((other >> K) & (2**B - 1)) << M, with B = `bits`, M = `base`, K = `shift`."""
 
@@ -42,9 +58,9 @@ def coordinate_swizzle(address: AddressMap) -> Iterator[tuple[CoordinateSwizzle,
     able = [*_able(address, FIRST), *_able(address, SECOND)]
     for swizzle in sorted(able, key=lambda one: (one.bits, one.which, one.base, one.shift)):
         first, second = swizzle(address.first, address.second)
-        found = fit_affine(first, second, address.offsets, (int(first.max()) + 1, int(second.max()) + 1))
-        if found:
-            yield swizzle, found
+        affine = fit_affine(first, second, address.offsets, (int(first.max()) + 1, int(second.max()) + 1))
+        if affine:
+            yield swizzle, affine
 
 
 def _able(address: AddressMap, which: str) -> Iterator[CoordinateSwizzle]:
@@ -53,17 +69,14 @@ def _able(address: AddressMap, which: str) -> Iterator[CoordinateSwizzle]:
     if which == SECOND:
         grid, low = grid.T, low[::-1]
     own, other = ((low[axis] + size - 1).bit_length() for axis, size in enumerate(grid.shape))
-    bits, base, shift = (
-        axis.ravel() for axis in np.meshgrid(np.arange(1, own + 1), np.arange(own), np.arange(other), indexing="ij")
-    )
-    real = (bits + base <= own) & (bits + shift <= max(other, 1))
-    bits, base, shift = bits[real], base[real], shift[real]
-    holds = _holds(grid, low, bits, base, shift)
-    for three in zip(bits[holds].tolist(), base[holds].tolist(), shift[holds].tolist(), strict=True):
-        yield CoordinateSwizzle(which, *three)
+    axes = np.meshgrid(np.arange(1, own + 1), np.arange(own), np.arange(other), indexing="ij")
+    every = Candidates(*(axis.ravel() for axis in axes))
+    real = every.kept((every.bits + every.base <= own) & (every.bits + every.shift <= max(other, 1)))
+    for bits, base, shift in real.kept(_holds(grid, low, real)).triples():
+        yield CoordinateSwizzle(which, bits, base, shift)
 
 
-def _holds(grid: Integers, low: tuple[int, int], bits: Integers, base: Integers, shift: Integers) -> NDArray[np.bool_]:
+def _holds(grid: Integers, low: tuple[int, int], candidates: Candidates) -> NDArray[np.bool_]:
     """Which swizzles of the rows' coordinate make every column the fullest one, moved; a necessary condition.
 
     With F the fullest column, at `at`, offset(a, b) - offset(a0, b) = F(a ^ x) - F(a0 ^ x) with x = x(b) ^ x(at).
@@ -72,21 +85,21 @@ def _holds(grid: Integers, low: tuple[int, int], bits: Integers, base: Integers,
     at = int(np.argmax(known.sum(axis=0)))
     rows, columns = _part(grid.shape[0]), _part(grid.shape[1])
     start = rows[np.argmax(known[rows, :][:, columns].sum(axis=1))]
-    masks, bases, shifts = (axis[:, None] for axis in ((1 << bits) - 1, base, shift))
+    masks, bases, shifts = (axis[:, None] for axis in ((1 << candidates.bits) - 1, candidates.base, candidates.shift))
     x = ((((low[1] + columns) >> shifts) ^ ((low[1] + at) >> shifts)) & masks) << bases
     x = x[:, None, :]
     here, there = (_column(grid[:, at], ((places + low[0]) ^ x) - low[0]) for places in (rows[:, None], start))
     expected = here[0] - there[0]
-    found = grid[np.ix_(rows, columns)] - grid[start, columns]
+    moved = grid[np.ix_(rows, columns)] - grid[start, columns]
     sure = here[1] & there[1] & known[np.ix_(rows, columns)] & known[start, columns]
-    return np.asarray(~((expected != found) & sure).any(axis=(1, 2)))
+    return np.asarray(~((expected != moved) & sure).any(axis=(1, 2)))
 
 
 def _column(column: Integers, places: Integers) -> tuple[Integers, NDArray[np.bool_]]:
     """Offsets of a column at places that may lie outside, and where there is one."""
     inside = (places >= 0) & (places < len(column))
-    found = column[np.where(inside, places, 0)]
-    return found, inside & (found >= 0)
+    offsets = column[np.where(inside, places, 0)]
+    return offsets, inside & (offsets >= 0)
 
 
 def _part(size: int) -> Integers:

@@ -39,11 +39,11 @@ def inverse(table: Table) -> dict[str, Formula] | None:
         return None
     unpacked = [unpack(image, inputs) for image in images]
     starts = [sum(sizes[:j]) for j in range(len(sizes))]
-    found = {}
+    formulas = {}
     for name in inputs:
         parts = {n: [u[name] for u in unpacked[s : s + size]] for n, s, size in zip(names, starts, sizes, strict=True)}
-        found[name] = linear_formula(parts, unpacked[total][name], names)
-    return found if _proven(found, table, names) else None
+        formulas[name] = linear_formula(parts, unpacked[total][name], names)
+    return formulas if _proven(formulas, table, names) else None
 
 
 def inverted(table: Table) -> dict[str, Formula] | None:
@@ -53,9 +53,9 @@ def inverted(table: Table) -> dict[str, Formula] | None:
     return _INVERTED[table.id]
 
 
-def _proven(found: Mapping[str, Formula], table: Table, names: tuple[str, ...]) -> bool:
+def _proven(formulas: Mapping[str, Formula], table: Table, names: tuple[str, ...]) -> bool:
     return all(
-        tuple(found[name](*values) for name in table.space.names) == table.space.values(slot)
+        tuple(formulas[name](*values) for name in table.space.names) == table.space.values(slot)
         for cell, slots in table.inverse.items()
         for copy, slot in enumerate(slots)
         for values in [(*cell, copy)[: len(names)]]

@@ -127,8 +127,8 @@ def fit_layout(table: Table) -> Layout | NotLinear:
 
 
 def _contradiction(table: Table, number: int, fitted: int) -> Contradiction:
-    found = dict(zip(table.outputs, table.cells[number] or (), strict=False))
-    return Contradiction(table.space.point(number), unpack(fitted, table.outputs), found)
+    stated = dict(zip(table.outputs, table.cells[number] or (), strict=False))
+    return Contradiction(table.space.point(number), unpack(fitted, table.outputs), stated)
 
 
 def _through(table: Table, values: list[int | None]) -> Layout:
@@ -151,30 +151,30 @@ def _through(table: Table, values: list[int | None]) -> Layout:
 
 @cache
 def _shifts(space: Space) -> dict[str, int]:
-    found, total = {}, 0
+    shifts, total = {}, 0
     for axis in reversed(space.axes):
-        found[axis.name] = total
+        shifts[axis.name] = total
         total += axis.bits
-    return found
+    return shifts
 
 
 @cache
 def _vectors(space: Space) -> tuple[int, ...]:
     """Of every point the bits of its inputs one beside the other."""
-    found = [0]
+    vectors = [0]
     for axis in space.axes:
-        found = [vector << axis.bits | value for vector in found for value in range(axis.size)]
-    return tuple(found)
+        vectors = [vector << axis.bits | value for vector in vectors for value in range(axis.size)]
+    return tuple(vectors)
 
 
 @cache
 def _units(space: Space) -> tuple[int, ...]:
     """The numbers of the points with all inputs zero, and with one bit set in one of them."""
-    found, stride = [0], 1
+    units, stride = [0], 1
     for axis in reversed(space.axes):
-        found += [stride << bit for bit in range(axis.bits)]
+        units += [stride << bit for bit in range(axis.bits)]
         stride *= axis.size
-    return tuple(found)
+    return tuple(units)
 
 
 def _independent(pivots: dict[int, int], vector: int) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.fit.affine import Affine, fit_affine
-from tcprobe.fit.coordinate import CoordinateSwizzle, coordinate_swizzle
+from tcprobe.fit.coordinate import Candidates, CoordinateSwizzle, coordinate_swizzle
 from tcprobe.fit.xor import chain_of
 from tcprobe.layout.address import AddressMap, Integers
 from tcprobe.layout.swizzle import Swizzle
@@ -64,13 +64,13 @@ class AddressFit:
 
 def fit_address(address: AddressMap) -> AddressFit | None:
     """The layout of a map, which need not be whole; None if it is of none of the four kinds."""
-    fits = (found for kind in (_affine, _swizzle, _coordinate, _xor) for found in kind(address))
-    return next((found for found in fits if proven(found, address)), None)
+    fits = (layout for kind in (_affine, _swizzle, _coordinate, _xor) for layout in kind(address))
+    return next((layout for layout in fits if proven(layout, address)), None)
 
 
-def proven(found: AddressFit, address: AddressMap) -> bool:
+def proven(layout: AddressFit, address: AddressMap) -> bool:
     """Whether the layout gives every cell's offset."""
-    return np.array_equal(found(address.first, address.second), address.offsets)
+    return np.array_equal(layout(address.first, address.second), address.offsets)
 
 
 def offset_bits(address: AddressMap) -> int:
@@ -79,9 +79,9 @@ def offset_bits(address: AddressMap) -> int:
 
 
 def _affine(address: AddressMap) -> Iterator[AddressFit]:
-    found = _undone(address, ())
-    if found:
-        yield AddressFit(AFFINE, found, address.cells)
+    affine = _undone(address, ())
+    if affine:
+        yield AddressFit(AFFINE, affine, address.cells)
 
 
 def _swizzle(address: AddressMap) -> Iterator[AddressFit]:
@@ -95,15 +95,15 @@ def _swizzle(address: AddressMap) -> Iterator[AddressFit]:
 
 
 def _coordinate(address: AddressMap) -> Iterator[AddressFit]:
-    for found, affine in coordinate_swizzle(address):
-        yield AddressFit(COORDINATE, affine, address.cells, coordinate=found)
+    for swizzle, affine in coordinate_swizzle(address):
+        yield AddressFit(COORDINATE, affine, address.cells, coordinate=swizzle)
 
 
 def _xor(address: AddressMap) -> Iterator[AddressFit]:
     chain = chain_of(address)
-    found = _undone(address, chain.swizzles) if chain else None
-    if chain and found:
-        yield AddressFit(XOR, found, address.cells, chain.swizzles, fewest=chain.fewest)
+    affine = _undone(address, chain.swizzles) if chain else None
+    if chain and affine:
+        yield AddressFit(XOR, affine, address.cells, chain.swizzles, fewest=chain.fewest)
     else:
         yield from _pairs(address)
 
@@ -113,16 +113,16 @@ def _pairs(address: AddressMap) -> Iterator[AddressFit]:
     if offset_bits(address) > MOST_PAIRED:
         return
     able = _candidates(offset_bits(address), MOST_BITS)
-    one = [Swizzle(*three) for three in zip(*(axis.tolist() for axis in able), strict=True)]
-    tried = {_seen(address.corners, swizzle) for swizzle in (Swizzle(0, 0, 0), *_left(address.corners, *able, 1))}
+    one = [Swizzle(*three) for three in able.triples()]
+    tried = {_seen(address.corners, swizzle) for swizzle in (Swizzle(0, 0, 0), *_left(address.corners, able, 1))}
     for last in one:
         undone = np.where(address.corners < 0, -1, last(address.corners))
-        for first in _left(undone, *able, 1):
+        for first in _left(undone, able, 1):
             seen = _seen(undone, first)
-            found = None if seen in tried else _undone(address, (first, last))
+            affine = None if seen in tried else _undone(address, (first, last))
             tried.add(seen)
-            if found:
-                yield AddressFit(XOR, found, address.cells, (first, last))
+            if affine:
+                yield AddressFit(XOR, affine, address.cells, (first, last))
 
 
 def _seen(sample: Integers, swizzle: Swizzle) -> bytes:
@@ -132,18 +132,16 @@ def _seen(sample: Integers, swizzle: Swizzle) -> bytes:
 
 def _fitting(address: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzle, Affine]]:
     """The swizzles of shift `sign` * S, B from 1 to `most`, under which the map is affine, and that affine map."""
-    bits, base, shift = _candidates(offset_bits(address), most)
-    for swizzle in _left(address.corners, bits, base, shift, sign):
-        found = _undone(address, [swizzle])
-        if found:
-            yield swizzle, found
+    for swizzle in _left(address.corners, _candidates(offset_bits(address), most), sign):
+        affine = _undone(address, [swizzle])
+        if affine:
+            yield swizzle, affine
 
 
-def _left(sample: Integers, bits: Integers, base: Integers, shift: Integers, sign: int) -> list[Swizzle]:
+def _left(sample: Integers, candidates: Candidates, sign: int) -> list[Swizzle]:
     """The swizzles of shift `sign` * S that `_separable` leaves."""
-    able = _separable(sample, bits, base, shift, sign)
-    kept = (axis[able].tolist() for axis in (bits, base, sign * shift))
-    return [Swizzle(*three) for three in zip(*kept, strict=True)]
+    kept = candidates.kept(_separable(sample, candidates, sign))
+    return [Swizzle(bits, base, sign * shift) for bits, base, shift in kept.triples()]
 
 
 def _undone(address: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
@@ -167,19 +165,20 @@ def _sums(grid: Integers) -> bool:
     return bool((steps == steps[:, :1]).all())
 
 
-def _candidates(bits: int, most: int) -> tuple[Integers, Integers, Integers]:
+def _candidates(bits: int, most: int) -> Candidates:
     """B, M and S > 0 of all swizzles with B <= most whose lowest source bit is one of `bits`, in ascending order."""
     size = np.arange(1, max(2, min(most, bits) + 1))
-    wide, base, shift = (axis.ravel() for axis in np.meshgrid(size, np.arange(bits), np.arange(1, bits), indexing="ij"))
-    real = (shift >= wide) & (base + shift < bits)
-    return wide[real], base[real], shift[real]
+    axes = np.meshgrid(size, np.arange(bits), np.arange(1, bits), indexing="ij")
+    every = Candidates(*(axis.ravel() for axis in axes))
+    return every.kept((every.shift >= every.bits) & (every.base + every.shift < bits))
 
 
-def _separable(sample: Integers, bits: Integers, base: Integers, shift: Integers, sign: int) -> NDArray[np.bool_]:
+def _separable(sample: Integers, candidates: Candidates, sign: int) -> NDArray[np.bool_]:
     """Which swizzles leave f(first) + g(second) on a part of the map, -1 where it has no offset; a necessary condition.
 
     The part's first row and column are whole.
     """
+    bits, base, shift = candidates
     low, high = (axis[:, None, None] for axis in (base, base + shift))
     source, target = (high, low) if sign > 0 else (low, high)
     images = sample >> source

@@ -110,9 +110,9 @@ def _fewest(rows: list[int]) -> list[RowStep]:
     levels = [_Level(np.array([rows], dtype=np.uint64), [], np.zeros(1, np.int64), np.zeros(1, np.int64))]
     steps = list(_steps(len(rows)))
     while True:
-        found = _last(levels[-1].matrices)
-        if found:
-            return [*_path(levels, found[0]), found[1]]
+        last = _last(levels[-1].matrices)
+        if last:
+            return [*_path(levels, last[0]), last[1]]
         if not steps or len(levels[-1].matrices) * len(steps) > MOST_MATRICES:
             return []
         levels.append(_next(levels[-1].matrices, steps))

@@ -56,9 +56,9 @@ class AddressMap:
             raise DataError(f"a coordinate is not below {MOST_CELLS}, or an offset not below {MOST_OFFSET}.")
         if (high[0] - low[0] + 1) * (high[1] - low[1] + 1) > MOST_CELLS:
             raise DataError(f"a box from {low} to {high} has more than {MOST_CELLS} elements.")
-        found = cls(_integers(first), _integers(second), _integers(offsets), low, high)
-        found._check()
-        return found
+        address = cls(_integers(first), _integers(second), _integers(offsets), low, high)
+        address._check()
+        return address
 
     def _check(self) -> None:
         inside = (self.first >= self.low[0]) & (self.first <= self.high[0])

@@ -46,10 +46,10 @@ def read(path: Path, table: int | None = None) -> Source:
     if len(text) > MOST_CHARACTERS:
         raise DataError(f"{path}: more than {MOST_CHARACTERS} characters.")
     try:
-        found = _tables(text)
+        tables = _tables(text)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
-    return _chosen(path, found, table)
+    return _chosen(path, tables, table)
 
 
 def _tables(text: str) -> list[_Stated]:
@@ -61,17 +61,17 @@ def _tables(text: str) -> list[_Stated]:
     return [_Stated(matrix.address, None, matrix.line) for matrix in matrices(lines)]
 
 
-def _chosen(path: Path, found: list[_Stated], table: int | None) -> Source:
-    lines = ", ".join(str(stated.line) for stated in found)
-    several = f"{path}: {len(found)} tables, from lines {lines}"
+def _chosen(path: Path, tables: list[_Stated], table: int | None) -> Source:
+    lines = ", ".join(str(stated.line) for stated in tables)
+    several = f"{path}: {len(tables)} tables, from lines {lines}"
     if table is not None:
-        if not 1 <= table <= len(found):
-            raise UsageError(f"--table {table}: {path} holds {len(found)}, from lines {lines}.")
-        return Source(found[table - 1].address, found[table - 1].command, "")
-    if len(found) == 1:
-        return Source(found[0].address, found[0].command, "")
-    if len(found) == 2 and _counts(found[0].address) and found[0].address.shape == found[1].address.shape:
-        return Source(found[1].address, found[1].command, f"{several}; the first only counts, the second is read.")
+        if not 1 <= table <= len(tables):
+            raise UsageError(f"--table {table}: {path} holds {len(tables)}, from lines {lines}.")
+        return Source(tables[table - 1].address, tables[table - 1].command, "")
+    if len(tables) == 1:
+        return Source(tables[0].address, tables[0].command, "")
+    if len(tables) == 2 and _counts(tables[0].address) and tables[0].address.shape == tables[1].address.shape:
+        return Source(tables[1].address, tables[1].command, f"{several}; the first only counts, the second is read.")
     raise UsageError(f"{several}; --table N chooses one.")
 
 

@@ -55,15 +55,15 @@ def _numbered(path: Path, names: list[str], body: Sequence[Line]) -> list[Line]:
             f"{size}; each element of a register needs a line, or name the column i."
         )
     seen: Counter[tuple[str, str]] = Counter()
-    found = []
+    numbered = []
     for number, cells in body:
         if len(cells) == len(names) and _NUMBER.fullmatch(cells[at]) and len(cells[at]) < 9:
             place = (cells[thread], cells[at])
-            found.append((number, [*cells[:at], str(int(cells[at]) * size + seen[place]), *cells[at + 1 :]]))
+            numbered.append((number, [*cells[:at], str(int(cells[at]) * size + seen[place]), *cells[at + 1 :]]))
             seen[place] += 1
         else:
-            found.append((number, cells))
-    return found
+            numbered.append((number, cells))
+    return numbered
 
 
 def _lines(path: Path) -> list[Line]:
@@ -153,5 +153,5 @@ def _table(path: Path, outputs: list[str], cells: Mapping[tuple[int, int], tuple
             f"at most {MOST_SLOTS} are read."
         )
     nothing = (None,) * len(outputs)
-    found = [cells.get((lane, i), nothing) for lane in range(threads) for i in range(elements)]
-    return slot_table(threads, elements, {name: tuple(cell[j] for cell in found) for j, name in enumerate(outputs)})
+    slots = [cells.get((lane, i), nothing) for lane in range(threads) for i in range(elements)]
+    return slot_table(threads, elements, {name: tuple(cell[j] for cell in slots) for j, name in enumerate(outputs)})

@@ -91,11 +91,11 @@ def decode(bits: int) -> Descriptor:
     return Descriptor(lbo, sbo, swizzle, bits >> 49 & 7, start)
 
 
-def offsets(found: Descriptor, major: str, lines: Any, k: Any, bits: int) -> Any:
+def offsets(descriptor: Descriptor, major: str, lines: Any, k: Any, bits: int) -> Any:
     """Byte offsets of elements of `bits` bits at (line, k), numbers or arrays; of b1 the byte that holds the bit."""
     if major == "k":
-        return found.offset("k", lines, k * bits // 8)
-    return found.offset("mn", lines * bits // 8, k)
+        return descriptor.offset("k", lines, k * bits // 8)
+    return descriptor.offset("mn", lines * bits // 8, k)
 
 
 def packed(k_bytes: int) -> Descriptor:

@@ -17,12 +17,12 @@ from tcprobe.layout.table import Table
 
 def matrix(table: Table, width: int, span: int = 1) -> Iterator[str]:
     """Rows and columns, every `span`-th, with lane:i of every holder, in blocks that fit `width` characters."""
-    products = range(table.extent["product"]) if "product" in table.outputs else [None]
+    products = [(n,) for n in range(table.extent["product"])] if "product" in table.outputs else [()]
     cols = range(0, table.extent["col"], span)
     for product in products:
-        if product is not None:
-            yield f"product {product}"
-        cells = [[_holders(table, row, col, product) for col in cols] for row in range(table.extent["row"])]
+        if product:
+            yield f"product {product[0]}"
+        cells = [[_holders(table, (row, col, *product)) for col in cols] for row in range(table.extent["row"])]
         yield from _grid(cells, [str(c) for c in cols], width)
 
 
@@ -65,11 +65,10 @@ def addresses(table: Table, width: int) -> Iterator[str]:
         yield "  row " + "".join(rows[lane].rjust(wide) for lane in lanes)
 
 
-def _holders(table: Table, row: int, col: int, product: int | None) -> str:
+def _holders(table: Table, element: tuple[int, ...]) -> str:
     """lane:i of every holder, those of one lane together: 0:0,8."""
-    key = (row, col) if product is None else (row, col, product)
     by_lane: dict[int, list[str]] = {}
-    for slot in table.inverse.get(key, []):
+    for slot in table.inverse.get(element, []):
         lane, i = divmod(slot, table.elements)
         by_lane.setdefault(lane, []).append(str(i))
     return " ".join(f"{lane}:{','.join(i)}" for lane, i in by_lane.items()) or "-"

@@ -47,22 +47,22 @@ def values(text: str) -> Values:
     if len(text) > LONGEST:
         raise UsageError(f"an expression of {len(text)} characters; at most {LONGEST} are read.")
     reader = _Reader(_tokens(text))
-    found = reader.expression(1, 0)
+    by_lane = reader.expression(1, 0)
     if reader.next.text:
         raise _error(reader.next, f"{reader.next.text!r} where the expression should end or go on with an operator")
-    return found
+    return by_lane
 
 
 def _tokens(text: str) -> list[Token]:
-    found, at = [], 0
+    tokens, at = [], 0
     while text[at:].strip():
         match = _TOKEN.match(text, at)
         if match is None:
             column = at + len(text[at:]) - len(text[at:].lstrip())
             raise _error(Token("", column + 1), f"{text[column]!r} belongs to no expression")
-        found.append(Token(match[1], match.start(1) + 1))
+        tokens.append(Token(match[1], match.start(1) + 1))
         at = match.end()
-    return [*found, Token("", len(text) + 1)]
+    return [*tokens, Token("", len(text) + 1)]
 
 
 class _Reader:

@@ -108,14 +108,14 @@ def _block(at: Mapping[str, int], slots: Mapping[Slot, Element], fragment: Fragm
 
 def _row(cells: Sequence[tuple[int, list[Slot]]], most: int) -> list[Stretch]:
     """Pieces of at most so many elements."""
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     for col, holders in cells:
         piece = Stretch(col, 1, tuple(holders))
-        if found and _continues(found[-1], piece, most):
-            found[-1] = found[-1]._replace(span=found[-1].span + 1)
+        if stretches and _continues(stretches[-1], piece, most):
+            stretches[-1] = stretches[-1]._replace(span=stretches[-1].span + 1)
         else:
-            found.append(piece)
-    return found
+            stretches.append(piece)
+    return stretches
 
 
 def _continues(before: Stretch, piece: Stretch, size: int) -> bool:

@@ -47,10 +47,10 @@ def matrices(lines: Sequence[str]) -> list[Matrix]:
 
     Three columns without a header are a CSV where their first two number the elements of a box, at least half of it.
     """
-    found = [block for block in _blocks(lines) if block.rows]
-    if not found:
+    blocks = [block for block in _blocks(lines) if block.rows]
+    if not blocks:
         raise DataError("no numbers; expected row,col,offset, a matrix of offsets, or a print-out.")
-    return [_csv(block) if _is_csv(block) else _matrix(block) for block in found]
+    return [_csv(block) if _is_csv(block) else _matrix(block) for block in blocks]
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[_Lines]:

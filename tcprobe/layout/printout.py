@@ -76,10 +76,10 @@ def printouts(lines: Sequence[str]) -> list[Printout]:
 
     Elements may be missing: `AddressMap.missing` says which.
     """
-    found = [_read(block) for block in _blocks(lines) if block.lines]
-    if not found:
+    blocks = [_read(block) for block in _blocks(lines) if block.lines]
+    if not blocks:
         raise DataError("a command line of 03_visualize_layout, but nothing that it printed.")
-    return found
+    return blocks
 
 
 def _is_row(line: str) -> bool:
@@ -104,8 +104,8 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
 
 def _without_comment(line: str) -> str:
     """The line as it is, or what stands before a comment, without the spaces between."""
-    found = _COMMENT.search(line)
-    return line[: found.start()].rstrip() if found else line
+    comment = _COMMENT.search(line)
+    return line[: comment.start()].rstrip() if comment else line
 
 
 def _joined(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -211,20 +211,21 @@ def _placed(number: int, cell: _Parts, size: int, last: bool) -> Cell:
 def _parts(number: int, text: str) -> _Parts:
     gaps, spans, at = [], list[Span](), 0
     for match in _COORDINATE.finditer(text):
-        gaps.append(_spaces(number, text, at, match.start()))
+        gaps.append(_spaces(number, text[at : match.start()]))
         spans.append(_span(number, match))
         at = match.end()
     held = sum(len(firsts) * len(seconds) for firsts, seconds in spans)
     if held > MOST_CELLS:
         raise DataError(f"line {number}: a cell of more than {MOST_CELLS} elements.")
-    return _Parts([*gaps, _spaces(number, text, at, len(text))], [*spans, NOTHING], held)
+    return _Parts([*gaps, _spaces(number, text[at:])], [*spans, NOTHING], held)
 
 
-def _spaces(number: int, text: str, start: int, end: int) -> int:
-    between = text[start:end].strip()
+def _spaces(number: int, text: str) -> int:
+    """How many there are between coordinates."""
+    between = text.strip()
     if between:
         raise DataError(f"line {number}: {between[:40]!r} is not a coordinate such as (3, 4) or (0..7, 4).")
-    return end - start
+    return len(text)
 
 
 def _span(number: int, match: re.Match[str]) -> Span:

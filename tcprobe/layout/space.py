@@ -81,11 +81,11 @@ class Space:
 
     def values(self, number: int) -> tuple[int, ...]:
         """The values of point `number` in the order of the axes."""
-        found = []
+        reversed_values = []
         for axis in reversed(self.axes):
             number, value = divmod(number, axis.size)
-            found.append(value)
-        return tuple(reversed(found))
+            reversed_values.append(value)
+        return tuple(reversed(reversed_values))
 
     def point(self, number: int) -> dict[str, int]:
         """The values of point `number` by name."""

@@ -73,7 +73,7 @@ class Swizzle:
 
 def parse(text: str) -> Swizzle:
     """The swizzle that `B,M,S`, `Sw<B,M,S>` or `Swizzle<B,M,S>` names; UsageError for anything else."""
-    found = _THREE.fullmatch(text.strip())
-    if not found or text.strip().endswith(">") != ("<" in text):
+    match = _THREE.fullmatch(text.strip())
+    if not match or text.strip().endswith(">") != ("<" in text):
         raise UsageError(f"{text[:40]!r} is no swizzle; expected B,M,S such as 3,4,3.")
-    return Swizzle(*map(int, found.groups()))
+    return Swizzle(*map(int, match.groups()))

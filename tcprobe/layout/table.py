@@ -93,11 +93,11 @@ class Table:
     @cached_property
     def inverse(self) -> dict[Values, list[int]]:
         """The numbers of all points that lead to each element, ascending."""
-        found: dict[Values, list[int]] = {}
+        holders: dict[Values, list[int]] = {}
         for number, cell in enumerate(self.cells):
             if cell is not None:
-                found.setdefault(cell, []).append(number)
-        return found
+                holders.setdefault(cell, []).append(number)
+        return holders
 
     @cached_property
     def held(self) -> Counter[Values]:

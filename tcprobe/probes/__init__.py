@@ -21,5 +21,5 @@ from tcprobe.probes.experiment import Experiment
 def experiments() -> MappingProxyType[str, Experiment]:
     """All experiments by id: those that others lean on first."""
     modules = [importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__)]
-    found = [experiment for module in modules if hasattr(module, "experiments") for experiment in module.experiments()]
-    return MappingProxyType({e.id: e for e in sorted(found, key=lambda e: not e.early)})
+    every = [experiment for module in modules if hasattr(module, "experiments") for experiment in module.experiments()]
+    return MappingProxyType({e.id: e for e in sorted(every, key=lambda e: not e.early)})

@@ -42,9 +42,9 @@ def paired(rng: Generator, most: int) -> Ints:
 
 def nearly_paired(rng: Generator, most: int) -> Ints:
     """As `paired`, but for one lane."""
-    found = paired(rng, most).copy()
-    found[int(rng.integers(0, WARP))] = int(rng.integers(0, most))
-    return found
+    addresses = paired(rng, most).copy()
+    addresses[int(rng.integers(0, WARP))] = int(rng.integers(0, most))
+    return addresses
 
 
 SHAPES: tuple[Make, ...] = (scattered, strided, paired, nearly_paired)

@@ -188,15 +188,15 @@ def swaps(row: SharedAccess) -> Cases:
     """
     step = max(4, row.bytes)
     line, place = np.divmod(step * np.arange(WARP), LINE)
-    found = []
+    patterns = []
     for base in (line * LINE + place, line * LINE + (place + line * step) % LINE):
-        found.append(base)
+        patterns.append(base)
         for i, j in combinations(range(row.lanes), 2):
             swapped = base.copy()
             swapped[[i, j]] = base[[j, i]]
-            found.append(swapped)
-    source = np.tile(step * np.arange(WARP), (len(found), 1))
-    return Cases(np.array(found), source)
+            patterns.append(swapped)
+    source = np.tile(step * np.arange(WARP), (len(patterns), 1))
+    return Cases(np.array(patterns), source)
 
 
 def phases(row: SharedAccess, cycles: Floats) -> list[tuple[int, ...]]:
@@ -207,7 +207,7 @@ def phases(row: SharedAccess, cycles: Floats) -> list[tuple[int, ...]]:
     together = np.eye(row.lanes, dtype=np.bool_)
     for (i, j), stays in zip(pairs, free, strict=True):
         together[i, j] = together[j, i] = stays
-    found = list(dict.fromkeys(tuple(np.flatnonzero(lanes).tolist()) for lanes in together))
-    if sorted(lane for phase in found for lane in phase) != list(range(row.lanes)):
-        raise ProbeError(f"{row.name}: exchanging lanes does not part them into phases: {found[:4]}.")
-    return found
+    parts = list(dict.fromkeys(tuple(np.flatnonzero(lanes).tolist()) for lanes in together))
+    if sorted(lane for phase in parts for lane in phase) != list(range(row.lanes)):
+        raise ProbeError(f"{row.name}: exchanging lanes does not part them into phases: {parts[:4]}.")
+    return parts

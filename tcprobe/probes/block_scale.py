@@ -60,12 +60,12 @@ class ScaledExperiment(OfInstruction):
         """What the structure tensor's experiment reads; "scale_a" and "scale_b", the bytes by choice, A slot and met D
         slot; "met", the D slots that each A slot reaches.
         """
-        found = self.unscaled.decode(launches[:-1], outputs[:-1])
+        unscaled = self.unscaled.decode(launches[:-1], outputs[:-1])
         read = [decode(self.instruction, raw) for raw in outputs[-1].reshape(len(choices(self.instruction)), -1)]
         met = read[0][0]
         if any(not np.array_equal(met, other) for other, _, _ in read):
             raise ProbeError(f"{self.instruction.name}: byte-id or thread-id changes which slots of A and D meet.")
-        return {**found, "met": met, "scale_a": np.stack([a for _, a, _ in read]),
+        return {**unscaled, "met": met, "scale_a": np.stack([a for _, a, _ in read]),
                 "scale_b": np.stack([b for _, _, b in read])}  # fmt: skip
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
@@ -93,7 +93,7 @@ def kernel(instruction: Instruction) -> Kernel:
     loaded, chosen = [f.operand for f in instruction.given if f.operand != "c"], choices(instruction)
     body = [
         *(line for o in loaded
-          for line in (*ptx.point(o, images[o], fragments[o]), *ptx.move("ld", o, o, fragments[o]))),
+          for line in (*ptx.point(o, images[o], fragments[o]), *ptx.load(o, o, fragments[o]))),
         *(f"mov.f32 %c{j}, 0f00000000;" for j in range(fragments["c"].registers)),
         "mad.lo.u32 %image, %y, %nx, %x;",
         f"mad.lo.u32 %image, %image, {WARP}, %lane;",
@@ -170,7 +170,7 @@ def _spelled(instruction: Instruction, exponents: Ints, turn: int) -> Ints:
     if (plain + turned != MOST).any() or plain.min() < 0 or turned.min() < 0:
         name = instruction.scales[turn].operand
         raise ProbeError(f"{instruction.name}: some product is not scaled by one byte of {name} alone.")
-    found: Ints = (plain << DIGIT * np.arange(DIGITS)[:, None, None]).sum(axis=0)
-    if found.max() >= BYTES:
-        raise ProbeError(f"{instruction.name}: the answers spell byte {found.max()}, which there is not.")
-    return found
+    byte: Ints = (plain << DIGIT * np.arange(DIGITS)[:, None, None]).sum(axis=0)
+    if byte.max() >= BYTES:
+        raise ProbeError(f"{instruction.name}: the answers spell byte {byte.max()}, which there is not.")
+    return byte

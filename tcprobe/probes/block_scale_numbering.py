@@ -32,10 +32,10 @@ class Scales(NamedTuple):
     scale_b: Ints
 
 
-def scaled(instruction: Instruction, unscaled: Conclusion, found: Scales) -> Conclusion:
+def scaled(instruction: Instruction, unscaled: Conclusion, scales: Scales) -> Conclusion:
     """The conclusion with tables of scales; ProbeError where these are no maps of blocks."""
     tables, numbering = dict(unscaled.tables), unscaled.numbering
-    block = _blocks(instruction, tables, found)
+    block = _blocks(instruction, tables, scales)
     length = instruction.fragment("a").cols // _count(instruction)
     if (block != np.arange(len(block)) // length).any():
         move = _renumbering(instruction, block)
@@ -44,10 +44,10 @@ def scaled(instruction: Instruction, unscaled: Conclusion, found: Scales) -> Con
     _, col, _ = elements(tables["d"])
     block_of_slot = stored // length
     a, b = instruction.scales
-    lines = np.broadcast_to(row[:, None], found.met.shape), col[found.met]
-    blocks = np.broadcast_to(block_of_slot[:, None], found.met.shape)
-    tables["scale_a"] = _table(instruction, a, found.scale_a, lines[0], blocks)
-    tables["scale_b"] = _table(instruction, b, found.scale_b, blocks, lines[1])
+    lines = np.broadcast_to(row[:, None], scales.met.shape), col[scales.met]
+    blocks = np.broadcast_to(block_of_slot[:, None], scales.met.shape)
+    tables["scale_a"] = _table(instruction, _Answers(a, lines[0], blocks), scales.scale_a)
+    tables["scale_b"] = _table(instruction, _Answers(b, blocks, lines[1]), scales.scale_b)
     return replace(unscaled, tables=tables, numbering=numbering)
 
 
@@ -56,12 +56,12 @@ def _count(instruction: Instruction) -> int:
     return instruction.fragment("scale_a").cols
 
 
-def _blocks(instruction: Instruction, tables: dict[str, Table], found: Scales) -> Ints:
+def _blocks(instruction: Instruction, tables: dict[str, Table], scales: Scales) -> Ints:
     """By stored column of A the block that it is in, blocks numbered as they come: those that B's same bytes scale."""
     _, stored, _ = elements(tables["a"])
     _, col, _ = elements(tables["d"])
-    order = np.argsort(col[found.met], axis=1)
-    bytes_by_col = np.take_along_axis(found.scale_b[0], order, axis=1)
+    order = np.argsort(col[scales.met], axis=1)
+    bytes_by_col = np.take_along_axis(scales.scale_b[0], order, axis=1)
     of_column: dict[int, tuple[int, ...]] = {}
     for column, key in zip(stored.tolist(), map(tuple, bytes_by_col.tolist()), strict=True):
         if of_column.setdefault(column, key) != key:
@@ -112,25 +112,34 @@ def _moved(table: Table, output: str, mover: Callable[[int], int]) -> Table:
     return table.with_values({**table.values, output: values})
 
 
-def _table(instruction: Instruction, fragment: Fragment, found: Ints, row: Ints, col: Ints) -> Table:
-    """By selector the element that each byte scales; `row` and `col` are those of the answers' own scales."""
-    tables = []
+class _Answers(NamedTuple):
+    """An operand of scales, and the row and the column of the one that each answer must be scaled by."""
+
+    fragment: Fragment
+    row: Ints
+    col: Ints
+
+
+def _table(instruction: Instruction, answers: _Answers, scale_bytes: Ints) -> Table:
+    """By selector the element that each byte scales; `scale_bytes` are those of the answers, by choice."""
+    fragment, tables = answers.fragment, []
     for selector in fragment.selectors:
-        first, *others = found[selector :: len(fragment.selectors)]
+        first, *others = scale_bytes[selector :: len(fragment.selectors)]
         if any((first != other).any() for other in others):
             raise ProbeError(
                 f"{instruction.name}: the other operand's byte-id or thread-id changes {fragment.operand}."
             )
-        tables.append(_selection(instruction, fragment, first, row, col))
+        tables.append(_selection(instruction, answers, first))
     return selected(tables)
 
 
-def _selection(instruction: Instruction, fragment: Fragment, found: Ints, row: Ints, col: Ints) -> Table:
+def _selection(instruction: Instruction, answers: _Answers, scale_bytes: Ints) -> Table:
+    fragment, row, col = answers
     rows, cols = np.full(fragment.slots, -1), np.full(fragment.slots, -1)
-    rows[found], cols[found] = row, col
+    rows[scale_bytes], cols[scale_bytes] = row, col
     used = rows >= 0
     places = set((rows * fragment.cols + cols)[used].tolist())
-    if (rows[found] != row).any() or (cols[found] != col).any() or len(places) != used.sum():
+    if (rows[scale_bytes] != row).any() or (cols[scale_bytes] != col).any() or len(places) != used.sum():
         raise ProbeError(
             f"{instruction.name}: a byte of {fragment.operand} scales several blocks, or several bytes one."
         )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import elements
 from tcprobe.probes.ptx import Bytes, Launch, Tables
 from tcprobe.probes.slots import unpack
@@ -36,11 +37,15 @@ class Scaled:
         names = [f.operand for f in row.given if f.operand != "c"]
         raw = dict(zip(names, launch.inputs, strict=True))
         a, b = (matrices(row.fragment(o), raw[o], tables) for o in "ab")
-        k = columns(row.fragment("e"), 0, raw["e"], tables) if row.metadata else _all_columns(a)
+        k = (
+            columns(row.metadata, tables.table(row.metadata).selection(0), raw["e"])
+            if row.metadata
+            else _all_columns(a)
+        )
         index, used = elements(tables.table(d), d)
         answers = []
         for selectors in self.choices:
-            scales = (_scales(f, selectors[f.operand], raw[f.operand], tables) for f in row.scales)
+            scales = (_scales(f, tables.table(f).selection(selectors[f.operand]), raw[f.operand]) for f in row.scales)
             product = _products(a, b[0], k[0], *scales)
             slots = np.zeros((*product.shape[:2], d.slots))
             slots[..., used] = product.reshape(*product.shape[:2], -1)[..., index]
@@ -48,19 +53,19 @@ class Scaled:
         return np.concatenate(answers)
 
 
-def _scales(fragment: Fragment, selector: int, raw: Bytes, tables: Tables) -> Ints:
+def _scales(fragment: Fragment, table: Table, raw: Bytes) -> Ints:
     """The exponents of the scales of each image: (images, rows, cols)."""
-    index, used = elements(tables.table(fragment).selection(selector), fragment)
-    found = np.zeros((len(raw), fragment.rows * fragment.cols), np.int64)
-    found[:, index] = exponents_of(fragment, unpack(raw, fragment.slot_bits))[:, used]
-    return found.reshape(len(raw), fragment.rows, fragment.cols)
+    index, used = elements(table, fragment)
+    exponents = np.zeros((len(raw), fragment.rows * fragment.cols), np.int64)
+    exponents[:, index] = exponents_of(fragment, unpack(raw, fragment.slot_bits))[:, used]
+    return exponents.reshape(len(raw), fragment.rows, fragment.cols)
 
 
 def exponents_of(fragment: Fragment, scales: NDArray[np.uint8]) -> Ints:
     """The exponents of scales that are powers of two."""
     step = fragment.one & -fragment.one  # bits below it are the mantissa
-    found: Ints = (scales.astype(np.int64) - fragment.one) // step
-    return found
+    exponents: Ints = (scales.astype(np.int64) - fragment.one) // step
+    return exponents
 
 
 def _all_columns(a: Ints) -> Ints:
@@ -71,17 +76,17 @@ def _all_columns(a: Ints) -> Ints:
 def _products(a: Ints, b: Ints, k: Ints, scale_a: Ints, scale_b: Ints) -> NDArray[np.float64]:
     """D for each image of scales and of A: (scales, A, m, n); A holds few ones."""
     length = a.shape[2] // scale_a.shape[2]
-    found = np.zeros((len(scale_a), *a.shape[:2], b.shape[1]))
+    d = np.zeros((len(scale_a), *a.shape[:2], b.shape[1]))
     for image, row, stored in zip(*np.nonzero(a), strict=True):
         block = stored // length
         exponent = scale_a[:, row, block, None] + scale_b[:, block]
-        found[:, image, row] += b[k[row, stored]] * np.exp2(exponent)
-    return found
+        d[:, image, row] += b[k[row, stored]] * np.exp2(exponent)
+    return d
 
 
 def _exponents(values: NDArray[np.float64], elements: int) -> NDArray[np.uint8]:
     """By D slot, of which a lane has `elements`."""
     mantissa, exponent = np.frexp(values)
-    found = np.where(values == 0, 0, exponent - 1 + EXPONENT_OF_ONE)
+    shifted = np.where(values == 0, 0, exponent - 1 + EXPONENT_OF_ONE)
     wrong = ((mantissa != 0.5) & (values != 0)).reshape(-1, elements).any(axis=1)
-    return np.where(wrong.repeat(elements), NO_POWER, found.reshape(-1)).astype(np.uint8)
+    return np.where(wrong.repeat(elements), NO_POWER, shifted.reshape(-1)).astype(np.uint8)

@@ -22,10 +22,10 @@ HEADER_LINES = 4
 
 def errors_by_line(log: str) -> dict[int, str]:
     """Line number to the first error on it."""
-    found: dict[int, str] = {}
+    first_errors: dict[int, str] = {}
     for number, words in _LINE.findall(log):
-        found.setdefault(int(number), one_line(words))
-    return found
+        first_errors.setdefault(int(number), one_line(words))
+    return first_errors
 
 
 def blame(log: str, kernels: Sequence[Kernel]) -> dict[str, str]:

@@ -83,31 +83,31 @@ def cases(count: int = DESCRIPTORS) -> Iterator[Case]:
 def described(one: SharedOperand, major: str, swizzle: int, count: int) -> tuple[Descriptor, ...]:
     """Descriptors of all kinds, the same in every run: strides of nothing, odd starts, every base offset."""
     rng = random.Random(f"{one.id} {major} {swizzle}")
-    found: list[Descriptor] = [Descriptor(128, 256, swizzle)]
-    while len(found) < count:
+    descriptors: list[Descriptor] = [Descriptor(128, 256, swizzle)]
+    while len(descriptors) < count:
         most = CODED_BYTES >> rng.randrange(1, 8)
         lbo, sbo = (rng.choice((0, UNIT, rng.randrange(0, most, UNIT), rng.randrange(0, most, UNIT))) for _ in "ls")
         start = rng.choice((0, 0, rng.randrange(0, 2048, 128), rng.randrange(0, 2048, UNIT)))
         one_of = Descriptor(lbo, sbo, swizzle, rng.choice((0, 0, *range(8))), start)
         if bytes_of(one, one_of, major).max() + start < CODED_BYTES - 1024:
-            found.append(one_of)
-    return tuple(dict.fromkeys(found))
+            descriptors.append(one_of)
+    return tuple(dict.fromkeys(descriptors))
 
 
 def bytes_of(one: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
     """The byte of every element, from the start address; shape rows x cols."""
     row, col = np.indices((one.held.rows, one.held.cols))
     line, k = (row, col) if one.held.name == "a_smem" else (col, row)
-    found: Ints = offsets(descriptor, major, line, k, one.held.slot_bits)
-    return found
+    places: Ints = offsets(descriptor, major, line, k, one.held.slot_bits)
+    return places
 
 
 def numbers_of(one: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
     """As `bytes_of`, but the element's number in memory."""
     k = np.indices((one.held.rows, one.held.cols))[1 if one.held.name == "a_smem" else 0]
     bits = one.held.slot_bits
-    found: Ints = ((bytes_of(one, descriptor, major) + descriptor.start) * 8 + k * bits % 8) // bits
-    return found
+    numbers: Ints = ((bytes_of(one, descriptor, major) + descriptor.start) * 8 + k * bits % 8) // bits
+    return numbers
 
 
 def launch(case: Case, tables: Tables) -> Launch:
@@ -138,9 +138,9 @@ def _registers_by_k(row: Instruction, table: Table) -> Bytes:
     index, used = elements(table, a)
     m, s = np.divmod(index, a.cols)
     shifts = np.arange(-(-a.cols // a.rows))[:, None]
-    found = np.zeros((len(shifts), a.slots), np.uint64)
-    found[:, used] = np.where(s == (m + shifts * a.rows) % a.cols, a.one, 0)
-    return np.concatenate([pack(found, a.slot_bits)] * (2 if row.metadata else 1))
+    registers = np.zeros((len(shifts), a.slots), np.uint64)
+    registers[:, used] = np.where(s == (m + shifts * a.rows) % a.cols, a.one, 0)
+    return np.concatenate([pack(registers, a.slot_bits)] * (2 if row.metadata else 1))
 
 
 def measured(case: Case, tables: Tables, raw: Bytes) -> Ints:
@@ -151,15 +151,15 @@ def measured(case: Case, tables: Tables, raw: Bytes) -> Ints:
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(case.descriptors), d.slots)
     numbers = spoken(row, words, len(spelled(held, CODED_BYTES)))[:, :, used]
     m, n = np.divmod(index, d.cols)
-    found = np.full((len(case.descriptors), held.rows, held.cols), -1)
+    in_memory = np.full((len(case.descriptors), held.rows, held.cols), -1)
     values = _metadata(case, len(numbers))
     turns = len(numbers) // len(set(values))
     for y, said in enumerate(numbers):
         if held.name == "a_smem":
-            found[:, m, (n + y * d.cols) % held.cols] = said
+            in_memory[:, m, (n + y * d.cols) % held.cols] = said
         else:
-            found[:, picked(row, values[y])[(m + y % turns * d.rows) % row.stored], n] = said
-    return found
+            in_memory[:, picked(row, values[y])[(m + y % turns * d.rows) % row.stored], n] = said
+    return in_memory
 
 
 class Judged(NamedTuple):
@@ -173,7 +173,7 @@ class Judged(NamedTuple):
     first: str | None  # a descriptor that the formula does not explain, with an element of it
 
 
-def judged(case: Case, found: Ints) -> Judged:
+def judged(case: Case, seen: Ints) -> Judged:
     """The formula against what was measured."""
     said = _said(case, case.descriptors)
     readings: dict[str, tuple[int, int]] = {}
@@ -184,22 +184,22 @@ def judged(case: Case, found: Ints) -> Judged:
     maps = {way: _said(case, of) for way, of in changed.items()}
     telling = [j for j in range(len(based)) if len({maps[way][j].tobytes() for way in maps}) == len(maps)]
     for way, of in maps.items():
-        readings[way] = (sum(bool((of[j] == found[based[j]]).all()) for j in telling), len(telling))
+        readings[way] = (sum(bool((of[j] == seen[based[j]]).all()) for j in telling), len(telling))
     without = {}
     for field in ("lbo", "sbo", "base_offset", "start"):
         set_ = [j for j, one in enumerate(case.descriptors) if getattr(one, field)]
         zero = _said(case, [case.descriptors[j]._replace(**{field: 0}) for j in set_])
-        without[field] = (sum(bool((zero[i] == found[j]).all()) for i, j in enumerate(set_)), len(set_))
-    return Judged(case, found.size, int((said == found).sum()), readings, without, _misfit(case, said, found))
+        without[field] = (sum(bool((zero[i] == seen[j]).all()) for i, j in enumerate(set_)), len(set_))
+    return Judged(case, seen.size, int((said == seen).sum()), readings, without, _misfit(case, said, seen))
 
 
-def _misfit(case: Case, said: Ints, found: Ints) -> str | None:
+def _misfit(case: Case, said: Ints, seen: Ints) -> str | None:
     """The first element that the formula does not explain, and where those of its line are."""
-    wrong = np.argwhere(said != found)
+    wrong = np.argwhere(said != seen)
     if not len(wrong):
         return None
     at, row, col = wrong[0].tolist()
-    along = found[at, row] if case.operand.held.name == "a_smem" else found[at, :, col]
+    along = seen[at, row] if case.operand.held.name == "a_smem" else seen[at, :, col]
     return (
         f"{case.descriptors[at]}: row {row}, column {col}: said {said[at, row, col]}; along k measured {along.tolist()}"
     )
@@ -229,9 +229,9 @@ class RandomProducts:
         d = self.instruction.fragment("d")
         index, used = elements(table, d)
         numbers = np.ascontiguousarray(raw).view(NUMBERS[d.type]).reshape(len(self.d), -1)
-        found = np.zeros(self.d.shape, np.float64).reshape(len(self.d), -1)
-        found[:, index] = numbers[:, used]
-        return int((found.reshape(self.d.shape) != self.d).any(axis=(1, 2)).sum())
+        d_of_index = np.zeros(self.d.shape, np.float64).reshape(len(self.d), -1)
+        d_of_index[:, index] = numbers[:, used]
+        return int((d_of_index.reshape(self.d.shape) != self.d).any(axis=(1, 2)).sum())
 
 
 def products(row: Instruction, coded: str, tables: Tables, count: int, seed: int) -> Iterator[RandomProducts]:
@@ -274,8 +274,8 @@ def _columns(e: Fragment, table: Table, metadata: Bytes) -> Ints:
     index, used = elements(table, e)
     chosen = np.zeros((len(metadata), e.rows * e.cols), np.int64)
     chosen[:, index] = fields(rule, metadata)[:, used]
-    found: Ints = np.arange(e.cols) // rule.fields * rule.positions + chosen.reshape(-1, e.rows, e.cols)
-    return found
+    columns: Ints = np.arange(e.cols) // rule.fields * rule.positions + chosen.reshape(-1, e.rows, e.cols)
+    return columns
 
 
 def _random(rng: np.random.Generator, one: SharedOperand, count: int) -> Ints:
@@ -288,10 +288,10 @@ def free(rng: np.random.Generator, one: SharedOperand, major: str) -> Descriptor
     while True:
         swizzle = int(rng.choice(list(SWIZZLES)))
         lbo, sbo = (int(rng.integers(1, 1 << rng.integers(4, 11))) * UNIT for _ in "ls")
-        found = Descriptor(lbo, sbo, swizzle, int(rng.integers(0, 8)), int(rng.integers(0, 64)) * UNIT)
-        numbers = numbers_of(one, found, major)
+        descriptor = Descriptor(lbo, sbo, swizzle, int(rng.integers(0, 8)), int(rng.integers(0, 64)) * UNIT)
+        numbers = numbers_of(one, descriptor, major)
         if numbers.max() * one.held.slot_bits // 8 < CODED_BYTES - 1024 and len(np.unique(numbers)) == numbers.size:
-            return found
+            return descriptor
 
 
 def image(one: SharedOperand, matrix: Ints, descriptor: Descriptor, major: str) -> Bytes:
@@ -299,8 +299,8 @@ def image(one: SharedOperand, matrix: Ints, descriptor: Descriptor, major: str) 
     bits = one.held.slot_bits
     memory = np.full(CODED_BYTES * 8 // bits, patterns(one, np.ones(1, np.int64))[0], np.uint64)
     memory[numbers_of(one, descriptor, major)] = patterns(one, matrix)
-    found: Bytes = pack(memory[None], bits)[0]
-    return found
+    raw: Bytes = pack(memory[None], bits)[0]
+    return raw
 
 
 def patterns(one: SharedOperand, numbers: Ints) -> Any:
@@ -313,6 +313,6 @@ def patterns(one: SharedOperand, numbers: Ints) -> Any:
 def _registers(row: Instruction, matrices: Ints, table: Table) -> Bytes:
     a = row.fragment("a")
     index, used = elements(table, a)
-    found = np.zeros((len(matrices), a.slots), np.uint64)
-    found[:, used] = patterns(behind(row, "a_smem"), matrices).reshape(len(matrices), -1)[:, index]
-    return pack(found, a.slot_bits)
+    registers = np.zeros((len(matrices), a.slots), np.uint64)
+    registers[:, used] = patterns(behind(row, "a_smem"), matrices).reshape(len(matrices), -1)[:, index]
+    return pack(registers, a.slot_bits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,15 @@ def elements(table: Table, fragment: Fragment) -> tuple[Ints, Ints]:
     return (cells[:, 2] * fragment.rows + cells[:, 0]) * fragment.cols + cells[:, 1], np.array(used)
 
 
-def positions(table: Table, fragment: Fragment, layout: str, ldm: int) -> tuple[Ints, Ints]:
+class InMemory(NamedTuple):
+    """How a matrix lies in memory: by "row" or "col", its lines `ldm` elements apart."""
+
+    layout: str
+    ldm: int
+
+
+def positions(table: Table, fragment: Fragment, lying: InMemory) -> tuple[Ints, Ints]:
     """(memory position, slot) of every used slot."""
     index, used = elements(table, fragment)
     row, col = np.divmod(index, fragment.cols)
-    return (row * ldm + col if layout == "row" else col * ldm + row), used
+    return (row * lying.ldm + col if lying.layout == "row" else col * lying.ldm + row), used

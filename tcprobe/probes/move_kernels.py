@@ -146,7 +146,7 @@ def _load_kernel(instruction: Instruction) -> Parts:
           for line in (f"ld.global.v4.b32 {WORDS}, [%in+{at}];", f"st.shared.v4.b32 [%place+{at}], {WORDS};")),
         *ADDRESS,
         f"{instruction.name} {ptx.braces('d', d)}, [%address];",
-        OUTPUT, *ptx.point("out", "%image", d), *ptx.move("st", "out", "d", d),
+        OUTPUT, *ptx.point("out", "%image", d), *ptx.store("out", "d", d),
     ]  # fmt: skip
     return LoadMatrices(instruction), ("in", "addresses", "out"), SHARED, body
 
@@ -156,7 +156,7 @@ def _store_kernel(instruction: Instruction) -> Parts:
     body = [
         *PLACE, *(f"mov.b32 %w{word}, 0x{POISON * 0x01010101:x};" for word in range(4)),
         *(f"st.shared.v4.b32 [%place+{at}], {WORDS};" for at in STEPS),
-        *ptx.point("in", "%x", a), *ptx.move("ld", "in", "a", a),
+        *ptx.point("in", "%x", a), *ptx.load("in", "a", a),
         *ADDRESS,
         f"{instruction.name} [%address], {ptx.braces('a', a)};", "bar.sync 0;",
         OUTPUT, f"mad.wide.u32 %out, %image, {SIZE}, %out;", f"mad.wide.u32 %out, %lane, {ROW_BYTES}, %out;",
@@ -169,8 +169,8 @@ def _store_kernel(instruction: Instruction) -> Parts:
 def _exchange_kernel(instruction: Instruction) -> Parts:
     a, d = instruction.fragments
     body = [
-        *ptx.point("in", "%x", a), *ptx.move("ld", "in", "a", a), f"{instruction.name} %d0, %a0;",
-        *ptx.point("out", "%x", d), *ptx.move("st", "out", "d", d),
+        *ptx.point("in", "%x", a), *ptx.load("in", "a", a), f"{instruction.name} %d0, %a0;",
+        *ptx.point("out", "%x", d), *ptx.store("out", "d", d),
     ]  # fmt: skip
     return ExchangeMatrix(instruction), ("in", "out"), (), body
 

@@ -66,15 +66,15 @@ class MemoryMove(OfInstruction):
         shape = (one.grid[1], one.grid[0], -1)
         read = _loaded if isinstance(one.kernel.op, LoadMatrices) else _stored
         places = read(self.instruction, unpacked(raw.reshape(shape)))
-        found = [_rows(self.instruction, *both) for both in zip(places, one.inputs[1].view(np.uint32), strict=True)]
-        for pattern, other in enumerate(found[1:], 1):
-            differs = np.flatnonzero((other != found[0]).any(axis=0))
+        rows = [_rows(self.instruction, *both) for both in zip(places, one.inputs[1].view(np.uint32), strict=True)]
+        for pattern, other in enumerate(rows[1:], 1):
+            differs = np.flatnonzero((other != rows[0]).any(axis=0))
             if len(differs):
                 raise ProbeError(
                     f"{self.instruction.name}: address patterns 0 and {pattern} disagree in {len(differs)} bits, first "
-                    f"bit {differs[0]}: lane and offset {found[0][:, differs[0]]} and {other[:, differs[0]]}."
+                    f"bit {differs[0]}: lane and offset {rows[0][:, differs[0]]} and {other[:, differs[0]]}."
                 )
-        return {"lane": found[0][0], "offset": found[0][1]}
+        return {"lane": rows[0][0], "offset": rows[0][1]}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """The table of the registers, and of the addresses; ProbeError where elements are torn, missing or twice."""
@@ -136,23 +136,23 @@ def _loaded(instruction: Instruction, registers: Bits) -> Ints:
 
     ProbeError where a bit that is none of memory's is not the same in all images.
     """
-    found = numbers(registers)
-    unsteady = int(((found == NOT_MOVED) & (registers != registers[:, :1]).any(axis=1)).sum())
+    sources = numbers(registers)
+    unsteady = int(((sources == NOT_MOVED) & (registers != registers[:, :1]).any(axis=1)).sum())
     if unsteady:
         raise ProbeError(f"{instruction.name}: {unsteady} bits of registers change, but not as any bit of memory does.")
-    return found
+    return sources
 
 
 def _stored(instruction: Instruction, memory: Bits) -> Ints:
     """As `_loaded`, from the bits of memory after each pattern; ProbeError where more was written, or a bit twice."""
-    found = numbers(memory)
+    sources = numbers(memory)
     poison = unpacked(np.full(SIZE, POISON, np.uint8))
-    strayed = int(((found == NOT_MOVED)[:, None] & (memory != poison)).sum())
+    strayed = int(((sources == NOT_MOVED)[:, None] & (memory != poison)).sum())
     count = 8 * WARP * ptx.thread_bytes(in_registers(instruction))
-    if strayed or found.max() >= count:
+    if strayed or sources.max() >= count:
         raise ProbeError(f"{instruction.name}: {strayed} bits of memory hold something that is in no register.")
-    places = np.full((len(found), count), NOT_MOVED)
-    for pattern, held in zip(places, found, strict=True):
+    places = np.full((len(sources), count), NOT_MOVED)
+    for pattern, held in zip(places, sources, strict=True):
         (written,) = np.nonzero(held != NOT_MOVED)
         pattern[held[written]] = written
         if (pattern != NOT_MOVED).sum() != len(written):

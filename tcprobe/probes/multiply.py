@@ -28,7 +28,7 @@ from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
 from tcprobe.probes.emulation import NUMBERS, RAW, elements
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
-from tcprobe.probes.numbering import numbered
+from tcprobe.probes.numbering import Met, numbered
 from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables
 from tcprobe.probes.slots import codes, one_hot, pack, unpack
 from tcprobe.probes.structure import Triples
@@ -102,13 +102,13 @@ class MultiplyExperiment(OfInstruction):
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """The triples "a", "b", "d", and in "c" the D slot of each C slot."""
-        found = decode(self.instruction, *outputs)
-        return {"a": found.a, "b": found.b, "d": found.d, "c": found.c}
+        triples = decode(self.instruction, *outputs)
+        return {"a": triples.a, "b": triples.b, "d": triples.d, "c": triples.c}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables that predict the structure tensor."""
         triples = Triples(*(reading[operand].astype(np.int64) for operand in "abd"))
-        return numbered(self.instruction, triples, reading["c"].astype(np.int64), context)
+        return numbered(self.instruction, Met(triples, reading["c"].astype(np.int64)), context)
 
 
 def experiments() -> list[MultiplyExperiment]:
@@ -128,13 +128,13 @@ def kernel(instruction: Instruction) -> Kernel:
     hot, coded = hot_and_coded(instruction)
     body = [
         *(line for p, axis in ((hot.operand, "x"), (coded.operand, "y"), ("c", "z"))
-          for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.move("ld", p, p, fragments[p]))),
+          for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.load(p, p, fragments[p]))),
         *ptx.set_to_one(instruction.scales),
         ptx.written(instruction),
         "mad.lo.u32 %image, %z, %ny, %y;",
         "mad.lo.u32 %image, %image, %nx, %x;",
         *ptx.point("d", "%image", fragments["d"]),
-        *ptx.move("st", "d", "d", fragments["d"]),
+        *ptx.store("d", "d", fragments["d"]),
     ]  # fmt: skip
     name = ptx.identifier(instruction.id)
     text = ptx.entry(name, list("abcd"), [ptx.declare(p, f) for p, f in fragments.items()], body)
@@ -168,7 +168,7 @@ def decode(instruction: Instruction, structure_raw: Bytes, c_raw: Bytes) -> Stru
     reached, bits = (_bits_xor if instruction.bit_op == "xor" else _bits)(instruction, answers)
     hot_slots, d_slots = np.divmod(reached, width)
     met = (bits << np.arange(len(bits), dtype=np.int32)[:, None]).sum(axis=0)
-    _check_count(instruction, len(met), int(met.max(initial=0)), coded.slots)
+    _check_count(instruction, met, coded.slots)
     slots = {hot.operand: hot_slots, coded.operand: met}
     order = np.lexsort((d_slots, slots["a"]))
     a, b, d_sorted = (x[order].astype(np.int32) for x in (slots["a"], slots["b"], d_slots))
@@ -215,12 +215,13 @@ def _refuse(instruction: Instruction, fits: NDArray[Any], answers: NDArray[Any])
     )
 
 
-def _check_count(instruction: Instruction, found: int, largest: int, slots: int) -> None:
-    shape = instruction.shape
+def _check_count(instruction: Instruction, met: NDArray[Any], slots: int) -> None:
+    """`met` has the slot, of so many, that each triple has of the coded operand."""
+    shape, count, largest = instruction.shape, len(met), int(met.max(initial=0))
     needed = shape.m * shape.n * shape.k * instruction.products
-    if found != needed or largest >= slots:
+    if count != needed or largest >= slots:
         raise ProbeError(
-            f"{instruction.name}: the structure tensor has {found} triples where {instruction.products} product(s) "
+            f"{instruction.name}: the structure tensor has {count} triples where {instruction.products} product(s) "
             f"of {shape} have {needed}; largest slot met {largest} of {slots}."
         )
 

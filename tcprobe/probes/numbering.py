@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,41 +26,48 @@ from tcprobe.store.measurement import MEMORY
 Tables = dict[str, Table]
 
 
-def numbered(instruction: Instruction, triples: Triples, c_to_d: Ints, context: Context) -> Conclusion:
+class Met(NamedTuple):
+    """The slots that meet in a multiply: the triples of A, B and D, and the D slot of each C slot."""
+
+    triples: Triples
+    c_to_d: Ints
+
+
+def numbered(instruction: Instruction, met: Met, context: Context) -> Conclusion:
     """The tables; ProbeError where the triples are no matrix product, or contradict what is known."""
     if instruction.definitions:
-        tables, numbering = _anchored(instruction, triples, c_to_d, context), MEMORY
+        tables, numbering = _anchored(instruction, met, context), MEMORY
     else:
-        tables, numbering = _referenced(instruction, triples, c_to_d, context.device)
-    return Conclusion(tables, numbering, triples.digest(), _unread(instruction, triples))
+        tables, numbering = _referenced(instruction, met, context.device)
+    return Conclusion(tables, numbering, met.triples.digest(), _unread(instruction, met.triples))
 
 
-def _anchored(instruction: Instruction, triples: Triples, c_to_d: Ints, context: Context) -> Tables:
-    found = {f.operand: context.known(f) for f in instruction.fragments}
-    tables = {operand: table for operand, table in found.items() if table is not None}
+def _anchored(instruction: Instruction, met: Met, context: Context) -> Tables:
+    known = {f.operand: context.known(f) for f in instruction.fragments}
+    tables = {operand: table for operand, table in known.items() if table is not None}
     missing = [f.id for f in instruction.fragments if f.operand not in tables]
     if missing:
         raise ProbeError(f"{instruction.name}: nothing to compare with, since {', '.join(missing)} was not measured.")
-    result = agreement(instruction, triples, tables)
-    if not result.total:
+    agreed = agreement(instruction, met.triples, tables)
+    if not agreed.total:
         raise ProbeError(
             f"{instruction.name}: the structure tensor is not the one that wmma.load and wmma.store predict: "
-            f"{result.matched} of {result.needed} triples agree; {'; '.join(result.first)}."
+            f"{agreed.matched} of {agreed.needed} triples agree; {'; '.join(agreed.first)}."
         )
-    if not _c_agrees(tables, c_to_d):
+    if not _c_agrees(tables, met.c_to_d):
         raise ProbeError(f"{instruction.name}: C slots do not reach the D slots that load.c and store.d predict.")
     return tables
 
 
-def _referenced(instruction: Instruction, triples: Triples, c_to_d: Ints, device: Arch) -> tuple[Tables, str]:
+def _referenced(instruction: Instruction, met: Met, device: Arch) -> tuple[Tables, str]:
     for reference in references():
         claims = {f.operand: said(reference, f, device) for f in instruction.fragments if f.role in WHOLE}
         tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
-        if len(tables) == 4 and agreement(instruction, triples, tables).total and _c_agrees(tables, c_to_d):
+        if len(tables) == 4 and agreement(instruction, met.triples, tables).total and _c_agrees(tables, met.c_to_d):
             return tables, reference.NAME
-    tables = number(instruction, triples)
+    tables = number(instruction, met.triples)
     d, c = tables["d"], instruction.fragment("c")
-    values = {name: tuple(column[t] for t in c_to_d.tolist()) for name, column in d.values.items()}
+    values = {name: tuple(column[t] for t in met.c_to_d.tolist()) for name, column in d.values.items()}
     return tables | {"c": slot_table(c.threads, c.elements, values)}, OWN_RULE
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Protocol
@@ -168,18 +168,26 @@ def point(pointer: str, image: str, fragment: Fragment) -> list[str]:
     ]
 
 
-def move(op: str, pointer: str, prefix: str, fragment: Fragment) -> list[str]:
-    """Load ("ld") or store ("st") a fragment's registers at `pointer`, raw, up to 16 bytes at a time."""
-    kind, step = _kind(fragment), fragment.register_bits // 8
+def load(pointer: str, prefix: str, fragment: Fragment) -> list[str]:
+    """Load a fragment's registers from `pointer` on, raw, up to 16 bytes at a time."""
+    moves = _moves(pointer, prefix, fragment)
+    return [f"ld.global{modifiers} {registers}, {memory};" for modifiers, registers, memory in moves]
+
+
+def store(pointer: str, prefix: str, fragment: Fragment) -> list[str]:
+    """Store a fragment's registers from `pointer` on, as `load`."""
+    moves = _moves(pointer, prefix, fragment)
+    return [f"st.global{modifiers} {memory}, {registers};" for modifiers, registers, memory in moves]
+
+
+def _moves(pointer: str, prefix: str, fragment: Fragment) -> Iterator[tuple[str, str, str]]:
+    """(modifiers, registers, memory) of each load or store."""
+    step = fragment.register_bits // 8
     width = gcd(fragment.registers, 16 // step)
-    vector = f".v{width}" if width > 1 else ""
-    lines = []
+    modifiers = (f".v{width}." if width > 1 else ".") + _kind(fragment)
     for first in range(0, fragment.registers, width):
         names = ", ".join(f"%{prefix}{j}" for j in range(first, first + width))
-        registers, memory = f"{{{names}}}" if width > 1 else names, f"[%{pointer}+{first * step}]"
-        ends = (registers, memory) if op == "ld" else (memory, registers)
-        lines.append(f"{op}.global{vector}.{kind} {ends[0]}, {ends[1]};")
-    return lines
+        yield modifiers, f"{{{names}}}" if width > 1 else names, f"[%{pointer}+{first * step}]"
 
 
 def thread_bytes(fragment: Fragment) -> int:

@@ -46,8 +46,8 @@ class SparseExperiment(OfInstruction):
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """What A slots meet by index, "d" and "b"; "field" by selector; "c": the D slot of each C slot."""
-        found = decode(self.instruction, outputs)
-        return {"d": found.d, "b": found.b, "field": found.field, "c": found.c}
+        sparse = decode(self.instruction, outputs)
+        return {"d": sparse.d, "b": sparse.b, "field": sparse.field, "c": sparse.c}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables that predict the structure tensor under any legal metadata."""
@@ -66,12 +66,12 @@ def kernel(instruction: Instruction, selector: int) -> Kernel:
     images = b_images(instruction)
     body = [
         *(line for p, axis in (("a", "x"), ("e", "y"), ("c", "z"))
-          for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.move("ld", p, p, fragments[p]))),
+          for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.load(p, p, fragments[p]))),
         f"mad.wide.u32 %b, %lane, {ptx.thread_bytes(b)}, %b;",
         *ptx.set_to_one(instruction.scales),
         "mov.u32 %n, 0; mov.u32 %w0, 0; mov.u32 %w1, 0;",
         "NEXT:",
-        *ptx.move("ld", "b", "b", b),
+        *ptx.load("b", "b", b),
         ptx.written(instruction, {"e": selector}),
         *(line for i in range(d.elements) for line in _answer(d, i, images)),
         f"add.u64 %b, %b, {WARP * ptx.thread_bytes(b)};",
@@ -96,11 +96,11 @@ def product_kernel(instruction: Instruction, selector: int) -> Kernel:
     fragments = {f.operand: f for f in instruction.fragments}
     body = [
         *(line for o in "abce"
-          for line in (*ptx.point(o, "%x", fragments[o]), *ptx.move("ld", o, o, fragments[o]))),
+          for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
         *ptx.set_to_one(instruction.scales),
         ptx.written(instruction, {"e": selector}),
         *ptx.point("d", "%x", fragments["d"]),
-        *ptx.move("st", "d", "d", fragments["d"]),
+        *ptx.store("d", "d", fragments["d"]),
     ]  # fmt: skip
     name = ptx.identifier(f"product.{instruction.id}.selector{selector}")
     text = ptx.entry(name, list("abced"), [ptx.declare(p, f) for p, f in fragments.items()], body)

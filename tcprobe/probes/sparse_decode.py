@@ -31,13 +31,13 @@ def decode(instruction: Instruction, outputs: Sequence[Bytes]) -> Sparse:
     ProbeError where an answer is none that one product of zeros and ones can give, where an A slot does not obey one
     field of the metadata, or where selectors disagree in anything but the lanes that are read.
     """
-    found = [governed(instruction, raw, selector) for selector, raw in enumerate(outputs[:-1])]
-    d, b, _ = found[0]
-    for selector, (other_d, other_b, _) in enumerate(found):
+    by_selector = [governed(instruction, raw, selector) for selector, raw in enumerate(outputs[:-1])]
+    d, b, _ = by_selector[0]
+    for selector, (other_d, other_b, _) in enumerate(by_selector):
         if not np.array_equal(d, other_d) or (b != other_b)[(b >= 0) & (other_b >= 0)].any():
             raise ProbeError(f"{instruction.name}: selector {selector} changes which slots of A, B and D meet.")
         b = np.maximum(b, other_b)
-    return Sparse(d, b, np.stack([field for _, _, field in found]), _decode_c(instruction, outputs[-1]))
+    return Sparse(d, b, np.stack([field for _, _, field in by_selector]), _decode_c(instruction, outputs[-1]))
 
 
 def governed(instruction: Instruction, raw: Bytes, selector: int) -> tuple[Ints, Ints, Ints]:
@@ -90,12 +90,12 @@ def _meetings(instruction: Instruction, words: Words, name: str) -> tuple[Ints, 
     met = np.empty((len(words), *d.shape), np.int16)
     place = (1 + np.arange(a.slots)[:, None]) * words.shape[2] + word
     for part in _parts(words):
-        found = words[part]
-        other = found ^ hit
+        answers = words[part]
+        other = answers ^ hit
         other &= told
         if other.max():
-            raise _misled(instruction, found, hit, name)
-        met[part] = found.reshape(len(found), -1)[:, place] >> shift & np.uint32(answer >> 1)
+            raise _misled(instruction, answers, hit, name)
+        met[part] = answers.reshape(len(answers), -1)[:, place] >> shift & np.uint32(answer >> 1)
     if met.max() >= instruction.fragment("b").slots:
         raise ProbeError(f"{name}: the answers spell B slot {met.max()}, which there is not.")
     return d, met
@@ -113,10 +113,10 @@ def _reached(hit: Words, images: int) -> NDArray[np.bool_]:
     return by_lane.reshape(len(hit), -1).astype(bool)
 
 
-def _misled(instruction: Instruction, found: Words, hit: Words, name: str) -> ProbeError:
+def _misled(instruction: Instruction, answers: Words, hit: Words, name: str) -> ProbeError:
     """What is wrong with the answers to one metadata image."""
-    _check_sign(instruction, found)
-    if ((found & np.uint32(1 | 1 << b_images(instruction))) != hit).any():
+    _check_sign(instruction, answers)
+    if ((answers & np.uint32(1 | 1 << b_images(instruction))) != hit).any():
         return ProbeError(f"{name}: not a sparse product: an A slot does not reach the same D slots throughout.")
     return ProbeError(f"{name}: D answers where A or B is zero, or where all ones gave nothing.")
 
@@ -127,8 +127,8 @@ def _half(rule: Sparsity, met: Small | Ints, name: str) -> Ints:
     if (fits.sum(axis=0) != 1).any():
         slot = int(np.flatnonzero(fits.sum(axis=0) != 1)[0])
         raise ProbeError(f"{name}: A slot {slot} obeys {int(fits[:, slot].sum())} halves of four bits of metadata.")
-    found: Ints = fits.argmax(axis=0)
-    return found
+    half_of_slot: Ints = fits.argmax(axis=0)
+    return half_of_slot
 
 
 def _follows(rule: Sparsity, met: Small | Ints, half: int) -> NDArray[np.bool_]:
@@ -144,11 +144,11 @@ def _follows(rule: Sparsity, met: Small | Ints, half: int) -> NDArray[np.bool_]:
 
 def _by_index(rule: Sparsity, met: Small | Ints, half: Ints) -> Small | Ints:
     """The B slots that each A slot meets under each index (slots, positions, n), -1 where no legal value has it."""
-    found = np.full((met.shape[1], rule.positions, met.shape[2]), -1, met.dtype)
+    by_index = np.full((met.shape[1], rule.positions, met.shape[2]), -1, met.dtype)
     for image, value in enumerate(rule.legal):
         for h in range(rule.fields):
-            found[half == h, rule.read(value, h)] = met[image, half == h]
-    return found
+            by_index[half == h, rule.read(value, h)] = met[image, half == h]
+    return by_index
 
 
 def _second(rule: Sparsity) -> Ints:
@@ -183,5 +183,5 @@ def _decode_c(instruction: Instruction, raw: Bytes) -> Ints:
     lone = (reached.sum(axis=0) == 1).all() and (reached.sum(axis=1) == 1).all()
     if not lone or hit[0].any() or (words != hit * np.uint32((1 << images) - 1)).any():
         raise ProbeError(f"{instruction.name}: C does not reach D slot by slot.")
-    found: Ints = reached.argmax(axis=1).astype(np.int64)
-    return found
+    of_c: Ints = reached.argmax(axis=1).astype(np.int64)
+    return of_c

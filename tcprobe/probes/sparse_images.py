@@ -49,8 +49,8 @@ def random_metadata(rule: Sparsity, images: int, generator: np.random.Generator,
 
 def fields(rule: Sparsity, metadata: Bytes) -> Ints:
     """The index in every field of metadata images: (images, fields of all lanes)."""
-    found: Ints = read(rule)[unpack(metadata, 4)].reshape(len(metadata), -1)
-    return found
+    indices: Ints = read(rule)[unpack(metadata, 4)].reshape(len(metadata), -1)
+    return indices
 
 
 def read(rule: Sparsity) -> Ints:

@@ -7,6 +7,7 @@ of the metadata say which k each B slot is, and which element each field governs
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -39,20 +40,20 @@ class Sparse(NamedTuple):
     c: Ints
 
 
-def numbered(instruction: Instruction, found: Sparse, context: Context) -> Conclusion:
+def numbered(instruction: Instruction, sparse: Sparse, context: Context) -> Conclusion:
     """The tables, which predict every answer that was measured; ProbeError where there are none."""
-    tables, numbering = _referenced(instruction, found, context.device) or _by_rule(instruction, found)
-    return Conclusion(tables, numbering, structure(instruction, found))
+    tables, numbering = _referenced(instruction, sparse, context.device) or _by_rule(instruction, sparse)
+    return Conclusion(tables, numbering, structure(instruction, sparse))
 
 
-def structure(instruction: Instruction, found: Sparse) -> StructureHash:
+def structure(instruction: Instruction, sparse: Sparse) -> StructureHash:
     """The structure tensor under metadata of which every four bits are 0x4."""
     rule = sparsity(_metadata(instruction))
-    half = found.field[0] % rule.fields
+    half = sparse.field[0] % rule.fields
     index = np.array([rule.read(0x4, h) for h in range(rule.fields)])[half]
     slots = np.arange(len(half))
-    a = np.repeat(slots, found.d.shape[1])
-    return Triples(a, found.b[slots, index].reshape(-1), found.d.reshape(-1)).digest()
+    a = np.repeat(slots, sparse.d.shape[1])
+    return Triples(a, sparse.b[slots, index].reshape(-1), sparse.d.reshape(-1)).digest()
 
 
 def predict(instruction: Instruction, tables: Mapping[str, Table]) -> Triples:
@@ -72,96 +73,101 @@ def predict(instruction: Instruction, tables: Mapping[str, Table]) -> Triples:
     return Triples(a[order], b[order], d[order])
 
 
-def completed(instruction: Instruction, found: Sparse, a: Table, d: Table) -> Tables | None:
-    """All tables, from those of A and D; None where no tables with these numbers predict what was measured."""
-    (m, stored, _), (row, col, _) = elements(a), elements(d)
-    if (row[found.d] != m[:, None]).any():
-        return None
-    b = _b_table(instruction, found, stored, col[found.d])
-    e = _metadata_table(instruction, found, m, stored)
-    c = {name: tuple(column[t] for t in found.c.tolist()) for name, column in d.values.items()}
-    if b is None or e is None:
-        return None
-    return {"a": a, "b": b, "c": d.with_values(c), "d": d, "e": e}
+@dataclass(frozen=True)
+class _Measured:
+    """What was measured of a sparse multiply, and the tables that predict it."""
+
+    instruction: Instruction
+    sparse: Sparse
+
+    def completed(self, a: Table, d: Table) -> Tables | None:
+        """All tables, from those of A and D; None where no tables with these numbers predict what was measured."""
+        (m, stored, _), (row, col, _) = elements(a), elements(d)
+        if (row[self.sparse.d] != m[:, None]).any():
+            return None
+        b = self._b_table(stored, col[self.sparse.d])
+        e = self._metadata_table(m, stored)
+        c = {name: tuple(column[t] for t in self.sparse.c.tolist()) for name, column in d.values.items()}
+        if b is None or e is None:
+            return None
+        return {"a": a, "b": b, "c": d.with_values(c), "d": d, "e": e}
+
+    def _b_table(self, stored: Ints, n: Ints) -> Table | None:
+        """B by the k that each index picks; None where a slot would hold two elements, or an element has no slot."""
+        b, rule = self.instruction.fragment("b"), sparsity(_metadata(self.instruction))
+        row, col = np.full(b.slots, -1), np.full(b.slots, -1)
+        for index in range(rule.positions):
+            met, seen = self.sparse.b[:, index], self.sparse.b[:, index, 0] >= 0
+            k = np.broadcast_to(columns(rule, stored, index)[:, None], met.shape)
+            known = row[met[seen]] >= 0
+            if ((row[met[seen]] != k[seen]) | (col[met[seen]] != n[seen]))[known].any():
+                return None
+            row[met[seen]], col[met[seen]] = k[seen], n[seen]
+            if (row[met[seen]] != k[seen]).any() or (col[met[seen]] != n[seen]).any():
+                return None
+        whole = row.min() >= 0 and row.max() < b.rows and len(set((row * b.cols + col).tolist())) == b.rows * b.cols
+        return _table(b, row, col) if whole else None
+
+    def _metadata_table(self, m: Ints, stored: Ints) -> Table | None:
+        """By selector which element, the first of its unit, each field governs; None where it governs two."""
+        e = _metadata(self.instruction)
+        first, tables = stored - stored % e.span, []
+        for field in self.sparse.field:
+            row, col = np.full(e.slots, -1), np.full(e.slots, -1)
+            row[field], col[field] = m, first
+            units = len(set(field.tolist()))
+            if (row[field] != m).any() or (col[field] != first).any() or units * e.span != e.rows * e.cols:
+                return None
+            tables.append(_table(e, row, col))
+        return selected(tables)
 
 
-def _referenced(instruction: Instruction, found: Sparse, device: Arch) -> tuple[Tables, str] | None:
+def _referenced(instruction: Instruction, sparse: Sparse, device: Arch) -> tuple[Tables, str] | None:
     """The tables with the numbers of the first reference whose A, C and D fit."""
     for reference in references():
         claims = {operand: said(reference, instruction.fragment(operand), device) for operand in "acd"}
         meant = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
-        tables = completed(instruction, found, meant["a"], meant["d"]) if len(meant) == len(claims) else None
+        tables = _Measured(instruction, sparse).completed(meant["a"], meant["d"]) if len(meant) == len(claims) else None
         if tables and tables["c"] == meant["c"]:
             return tables, reference.NAME
     return None
 
 
-def _by_rule(instruction: Instruction, found: Sparse) -> tuple[Tables, str]:
+def _by_rule(instruction: Instruction, sparse: Sparse) -> tuple[Tables, str]:
     """Rows, columns and chunks in the order of their lowest slot; in a chunk the low field first, then the lowest slot.
 
     ProbeError where the slots that meet are not those of a sparse product.
     """
-    row, stored = _classes(found.d.min(axis=1)), _stored_by_rule(sparsity(_metadata(instruction)), found)
-    b_of_d = np.full(found.d.max() + 1, found.b.max() + 1)
-    np.minimum.at(b_of_d, found.d, found.b[:, SEEN])
+    row, stored = _classes(sparse.d.min(axis=1)), _stored_by_rule(sparsity(_metadata(instruction)), sparse)
+    b_of_d = np.full(sparse.d.max() + 1, sparse.b.max() + 1)
+    np.minimum.at(b_of_d, sparse.d, sparse.b[:, SEEN])
     col = _classes(b_of_d)
     row_of_d = np.zeros(len(b_of_d), np.int64)
-    row_of_d[found.d] = row[:, None]
+    row_of_d[sparse.d] = row[:, None]
     a, d = instruction.fragment("a"), instruction.fragment("d")
     tables = None
     if len(b_of_d) == d.slots and row.max() < a.rows and stored.max() < a.cols and col.max() < d.cols:
-        tables = completed(instruction, found, _table(a, row, stored), _table(d, row_of_d, col))
+        tables = _Measured(instruction, sparse).completed(_table(a, row, stored), _table(d, row_of_d, col))
     if tables is None:
         raise ProbeError(f"{instruction.name}: not a sparse product: no rows, columns and k fit which slots meet.")
     return tables, OWN_RULE
 
 
-def _stored_by_rule(rule: Sparsity, found: Sparse) -> Ints:
+def _stored_by_rule(rule: Sparsity, sparse: Sparse) -> Ints:
     """The stored column of each A slot."""
-    field, slots = found.field[0], np.arange(len(found.d))
-    line = _classes(found.b[:, SEEN].min(axis=1))  # meeting the same B slots: a chunk, or one place of its pairs
+    field, slots = sparse.field[0], np.arange(len(sparse.d))
+    line = _classes(sparse.b[:, SEEN].min(axis=1))  # meeting the same B slots: a chunk, or one place of its pairs
     lowest = _lowest(line, _lowest(field, line))  # lines that share a field are of one chunk
     chunk, second = _classes(lowest), (line != lowest).astype(np.int64)
-    row, unit = _classes(found.d.min(axis=1)), field % rule.fields * len(slots) + _lowest(field, slots)
+    row, unit = _classes(sparse.d.min(axis=1)), field % rule.fields * len(slots) + _lowest(field, slots)
     stored: Ints = (chunk * rule.fields + _rank((row, chunk, second), unit)) * rule.span + second
     return stored
 
 
-def _b_table(instruction: Instruction, found: Sparse, stored: Ints, n: Ints) -> Table | None:
-    """B by the k that each index picks; None where a slot would hold two elements, or an element has no slot."""
-    b, rule = instruction.fragment("b"), sparsity(_metadata(instruction))
-    row, col = np.full(b.slots, -1), np.full(b.slots, -1)
-    for index in range(rule.positions):
-        met, seen = found.b[:, index], found.b[:, index, 0] >= 0
-        k = np.broadcast_to(columns(rule, stored, index)[:, None], met.shape)
-        known = row[met[seen]] >= 0
-        if ((row[met[seen]] != k[seen]) | (col[met[seen]] != n[seen]))[known].any():
-            return None
-        row[met[seen]], col[met[seen]] = k[seen], n[seen]
-        if (row[met[seen]] != k[seen]).any() or (col[met[seen]] != n[seen]).any():
-            return None
-    whole = row.min() >= 0 and row.max() < b.rows and len(set((row * b.cols + col).tolist())) == b.rows * b.cols
-    return _table(b, row, col) if whole else None
-
-
-def _metadata_table(instruction: Instruction, found: Sparse, m: Ints, stored: Ints) -> Table | None:
-    """By selector which element, the first of its unit, each field governs; None where it governs two."""
-    e = _metadata(instruction)
-    first, tables = stored - stored % e.span, []
-    for field in found.field:
-        row, col = np.full(e.slots, -1), np.full(e.slots, -1)
-        row[field], col[field] = m, first
-        units = len(set(field.tolist()))
-        if (row[field] != m).any() or (col[field] != first).any() or units * e.span != e.rows * e.cols:
-            return None
-        tables.append(_table(e, row, col))
-    return selected(tables)
-
-
 def columns(rule: Sparsity, stored: Ints, index: int | Ints) -> Ints:
     """`Sparsity.k` for many stored columns."""
-    found: Ints = (stored // (rule.fields * rule.span) * rule.positions + index) * rule.span + stored % rule.span
-    return found
+    k: Ints = (stored // (rule.fields * rule.span) * rule.positions + index) * rule.span + stored % rule.span
+    return k
 
 
 def _metadata(instruction: Instruction) -> Fragment:
@@ -187,8 +193,8 @@ def _lowest(keys: Ints, values: Ints) -> Ints:
     """At each place the lowest value among those of equal keys."""
     lowest = np.full(keys.max() + 1, values.max())
     np.minimum.at(lowest, keys, values)
-    found: Ints = lowest[keys]
-    return found
+    of_equal: Ints = lowest[keys]
+    return of_equal
 
 
 def _rank(groups: tuple[Ints, ...], order: Ints) -> Ints:
@@ -197,6 +203,6 @@ def _rank(groups: tuple[Ints, ...], order: Ints) -> Ints:
     keys = np.stack(groups)[:, sort]
     new = np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)])
     place = np.arange(len(order)) - np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
-    found = np.empty(len(order), np.int64)
-    found[sort] = place
-    return found
+    rank = np.empty(len(order), np.int64)
+    rank[sort] = place
+    return rank

@@ -11,6 +11,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import NUMBERS, RAW, elements
 from tcprobe.probes.ptx import Bytes, Launch, Tables
 from tcprobe.probes.slots import pack, unpack
@@ -30,7 +31,8 @@ class Packed:
         """Zeros and ones are multiplied."""
         row = self.instruction
         a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip("abc", launch.inputs, strict=False))
-        k = columns(row.fragment("e"), self.selector, launch.inputs[3], tables)
+        e = row.fragment("e")
+        k = columns(e, tables.table(e).selection(self.selector), launch.inputs[3])
         index, used = elements(tables.table(row.fragment("d")), row.fragment("d"))
         words = np.zeros((len(c), len(k), len(a), WARP, 2), np.uint32)
         for number, image in enumerate(b):
@@ -54,7 +56,8 @@ class Product:
         row = self.instruction
         d = row.fragment("d")
         a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip("abc", launch.inputs, strict=False))
-        k = columns(row.fragment("e"), self.selector, launch.inputs[3], tables)
+        e = row.fragment("e")
+        k = columns(e, tables.table(e).selection(self.selector), launch.inputs[3])
         index, used = elements(tables.table(d), d)
         slots = np.zeros((len(a), d.slots), NUMBERS[d.type])
         for image in range(len(a)):
@@ -72,18 +75,18 @@ def matrices(fragment: Fragment, raw: Bytes, tables: Tables) -> Ints:
     return matrices.reshape(len(raw), fragment.rows, fragment.cols)
 
 
-def columns(e: Fragment, selector: int, raw: Bytes, tables: Tables) -> Ints:
+def columns(e: Fragment, table: Table, raw: Bytes) -> Ints:
     """The column of A that each stored element is: (images, rows, stored columns)."""
     rule = sparsity(e)
-    index, used = elements(tables.table(e).selection(selector), e)
+    index, used = elements(table, e)
     values = unpack(raw, e.slot_bits).astype(np.int64) >> (3 if rule.fields == 1 else 0)  # of 0x4 and 0xE the top bit
     chosen = np.zeros((len(raw), e.rows * e.cols), np.int64)
     chosen[:, index] = values[:, used]
     stored = np.arange(e.cols)
     chosen = chosen.reshape(len(raw), e.rows, e.cols)[:, :, stored - stored % e.span]
     unit = stored // (rule.fields * rule.span) * rule.positions
-    found: Ints = (unit + chosen) * rule.span + stored % rule.span
-    return found
+    k: Ints = (unit + chosen) * rule.span + stored % rule.span
+    return k
 
 
 def _counts(a: Ints, b: Ints, k: Ints) -> Ints:

@@ -103,13 +103,13 @@ def _positions(instruction: Instruction, tables: Mapping[str, Table], words: NDA
     unit, inner = k[b[:, :, 0]] // rule.span, k[b[:, :, 0]] % rule.span
     position = unit - stored // (rule.fields * rule.span) * rule.positions
     lone &= (position >= 0) & (position < rule.positions) & (inner == stored % rule.span)
-    found = np.where(lone, position, np.where(spelled.any(axis=2), ELSEWHERE, NOWHERE))
-    return np.where((words >> 31).any(axis=(2, 3)), ELSEWHERE, found)
+    positions = np.where(lone, position, np.where(spelled.any(axis=2), ELSEWHERE, NOWHERE))
+    return np.where((words >> 31).any(axis=(2, 3)), ELSEWHERE, positions)
 
 
-def _common(found: Ints) -> list[int] | None:
+def _common(positions: Ints) -> list[int] | None:
     """The one position of all, as `decode_nibbles` says it."""
-    first = int(found[0])
-    if first == ELSEWHERE or (found != first).any():
+    first = int(positions[0])
+    if first == ELSEWHERE or (positions != first).any():
         return None
     return [] if first == NOWHERE else [first]

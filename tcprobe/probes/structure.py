@@ -64,7 +64,7 @@ def agreement(instruction: Instruction, triples: Triples, tables: Tables) -> Agr
     fits = inside & (m == md) & (k == kb) & (n == nd) & (pa == pb) & (pa == pd)
     cells = ((pa * shape.m + m) * shape.n + n) * shape.k + k
     matched = int(np.count_nonzero(np.bincount(cells[fits], minlength=1)))
-    first = [_misfit(instruction, triples, tables, int(j)) for j in np.flatnonzero(~fits)[:3]]
+    first = [_misfit(triples, tables, int(j)) for j in np.flatnonzero(~fits)[:3]]
     if not first and matched != len(triples.a):
         first = ["some product of elements is formed more than once"]
     return Agreement(matched, needed, tuple(first))
@@ -101,10 +101,10 @@ def number(instruction: Instruction, triples: Triples) -> dict[str, Table]:
         "d": {s: (row[r], col[col_of_d[s]], product_of_row[r]) for s, r in row_of_d.items()},
     }
     tables = {operand: _tabulate(instruction, operand, cells[operand]) for operand in "abd"}
-    found = agreement(instruction, triples, tables)
-    if not found.total:
+    agreed = agreement(instruction, triples, tables)
+    if not agreed.total:
         raise ProbeError(
-            f"{instruction.name}: not a matrix product: {found.matched} of {found.needed} triples; {found.first[0]}."
+            f"{instruction.name}: not a matrix product: {agreed.matched} of {agreed.needed} triples; {agreed.first[0]}."
         )
     return tables
 
@@ -121,10 +121,10 @@ def elements(table: Table) -> Ints:
 def holder(table: Table, size: tuple[int, int, int]) -> Ints:
     """The slot that holds each element of products, rows and cols; -1 where none does."""
     row, col, product = elements(table)
-    found = np.full(size, -1, np.int64)
+    slots = np.full(size, -1, np.int64)
     used = np.flatnonzero(row >= 0)
-    found[product[used], row[used], col[used]] = used
-    return found
+    slots[product[used], row[used], col[used]] = used
+    return slots
 
 
 def _size(instruction: Instruction, operand: str) -> tuple[int, int, int]:
@@ -132,7 +132,7 @@ def _size(instruction: Instruction, operand: str) -> tuple[int, int, int]:
     return instruction.products, fragment.rows, fragment.cols
 
 
-def _misfit(instruction: Instruction, triples: Triples, tables: Tables, j: int) -> str:
+def _misfit(triples: Triples, tables: Tables, j: int) -> str:
     """One measured triple, and which elements the tables say its slots hold."""
     parts = []
     for operand, slots in (("a", triples.a), ("b", triples.b), ("d", triples.d)):
@@ -143,10 +143,10 @@ def _misfit(instruction: Instruction, triples: Triples, tables: Tables, j: int) 
 
 
 def _group(keys: Ints, members: Ints) -> dict[int, frozenset[int]]:
-    found: dict[int, set[int]] = {}
+    by_key: dict[int, set[int]] = {}
     for key, member in zip(keys.tolist(), members.tolist(), strict=True):
-        found.setdefault(key, set()).add(member)
-    return {key: frozenset(found[key]) for key in sorted(found)}
+        by_key.setdefault(key, set()).add(member)
+    return {key: frozenset(by_key[key]) for key in sorted(by_key)}
 
 
 def _class(instruction: Instruction, what: str, groups: dict[int, frozenset[int]]) -> dict[int, int]:

@@ -172,8 +172,8 @@ def numbers(read: Sequence[Bytes], rounded: bool) -> Ints:
         return _spelled(list(read), np.ones(len(read[0]), np.bool_))
     words = [np.ascontiguousarray(raw).view(np.uint32) for raw in read]
     whole = np.all([word & ~np.uint32(0xFF << KEPT_SHIFT) == KEPT for word in words], axis=0)
-    found = _spelled([(word >> KEPT_SHIFT & 0xFF).astype(np.uint8) for word in words], whole)
-    each = np.where(found[:, None] == NOWHERE, NOWHERE, found[:, None] * WORD + np.arange(WORD))
+    spelled = _spelled([(word >> KEPT_SHIFT & 0xFF).astype(np.uint8) for word in words], whole)
+    each = np.where(spelled[:, None] == NOWHERE, NOWHERE, spelled[:, None] * WORD + np.arange(WORD))
     return np.asarray(each.ravel(), np.int64)
 
 
@@ -197,9 +197,9 @@ def launches(direction: str, rank: int, cases: Sequence[BoxCase]) -> list[Launch
     loads = direction == "load"
     each = HEADER + AREA if loads else TENSOR
     maps = tuple(case.map if loads else case.map._replace(address=n * TENSOR) for n, case in enumerate(cases))
-    data = rows.view(np.uint8).reshape(1, -1)
+    told = rows.view(np.uint8).reshape(1, -1)
     return [
-        Launch(kernel(direction, rank), (len(cases), 1, 1), (image.reshape(1, -1), data), 0, len(cases) * each, THREADS,
+        Launch(kernel(direction, rank), (len(cases), 1, 1), (image.reshape(1, -1), told), 0, len(cases) * each, THREADS,
                AREA + 16, maps, not loads)
         for image in images(TENSOR if loads else AREA, is_rounded(cases[0]))
     ]  # fmt: skip
@@ -250,5 +250,5 @@ def _matched(case: BoxCase, shared: Ints, tensor: Ints) -> Ints | str:
     where[tensor] = shared
     if len(np.unique(tensor)) < len(tensor) or len(tensor) != wanted.size:
         return f"{len(tensor)} bytes were copied, of a box of {wanted.size}"
-    found: Ints = where[wanted]
-    return "bytes from outside the box were copied" if (found == NOWHERE).any() else found
+    addresses: Ints = where[wanted]
+    return "bytes from outside the box were copied" if (addresses == NOWHERE).any() else addresses

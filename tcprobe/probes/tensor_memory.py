@@ -51,9 +51,9 @@ def kernel(instruction: Instruction, least: bool = False) -> Kernel:
     body = [
         "mov.u32 %taddr, %ldm; mov.u32 %idesc, %x; mov.u32 %meta, %y; mov.u32 %sa, %z; mov.u32 %sb, %nx;",
         "mov.u64 %adesc, %in; mov.u64 %bdesc, %out; setp.ne.u32 %p, %x, 0;",
-        *(line for f in instruction.given for line in ptx.move("ld", "in", f.operand, f)),
+        *(line for f in instruction.given for line in ptx.load("in", f.operand, f)),
         f"{spelled(instruction)} {_operands(instruction)};",
-        *(line for f in results for line in ptx.move("st", "out", f.operand, f)),
+        *(line for f in results for line in ptx.store("out", f.operand, f)),
     ]
     registers = [".reg .b32 %taddr, %idesc, %meta, %sa, %sb;", ".reg .b64 %adesc, %bdesc;", ".reg .pred %p;"]
     registers += [ptx.declare(f.operand, f) for f in instruction.fragments]

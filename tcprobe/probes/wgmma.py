@@ -56,8 +56,8 @@ class WarpgroupExperiment(OfInstruction):
         row = self.instruction
         met = product(row, outputs[0], places(*packed_b(row)))
         lines = lines_of(row, outputs[1], met)
-        found = of_memory(row, lines[met.least] * row.shape.k + met.k, lines * row.shape.n + met.col)
-        return {**found, "sha256": met.digest()}
+        elements_by_slot = of_memory(row, lines[met.least] * row.shape.k + met.k, lines * row.shape.n + met.col)
+        return {**elements_by_slot, "sha256": met.digest()}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables by the addresses of shared memory."""
@@ -196,10 +196,10 @@ def lines_of(row: Instruction, raw: Bytes, met: WholeProduct) -> Ints:
     expected = (met.col + np.arange(len(words))[:, None] * row.shape.n) % row.stored
     if (ks != expected).any() or (lines != lines[0]).any():
         raise ProbeError(f"{row.name}: A and B in shared memory disagree about k, or a D slot is of two rows.")
-    found: Ints = lines[0]
-    if (found != found[met.first]).any():
+    line: Ints = lines[0]
+    if (line != line[met.first]).any():
         raise ProbeError(f"{row.name}: A in registers and A in shared memory disagree about which D slots are a row.")
-    return found
+    return line
 
 
 def of_memory(row: Instruction, a: Ints, d: Ints) -> Reading:

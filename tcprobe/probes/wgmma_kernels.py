@@ -64,9 +64,9 @@ def kernel(
     name = ptx.identifier(f"{kind}.{instruction.id}.{coded}{turned}{chosen}")
     memory = f".extern .shared .align 1024 .b8 {name}_memory[];\n"
     pointers = POINTERS[:3] + (("e",) if instruction.metadata else ()) + POINTERS[3:]
-    body = [*_layout(instruction, kind, name), *_bodies(instruction, kind, coded, majors, selector)]
-    text = memory + ptx.entry(name, pointers, _registers(instruction), body)
-    return Kernel(name, Warpgroup(instruction, kind, coded, majors, selector), text, instruction.target)
+    op = Warpgroup(instruction, kind, coded, majors, selector)
+    text = memory + ptx.entry(name, pointers, _registers(instruction), [*_layout(instruction, kind, name), *_body(op)])
+    return Kernel(name, op, text, instruction.target)
 
 
 def _registers(instruction: Instruction) -> list[str]:
@@ -80,13 +80,11 @@ def _registers(instruction: Instruction) -> list[str]:
     ]
 
 
-def _bodies(
-    instruction: Instruction, kind: Kind, coded: str, majors: tuple[str, str], selector: int
-) -> list[str]:  # fmt: skip
-    by_descriptor, raw = coded == "a_smem", kind == "raw"
+def _body(op: Warpgroup) -> list[str]:
+    instruction, by_descriptor, raw = op.instruction, op.coded == "a_smem", op.kind == "raw"
     image = "%x" if raw else "%y"
-    both = {False: multiply(instruction, False, majors, selector), True: multiply(instruction, True, majors, selector)}
-    if kind == "registers":
+    both = {False: multiply(op, by_descriptor=False), True: multiply(op, by_descriptor=True)}
+    if op.kind == "registers":
         inputs = [*_descriptors("%db", "%da", "0"), "@!%shared bra.uni HOT;", *_descriptors("%da", "%db", "16"),
                   *_b_image(instruction, "%y", str(other_bytes(instruction))), "HOT:", *_hot(instruction)]  # fmt: skip
         work = ["@%shared bra.uni BEHIND;", *both[False], "bra.uni DONE;", "BEHIND:", *both[True], "DONE:"]
@@ -116,14 +114,15 @@ def _bodies(
     ]  # fmt: skip
 
 
-def multiply(instruction: Instruction, by_descriptor: bool, majors: tuple[str, str], selector: int) -> list[str]:
+def multiply(op: Warpgroup, by_descriptor: bool) -> list[str]:
     """D = A x B, waited for; scales are one, and 16-bit types say whether A and B are transposed."""
+    instruction = op.instruction
     a = "%da" if by_descriptor else "{%a0, %a1, %a2, %a3}"
     scales = [] if instruction.type("d") == "s32" else ["1", "1"]
     turned = (
-        ["1" if major == "mn" else "0" for major in majors] if len(instruction.described[0].held.majors) > 1 else []
+        ["1" if major == "mn" else "0" for major in op.majors] if len(instruction.described[0].held.majors) > 1 else []
     )
-    sparse = ["%meta", str(selector)] if instruction.metadata else []
+    sparse = ["%meta", str(op.selector)] if instruction.metadata else []
     given = [a, "%db", *sparse, "%never", *scales, *(turned if by_descriptor else turned[1:])]
     return [
         "wgmma.fence.sync.aligned;",
@@ -339,5 +338,5 @@ def _raw(instruction: Instruction) -> list[str]:
     return [
         f"mad.lo.u32 %image, %x, {WARPGROUP}, %lane;",
         f"mad.wide.u32 %out, %image, {ptx.thread_bytes(d)}, %out;",
-        *ptx.move("st", "out", "d", d),
+        *ptx.store("out", "d", d),
     ]

@@ -40,27 +40,27 @@ class WholeProduct:
     @cached_property
     def least(self) -> Ints:
         """By A slot the lowest D slot that it reaches."""
-        found: Ints = self.reached.min(axis=1)[self.line]
-        return found
+        lowest: Ints = self.reached.min(axis=1)[self.line]
+        return lowest
 
     @cached_property
     def first(self) -> Ints:
         """By D slot the lowest of its row."""
-        found = np.empty(self.reached.size, np.int64)
-        found[self.reached] = self.reached.min(axis=1)[:, None]
-        return found
+        lowest = np.empty(self.reached.size, np.int64)
+        lowest[self.reached] = self.reached.min(axis=1)[:, None]
+        return lowest
 
     def digest(self) -> NDArray[np.uint8]:
         """Hash of the triples, ascending: A slot, element of B (row after row), D slot."""
-        found, n = hashlib.sha256(), self.reached.shape[1]
+        sha256, n = hashlib.sha256(), self.reached.shape[1]
         d = np.sort(self.reached, axis=1)
         of_row = np.stack([np.zeros_like(d), self.col[d], d], axis=2).astype("<u4")
         for part in _parts(len(self.k)):
             triples = of_row[self.line[part]]
             triples[:, :, 0] = np.arange(part.start, part.start + len(triples))[:, None]
             triples[:, :, 1] += (self.k[part] * n).astype("<u4")[:, None]
-            found.update(triples.data)
-        return np.frombuffer(found.digest(), np.uint8)
+            sha256.update(triples.data)
+        return np.frombuffer(sha256.digest(), np.uint8)
 
 
 def meetings(row: Instruction, raw: Bytes, n: int) -> Words:

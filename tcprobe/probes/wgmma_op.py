@@ -42,99 +42,124 @@ class Warpgroup:
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """What the launch would leave in its output."""
-        if self.kind == "registers":
-            found = self._codes(launch, tables, "a_smem") if launch.ldm & SHARED_A else self._meetings(launch, tables)
-        else:
-            found = (self._raw if self.kind == "raw" else self._codes)(launch, tables, self.coded)
-        raw: Bytes = found.reshape(-1).view(np.uint8)
+        answers = _Run(self, launch, tables).answers()
+        raw: Bytes = answers.reshape(-1).view(np.uint8)
         return raw
 
-    def _meetings(self, launch: Launch, tables: Tables) -> Any:
-        row, few = self.instruction, bool(launch.ldm & FEW)
+
+@dataclass(frozen=True)
+class _Run:
+    """A launch of a kernel on a tensor core with these layouts."""
+
+    op: Warpgroup
+    launch: Launch
+    tables: Tables
+
+    @property
+    def instruction(self) -> Instruction:
+        return self.op.instruction
+
+    @property
+    def coded(self) -> str:
+        """The operand whose image changes in this launch."""
+        return "a_smem" if self.op.kind == "registers" and self.launch.ldm & SHARED_A else self.op.coded
+
+    def answers(self) -> Any:
+        """Of each block what the kernel's kind puts out."""
+        if self.op.kind == "registers" and not self.launch.ldm & SHARED_A:
+            return self._meetings()
+        return self._raw() if self.op.kind == "raw" else self._codes()
+
+    def _meetings(self) -> Any:
+        row, few = self.instruction, bool(self.launch.ldm & FEW)
         a, d, n = row.fragment("a"), row.fragment("d"), row.shape.n
         acc = np.zeros((row.shape.k, n), np.int64)
-        for number, image in enumerate(launch.inputs[0]):
-            acc |= self._shared("b_smem", image, _descriptors(launch)[0, 0], tables) << number
-        bad = (acc & (1 | 1 << len(launch.inputs[0]) - 1)) != 1
+        for number, image in enumerate(self.launch.inputs[0]):
+            acc |= self._shared("b_smem", image, _descriptors(self.launch)[0, 0]) << number
+        bad = (acc & (1 | 1 << len(self.launch.inputs[0]) - 1)) != 1
         words = (acc >> 1 & BAD - 1) | np.where(bad, BAD, 0)
-        holder = np.array([[tables.table(d).inverse[m, c][0] for c in range(n)] for m in range(row.shape.m)])
-        out = np.full((launch.grid[1], a.slots, 1 + (FEW_MEETINGS if few else n)), UNTOUCHED, np.uint32)
-        for y in range(launch.grid[1]):
-            columns = self._columns(launch, y, tables)
-            for slot, (m, s) in enumerate(tables.table(a).cells):  # type: ignore[misc]
-                found = holder[m] << SLOT_SHIFT | words[columns[m, s]]
+        holder = np.array([[self.tables.table(d).inverse[m, c][0] for c in range(n)] for m in range(row.shape.m)])
+        out = np.full((self.launch.grid[1], a.slots, 1 + (FEW_MEETINGS if few else n)), UNTOUCHED, np.uint32)
+        for y in range(self.launch.grid[1]):
+            columns = self._columns(y)
+            for slot, (m, s) in enumerate(self.tables.table(a).cells):  # type: ignore[misc]
+                words_met = holder[m] << SLOT_SHIFT | words[columns[m, s]]
                 if few:
-                    found = found[holder[m] % d.elements < FEW_SLOTS]
-                out[y, slot, 0] = len(found)
-                out[y, slot, 1 : 1 + len(found)] = found[: out.shape[2] - 1]
+                    words_met = words_met[holder[m] % d.elements < FEW_SLOTS]
+                out[y, slot, 0] = len(words_met)
+                out[y, slot, 1 : 1 + len(words_met)] = words_met[: out.shape[2] - 1]
         return out
 
-    def _codes(self, launch: Launch, tables: Tables, coded: str) -> Any:
-        images, others, wanted = launch.inputs[0], launch.inputs[1], _descriptors(launch)
-        wanted = wanted[1:] if self.kind == "registers" else wanted
-        out = np.zeros((launch.grid[1], launch.grid[0], self.instruction.fragment("d").slots), np.uint32)
+    def _codes(self) -> Any:
+        images, others, wanted = self.launch.inputs[0], self.launch.inputs[1], _descriptors(self.launch)
+        wanted = wanted[1:] if self.op.kind == "registers" else wanted
+        out = np.zeros((self.launch.grid[1], self.launch.grid[0], self.instruction.fragment("d").slots), np.uint32)
         for y, other in enumerate(others):
-            columns = self._columns(launch, y, tables)
+            columns = self._columns(y)
             for x, (first, second) in enumerate(wanted):
-                still = self._still(coded, other, second, tables)
+                still = self._still(other, second)
                 for number, image in enumerate(images):
-                    product = self._product(coded, self._shared(coded, image, first, tables), still, columns)
-                    found = self._slots(product, tables)
-                    out[y, x] |= np.where(found == 1, np.uint32(1) << np.uint32(number), 0).astype(np.uint32)
-                    out[y, x] |= np.where((found != 0) & (found != 1), ODD, 0).astype(np.uint32)
+                    product = self._product(self._shared(self.coded, image, first), still, columns)
+                    slots = self._slots(product)
+                    out[y, x] |= np.where(slots == 1, np.uint32(1) << np.uint32(number), 0).astype(np.uint32)
+                    out[y, x] |= np.where((slots != 0) & (slots != 1), ODD, 0).astype(np.uint32)
         return out
 
-    def _raw(self, launch: Launch, tables: Tables, coded: str) -> Any:
+    def _raw(self) -> Any:
         d, out = self.instruction.fragment("d"), []
-        for x, (image, other, (first, second)) in enumerate(zip(*launch.inputs[:2], _descriptors(launch), strict=True)):
-            still = self._still(coded, other, second, tables)
-            matrix = self._shared(coded, image, first, tables)
-            found = self._slots(self._product(coded, matrix, still, self._columns(launch, x, tables)), tables)
-            out.append(pack(found.astype(NUMBERS[d.type]).view(RAW[d.type])[None], d.slot_bits)[0])
+        for x, (image, other, (first, second)) in enumerate(
+            zip(*self.launch.inputs[:2], _descriptors(self.launch), strict=True)
+        ):
+            still = self._still(other, second)
+            matrix = self._shared(self.coded, image, first)
+            slots = self._slots(self._product(matrix, still, self._columns(x)))
+            out.append(pack(slots.astype(NUMBERS[d.type]).view(RAW[d.type])[None], d.slot_bits)[0])
         return np.stack(out)
 
-    def _product(self, coded: str, matrix: Ints, still: Ints, columns: Ints) -> Ints:
-        a, b = (matrix, still) if coded == "a_smem" else (still, matrix)
-        found: Ints = np.einsum("ms,msn->mn", a, b[columns])
-        return found
+    def _product(self, matrix: Ints, still: Ints, columns: Ints) -> Ints:
+        """Of the coded matrix and the other; `columns` are those of A that its stored elements are."""
+        a, b = (matrix, still) if self.coded == "a_smem" else (still, matrix)
+        d: Ints = np.einsum("ms,msn->mn", a, b[columns])
+        return d
 
-    def _columns(self, launch: Launch, image: int, tables: Tables) -> Ints:
+    def _columns(self, image: int) -> Ints:
         """The column of A that each stored element is, shape rows x stored columns."""
         row, e = self.instruction, self.instruction.metadata
         if e is None:
             return np.broadcast_to(np.arange(row.shape.k), (row.shape.m, row.shape.k))
         rule = sparsity(e)
-        index, used = elements(tables.table(e).selection(self.selector), e)
-        fields = unpack(launch.inputs[3][image][None], e.slot_bits)[0].astype(np.int64) >> (
+        index, used = elements(self.tables.table(e).selection(self.op.selector), e)
+        fields = unpack(self.launch.inputs[3][image][None], e.slot_bits)[0].astype(np.int64) >> (
             3 if rule.fields == 1 else 0
         )
         chosen = np.zeros(e.rows * e.cols, np.int64)
         chosen[index] = fields[used]
-        found: Ints = np.arange(e.cols) // rule.fields * rule.positions + chosen.reshape(e.rows, e.cols)
-        return found
+        columns: Ints = np.arange(e.cols) // rule.fields * rule.positions + chosen.reshape(e.rows, e.cols)
+        return columns
 
-    def _still(self, coded: str, image: Bytes, descriptor: int, tables: Tables) -> Ints:
+    def _still(self, image: Bytes, descriptor: int) -> Ints:
         """The matrix that is not coded."""
-        if coded == "a_smem":
-            return self._shared("b_smem", image, descriptor, tables)
+        if self.coded == "a_smem":
+            return self._shared("b_smem", image, descriptor)
         a = self.instruction.fragment("a")
-        index, used = elements(tables.table(a), a)
-        found = np.zeros(a.rows * a.cols, np.int64)
-        found[index] = values(a.type, unpack(image[None], a.slot_bits)[0])[used]
-        return found.reshape(a.rows, a.cols)
+        index, used = elements(self.tables.table(a), a)
+        a_of_index = np.zeros(a.rows * a.cols, np.int64)
+        a_of_index[index] = values(a.type, unpack(image[None], a.slot_bits)[0])[used]
+        return a_of_index.reshape(a.rows, a.cols)
 
-    def _shared(self, name: str, image: Bytes, descriptor: int, tables: Tables) -> Ints:
+    def _shared(self, name: str, image: Bytes, descriptor: int) -> Ints:
+        """The matrix behind a descriptor."""
         one = behind(self.instruction, name)
-        major = self.majors[name == "b_smem"]
-        bits = tables.behind(one, decode(int(descriptor)), major)
+        major = self.op.majors[name == "b_smem"]
+        bits = self.tables.behind(one, decode(int(descriptor)), major)
         return values(one.held.type, unpack(image[None], one.held.slot_bits)[0])[bits // one.held.slot_bits]
 
-    def _slots(self, matrix: Ints, tables: Tables) -> Ints:
+    def _slots(self, matrix: Ints) -> Ints:
         d: Fragment = self.instruction.fragment("d")
-        index, used = elements(tables.table(d), d)
-        found = np.zeros(d.slots, np.int64)
-        found[used] = matrix.reshape(-1)[index]
-        return found
+        index, used = elements(self.tables.table(d), d)
+        of_slots = np.zeros(d.slots, np.int64)
+        of_slots[used] = matrix.reshape(-1)[index]
+        return of_slots
 
 
 def behind(instruction: Instruction, name: str) -> SharedOperand:

@@ -68,12 +68,12 @@ class SparseWarpgroupExperiment(OfInstruction):
         """Elements and fields; ProbeError where the answers are not those of a sparse product of matrices."""
         row = self.instruction
         met = product(row, outputs[0], places(*packed_b(row)))
-        found = [self._obeyed(raw, met, selector) for selector, raw in enumerate(outputs[1:-1])]
-        stored = found[0][0]
-        if any((other != stored).any() for other, _ in found):
+        by_selector = [self._obeyed(raw, met, selector) for selector, raw in enumerate(outputs[1:-1])]
+        stored = by_selector[0][0]
+        if any((other != stored).any() for other, _ in by_selector):
             raise ProbeError(f"{row.name}: a selector changes which elements of A the slots are.")
         lines = lines_of(row, outputs[-1], met)
-        fields = np.stack([field for _, field in found])
+        fields = np.stack([field for _, field in by_selector])
         slots = of_memory(row, lines[met.least] * row.stored + stored, lines * row.shape.n + met.col)
         return {**slots, "e": fields.astype(np.int32), "sha256": met.digest()}
 
@@ -92,24 +92,24 @@ class SparseWarpgroupExperiment(OfInstruction):
         cols, ks = places(*packed_b(self.instruction))
         element, slot = ks << HALF | cols, (whole.first << HALF | whole.col).astype(np.int32)
         images, row = words.reshape(-1, len(whole.k), FEW_MEETINGS), whole.least[:, None]
-        found, bit = np.empty((*images.shape[:2], 1), np.int64), self._few(images[0])
+        ks_met, bit = np.empty((*images.shape[:2], 1), np.int64), self._few(images[0])
         for start in range(0, len(images), IMAGES):
             d, b = split(self.instruction, images[start : start + IMAGES])
             met, reached = element[b], slot[d]
             k = met >> HALF
-            found[start : start + IMAGES] = k[:, :, :1]
+            ks_met[start : start + IMAGES] = k[:, :, :1]
             same = ((met ^ reached) & (1 << HALF) - 1 == 0) & (reached >> HALF == row)
             all_few = (np.bitwise_or.reduce(bit[d], axis=2) == (1 << FEW_MEETINGS) - 1).all()
             if not same.all() or not all_few or (k != k[:, :, :1]).any():
                 raise ProbeError(f"{name}: an A slot meets several k, or metadata changes the row or columns it meets.")
-        return found
+        return ks_met
 
     def _few(self, words: Words) -> NDArray[np.uint8]:
         """By D slot a bit of its own among those of its row that are asked: the few that the first image names."""
         d, _ = split(self.instruction, words)
-        found = np.zeros(self.instruction.fragment("d").slots, np.uint8)
-        found[np.sort(d, axis=1)] = 1 << np.arange(FEW_MEETINGS, dtype=np.uint8)
-        return found
+        bits = np.zeros(self.instruction.fragment("d").slots, np.uint8)
+        bits[np.sort(d, axis=1)] = 1 << np.arange(FEW_MEETINGS, dtype=np.uint8)
+        return bits
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables by the addresses of shared memory; that of the metadata by what its fields govern."""
@@ -122,11 +122,11 @@ class SparseWarpgroupExperiment(OfInstruction):
     def _governed(self, elements: Ints, field: Ints) -> Table:
         """By field the element of A that it governs."""
         e = self.instruction.fragment("e")
-        found = np.full(e.slots, -1)
-        found[field] = elements
-        if (found[field] != elements).any():
+        governed = np.full(e.slots, -1)
+        governed[field] = elements
+        if (governed[field] != elements).any():
             raise ProbeError(f"{self.instruction.name}: a field of the metadata governs two elements of A.")
-        cells = [None if x < 0 else divmod(x, e.cols) for x in found.tolist()]
+        cells = [None if x < 0 else divmod(x, e.cols) for x in governed.tolist()]
         values = {n: tuple(None if cell is None else cell[j] for cell in cells) for j, n in enumerate(("row", "col"))}
         return slot_table(e.threads, e.elements, values)
 

@@ -22,7 +22,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
-from tcprobe.probes.emulation import positions
+from tcprobe.probes.emulation import InMemory, positions
 from tcprobe.probes.experiment import Conclusion, Context, Reading
 from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, Tables
 from tcprobe.probes.slots import bit_length, pack, unpack
@@ -44,7 +44,7 @@ class Load:
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """Every used slot gets its element; an unused one holds something that is none."""
         memory, table = unpack(launch.inputs[0], self.fragment.slot_bits), tables.table(self.fragment)
-        places, used = positions(table, self.fragment, self.layout, launch.ldm)
+        places, used = positions(table, self.fragment, InMemory(self.layout, launch.ldm))
         registers = np.full((len(memory), table.points), 1, memory.dtype)
         registers[:, used] = memory[:, places]
         return pack(registers, self.fragment.slot_bits).reshape(-1)
@@ -61,7 +61,7 @@ class Store:
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """Memory keeps its poison where no slot goes."""
         registers = unpack(launch.inputs[0], self.fragment.slot_bits)
-        places, used = positions(tables.table(self.fragment), self.fragment, self.layout, launch.ldm)
+        places, used = positions(tables.table(self.fragment), self.fragment, InMemory(self.layout, launch.ldm))
         poison = np.full((len(registers), launch.output_bytes // len(registers)), POISON, np.uint8)
         memory = unpack(poison, self.fragment.slot_bits).copy()
         memory[:, places] = registers[:, used]
@@ -152,7 +152,7 @@ def load_kernel(fragment: Fragment, layout: str) -> Kernel:
         f"mad.wide.u32 %in, %x, {image_bytes(fragment, layout)}, %in;",
         f"{load} {ptx.braces('r', fragment)}, [%in], %ldm;",
         *ptx.point("out", "%x", fragment),
-        *ptx.move("st", "out", "r", fragment),
+        *ptx.store("out", "r", fragment),
     ]
     text = ptx.entry(ptx.identifier(name), ("in", "out"), (ptx.declare("r", fragment),), body)
     return Kernel(ptx.identifier(name), Load(fragment, layout), text, fragment.target.at_least(ptx.ALIGNED))
@@ -163,7 +163,7 @@ def store_kernel(fragment: Fragment, layout: str) -> Kernel:
     name = f"wmma.store.d.{layout}.{fragment.shape}.{fragment.type}"
     body = [
         *ptx.point("in", "%x", fragment),
-        *ptx.move("ld", "in", "r", fragment),
+        *ptx.load("in", "r", fragment),
         f"mad.wide.u32 %out, %x, {image_bytes(fragment, layout)}, %out;",
         f"wmma.store.d.sync.aligned.{layout}.{fragment.shape}.global.{fragment.type} "
         f"[%out], {ptx.braces('r', fragment)}, %ldm;",
@@ -205,9 +205,9 @@ def decode_load(launch: Launch, raw: Bytes) -> Ints:
 
     ProbeError if a slot holds padding or a position outside the image.
     """
-    fragment, layout = _moved(launch)
+    fragment, lying = _moved(launch)
     positions, loaded = _join(raw, launch.grid[0], fragment)
-    elements = element_of(fragment, layout, launch.ldm, positions)
+    elements = element_of(fragment, lying, positions)
     wrong = np.flatnonzero(loaded & (elements < 0))
     if len(wrong):
         lane, i = divmod(int(wrong[0]), fragment.elements)
@@ -221,9 +221,9 @@ def decode_store(launch: Launch, raw: Bytes) -> Ints:
 
     ProbeError if an element was not written, padding was, or a number is no slot's.
     """
-    fragment, layout = _moved(launch)
+    fragment, lying = _moved(launch)
     numbers, written = _join(raw, launch.grid[0], fragment)
-    elements = element_of(fragment, layout, launch.ldm, np.arange(len(numbers)))
+    elements = element_of(fragment, lying, np.arange(len(numbers)))
     inside = elements >= 0
     outside = unpack(raw.reshape(launch.grid[0], -1), fragment.slot_bits)[:, ~inside]
     poison = unpack(np.full((1, fragment.slot_bits // 8), POISON, np.uint8), fragment.slot_bits)[0, 0]
@@ -238,18 +238,18 @@ def decode_store(launch: Launch, raw: Bytes) -> Ints:
     return table
 
 
-def _moved(launch: Launch) -> tuple[Fragment, str]:
-    """What a load or store launch moves, and the memory layout."""
+def _moved(launch: Launch) -> tuple[Fragment, InMemory]:
+    """What a load or store launch moves, and how it lies in memory."""
     op = launch.kernel.op
     if not isinstance(op, Load | Store):
         raise TypeError(f"{launch.kernel.name} is neither a load nor a store.")
-    return op.fragment, op.layout
+    return op.fragment, InMemory(op.layout, launch.ldm)
 
 
-def element_of(fragment: Fragment, layout: str, ldm: int, positions: NDArray[Any]) -> Ints:
+def element_of(fragment: Fragment, lying: InMemory, positions: NDArray[Any]) -> Ints:
     """row * cols + col of memory positions, -1 for padding and beyond."""
-    line, place = np.divmod(positions.astype(np.int64), ldm)
-    row, col = (line, place) if layout == "row" else (place, line)
+    line, place = np.divmod(positions.astype(np.int64), lying.ldm)
+    row, col = (line, place) if lying.layout == "row" else (place, line)
     return np.where((row < fragment.rows) & (col < fragment.cols), row * fragment.cols + col, -1)
 
 

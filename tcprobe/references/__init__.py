@@ -49,8 +49,8 @@ _SAID: dict[tuple[str, str, str], Claim | str] = {}
 @cache
 def references() -> tuple[Reference, ...]:
     """All references; PTX ISA first, since its numbering is the one that tables are published in."""
-    found = discover(__name__, ("NAME", "SOURCE", "FINDINGS", "claim"), APART).values()
-    return tuple(sorted(found, key=lambda module: (module.NAME != "PTX ISA", module.NAME)))
+    modules = discover(__name__, ("NAME", "SOURCE", "FINDINGS", "claim"), APART).values()
+    return tuple(sorted(modules, key=lambda module: (module.NAME != "PTX ISA", module.NAME)))
 
 
 def documented(fragment: Fragment, device: Arch) -> tuple[str, Claim] | None:

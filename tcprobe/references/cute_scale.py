@@ -33,11 +33,11 @@ def claim(fragment: Fragment, layout: L, header: str) -> Claim:
 def _tables(layout: L, size: Pair, elements: int, share: int, picked: tuple[Pair, ...]) -> Table:
     """Under each (thread-id, byte-id) blocks by lane and byte; the lines are rows of A, or columns of B."""
     (rows, cols), blocks, lines = size, min(size), [apply(modes(layout)[0], lane) for lane in range(WARP)]
-    found = []
+    tables = []
     for thread_id, byte_id in picked:
         slots = [(lane % QUAD // share == thread_id and 0 <= i - byte_id < blocks, lines[lane], i - byte_id)
                  for lane in range(WARP) for i in range(elements)]  # fmt: skip
         line, block = (tuple(slot[part] if slot[0] else None for slot in slots) for part in (1, 2))
-        found.append(slot_table(WARP, elements, {"row": line, "col": block} if rows > cols else
+        tables.append(slot_table(WARP, elements, {"row": line, "col": block} if rows > cols else
                                 {"row": block, "col": line}))  # fmt: skip
-    return selected(found)
+    return selected(tables)

@@ -46,8 +46,8 @@ def claim(fragment: Fragment) -> Claim | str:
     op, _, shape = fragment.experiment.rpartition(".")
     if op not in NAMES:
         return f"CuTe's traits are taken for tcgen05.ld and tcgen05.st only, not for {op}"
-    found = table(shape, 1)
-    return Claim(found, f"{HEADER}, SM100_TMEM_{NAMES[op]}_{ATOMS[shape].name}", None, found)
+    registers = table(shape, 1)
+    return Claim(registers, f"{HEADER}, SM100_TMEM_{NAMES[op]}_{ATOMS[shape].name}", None, registers)
 
 
 @cache

@@ -38,7 +38,7 @@ def lanes(shape: str, multicast: str = "") -> tuple[tuple[int, ...], ...]:
 def table(shape: str, multicast: str = "") -> Table:
     """(lane, column) of tensor memory to (row, col) of the source, in words of 32 bits; None where none is written."""
     columns = int(shape.partition("x")[2].removesuffix("b")) // 32
-    source = {lane: row for row, found in enumerate(lanes(shape, multicast)) for lane in found}
+    source = {lane: row for row, group in enumerate(lanes(shape, multicast)) for lane in group}
     cells = [(source.get(lane), column) for lane in range(LANES) for column in range(columns)]
     values = {"row": tuple(row for row, _ in cells),
               "col": tuple(None if row is None else column for row, column in cells)}  # fmt: skip

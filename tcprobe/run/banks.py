@@ -83,10 +83,17 @@ class Fitted:
                 "second": {"rule": asdict(self.second[0]), "misfits": self.second[1]}}  # fmt: skip
 
 
-def measure(clock: Clock, row: SharedAccess, cases: Cases, shared_bytes: int) -> tuple[Floats, Judged]:
-    """(cycles of one access, which patterns were timed without ambiguity), of `cases`; the kernel is loaded."""
-    timed = banks.launches(row, cases, shared_bytes)
-    return banks.settled([banks.decode(clock.run(timed)) for _ in range(RUNS)])
+@dataclass(frozen=True)
+class Timer:
+    """A backend, and how many bytes of shared memory a block asks for there so that it has the SM for itself."""
+
+    clock: Clock
+    shared_bytes: int
+
+    def measure(self, row: SharedAccess, cases: Cases) -> tuple[Floats, Judged]:
+        """(cycles of one access, which patterns were timed without ambiguity), of `cases`; the kernel is loaded."""
+        launches = banks.launches(row, cases, self.shared_bytes)
+        return banks.settled([banks.decode(self.clock.run(launches)) for _ in range(RUNS)])
 
 
 def fit(
@@ -100,16 +107,16 @@ def fit(
     size = len(phases[0])
     if [list(phase) for phase in phases] != [list(range(j, j + size)) for j in range(0, row.lanes, size)]:
         raise ProbeError(f"{row.name}: phases {list(phases)[:4]} are no runs of neighbouring lanes.")
-    found, steady = timed
-    known = found[steady].round().astype(np.int64)
+    measured, steady = timed
+    known = measured[steady].round().astype(np.int64)
     said = {rule: predicted(row, rule, cases, tags) for rule in candidates(row, size)}
     missed = {rule: int((values[steady] != known).sum()) for rule, values in said.items()}
     best, *others = sorted(said, key=lambda rule: missed[rule] * (1 + rule.idle))
     differing = [rule for rule in others if (said[rule] != said[best]).any()] or [best]
-    misfits = np.flatnonzero(steady & (said[best] != found.round())).tolist()
-    spread = float(((found - found.mean()) ** 2).sum())
-    r2 = 1 - float(((found - said[best]) ** 2).sum()) / spread if spread else 1.0
-    return Fitted(best, list(phases), cases, found, steady, misfits, r2, (differing[0], missed[differing[0]]),
+    misfits = np.flatnonzero(steady & (said[best] != measured.round())).tolist()
+    spread = float(((measured - measured.mean()) ** 2).sum())
+    r2 = 1 - float(((measured - said[best]) ** 2).sum()) / spread if spread else 1.0
+    return Fitted(best, list(phases), cases, measured, steady, misfits, r2, (differing[0], missed[differing[0]]),
                   tags)  # fmt: skip
 
 
@@ -122,49 +129,49 @@ def candidates(row: SharedAccess, size: int) -> list[BankRule]:
 
 def predicted(row: SharedAccess, rule: BankRule, cases: Cases, tags: SourceTags | None = None) -> Ints:
     """Cycles that a rule says of each pattern, with the lookups of its sources where there are tags."""
-    found = Judge(row, rule).cycles(cases.address, cases.source if rule.passes == "order" else None)
+    said = Judge(row, rule).cycles(cases.address, cases.source if rule.passes == "order" else None)
     if tags is None:
-        return found
+        return said
     sources = np.where(cases.address == IDLE, IDLE, cases.source)
-    return with_lookups(found, lookups(tags, sources), is_spread(cases.address))
+    return with_lookups(said, lookups(tags, sources), is_spread(cases.address))
 
 
-def sweep(clock: Clock, rows: Iterable[SharedAccess], count: int, shared_bytes: int) -> dict[str, Fitted | str]:
+def sweep(timer: Timer, rows: Iterable[SharedAccess], count: int) -> dict[str, Fitted | str]:
     """Every access: what was fitted, or why it could not be measured."""
     wanted = {row.name: banks.kernel(row) for row in rows}
-    refused = clock.load(list(wanted.values()))
-    found: dict[str, Fitted | str] = {}
+    refused = timer.clock.load(list(wanted.values()))
+    outcomes: dict[str, Fitted | str] = {}
     for name, kernel in wanted.items():
         row = accesses()[name]
         try:
-            found[name] = refused.get(kernel.name) or _one(clock, row, count, shared_bytes)
+            outcomes[name] = refused.get(kernel.name) or _one(timer, row, count)
         except ProbeError as error:
-            found[name] = str(error)
-    return found
+            outcomes[name] = str(error)
+    return outcomes
 
 
-def _one(clock: Clock, row: SharedAccess, count: int, shared_bytes: int) -> Fitted:
-    swapped, _ = measure(clock, row, swaps := banks.swaps(row), shared_bytes)
+def _one(timer: Timer, row: SharedAccess, count: int) -> Fitted:
+    swapped, _ = timer.measure(row, swaps := banks.swaps(row))
     phases = banks.phases(row, swapped)
     others = [costly(row, count), *([far(row, count)] if row.has_source else [])]
     cases = Cases(*(np.concatenate(parts) for parts in zip(swaps, *others, strict=True)))
-    return fit(row, phases, cases, measure(clock, row, cases, shared_bytes), _tags(clock, row, shared_bytes))
+    return fit(row, phases, cases, timer.measure(row, cases), _tags(timer, row))
 
 
-def _tags(clock: Clock, row: SharedAccess, shared_bytes: int) -> SourceTags | None:
+def _tags(timer: Timer, row: SharedAccess) -> SourceTags | None:
     """The tags of sources, None where pairs of lines show none."""
     if not row.has_source:
         return None
-    found, _ = measure(clock, row, tag_pairs(row), shared_bytes)
-    return of_pairs(tag_steps(), np.asarray(found.round() > LEAST))
+    timed, _ = timer.measure(row, tag_pairs(row))
+    return of_pairs(tag_steps(), np.asarray(timed.round() > LEAST))
 
 
-def report(found: Mapping[str, Fitted | str]) -> dict[str, Any]:
+def report(outcomes: Mapping[str, Fitted | str]) -> dict[str, Any]:
     """Plain data of a sweep, with its totals."""
-    fitted = {name: fit for name, fit in found.items() if isinstance(fit, Fitted)}
+    fitted = {name: fit for name, fit in outcomes.items() if isinstance(fit, Fitted)}
     rows = {name: fit.to_json(accesses()[name]) for name, fit in fitted.items()}
     totals = {key: sum(row[key] for row in rows.values()) for key in ("patterns", "ambiguous", "misfits")}
-    return {**totals, "accesses": rows, "failed": {n: words for n, words in found.items() if isinstance(words, str)}}
+    return {**totals, "accesses": rows, "failed": {n: words for n, words in outcomes.items() if isinstance(words, str)}}
 
 
 def on_gpu(index: int, count: int) -> tuple[Arch, dict[str, str], dict[str, Fitted | str]]:
@@ -178,10 +185,10 @@ def on_gpu(index: int, count: int) -> tuple[Arch, dict[str, str], dict[str, Fitt
     row = arch(device.arch)
     rows = [access for access in accesses().values() if access.target.on(row)]
     shared_bytes = gpu.shared_bytes() // 2 + 1024  # of an SM: more than half, so that one block has it
-    found = sweep(gpu, rows, count, shared_bytes)
+    outcomes = sweep(Timer(gpu, shared_bytes), rows, count)
     hashed = ptx_hash([banks.kernel(access) for access in rows])
     return row, {"device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler,
-                 "ptx": hashed, "tcprobe": __version__}, found  # fmt: skip
+                 "ptx": hashed, "tcprobe": __version__}, outcomes  # fmt: skip
 
 
 def survey(index: int, folder: Path) -> tuple[dict[str, Any], list[str]]:
@@ -191,11 +198,11 @@ def survey(index: int, folder: Path) -> tuple[dict[str, Any], list[str]]:
     """
     from tcprobe.store.results import Results
 
-    row, provenance, found = on_gpu(index, PATTERNS)
-    said = report(found)
+    row, provenance, outcomes = on_gpu(index, PATTERNS)
+    said = report(outcomes)
     if said["failed"]:
         name, words = next(iter(said["failed"].items()))
-        raise ProbeError(f"{len(said['failed'])} of {len(found)} accesses could not be timed, first {name}: {words}")
+        raise ProbeError(f"{len(said['failed'])} of {len(outcomes)} accesses could not be timed, first {name}: {words}")
     BANKS.write(Results(folder), row.name, document(row.name, provenance, said["accesses"]))
     lines = [f"{name:22} {one['misfits']} of {one['patterns']} patterns do not fit"
              for name, one in said["accesses"].items()]  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
 from tcprobe.isa import arch
@@ -77,6 +77,14 @@ class Report:
             "kept": self.kept, "complaints": self.complaints, "contradictions": self.contradictions,
             "unchecked": self.unchecked,
         }  # fmt: skip
+
+
+class ArchReading(NamedTuple):
+    """The machine code of an arch as it is read: what comes of it, by which tools, and what is to be saved."""
+
+    report: Report
+    tools: Toolchain
+    drafts: Drafts
 
 
 @dataclass
@@ -167,12 +175,13 @@ class Campaign:
         drafts = Drafts(self.folder)
         with runner.Session(worker, self.early.pop(name, None)) as session:
             report = self._measure(session, session.devices[0], todo, drafts)
+        reading = ArchReading(report, tools, drafts)
         measured = [m.experiment for m in report.found if m.tables]
         multiplies = [e.instruction for e in following if isinstance(e, MultiplyExperiment)]
-        derived = self._derive(report, tools, multiplies, drafts) if multiplies else None
+        derived = _derive(reading, multiplies) if multiplies else None
         checked = derived.conclusion.checked if derived else set()
         moves = [e.instruction for e in following if isinstance(e, MemoryMove | RegisterMove)]
-        self._derive_moves(report, tools, moves, drafts)
+        _derive_moves(reading, moves)
         report.unchecked = [experiment for experiment in measured if experiment not in checked]
         report.found = self._new(report, report.found)
         report.complaints += drafts.settle()
@@ -184,58 +193,26 @@ class Campaign:
         from tcprobe.sass.derive import measurement
         from tcprobe.sass.same_opcode import conclude
 
-        row, drafts, found = arch.arch(report.device.arch), Drafts(self.folder), []
+        row, drafts, measurements = arch.arch(report.device.arch), Drafts(self.folder), []
         own = {opcode: shown.tables for opcode, shown in derived.conclusion.opcodes.items()}
         pending, layers = derived.shown.pending, over_published(self.folder)
         for form, made, words, contradicted in conclude(pending, row, own, derived.encodings, layers):
             if made or contradicted:
-                found.append(measurement(form.instruction, row, "same-opcode", tools, made or words))
-                drafts.overrule(found[-1])
+                measurements.append(measurement(form.instruction, row, "same-opcode", tools, made or words))
+                drafts.overrule(measurements[-1])
             else:
                 report.documented[form.instruction.id] = words
             if contradicted:
                 report.contradictions.append(f"{form.instruction.id}: {words}")
-        report.found += self._new(report, found)
+        report.found += self._new(report, measurements)
         report.complaints += drafts.settle()
 
-    def _new(self, report: Report, found: Sequence[Measurement]) -> list[Measurement]:
+    def _new(self, report: Report, measurements: Sequence[Measurement]) -> list[Measurement]:
         """What is not saved just as it followed; the others are counted as kept."""
         results = Results(self.folder)
-        new = [m for m in found if self.request.force or not _saved(results, m)]
-        report.kept += len(found) - len(new)
+        new = [m for m in measurements if self.request.force or not _saved(results, m)]
+        report.kept += len(measurements) - len(new)
         return new
-
-    def _derive(self, report: Report, tools: Toolchain, multiplies: Sequence[Instruction], drafts: Drafts) -> Derived:
-        """Follow the code of multiplies, on the tables just read."""
-        from tcprobe.sass.derive import derive
-
-        name = report.device.arch
-        derived = derive(tools, arch.arch(name), multiplies, known(drafts, report.device))
-        found, verdict = derived.conclusion, derived.conclusion.verdict
-        withheld = drafts.withhold(name, "sass", verdict.withheld)
-        for measurement in derived.measurements:
-            (drafts.overrule if measurement.method == "derived" else drafts.write)(measurement)
-        drafts.contest(name, found.contested)
-        drafts.write_encodings(name, tools.name, derived.encodings)
-        if found.opcodes or found.contested:
-            drafts.write_opcodes(name, tools.name, {o: (a.tables, a.source) for o, a in found.opcodes.items()})
-        told = {*verdict.withheld, *verdict.misread, *derived.shown.contradicted}
-        report.found = [m for m in report.found if m.experiment not in told] + withheld + derived.measurements
-        report.contradictions = [f"{m.experiment}: {m.words}" for m in report.found if m.experiment in told]
-        return derived
-
-    def _derive_moves(self, report: Report, tools: Toolchain, moves: Sequence[Instruction], drafts: Drafts) -> None:
-        """Follow the code of matrix moves, on the tables that no multiply contradicts."""
-        from tcprobe.sass.moves import derive_moves
-
-        name = report.device.arch
-        found = derive_moves(tools, arch.arch(name), moves, known(drafts, report.device))
-        if report.contradictions:  # what followed from loads that are withheld now follows no more
-            gone = {i.id for i in moves if drafts.has_tables((name, "derived", i.id))} - {m.experiment for m in found}
-            found += drafts.withhold(name, "derived", dict.fromkeys(gone, f"withheld: {report.contradictions[0]}"))
-        for measurement in found:
-            drafts.overrule(measurement)
-        report.found += found
 
     def _measure(
         self, session: runner.Session, device: Device, chosen: Sequence[Experiment], into: Results | None = None
@@ -256,10 +233,46 @@ class Campaign:
         return report
 
 
-def _saved(results: Results, found: Measurement) -> bool:
+def _derive(reading: ArchReading, multiplies: Sequence[Instruction]) -> Derived:
+    """Follow the code of multiplies, on the tables just read."""
+    from tcprobe.sass.derive import derive
+
+    report, tools, drafts = reading
+    name = report.device.arch
+    derived = derive(tools, arch.arch(name), multiplies, known(drafts, report.device))
+    findings, verdict = derived.conclusion, derived.conclusion.verdict
+    withheld = drafts.withhold(name, "sass", verdict.withheld)
+    for measurement in derived.measurements:
+        (drafts.overrule if measurement.method == "derived" else drafts.write)(measurement)
+    drafts.contest(name, findings.contested)
+    drafts.write_encodings(name, tools.name, derived.encodings)
+    if findings.opcodes or findings.contested:
+        drafts.write_opcodes(name, tools.name, {o: (a.tables, a.source) for o, a in findings.opcodes.items()})
+    told = {*verdict.withheld, *verdict.misread, *derived.shown.contradicted}
+    report.found = [m for m in report.found if m.experiment not in told] + withheld + derived.measurements
+    report.contradictions = [f"{m.experiment}: {m.words}" for m in report.found if m.experiment in told]
+    return derived
+
+
+def _derive_moves(reading: ArchReading, moves: Sequence[Instruction]) -> None:
+    """Follow the code of matrix moves, on the tables that no multiply contradicts."""
+    from tcprobe.sass.moves import derive_moves
+
+    report, tools, drafts = reading
+    name = report.device.arch
+    derived = derive_moves(tools, arch.arch(name), moves, known(drafts, report.device))
+    if report.contradictions:  # what followed from loads that are withheld now follows no more
+        gone = {i.id for i in moves if drafts.has_tables((name, "derived", i.id))} - {m.experiment for m in derived}
+        derived += drafts.withhold(name, "derived", dict.fromkeys(gone, f"withheld: {report.contradictions[0]}"))
+    for measurement in derived:
+        drafts.overrule(measurement)
+    report.found += derived
+
+
+def _saved(results: Results, new: Measurement) -> bool:
     """Whether a folder has the very measurement; not where its file cannot be trusted."""
     with suppress(DataError):
-        return found.status == "measured" and results.measurement(found.arch, found.method, found.experiment) == found
+        return new.status == "measured" and results.measurement(new.arch, new.method, new.experiment) == new
     return False
 
 

@@ -15,8 +15,8 @@ def conclude(
 
     ProbeError where the reading is no layout or no matrix product, or contradicts what is known.
     """
-    found = experiment.conclude(reading, context)
+    conclusion = experiment.conclude(reading, context)
     return Measurement(
-        experiment.id, context.device.name, method, "measured", provenance, found.tables, found.numbering,
-        found.structure, found.unread,
+        experiment.id, context.device.name, method, "measured", provenance, conclusion.tables, conclusion.numbering,
+        conclusion.structure, conclusion.unread,
     )  # fmt: skip

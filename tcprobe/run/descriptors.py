@@ -34,31 +34,31 @@ PRODUCT_N = (8, 24, 64, 128, 256)
 TOGETHER = 16  # forms whose kernels are compiled together
 
 
-def tables_of(row: Instruction, found: Layers, arch: str) -> Tables:
+def tables_of(row: Instruction, layers: Layers, arch: str) -> Tables:
     """The measured tables of a form; UsageError where they are not measured."""
-    chosen = found.choose(row.fragment("d"), [arch])
+    chosen = layers.choose(row.fragment("d"), [arch])
     if chosen is None:
-        raise UsageError(f"{row.id} is not measured in {found.words}: `tcprobe run 'wgmma*'` measures it.")
+        raise UsageError(f"{row.id} is not measured in {layers.words}: `tcprobe run 'wgmma*'` measures it.")
     return chosen.measured.tables
 
 
-def maps(backend: Clock, wanted: Iterable[Case], found: Layers, arch: str) -> Iterator[tuple[Judged, Kernel]]:
+def maps(backend: Clock, wanted: Iterable[Case], layers: Layers, arch: str) -> Iterator[tuple[Judged, Kernel]]:
     """Every case, judged."""
     runs = [(case, tables, launch(case, tables))
-            for case in wanted for tables in (tables_of(case.instruction, found, arch),)]  # fmt: skip
+            for case in wanted for tables in (tables_of(case.instruction, layers, arch),)]  # fmt: skip
     _load(backend, [run for _, _, run in runs])
     for case, tables, run in runs:
         yield judged(case, measured(case, tables, backend.run([run])[0])), run.kernel
 
 
 def multiplied(
-    backend: Clock, rows: Sequence[Instruction], found: Layers, arch: str, count: int
+    backend: Clock, rows: Sequence[Instruction], layers: Layers, arch: str, count: int
 ) -> Iterator[tuple[str, int, int]]:
     """Of each form and place of A: how many products, and how many of them wrong."""
     for start in range(0, len(rows), TOGETHER):
         todo = [
             (row, coded, tables["d"], list(products(row, coded, tables, count, seed=len(row.id))))
-            for row in rows[start : start + TOGETHER] for tables in (tables_of(row, found, arch),)
+            for row in rows[start : start + TOGETHER] for tables in (tables_of(row, layers, arch),)
             for coded in ("b_smem", "a_smem")
         ]  # fmt: skip
         _load(backend, [one.launch for *_, these in todo for one in these])
@@ -80,23 +80,24 @@ def product_rows() -> list[Instruction]:
     return [row for row in rows if row.described and row.shape.n in PRODUCT_N]
 
 
-def entry(found: Judged) -> dict[str, Any]:
+def entry(judged_case: Judged) -> dict[str, Any]:
     """Plain data of a case."""
-    held, case = found.case.operand.held, found.case
-    ignored = [field for field, (same, count) in found.without.items() if count and same == count]
+    held, case = judged_case.case.operand.held, judged_case.case
+    ignored = [field for field, (same, count) in judged_case.without.items() if count and same == count]
     return {
         "operand": held.name, "bits": held.slot_bits, "major": case.major, "swizzle": case.swizzle,
-        "instruction": case.instruction.id, "descriptors": len(case.descriptors), "elements": found.elements,
-        "agree": found.agree, "base_offset": {way: list(pair) for way, pair in found.readings.items()},
+        "instruction": case.instruction.id, "descriptors": len(case.descriptors), "elements": judged_case.elements,
+        "agree": judged_case.agree, "base_offset": {way: list(pair) for way, pair in judged_case.readings.items()},
         "ignored": ignored,
     }  # fmt: skip
 
 
-def document(device: Device, ptx: str, found: list[dict[str, Any]], closed: dict[str, int]) -> dict[str, Any]:
+def document(device: Device, ptx: str, entries: list[dict[str, Any]], closed: dict[str, int]) -> dict[str, Any]:
     """What is saved."""
     provenance = {"device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler,
                   "ptx": ptx, "tcprobe": __version__}  # fmt: skip
-    return {"arch": device.arch, "method": device.method, "provenance": provenance, "cases": found, "products": closed}
+    return {"arch": device.arch, "method": device.method, "provenance": provenance,
+            "cases": entries, "products": closed}  # fmt: skip
 
 
 def survey(index: int, folder: Path) -> tuple[dict[str, Any], list[str]]:
@@ -108,9 +109,9 @@ def survey(index: int, folder: Path) -> tuple[dict[str, Any], list[str]]:
 
     gpu = Gpu()
     gpu.open(index)
-    device, found = gpu.devices()[index], folders(folder)
-    done = list(maps(gpu, cases(), found, device.arch))
-    closed = list(multiplied(gpu, product_rows(), found, device.arch, PRODUCTS))
+    device, layers = gpu.devices()[index], folders(folder)
+    done = list(maps(gpu, cases(), layers, device.arch))
+    closed = list(multiplied(gpu, product_rows(), layers, device.arch, PRODUCTS))
     totals = {"products": sum(n for _, n, _ in closed), "wrong": sum(wrong for _, _, wrong in closed)}
     hashed = ptx_hash([kernel for _, kernel in done])
     body = document(device, hashed, [entry(one) for one, _ in done], totals)

@@ -47,10 +47,10 @@ class Drafts(Results):
 
     def withhold(self, arch: str, method: str, why: Mapping[str, str]) -> list[Measurement]:
         """Turn measurements, also ones saved before, into failures: `why` by experiment. Those failures."""
-        found = [m for experiment in why if (m := self.measurement(arch, method, experiment))]
+        drafted = [m for experiment in why if (m := self.measurement(arch, method, experiment))]
         failed = [
             replace(m, status="failed", tables={}, numbering=None, structure=None, unread={}, words=why[m.experiment])
-            for m in found
+            for m in drafted
         ]
         for measurement in failed:
             self._keep(measurement)
@@ -62,18 +62,18 @@ class Drafts(Results):
 
     def opcodes(self, arch: str) -> dict[str, Any]:
         """As saved, without the contested ones."""
-        return {name: found for name, found in super().opcodes(arch).items() if (arch, name) not in self._contested}
+        return {name: layout for name, layout in super().opcodes(arch).items() if (arch, name) not in self._contested}
 
     def write_opcodes(
-        self, arch: str, compiler: str, found: Mapping[str, tuple[Mapping[str, Table], str]]
+        self, arch: str, compiler: str, layouts: Mapping[str, tuple[Mapping[str, Table], str]]
     ) -> list[str]:
         """Keep the layouts of opcodes; `settle` has the complaints."""
-        self._opcodes.append((arch, compiler, found))
+        self._opcodes.append((arch, compiler, layouts))
         return []
 
-    def write_encodings(self, arch: str, compiler: str, found: Encodings) -> None:
+    def write_encodings(self, arch: str, compiler: str, encoded: Encodings) -> None:
         """Keep how opcodes are encoded."""
-        self._encodings.append((arch, compiler, found))
+        self._encodings.append((arch, compiler, encoded))
 
     def settle(self) -> list[str]:
         """Save what was kept; complaints about what was there and could not be trusted."""
@@ -81,13 +81,13 @@ class Drafts(Results):
             super().write(measurement)
         for measurement in self._aside:
             self.set_aside(measurement)
-        found: list[str] = []
+        complaints: list[str] = []
         for arch, compiler, tables in self._opcodes:
-            found += super().write_opcodes(arch, compiler, tables)
+            complaints += super().write_opcodes(arch, compiler, tables)
         for arch, compiler, encoded in self._encodings:
-            found += encodings.write(self, arch, compiler, encoded)
+            complaints += encodings.write(self, arch, compiler, encoded)
         self._encodings.clear()
         self._drafts.clear()
         self._aside.clear()
         self._opcodes.clear()
-        return found
+        return complaints

@@ -61,5 +61,5 @@ class Emulator:
         row, col = np.indices((held.rows, held.cols))
         line, k = (row, col) if held.name == "a_smem" else (col, row)
         byte = offsets(descriptor, major, line, k, held.slot_bits) + descriptor.start
-        found: NDArray[np.int64] = byte * 8 + k * held.slot_bits % 8
-        return found
+        bit: NDArray[np.int64] = byte * 8 + k * held.slot_bits % 8
+        return bit

@@ -93,8 +93,8 @@ class Gpu:
         parts = [group[start : start + TOGETHER] for group in groups for start in range(0, len(group), TOGETHER)]
         refused: dict[str, str] = {}
         with ThreadPoolExecutor(COMPILERS) as pool:
-            for found in pool.map(self._load, parts):
-                refused |= found
+            for refusals in pool.map(self._load, parts):
+                refused |= refusals
         return refused
 
     def _load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
@@ -145,9 +145,9 @@ class Gpu:
     def compiled(self, text: str, name: str, target: str, shared: int) -> Any:
         """CuPy's function of CUDA C++ for a PTX target, which may be called with `shared` bytes; as `compile_cuda`."""
         self.compile_cuda(text, [name], target)
-        found = self._functions[name]
-        self._cupy.cuda.driver.funcSetAttribute(found.ptr, MAX_DYNAMIC_SHARED, shared)
-        return found
+        function = self._functions[name]
+        self._cupy.cuda.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, shared)
+        return function
 
     def call(
         self, name: str, blocks: int, inputs: Sequence[NDArray[Any]], output: NDArray[Any],
@@ -246,11 +246,11 @@ def _device_bytes(launch: Launch) -> int:
 
 def _maps(launch: Launch, address: int) -> Bytes:
     """The launch's tensor maps, of tensors from `address` on; ProbeError where the driver refuses one."""
-    found = [driver.encoded(made, address) for made in launch.maps]
-    for made, (code, _) in zip(launch.maps, found, strict=True):
+    encoded = [driver.encoded(made, address) for made in launch.maps]
+    for made, (code, _) in zip(launch.maps, encoded, strict=True):
         if code:
             raise ProbeError(f"{launch.kernel.name}: {driver.result_name(code)} for {made}.")
-    return np.frombuffer(b"".join(raw for _, raw in found), np.uint8).copy()
+    return np.frombuffer(b"".join(raw for _, raw in encoded), np.uint8).copy()
 
 
 def _import_cupy() -> Any:

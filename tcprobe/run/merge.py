@@ -69,7 +69,7 @@ def merge(paths: Sequence[Path], target: Results, contributor: str = "") -> Merg
     for measurement in {_key(m): m for m in new}.values():
         runs.setdefault(run_id(measurement, contributor), []).append(measurement)
     for name, made in runs.items():
-        _describe(target, name, made[0], contributor)
+        _describe(target.root / "runs" / name / "run.json", made[0], contributor)
         folder = target.run(name)
         for measurement in made:
             folder.write(measurement)
@@ -92,12 +92,12 @@ def _accepted(path: Path, target: Results) -> list[Measurement]:
     source = Results(path)
     if path.resolve() == target.root.resolve():
         raise UsageError(f"{path} is the folder that is merged into.")
-    found = [m for m in _measured(source) if m.method in TAKEN]
-    if not found:
+    accepted = [m for m in _measured(source) if m.method in TAKEN]
+    if not accepted:
         raise UsageError(f"{path}: no measurements there. `tcprobe run --results {path}` makes them.")
-    for measurement in found:
+    for measurement in accepted:
         _check_structure(path, measurement)
-    return found
+    return accepted
 
 
 def _measured(results: Results) -> Iterator[Measurement]:
@@ -139,8 +139,8 @@ def _key(m: Measurement) -> tuple[object, ...]:
     return m.arch, m.method, m.experiment, made_by(m), m.provenance["ptx"], tables, m.structure
 
 
-def _describe(target: Results, name: str, measurement: Measurement, contributor: str) -> None:
-    path = target.root / "runs" / name / "run.json"
+def _describe(path: Path, measurement: Measurement, contributor: str) -> None:
+    """Write who made a run, of which this is a measurement; what is written already stays."""
     if not path.exists():
         about = dict(zip(MAKER, made_by(measurement), strict=True)) | {"contributor": one_line(contributor)}
         files.write(path, documents.seal("run", about, SCHEMA).encode(), parents=True)

@@ -23,25 +23,25 @@ def provenance(device: Device, ptx: str) -> dict[str, str]:
     return _maker(device) | {"ptx": ptx, "tcprobe": __version__}
 
 
-def same(found: Measurement, device: Device) -> bool:
-    """Whether `found` was made by what `device` stands for: method, compiler and, on a GPU, model, driver and CUDA."""
+def same(measurement: Measurement, device: Device) -> bool:
+    """Whether it was made by what `device` stands for: method, compiler and, on a GPU, model, driver and CUDA."""
     maker = _maker(device)
-    return found.method == device.method and {key: found.provenance[key] for key in maker} == maker
+    return measurement.method == device.method and {key: measurement.provenance[key] for key in maker} == maker
 
 
-def up_to_date(experiment: Experiment, found: Measurement | None, device: Device) -> bool:
+def up_to_date(experiment: Experiment, saved: Measurement | None, device: Device) -> bool:
     """Whether `device` need not measure `experiment` again; refusals and failures are always tried again."""
-    if found is None or found.status != "measured" or not same(found, device):
+    if saved is None or saved.status != "measured" or not same(saved, device):
         return False
-    return found.provenance["ptx"] == ptx_hash(kernels(experiment))
+    return saved.provenance["ptx"] == ptx_hash(kernels(experiment))
 
 
 def known(results: Results, device: Device) -> Callable[[Fragment], Table | None]:
     """The saved tables that conclusions about `device` may rest on."""
 
     def table(fragment: Fragment) -> Table | None:
-        found = results.measurement(device.arch, device.method, fragment.experiment)
-        return found.tables.get(fragment.operand) if found and same(found, device) else None
+        saved = results.measurement(device.arch, device.method, fragment.experiment)
+        return saved.tables.get(fragment.operand) if saved and same(saved, device) else None
 
     return table
 

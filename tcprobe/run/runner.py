@@ -2,7 +2,7 @@
 
     with Session(Worker()) as session:          # starts the worker, learns its devices
         device = choose(session.devices, name="sm_90")
-        for found in measure(session, device, todo, results): ...
+        for item in measure(session, device, todo, results): ...
 
 A launch that fails or never ends costs its own experiment only: the worker is killed and a new one goes on
 with the rest. What is saved is whole, so a run that was stopped is taken up where it ended.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, Queue
@@ -38,6 +38,8 @@ from tcprobe.run.wire import Arrays, receive, send
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import children
+
+Received = tuple[dict[str, Any], Arrays]  # a message of the worker
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Session:
             self._devices = [Device(**device) for device in header["devices"]]
         return self._devices
 
-    def work(self, device: Device, ids: Sequence[str], careful: bool) -> Iterator[tuple[dict[str, Any], Arrays]]:
+    def work(self, device: Device, ids: Sequence[str], careful: bool) -> Iterator[Received]:
         """Send the job and yield the worker's messages up to "done". WorkerLostError if it gets lost."""
         assert self._process.stdin is not None
         try:
@@ -100,7 +102,7 @@ class Session:
                 self._messages.put(message)
         self._messages.put(None)
 
-    def _next(self) -> tuple[dict[str, Any], Arrays]:
+    def _next(self) -> Received:
         try:
             message = self._messages.get(timeout=self.worker.limit)
         except Empty:
@@ -126,17 +128,18 @@ class Session:
 def choose(devices: Sequence[Device], name: str | None = None, index: int | None = None) -> Device:
     """The device of arch `name` or number `index`, the first without either; UsageError if there is none."""
     wanted = name and arch.arch(name).name
-    found = [d for d in devices if wanted in (None, d.arch) and index in (None, d.index)]
-    if not found:
+    matching = [d for d in devices if wanted in (None, d.arch) and index in (None, d.index)]
+    if not matching:
         asked = " and ".join(
             part for part in (wanted and f"of arch {wanted}", index is not None and f"number {index}") if part
         )
         raise UsageError(
             f"no visible GPU {asked}; there are: {', '.join(f'{d.index}: {d.name} ({d.arch})' for d in devices)}."
         )
-    if found[0].arch not in {a.name for a in arch.ARCHS}:
-        raise UsageError(f"{found[0].name} is {found[0].arch}: no tensor cores, or an arch that tcprobe does not know.")
-    return found[0]
+    device = matching[0]
+    if device.arch not in {a.name for a in arch.ARCHS}:
+        raise UsageError(f"{device.name} is {device.arch}: no tensor cores, or an arch that tcprobe does not know.")
+    return device
 
 
 def missing(todo: Sequence[Experiment], device: Device, results: Results) -> tuple[list[Experiment], list[str]]:
@@ -144,7 +147,7 @@ def missing(todo: Sequence[Experiment], device: Device, results: Results) -> tup
 
     NewerSchemaError where a later tcprobe wrote a file: it is not overwritten.
     """
-    found, complaints = [], []
+    unmeasured, complaints = [], []
     for experiment in todo:
         try:
             saved = results.measurement(device.arch, device.method, experiment.id)
@@ -154,8 +157,8 @@ def missing(todo: Sequence[Experiment], device: Device, results: Results) -> tup
             saved = None
             complaints.append(str(error))
         if not up_to_date(experiment, saved, device):
-            found.append(experiment)
-    return found, complaints
+            unmeasured.append(experiment)
+    return unmeasured, complaints
 
 
 def measure(
@@ -191,7 +194,8 @@ class Attempt:
     def measure(self, session: Session) -> Iterator[Measurement | Done]:
         """Save and yield measurements as they come; if the worker is lost, find out what it was lost over."""
         try:
-            for header, arrays in session.work(self._device, list(self._left), self._careful):
+            for message in session.work(self._device, list(self._left), self._careful):
+                header, _ = message
                 if header["event"] == "begin":
                     self._begun = header["experiment"]
                 elif header["event"] == "compiled":
@@ -199,11 +203,11 @@ class Attempt:
                 elif header["event"] == "done":
                     yield Done(header["stages"], header["peak_mb"])
                 else:
-                    yield self._save(header, arrays)
+                    yield self._save(message)
         except WorkerLostError as error:
             culprit = self._culprit()
             if culprit:
-                yield self._save({"event": "fault", "experiment": culprit, "words": str(error), "ptx": ""}, {})
+                yield self._save(({"event": "fault", "experiment": culprit, "words": str(error), "ptx": ""}, {}))
             self.rest = self._split(known=culprit is not None)
 
     def _culprit(self) -> str | None:
@@ -221,15 +225,29 @@ class Attempt:
         half = len(left) // 2 if self._careful and not known else len(left)
         return [part for part in (left[:half], left[half:]) if part]
 
-    def _save(self, header: Mapping[str, Any], arrays: Arrays) -> Measurement:
+    def _save(self, message: Received) -> Measurement:
         """Conclude, save and return one measurement."""
+        header, _ = message
         experiment = self._left.pop(header["experiment"])
-        found = _conclude(experiment, header, arrays, self._device, self._results)
-        if found.status == "refused" and _taken_before(experiment, self._device, self._results):
-            words = f"refused, though this compiler took it before: {found.words}"
-            found = replace(found, status="failed", words=words)
-        self._results.write(found)
-        return found
+        measurement = self._concluded(experiment, message)
+        if measurement.status == "refused" and _taken_before(experiment, self._device, self._results):
+            words = f"refused, though this compiler took it before: {measurement.words}"
+            measurement = replace(measurement, status="failed", words=words)
+        self._results.write(measurement)
+        return measurement
+
+    def _concluded(self, experiment: Experiment, message: Received) -> Measurement:
+        (header, arrays), device = message, self._device
+        origin = provenance(device, header["ptx"] or ptx_hash(kernels(experiment)))
+        status: Literal["refused", "failed"] = "refused" if header["event"] == "refused" else "failed"
+        words = header.get("words")
+        if words is None:
+            try:
+                context = Context(arch.arch(device.arch), known(self._results, device))
+                return conclude(experiment, arrays, context, device.method, origin)
+            except ProbeError as error:
+                words = str(error)
+        return Measurement(experiment.id, device.arch, device.method, status, origin, words=words)
 
 
 def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
@@ -239,21 +257,6 @@ def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
             for reference in () if experiment.early else references():
                 for fragment in experiment.fragments:
                     said(reference, fragment, arch.arch(device.arch))
-
-
-def _conclude(
-    experiment: Experiment, header: Mapping[str, Any], arrays: Arrays, device: Device, results: Results
-) -> Measurement:
-    origin = provenance(device, header["ptx"] or ptx_hash(kernels(experiment)))
-    status: Literal["refused", "failed"] = "refused" if header["event"] == "refused" else "failed"
-    words = header.get("words")
-    if words is None:
-        try:
-            context = Context(arch.arch(device.arch), known(results, device))
-            return conclude(experiment, arrays, context, device.method, origin)
-        except ProbeError as error:
-            words = str(error)
-    return Measurement(experiment.id, device.arch, device.method, status, origin, words=words)
 
 
 def _taken_before(experiment: Experiment, device: Device, results: Results) -> bool:
@@ -268,11 +271,11 @@ def select(patterns: Sequence[str], family: str | None = None) -> list[Experimen
     """Experiments of the fragments and instructions that `patterns` mean, with the fragments they lean on; those of a
     family alone where one is named. UsageError for a family without any.
     """
-    found = _meant(patterns)
+    meant = _meant(patterns)
     if family is None:
-        return found
+        return meant
     by_name.select(family=family)  # which refuses an unknown one
-    chosen = [e for e in found if any(f.family == family for f in e.fragments)]
+    chosen = [e for e in meant if any(f.family == family for f in e.fragments)]
     if not chosen:
         raise UsageError(f"nothing of family {family} can be measured here: `tcprobe why-not` says why.")
     return chosen

@@ -83,8 +83,8 @@ def _copied(
         for direction in DIRECTIONS:
             read = copier.run(launches(direction, rank, list(some.values())))
             window = window_of(read) if direction == "load" else window
-            found = decode(direction, list(some.values()), read, window)
-            for number, one in zip(some, found, strict=True):
+            addresses = decode(direction, list(some.values()), read, window)
+            for number, one in zip(some, addresses, strict=True):
                 if isinstance(one, str):
                     wrong[direction][str(number)] = one
                     continue

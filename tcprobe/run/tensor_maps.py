@@ -12,8 +12,8 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,9 @@ from tcprobe.errors import EnvironmentUnfitError, named
 from tcprobe.fit.boxes import PlacedBox, described, fit_boxes, misfits
 from tcprobe.isa.tensor_map import DATA_TYPES, SWIZZLES
 from tcprobe.probes.experiment import ptx_hash
-from tcprobe.probes.tensor_map_cases import all_boxes, boxes, encodings
+from tcprobe.probes.tensor_map_cases import Encoding, all_boxes, boxes, encodings
 from tcprobe.probes.tensor_maps import DIRECTIONS, BoxCase, kernel
-from tcprobe.references.shared_memory.tensor_map import TensorMap, broken, refused
+from tcprobe.references.shared_memory.tensor_map import broken, refused
 from tcprobe.run.backend import Device
 from tcprobe.run.wire import receive
 from tcprobe.store.tensor_maps import SURVEY
@@ -41,6 +41,7 @@ PROCESSES = 4
 TAKEN = "CUDA_SUCCESS"
 MODE_NAMES = {number: name for name, number in SWIZZLES.items()}
 TYPE_NAMES = {number: name for name, (number, _) in DATA_TYPES.items()}
+Range = tuple[int, int]  # of boxes: the first, and the one beyond the last
 Answer = tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]
 
 
@@ -101,57 +102,58 @@ def ask(job: Mapping[str, Any], command: tuple[str, ...] = COMMAND, limit: float
 
 def follow(index: int, ask: Callable[[Mapping[str, Any]], Answer] = ask) -> BoxSweep:
     """Every box of a GPU; EnvironmentUnfitError without one."""
+
+    def copy(part: Range) -> Answer:
+        first, last = part
+        return ask({"device": index, "first": first, "last": last, "encodings": first == 0})
+
     safe, every = len(boxes()), len(all_boxes())
     parts = [(0, safe), *((n, n + 1) for n in range(safe, every))]
-    found = BoxSweep()
+    swept = BoxSweep()
     with children.threads(PROCESSES) as pool:
-        _follow(found, pool, index, ask, parts)
-    if 0 in found.faults and found.device:  # and with it what the driver says of maps
-        found.take(*ask({"device": index, "first": 0, "last": 0, "encodings": True}))
-    if found.device is None:
-        raise EnvironmentUnfitError(f"no box could be copied: {next(iter(found.faults.values()))}.")
-    return found
+        _follow(swept, lambda part: pool.submit(copy, part), parts)
+    if 0 in swept.faults and swept.device:  # and with it what the driver says of maps
+        swept.take(*copy((0, 0)))
+    if swept.device is None:
+        raise EnvironmentUnfitError(f"no box could be copied: {next(iter(swept.faults.values()))}.")
+    return swept
 
 
-def _follow(
-    found: BoxSweep, pool: ThreadPoolExecutor, index: int, ask: Callable[[Mapping[str, Any]], Answer],
-    parts: list[tuple[int, int]],
-) -> None:  # fmt: skip
+def _follow(swept: BoxSweep, submit: Callable[[Range], Future[Answer]], parts: Sequence[Range]) -> None:
     """Copy ranges of boxes, those that are lost again by halves."""
-    jobs = [{"device": index, "first": first, "last": last, "encodings": first == 0} for first, last in parts]
-    futures = [pool.submit(ask, job) for job in jobs]
-    again: list[tuple[int, int]] = []
+    futures = [submit(part) for part in parts]
+    again: list[Range] = []
     for (first, last), future in zip(parts, futures, strict=True):
         try:
-            found.take(*future.result())
+            swept.take(*future.result())
         except BoxesLostError as error:
             half = (first + last) // 2
             if last - first == 1:
-                found.faults[first] = one_line(str(error))
+                swept.faults[first] = one_line(str(error))
             else:
                 again += [(first, half), (half, last)]
     if again:
-        _follow(found, pool, index, ask, again)
+        _follow(swept, submit, again)
 
 
-def report(found: BoxSweep) -> dict[str, Any]:
+def report(swept: BoxSweep) -> dict[str, Any]:
     """What is saved of a measurement, but its provenance."""
     cases = list(enumerate(all_boxes()))
     aligned = cases[: len(boxes())]
     return {
-        "modes": {name: mode for name in SWIZZLES if (mode := _mode(found, name, aligned))},
-        "maps": _counted(found, cases),
-        "encodings": [_encoding(one.argument, one.value, words, one.map)
-                      for one, words in zip(encodings(), found.encodings, strict=True)],
-        "lost": [_case(cases[n][1]) | {"direction": way, "words": words} for (way, n), words in found.wrong.items()],
-        "faults": [_case(cases[n][1]) | {"words": words} for n, words in sorted(found.faults.items())],
+        "modes": {name: mode for name in SWIZZLES if (mode := _mode(swept, name, aligned))},
+        "maps": _counted(swept, cases),
+        "encodings": [_encoding(one, words)
+                      for one, words in zip(encodings(), swept.encodings, strict=True)],
+        "lost": [_case(cases[n][1]) | {"direction": way, "words": words} for (way, n), words in swept.wrong.items()],
+        "faults": [_case(cases[n][1]) | {"words": words} for n, words in sorted(swept.faults.items())],
     }  # fmt: skip
 
 
-def _mode(found: BoxSweep, name: str, cases: list[tuple[int, BoxCase]]) -> dict[str, Any] | None:
+def _mode(swept: BoxSweep, name: str, cases: list[tuple[int, BoxCase]]) -> dict[str, Any] | None:
     """The rule of a swizzle mode, fitted to loads and stores together; None where there is no box of it."""
     chosen = {n: case for n, case in cases if case.map.swizzle == SWIZZLES[name]}
-    placed = {key: box for key, box in found.placed.items() if key[1] in chosen}
+    placed = {key: box for key, box in swept.placed.items() if key[1] in chosen}
     if not placed:
         return None
     best, second = fit_boxes(list(placed.values()))
@@ -166,19 +168,19 @@ def _mode(found: BoxSweep, name: str, cases: list[tuple[int, BoxCase]]) -> dict[
     }  # fmt: skip
 
 
-def _counted(found: BoxSweep, cases: list[tuple[int, BoxCase]]) -> dict[str, Any]:
+def _counted(swept: BoxSweep, cases: list[tuple[int, BoxCase]]) -> dict[str, Any]:
     """How many maps of boxes the driver took and refused, and those where the rules say otherwise."""
-    made = [(case, found.maps[n]) for n, case in cases if n in found.maps]
+    made = [(case, swept.maps[n]) for n, case in cases if n in swept.maps]
     unlike = [_case(case) | {"result": words} for case, words in made if (words == TAKEN) == bool(refused(case.map))]
     taken = sum(words == TAKEN for _, words in made)
     return {"taken": taken, "refused": len(made) - taken, "unlike_rules": unlike}
 
 
-def _encoding(argument: str, value: object, words: str, made: TensorMap) -> dict[str, Any]:
+def _encoding(one: Encoding, words: str) -> dict[str, Any]:
     """One call: what was varied, what the driver said, the rules that it breaks, and whether it fits them."""
-    return {"argument": argument, "value": value, "result": words,
-            "rules": [rule.name for rule in broken(made)],
-            "fits": (words == TAKEN) != bool(refused(made))}  # fmt: skip
+    return {"argument": one.argument, "value": one.value, "result": words,
+            "rules": [rule.name for rule in broken(one.map)],
+            "fits": (words == TAKEN) != bool(refused(one.map))}  # fmt: skip
 
 
 def _case(case: BoxCase) -> dict[str, Any]:
@@ -191,26 +193,26 @@ def survey(index: int, folder: Path) -> tuple[dict[str, Any], list[str]]:
     """What is saved of one GPU in a folder, and what to say of it; EnvironmentUnfitError where no box is copied."""
     from tcprobe.store.results import Results
 
-    found = follow(index)
-    device = found.device
+    swept = follow(index)
+    device = swept.device
     assert device is not None
     ranks = sorted({case.map.rank for case in all_boxes()})
     hashed = ptx_hash([kernel(direction, rank) for direction in DIRECTIONS for rank in ranks])
     provenance = {"device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler,
                   "ptx": hashed, "tcprobe": __version__}  # fmt: skip
-    body = {"arch": device.arch, "method": "live", "provenance": provenance, **report(found)}
+    body = {"arch": device.arch, "method": "live", "provenance": provenance, **report(swept)}
     path = SURVEY.write(Results(folder), device.arch, body)
     return body, [*_lines(body), f"{device.name} ({device.arch}): saved in {path}"]
 
 
-def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    for mode, row in found["modes"].items():
+def _lines(body: Mapping[str, Any]) -> Iterator[str]:
+    for mode, row in body["modes"].items():
         b, m, s = row["swizzle"]
         pitch = "of a row" if row["pitch"] == "row" else row["pitch"]
         yield (f"SWIZZLE_{mode:5} rows {pitch} bytes apart, Sw<{b},{m},{s}>: {row['misfits']} of "
                f"{row['loads'] + row['stores']} boxes do not fit")  # fmt: skip
-    refused_ones = [one for one in found["encodings"] if one["result"] != TAKEN]
-    unlike = [one for one in found["encodings"] if not one["fits"]]
-    yield (f"cuTensorMapEncodeTiled refuses {len(refused_ones)} of {len(found['encodings'])} maps, "
+    refused_ones = [one for one in body["encodings"] if one["result"] != TAKEN]
+    unlike = [one for one in body["encodings"] if not one["fits"]]
+    yield (f"cuTensorMapEncodeTiled refuses {len(refused_ones)} of {len(body['encodings'])} maps, "
            f"{len(unlike)} unlike the rules")  # fmt: skip
-    yield f"{len(found['lost'])} boxes lost, {len(found['faults'])} faults"
+    yield f"{len(body['lost'])} boxes lost, {len(body['faults'])} faults"

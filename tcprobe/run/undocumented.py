@@ -53,12 +53,10 @@ class Loaded(Protocol):
 
 def measured(name: str) -> dict[str, tuple[Instruction, dict[str, Table]]]:
     """The sparse multiplies of a warp on an arch whose tables are published, with them, by id."""
-    layers, found = published(), {}
-    for row in inventory.executed_by(WARP):
-        if row.metadata and row.target.on(arch(name)) and layers.measurement(name, "live", row.id):
-            tables = {operand: cell.table for operand, cell in operands(row, name, layers).items()}
-            found[row.id] = (row, tables)
-    return found
+    layers = published()
+    sparse = (row for row in inventory.executed_by(WARP) if row.metadata and row.target.on(arch(name)))
+    forms = [row for row in sparse if layers.measurement(name, "live", row.id)]
+    return {row.id: (row, {o: cell.table for o, cell in operands(row, name, layers).items()}) for row in forms}
 
 
 def on_gpu(index: int) -> tuple[Device, dict[str, str], dict[str, dict[str, Any]]]:
@@ -74,11 +72,11 @@ def on_gpu(index: int) -> tuple[Device, dict[str, str], dict[str, dict[str, Any]
     first = {id_: probe.nibbles(row) for id_, (row, _) in forms.items()}
     beyond = {(id_, n): kernel(row, n) for id_, (row, _) in forms.items() for n in probe.undocumented(row)}
     values, outcomes = _values(gpu, forms, first), _outcomes(gpu, index, beyond)
-    found = {id_: {"nibbles": values[id_], "selectors": {str(n): o for (of, n), o in outcomes.items() if of == id_}}
-             for id_ in forms}  # fmt: skip
+    findings = {id_: {"nibbles": values[id_], "selectors": {str(n): o for (of, n), o in outcomes.items() if of == id_}}
+                for id_ in forms}  # fmt: skip
     hashed = ptx_hash([*(launch.kernel for launch in first.values()), *beyond.values()])
     return device, {"device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler,
-                    "ptx": hashed, "tcprobe": __version__}, found  # fmt: skip
+                    "ptx": hashed, "tcprobe": __version__}, findings  # fmt: skip
 
 
 def _values(gpu: Loaded, forms: Forms, launches: Mapping[str, Launch]) -> dict[str, list[probe.Read]]:
@@ -140,10 +138,10 @@ def survey(index: int, folder: Path) -> tuple[dict[str, Any], list[str]]:
     """What was found of one GPU, saved in a folder, and what to say of it; EnvironmentUnfitError without one."""
     from tcprobe.store.results import Results
 
-    device, provenance, found = on_gpu(index)
-    body = document(device.arch, provenance, found)
+    device, provenance, findings = on_gpu(index)
+    body = document(device.arch, provenance, findings)
     UNDOCUMENTED.write(Results(folder), device.arch, body)
-    return body, [f"{len(found)} sparse multiplies beyond PTX's text",
+    return body, [f"{len(findings)} sparse multiplies beyond PTX's text",
                   f"{device.name} ({device.arch}): saved in {folder}; `tcprobe show` of metadata says it"]  # fmt: skip
 
 

@@ -85,8 +85,8 @@ class CudaRunner(Protocol):
 
 def verify(device: CudaRunner, todo: Sequence[tuple[Instruction, Operands]], seed: int) -> Iterator[Verified]:
     """Verify multiplies, each with the tables of its operands, in all their cases, in order."""
-    found = [case for instruction, operands in todo for case in cases(instruction, operands)]
-    chunks = [found[start : start + CHUNK] for start in range(0, len(found), CHUNK)]
+    every = [case for instruction, operands in todo for case in cases(instruction, operands)]
+    chunks = [every[start : start + CHUNK] for start in range(0, len(every), CHUNK)]
     with ThreadPoolExecutor(COMPILERS) as pool:
         compiled = [pool.submit(compile_cases, device, chunk) for chunk in chunks]
         for chunk, future in zip(chunks, compiled, strict=True):
@@ -124,14 +124,14 @@ def check(device: CudaRunner, case: VerifyCase, given: Multiplicands) -> Verifie
                     sources(case.operands.values()))  # fmt: skip
 
 
-def _difference(case: VerifyCase, swizzle: int, found: NDArray[Any], wanted: NDArray[Any]) -> str:
+def _difference(case: VerifyCase, swizzle: int, made: NDArray[Any], wanted: NDArray[Any]) -> str:
     """How many elements differ and the first, "" where none does."""
-    differs = np.argwhere(found != wanted)
+    differs = np.argwhere(made != wanted)
     if not len(differs):
         return ""
     at = tuple(differs[0].tolist())
     where = f"swizzle {swizzle or 'none'}: " if case.shared else ""
-    return f"{where}{len(differs)} of {wanted.size} elements, first D{list(at[1:])}: {found[at]}, NumPy {wanted[at]}"
+    return f"{where}{len(differs)} of {wanted.size} elements, first D{list(at[1:])}: {made[at]}, NumPy {wanted[at]}"
 
 
 def _run(
@@ -156,6 +156,6 @@ def _expected(case: VerifyCase) -> dict[str, tuple[int, ...]] | None:
     if case.shared or trace.measured_multiply(row, operands) is None:
         return None
     unread = trace.unread(row, operands)
-    found = {o: sorted({i for operand, _, i in unread if operand == o}) for o in "ab"}
+    of_some_lane = {o: sorted({i for operand, _, i in unread if operand == o}) for o in "ab"}
     return {o: tuple(i for i in is_ if all((o, lane, i) in unread for lane in range(row.threads)))
-            for o, is_ in found.items() if is_}  # fmt: skip
+            for o, is_ in of_some_lane.items() if is_}  # fmt: skip

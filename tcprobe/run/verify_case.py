@@ -122,10 +122,10 @@ def verifiable(*patterns: str) -> list[Instruction]:
 
     UsageError where there is none.
     """
-    found = by_name.select_instructions(*patterns)
-    multiplies = [row for row in found if row.multiplies]
+    meant = by_name.select_instructions(*patterns)
+    multiplies = [row for row in meant if row.multiplies]
     if not multiplies:
-        raise wrong_names.no_multiply(found[0])
+        raise wrong_names.no_multiply(meant[0])
     rows = [row for row in multiplies if not row.unprobed and not row.scales]
     if not rows:
         why = "is block-scaled" if multiplies[0].scales else "has operands in tensor memory"

@@ -165,18 +165,18 @@ def _filled(case: VerifyCase) -> Iterator[str]:
 
 def _tile(one: Placed, swizzle: int, start: int) -> Iterator[str]:
     """A tile at byte `start`, element by element, and its descriptor."""
-    found, (lines, k) = one.tile(swizzle), one.extent
+    tile, (lines, k) = one.tile(swizzle), one.extent
     element = f"e / {k} * {k} + e % {k}" if one.matrix == "a" else f"e % {k} * {lines} + e / {k}"
-    steps = found.per_k * (STEPS - 1) if len(found.per_k) == 1 else found.per_k
+    steps = tile.per_k * (STEPS - 1) if len(tile.per_k) == 1 else tile.per_k
     mistaken = f" ^ (variant[3] == {WRONG.index(one.matrix)})" if one.matrix in WRONG else ""
     yield "{"
     yield f"  unsigned char* const smem = memory + {start};"
     yield "  #pragma unroll 1"
     yield f"  for (int e = threadIdx.x; e < {lines * k}; e += blockDim.x) {{"
     yield f"    const int line = e / {k}{mistaken}, k = e % {k};"
-    yield f"    put<{found.bits}>(smem, {found.formula}, k, {one.matrix}[{element}]);"
+    yield f"    put<{tile.bits}>(smem, {tile.formula}, k, {one.matrix}[{element}]);"
     yield "  }"
-    yield f"  {cuda(found)}"
+    yield f"  {cuda(tile)}"
     yield f"  d{one.matrix} = desc;"
     yield from (f"  next_{one.matrix}[{step}] = {size // UNIT};" for step, size in enumerate(steps))
     yield "}"

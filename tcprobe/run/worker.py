@@ -81,8 +81,8 @@ def chunks(plans: Sequence[Planned]) -> list[list[Planned]]:
     """
     late = sorted((plan for plan in plans if not plan.experiment.early), key=lambda plan: -plan.output_bytes)
     parts = [[plan for plan in late if plan.target == target] for target in sorted({plan.target for plan in late})]
-    found = [part[start : start + CHUNK] for part in parts for start in range(0, len(part), CHUNK)]
-    return [chunk for chunk in ([plan for plan in plans if plan.experiment.early], *found) if chunk]
+    late_parts = [part[start : start + CHUNK] for part in parts for start in range(0, len(part), CHUNK)]
+    return [chunk for chunk in ([plan for plan in plans if plan.experiment.early], *late_parts) if chunk]
 
 
 class Job:
@@ -206,10 +206,7 @@ def _plan(method: str, begun: threading.Event) -> None:
 
 
 def _kernels(chunk: Sequence[Planned]) -> list[Kernel]:
-    found: dict[str, Kernel] = {}
-    for plan in chunk:
-        found |= plan.kernels
-    return list(found.values())
+    return list({name: kernel for plan in chunk for name, kernel in plan.kernels.items()}.values())
 
 
 def _decode(plan: Planned, outputs: Sequence[Bytes]) -> Message:

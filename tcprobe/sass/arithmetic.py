@@ -5,30 +5,31 @@ from __future__ import annotations
 import numpy as np
 
 from tcprobe.sass.decode import Argument
-from tcprobe.sass.machine import TRUE, Machine
-from tcprobe.sass.registry import is_zero, must, named, wide
+from tcprobe.sass.machine import TRUE, U32, U64, Machine
+from tcprobe.sass.registry import Input, computed, is_zero, must, named, wide
 
 # integer arithmetic
 
 
-@named("IMAD", "IMAD.U32", "UIMAD")
-def imad(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
-    """d = low 32 bits of a * b + c."""
-    m.write(d, m.read(a, "-") * m.read(b, "-") + m.read(c, "-"))
+@computed("IMAD", "IMAD.U32", "UIMAD")
+def imad(a: Input, b: Input, c: Input) -> U32:
+    """Low 32 bits of a * b + c."""
+    return a.read("-") * b.read("-") + c.read("-")
 
 
-@named("IMAD.IADD")
-def imad_iadd(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
-    """d = a * b + c, b 1: a sum."""
-    must(b.kind == "immediate" and b.index == 1, "IMAD.IADD that is no sum")
-    imad(m, d, a, b, c)
+@computed("IMAD.IADD")
+def imad_iadd(a: Input, b: Input, c: Input) -> U32:
+    """a * b + c, b 1: a sum."""
+    must(b.operand.kind == "immediate" and b.operand.index == 1, "IMAD.IADD that is no sum")
+    return imad(a, b, c)
 
 
-@named("IMAD.SHL.U32")
-def imad_shl(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
-    """d = a * b, b a power of two, c RZ: a shift to the left."""
-    must(b.kind == "immediate" and b.index.bit_count() == 1 and is_zero(c), "IMAD.SHL that is no shift")
-    imad(m, d, a, b, c)
+@computed("IMAD.SHL.U32")
+def imad_shl(a: Input, b: Input, c: Input) -> U32:
+    """a * b, b a power of two, c RZ: a shift to the left."""
+    power = b.operand.kind == "immediate" and b.operand.index.bit_count() == 1
+    must(power and is_zero(c.operand), "IMAD.SHL that is no shift")
+    return imad(a, b, c)
 
 
 @named("IMAD.X")
@@ -37,30 +38,30 @@ def imad_x(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, carry
     m.write(d, m.read(a) * m.read(b) + m.read(c) + m.carries([carry]).astype(np.uint32))
 
 
-@named("IMAD.WIDE.U32", "UIMAD.WIDE.U32")
-def imad_wide_u32(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
-    """d (64 bits) = a * b + c (64 bits), unsigned. A negated factor, which widening makes ambiguous, is refused."""
-    m.write(d, wide(m.read(a)) * wide(m.read(b)) + m.read64(c), words=2)
+@computed("IMAD.WIDE.U32", "UIMAD.WIDE.U32", words=2)
+def imad_wide_u32(a: Input, b: Input, c: Input) -> U64:
+    """a * b + c (64 bits), unsigned. A negated factor, which widening makes ambiguous, is refused."""
+    return wide(a.read()) * wide(b.read()) + c.read64()
 
 
-@named("IMAD.WIDE")
-def imad_wide(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
-    """d (64 bits) = a * b + c (64 bits), a and b signed; a negated factor is refused."""
-    product = m.read(a).view(np.int32).astype(np.int64) * m.read(b).view(np.int32).astype(np.int64)
-    m.write(d, product.view(np.uint64) + m.read64(c), words=2)
+@computed("IMAD.WIDE", words=2)
+def imad_wide(a: Input, b: Input, c: Input) -> U64:
+    """a * b + c (64 bits), a and b signed; a negated factor is refused."""
+    product = a.read().view(np.int32).astype(np.int64) * b.read().view(np.int32).astype(np.int64)
+    return product.view(np.uint64) + c.read64()
 
 
-@named("IMAD.HI.U32")
-def imad_hi_u32(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
-    """d = high 32 bits of a * b, unsigned; only with c = RZ."""
-    must(is_zero(c), "IMAD.HI.U32 is modelled without an addend only")
-    m.write(d, wide(m.read(a)) * wide(m.read(b)) >> np.uint64(32))
+@computed("IMAD.HI.U32")
+def imad_hi_u32(a: Input, b: Input, c: Input) -> U64:
+    """High 32 bits of a * b, unsigned; only with c = RZ."""
+    must(is_zero(c.operand), "IMAD.HI.U32 is modelled without an addend only")
+    return wide(a.read()) * wide(b.read()) >> np.uint64(32)
 
 
-@named("IADD")
-def iadd(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
-    """d = a + b; ptxas 13.1 and later, sm_120 and sm_121."""
-    m.write(d, m.read(a, "-") + m.read(b, "-"))
+@computed("IADD")
+def iadd(a: Input, b: Input) -> U32:
+    """a + b; ptxas 13.1 and later, sm_120 and sm_121."""
+    return a.read("-") + b.read("-")
 
 
 @named("IADD3")
@@ -97,10 +98,10 @@ def _split(operands: tuple[Argument, ...]) -> tuple[list[Argument], list[Argumen
     return list(operands[:count]), list(operands[count:])
 
 
-@named("IADD.64")
-def iadd_64(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
-    """d = a + b, 64 bits each."""
-    m.write(d, m.read64(a) + m.read64(b), words=2)
+@computed("IADD.64", words=2)
+def iadd_64(a: Input, b: Input) -> U64:
+    """a + b, 64 bits each."""
+    return a.read64() + b.read64()
 
 
 @named("LEA")
@@ -134,9 +135,9 @@ def _small(shift: Argument) -> bool:
 @named("LOP3.LUT")
 def lop3(m: Machine, *operands: Argument) -> None:
     """Bit by bit, d = bit (a, b, c) of the table; a predicate in front: d != 0. The one at the end must be !PT."""
-    found, rest = _split(operands)
-    must(len(rest) == 6 and len(found) < 2, "LOP3.LUT with these operands is not modelled")
-    d, a, b, c, table, p = rest
+    predicates, others = _split(operands)
+    must(len(others) == 6 and len(predicates) < 2, "LOP3.LUT with these operands is not modelled")
+    d, a, b, c, table, p = others
     must(table.kind == "immediate" and str(p) == "!PT", "LOP3.LUT in this form is not modelled")
     inputs = [m.read(o) for o in (a, b, c)]
     total = np.zeros(m.lanes, np.uint32)
@@ -144,41 +145,42 @@ def lop3(m: Machine, *operands: Argument) -> None:
         if table.index >> row & 1:
             total |= np.bitwise_and.reduce([x if row >> 2 - j & 1 else ~x for j, x in enumerate(inputs)])
     m.write(d, total)
-    for predicate in found:
+    for predicate in predicates:
         m.decide(predicate, total != 0)
 
 
-@named("SEL")
-def sel(m: Machine, d: Argument, a: Argument, b: Argument, p: Argument) -> None:
-    """d = a where the predicate holds, else b."""
-    m.write(d, np.where(m.test(p), m.read(a), m.read(b)))
+@computed("SEL")
+def sel(a: Input, b: Input, p: Input) -> U32:
+    """a where the predicate holds, else b."""
+    return np.where(p.test(), a.read(), b.read())
 
 
-@named("SHF.R.U32.HI", "USHF.R.U32.HI")
-def shift_right(m: Machine, d: Argument, a: Argument, shift: Argument, c: Argument) -> None:
-    """d = c >> shift; only with a = RZ."""
-    must(is_zero(a) and _small(shift), "a funnel shift of two registers is not modelled")
-    m.write(d, m.read(c) >> m.read(shift))
+@computed("SHF.R.U32.HI", "USHF.R.U32.HI")
+def shift_right(a: Input, shift: Input, c: Input) -> U32:
+    """c >> shift; only with a = RZ."""
+    must(is_zero(a.operand) and _small(shift.operand), "a funnel shift of two registers is not modelled")
+    return c.read() >> shift.read()
 
 
-@named("SHF.L.U32", "USHF.L.U32")
-def shift_left(m: Machine, d: Argument, a: Argument, shift: Argument, c: Argument) -> None:
-    """d = a << shift; only with c = RZ."""
-    must(is_zero(c) and _small(shift), "a funnel shift of two registers is not modelled")
-    m.write(d, m.read(a) << m.read(shift))
+@computed("SHF.L.U32", "USHF.L.U32")
+def shift_left(a: Input, shift: Input, c: Input) -> U32:
+    """a << shift; only with c = RZ."""
+    must(is_zero(c.operand) and _small(shift.operand), "a funnel shift of two registers is not modelled")
+    return a.read() << shift.read()
 
 
-@named("PRMT")
-def prmt(m: Machine, d: Argument, a: Argument, selector: Argument, c: Argument) -> None:
-    """Each byte of d is one of the eight bytes of (c:a) that a nibble of the selector names."""
-    must(selector.kind == "immediate" and selector.index < 1 << 16, "PRMT by a register is not modelled")
-    both = wide(m.read(c)) << np.uint64(32) | wide(m.read(a))
-    total = np.zeros(m.lanes, np.uint64)
+@computed("PRMT")
+def prmt(a: Input, selector: Input, c: Input) -> U64:
+    """Each byte is one of the eight bytes of (c:a) that a nibble of the selector names."""
+    nibbles = selector.operand.index
+    must(selector.operand.kind == "immediate" and nibbles < 1 << 16, "PRMT by a register is not modelled")
+    both = wide(c.read()) << np.uint64(32) | wide(a.read())
+    total = np.zeros_like(both)
     for byte in range(4):
-        nibble = selector.index >> 4 * byte & 15
+        nibble = nibbles >> 4 * byte & 15
         must(nibble < 8, "PRMT that repeats a sign is not modelled")
         total |= (both >> np.uint64(8 * nibble) & np.uint64(255)) << np.uint64(8 * byte)
-    m.write(d, total)
+    return total
 
 
 @named("ISETP.NE.U32.AND")

@@ -77,7 +77,8 @@ class Crosscheck:
     def withheld(self) -> dict[str, str]:
         """The experiments of fragments that some multiply contradicts and none bears out, and why."""
         return {
-            e: f"withheld: contradicted by {_first(found)}: {self._why(found[0])}" for e, found in self._against.items()
+            e: f"withheld: contradicted by {_first(accounts)}: {self._why(accounts[0])}"
+            for e, accounts in self._against.items()
         }
 
     @cached_property
@@ -121,7 +122,7 @@ class Crosscheck:
     @cached_property
     def _common(self) -> dict[Place, bytes]:
         """The layout of every place on which most agree."""
-        return {place: layout for place, found in self._votes.items() if (layout := _majority(found))}
+        return {place: layout for place, votes in self._votes.items() if (layout := _majority(votes))}
 
     @cached_property
     def _votes(self) -> dict[Place, dict[bytes, dict[str, Piece]]]:
@@ -136,16 +137,16 @@ class Crosscheck:
         if account.misfit:
             return account.misfit
         place, opcode, ours = next(self._differing(account))
-        others = {layout: found for layout, found in self._votes[place].items() if layout != _bytes(ours)}
+        others = {layout: votes for layout, votes in self._votes[place].items() if layout != _bytes(ours)}
         most = max(others.values(), key=len)
         theirs = min(most.values(), key=lambda piece: piece.fragment.experiment == ours.fragment.experiment)
         more = f" and {len(most) - 1} more" if len(most) > 1 else ""
         return f"{_difference(ours, theirs, f'{place[0].upper()} of {opcode}')}{more}"
 
 
-def _majority(found: Mapping[bytes, Mapping[str, Piece]]) -> bytes | None:
-    best = max(found, key=lambda layout: len(found[layout]))
-    return best if len(found[best]) >= MAJORITY * sum(map(len, found.values())) else None
+def _majority(votes: Mapping[bytes, Mapping[str, Piece]]) -> bytes | None:
+    best = max(votes, key=lambda layout: len(votes[layout]))
+    return best if len(votes[best]) >= MAJORITY * sum(map(len, votes.values())) else None
 
 
 def _bytes(piece: Piece) -> bytes:

@@ -56,34 +56,36 @@ def assemble(
     parts = [[k] for k in kernels] if apart else [part for j in range(PARTS) if (part := kernels[j::PARTS])]
     try:
         with ThreadPoolExecutor(PARTS) as pool, Scratch() as scratch:
-            return _assemble(tools, parts, row, scratch, pool)
+            cubins = [scratch.folder / f"part{j}.cubin" for j in range(len(parts))]
+            return _assemble([Assembler(tools, row, scratch, cubin) for cubin in cubins], parts, pool)
     except OSError as error:
         raise EnvironmentUnfitError(f"no temporary files for the probes: {error.strerror}. Is the disk full?") from None
 
 
 def _assemble(
-    tools: Toolchain, parts: Sequence[Sequence[Kernel]], row: Arch, scratch: Scratch, pool: ThreadPoolExecutor
+    at_work: Sequence[Assembler], parts: Sequence[Sequence[Kernel]], pool: ThreadPoolExecutor
 ) -> tuple[dict[str, Code], dict[str, str]]:
-    at_work = [Assembler(tools, row, scratch, scratch.folder / f"part{j}.cubin") for j in range(len(parts))]
+    """As `assemble`, each part by an assembler of its own."""
     compiled = pool.map(Assembler.assemble, at_work, parts)
     from tcprobe.sass.elf import contents  # takes long to import: while ptxas works
 
     refused: dict[str, str] = {}
-    found: dict[str, Content] = {}
+    contents_by_name: dict[str, Content] = {}
     for assembler, words in zip(at_work, compiled, strict=True):
         refused |= words
         if assembler.cubin.is_file():
             made, kernels_made = contents(assembler.cubin)
-            _check_arch(tools, made, row)
-            found |= kernels_made
-    if not found and refused:
+            _check_arch(assembler, made)
+            contents_by_name |= kernels_made
+    if not contents_by_name and refused:
         _check_refusing(at_work[0], next(iter(refused.values())))
     if sum(assembler.stumbles for assembler in at_work) > MOST_STUMBLES:
         raise at_work[0].unfit(next(iter(refused.values())))
-    left_out = [k.name for part in parts for k in part if k.name not in refused and k.name not in found]
+    left_out = [k.name for part in parts for k in part if k.name not in refused and k.name not in contents_by_name]
     if left_out:
-        raise EnvironmentUnfitError(f"{tools.ptxas} left {', '.join(left_out[:3])} out of its cubin for {row.name}.")
-    return _disassemble(tools, found, scratch, row) if found else {}, refused
+        ptxas, name = at_work[0].tools.ptxas, at_work[0].row.name
+        raise EnvironmentUnfitError(f"{ptxas} left {', '.join(left_out[:3])} out of its cubin for {name}.")
+    return _disassembled(at_work[0], contents_by_name) if contents_by_name else {}, refused
 
 
 def _check_refusing(assembler: Assembler, words: str) -> None:
@@ -92,19 +94,21 @@ def _check_refusing(assembler: Assembler, words: str) -> None:
 
     if not assembler.assemble_nothing():
         raise assembler.unfit(words)
-    _check_arch(assembler.tools, contents(assembler.cubin)[0], assembler.row)
+    _check_arch(assembler, contents(assembler.cubin)[0])
 
 
-def _check_arch(tools: Toolchain, made: str, row: Arch) -> None:
-    if made != row.name:
+def _check_arch(assembler: Assembler, made: str) -> None:
+    ptxas, asked = assembler.tools.ptxas, assembler.row.name
+    if made != asked:
         raise EnvironmentUnfitError(
-            f"{tools.ptxas} was asked for {row.name} and assembled for {made}. Choose another toolkit with --cuda."
+            f"{ptxas} was asked for {asked} and assembled for {made}. Choose another toolkit with --cuda."
         )
 
 
-def _disassemble(tools: Toolchain, found: dict[str, Content], scratch: Scratch, row: Arch) -> dict[str, Code]:
-    """The code of all kernels; kernels with the same bytes and parameters share it."""
-    distinct = dict.fromkeys(found.values())
+def _disassembled(assembler: Assembler, kernels: dict[str, Content]) -> dict[str, Code]:
+    """The code of all kernels of an assembler's arch; kernels with the same bytes and parameters share it."""
+    tools, row, scratch = assembler.tools, assembler.row, assembler.scratch
+    distinct = dict.fromkeys(kernels.values())
     image = scratch.folder / "code.bin"
     image.write_bytes(b"".join(kernel.raw for kernel in distinct))
     done = survived(attempt(scratch, [tools.nvdisasm, "--binary", tools.disassembles_as(row), str(image)], tools.limit))
@@ -120,7 +124,7 @@ def _disassemble(tools: Toolchain, found: dict[str, Content], scratch: Scratch, 
         end = start + len(kernel.raw)
         codes[kernel] = _code(lines[start // 16 : end // 16], start, kernel)
         start = end
-    return {name: codes[kernel] for name, kernel in found.items()}
+    return {name: codes[kernel] for name, kernel in kernels.items()}
 
 
 def _code(lines: Sequence[tuple[int, str]], start: int, kernel: Content) -> Code:

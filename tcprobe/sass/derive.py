@@ -95,37 +95,37 @@ def derive(tools: Toolchain, row: Arch, instructions: Sequence[Instruction], kno
     codes, _ = assemble(tools, list(kernels.values()), row) if kernels else ({}, {})
     own = {i: codes[kernels[i.id].name] for i in allowed if kernels[i.id].name in codes}
     followed = [(i, traced) for i, code in own.items() if (traced := _trace(code, i))]
-    found = conclude(followed, known)
+    findings = conclude(followed, known)
     alone = {i.id: opcode for i, traced in followed if i.family == "mma" and (opcode := _alone(i, traced))}
-    shown = show({i: code for i, code in own.items() if i.family == "mma"}, row, found, alone)
-    result: dict[str, str | dict[str, Any]] = {**found.made, **found.failed, **shown.made, **shown.failed}
+    shown = show({i: code for i, code in own.items() if i.family == "mma"}, row, findings, alone)
+    outcomes: dict[str, str | dict[str, Any]] = {**findings.made, **findings.failed, **shown.made, **shown.failed}
     methods = {i.id: "sass" if i.definitions else "derived" for i in own}
-    measurements = [measurement(i, row, methods[i.id], tools, result[i.id]) for i in own if i.id in result]
-    return Derived(measurements, found, shown, encodings(own.values(), alone))
+    measurements = [measurement(i, row, methods[i.id], tools, outcomes[i.id]) for i in own if i.id in outcomes]
+    return Derived(measurements, findings, shown, encodings(own.values(), alone))
 
 
 def measurement(
-    instruction: Instruction, row: Arch, method: str, tools: Toolchain, result: str | Mapping[str, Any]
+    instruction: Instruction, row: Arch, method: str, tools: Toolchain, outcome: str | Mapping[str, Any]
 ) -> Measurement:
     """What was made of a multiply's code, or in words why nothing was."""
     about = {
         "device": "machine code", "driver": "none", "cuda": "none", "compiler": tools.name, "tcprobe": __version__,
         "ptx": ptx_hash([kernel(instruction)]),
     }  # fmt: skip
-    if isinstance(result, str):
-        return Measurement(instruction.id, row.name, method, "failed", about, words=result)
-    return Measurement(instruction.id, row.name, method, "measured", about, **result)
+    if isinstance(outcome, str):
+        return Measurement(instruction.id, row.name, method, "failed", about, words=outcome)
+    return Measurement(instruction.id, row.name, method, "measured", about, **outcome)
 
 
-def show(codes: Mapping[Instruction, Code], row: Arch, found: Findings, alone: Mapping[str, str]) -> Shown:
-    """What the code of mma.sync forms shows by itself, beside `found`; `alone` has the forms that are one opcode."""
-    layouts, shown = {opcode: a.tables for opcode, a in found.opcodes.items()}, Shown()
+def show(codes: Mapping[Instruction, Code], row: Arch, findings: Findings, alone: Mapping[str, str]) -> Shown:
+    """What the code of mma.sync forms shows by itself, beside `findings`; `alone` has the forms that are one opcode."""
+    layouts, shown = {opcode: a.tables for opcode, a in findings.opcodes.items()}, Shown()
     for i, code in codes.items():
         try:
-            if i.id in found.made:
-                agree_with_references(i, row, found.made[i.id]["tables"])
-            elif i.id not in found.failed:
-                rests = sorted(found.contested.intersection(tensor_opcodes(code)))
+            if i.id in findings.made:
+                agree_with_references(i, row, findings.made[i.id]["tables"])
+            elif i.id not in findings.failed:
+                rests = sorted(findings.contested.intersection(tensor_opcodes(code)))
                 if rests:
                     shown.failed[i.id] = f"rests on {', '.join(rests)}, whose layout is contradicted"
                 else:
@@ -190,14 +190,14 @@ def anchors(accounts: Iterable[Account]) -> dict[str, Anchored]:
     A transposed product shows it too, but names the operands the other way round. Products of a warp are told apart by
     their lanes; a fragment without copies leaves no other lanes to take them from.
     """
-    found: dict[str, Anchored] = {}
+    anchored: dict[str, Anchored] = {}
     for account in accounts:
         for stage in account.stages:
-            before = found.get(stage.opcode)
+            before = anchored.get(stage.opcode)
             if not stage.turned and "d" in stage.pieces and len(stage.pieces) > (len(before.tables) if before else 0):
                 tables = {role: _table(piece, stage) for role, piece in stage.pieces.items()}
-                found[stage.opcode] = Anchored(tables, account.instruction.id)
-    return found
+                anchored[stage.opcode] = Anchored(tables, account.instruction.id)
+    return anchored
 
 
 def _table(piece: Piece, stage: Stage) -> Table:

@@ -64,12 +64,12 @@ def _routines(raw: bytes, sections: dict[str, tuple[int, Any]]) -> dict[int, tup
     """The routines of the compiler in each section, by its number, in the order in which they stand there."""
     symbols = sections[".symtab"][1]
     names = _data(raw, symbols.stringtable)
-    found: dict[int, list[tuple[int, str]]] = {}
+    by_section: dict[int, list[tuple[int, str]]] = {}
     for name, info, _, section, value, _ in SYMBOL_BYTES.iter_unpack(_data(raw, symbols)):
         match = _ROUTINE.match(names, name) if info & 15 == FUNCTION else None
         if match:
-            found.setdefault(section, []).append((value, match[1].decode()))
-    return {section: tuple(name for _, name in sorted(routines)) for section, routines in found.items()}
+            by_section.setdefault(section, []).append((value, match[1].decode()))
+    return {section: tuple(name for _, name in sorted(routines)) for section, routines in by_section.items()}
 
 
 def _content(

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from tcprobe.isa.arch import WARP
 from tcprobe.sass import registry
 from tcprobe.sass.decode import Address, Argument
-from tcprobe.sass.machine import ZERO, Machine
+from tcprobe.sass.machine import U32, U64, ZERO, Machine
 from tcprobe.sass.opcodes import OPCODES
-from tcprobe.sass.registry import Function, is_zero, must
+from tcprobe.sass.registry import Computation, Function, Input, is_zero, must
 
 Floats = NDArray[np.float64]
 EMULATION: dict[str, Function] = dict(OPCODES)
@@ -28,6 +28,7 @@ MANTISSA = {"E4M3": 3, "E5M2": 2}
 
 
 named = partial(registry.named, into=EMULATION)
+computed = partial(registry.computed, into=EMULATION)
 
 
 # routines and lanes
@@ -63,18 +64,19 @@ def shfl_idx(m: Machine, p: Argument, d: Argument, a: Argument, lane: Argument, 
     m.write(d, m.read(a)[first + (m.read(lane) % WARP)])
 
 
-@named("CS2R")
-def cs2r(m: Machine, d: Argument, a: Argument) -> None:
-    """A pair of registers = zero; another special register is not modelled."""
-    must(str(a) == "SRZ", f"special register {a} is not modelled")
-    m.write(d, np.zeros(m.lanes, np.uint64), words=2)
+@computed("CS2R", words=2)
+def cs2r(a: Input) -> U64:
+    """Zero, 64 bits; another special register is not modelled."""
+    must(str(a.operand) == "SRZ", f"special register {a.operand} is not modelled")
+    return np.zeros(a.machine.lanes, np.uint64)
 
 
-@named("SHF.R.S32.HI")
-def shift_right_signed(m: Machine, d: Argument, a: Argument, shift: Argument, c: Argument) -> None:
-    """d = c >> shift, keeping the sign; only with a = RZ."""
-    must(is_zero(a) and shift.kind == "immediate" and shift.index < 32, "a funnel shift is not modelled")
-    m.write(d, (m.read(c).view(np.int32) >> np.int32(shift.index)).view(np.uint32))
+@computed("SHF.R.S32.HI")
+def shift_right_signed(a: Input, shift: Input, c: Input) -> U32:
+    """c >> shift, keeping the sign; only with a = RZ."""
+    small = shift.operand.kind == "immediate" and shift.operand.index < 32
+    must(is_zero(a.operand) and small, "a funnel shift is not modelled")
+    return (c.read().view(np.int32) >> np.int32(shift.operand.index)).view(np.uint32)
 
 
 # floats
@@ -82,81 +84,84 @@ def shift_right_signed(m: Machine, d: Argument, a: Argument, shift: Argument, c:
 
 def whole(values: NDArray[Any], kind: Any = np.float32) -> Floats:
     """The values in 64 bits; UnreadError unless all are whole numbers that `kind` holds exactly."""
-    found: Floats = values.astype(np.float64)
+    doubles: Floats = values.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        small = (np.abs(found) <= EXACT[kind]) & (found == np.rint(found))
+        small = (np.abs(doubles) <= EXACT[kind]) & (doubles == np.rint(doubles))
     must(bool(small.all()), "floats that are no small whole numbers are not modelled")
-    return found
+    return doubles
 
 
-def _f32(m: Machine, operand: Argument) -> Floats:
-    return whole(np.ascontiguousarray(m.read(operand)).view(np.float32))
+def _f32(source: Input) -> Floats:
+    return whole(np.ascontiguousarray(source.read()).view(np.float32))
 
 
-def _write_f32(m: Machine, d: Argument, value: Floats) -> None:
-    m.write(d, whole(value).astype(np.float32).view(np.uint32))
+def _of_f32(values: Floats) -> U32:
+    """The registers that hold f32."""
+    return whole(values).astype(np.float32).view(np.uint32)
 
 
-@named("FFMA")
-def ffma(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
-    """d = a * b + c."""
-    _write_f32(m, d, _f32(m, a) * _f32(m, b) + _f32(m, c))
+@computed("FFMA")
+def ffma(a: Input, b: Input, c: Input) -> U32:
+    """a * b + c."""
+    return _of_f32(_f32(a) * _f32(b) + _f32(c))
 
 
-@named("FMUL")
-def fmul(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
-    """d = a * b."""
-    _write_f32(m, d, _f32(m, a) * _f32(m, b))
+@computed("FMUL")
+def fmul(a: Input, b: Input) -> U32:
+    """a * b."""
+    return _of_f32(_f32(a) * _f32(b))
 
 
-@named("FADD")
-def fadd(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
-    """d = a + b."""
-    _write_f32(m, d, _f32(m, a) + _f32(m, b))
+@computed("FADD")
+def fadd(a: Input, b: Input) -> U32:
+    """a + b."""
+    return _of_f32(_f32(a) + _f32(b))
 
 
-def _halves(values: NDArray[np.uint32]) -> Floats:
+def _halves(values: U32) -> Floats:
     """Both f16 of every word, the low one first: shape (lanes, 2)."""
     return whole(np.ascontiguousarray(values).view(np.float16).reshape(-1, 2), np.float16)
 
 
-def _write_halves(m: Machine, d: Argument, pairs: Floats) -> None:
+def _of_halves(pairs: Floats) -> U32:
+    """The registers that hold pairs of f16."""
     halves = np.ascontiguousarray(whole(pairs, np.float16).astype(np.float16))
-    m.write(d, halves.view(np.uint32).reshape(-1))
+    return halves.view(np.uint32).reshape(-1)
 
 
-@named("HADD2")
-def hadd2(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
-    """Both halves: d = a + b."""
-    _write_halves(m, d, _halves(m.read(a)) + _halves(m.read(b)))
+@computed("HADD2")
+def hadd2(a: Input, b: Input) -> U32:
+    """Both halves: a + b."""
+    return _of_halves(_halves(a.read()) + _halves(b.read()))
 
 
-@named("HADD2.F32")
-def hadd2_f32(m: Machine, d: Argument, zero: Argument, a: Argument) -> None:
-    """d (f32) = one half of a; only with -0 as the first term."""
-    half = {"R.H0_H0": 0, "R.H1_H1": 1}.get(a.kind)
-    must(str(zero) == "-RZ" and half is not None and not a.negative, "HADD2.F32 that is no conversion")
-    _write_f32(m, d, _halves(m.word("R", a.index))[:, half or 0])
+@computed("HADD2.F32")
+def hadd2_f32(zero: Input, a: Input) -> U32:
+    """One half of a as f32; only with -0 as the first term."""
+    half = {"R.H0_H0": 0, "R.H1_H1": 1}.get(a.operand.kind)
+    conversion = str(zero.operand) == "-RZ" and half is not None and not a.operand.negative
+    must(conversion, "HADD2.F32 that is no conversion")
+    return _of_f32(_halves(a.machine.word("R", a.operand.index))[:, half or 0])
 
 
-@named("F2FP.PACK_AB", "F2FP.F16.F32.PACK_AB")
-def pack(m: Machine, d: Argument, a: Argument, b: Argument) -> None:
-    """d = two halves: a converted above b converted (cvt.rn.f16x2.f32: PTX ISA 9.1, section 9.7.9.21)."""
-    _write_halves(m, d, np.stack([_f32(m, b), _f32(m, a)], axis=1))
+@computed("F2FP.PACK_AB", "F2FP.F16.F32.PACK_AB")
+def pack(a: Input, b: Input) -> U32:
+    """Two halves: a converted above b converted (cvt.rn.f16x2.f32: PTX ISA 9.1, section 9.7.9.21)."""
+    return _of_halves(np.stack([_f32(b), _f32(a)], axis=1))
 
 
-def _unpack(kind: str) -> Function:
-    def unpack(m: Machine, d: Argument, a: Argument) -> None:
-        """d = two halves: the low two bytes of a, or with .H1 the high two, each an FP8 number."""
-        must(a.kind in ("R", "R.H1") and not a.negative, f"{a} is not modelled here")
-        raw = np.ascontiguousarray(m.word("R", a.index)).view(np.uint8).reshape(-1, 4)
-        _write_halves(m, d, fp8(raw[:, 2:] if a.kind == "R.H1" else raw[:, :2], MANTISSA[kind]))
+def _unpack(kind: str) -> Computation:
+    def unpack(a: Input) -> U32:
+        """Two halves: the low two bytes of a, or with .H1 the high two, each an FP8 number."""
+        must(a.operand.kind in ("R", "R.H1") and not a.operand.negative, f"{a.operand} is not modelled here")
+        raw = np.ascontiguousarray(a.machine.word("R", a.operand.index)).view(np.uint8).reshape(-1, 4)
+        return _of_halves(fp8(raw[:, 2:] if a.operand.kind == "R.H1" else raw[:, :2], MANTISSA[kind]))
 
     return unpack
 
 
 for _kind in MANTISSA:
-    EMULATION[f"F2FP.F16.{_kind}.UNPACK_B"] = _unpack(_kind)
+    computed(f"F2FP.F16.{_kind}.UNPACK_B")(_unpack(_kind))
 
 
 def fp8(raw: NDArray[np.uint8], mantissa: int) -> Floats:

@@ -29,12 +29,12 @@ class Encoded(NamedTuple):
 
 def encodings(codes: Iterable[Code], alone: Mapping[str, str]) -> dict[str, Encoded]:
     """Every tensor-core opcode in some code by its whole name; `alone` has the opcode of forms that are just one."""
-    found: dict[str, set[str]] = {}
+    encoded: dict[str, set[str]] = {}
     for code in {id(code): code for code in codes}.values():
         for opcode, bits in _lines(code):
-            found.setdefault(opcode, set()).add(bits)
-    forms = {opcode: tuple(sorted(i for i, o in alone.items() if o == opcode)) for opcode in found}
-    return {opcode: Encoded(tuple(sorted(bits)), forms[opcode]) for opcode, bits in sorted(found.items())}
+            encoded.setdefault(opcode, set()).add(bits)
+    forms = {opcode: tuple(sorted(i for i, o in alone.items() if o == opcode)) for opcode in encoded}
+    return {opcode: Encoded(tuple(sorted(bits)), forms[opcode]) for opcode, bits in sorted(encoded.items())}
 
 
 def _lines(code: Code) -> Iterable[tuple[str, str]]:

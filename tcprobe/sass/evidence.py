@@ -109,6 +109,6 @@ def _meetings(tables: Tables) -> NDArray[np.int64]:
         sizes = {o: (t.extent.get("product", 1), t.extent["row"], t.extent["col"]) for o, t in tables.items()}
         a, b, c, d = (holder(tables[o], sizes[o]) for o in "abcd")
         p, m, n, k = np.indices((*sizes["d"], sizes["a"][2])).reshape(4, -1)
-        found = np.stack([a[p, m, k], b[p, k, n], c[p, m, n], d[p, m, n]], axis=1)
-        _TRIPLES[key] = found[np.lexsort(found.T)]
+        meeting = np.stack([a[p, m, k], b[p, k, n], c[p, m, n], d[p, m, n]], axis=1)
+        _TRIPLES[key] = meeting[np.lexsort(meeting.T)]
     return _TRIPLES[key]

@@ -88,7 +88,8 @@ def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> d
 
     probes = {i.id: _kernel(i) for i in instructions}
     codes, refused = assemble(tools, list(probes.values()), row, apart=True) if probes else ({}, {})
-    return {i.id: _lowering(codes, refused, probes[i.id].name, i) for i in instructions}
+    outcomes: dict[str, Code | str] = {**codes, **refused}
+    return {i.id: _lowering(i, outcomes[probes[i.id].name]) for i in instructions}
 
 
 def _kernel(instruction: Instruction) -> Kernel:
@@ -106,10 +107,11 @@ def _kernel(instruction: Instruction) -> Kernel:
     return sparse.product_kernel(instruction, 0) if instruction.metadata else kernels(experiments()[instruction.id])[0]
 
 
-def _lowering(codes: Mapping[str, Code], refused: Mapping[str, str], name: str, instruction: Instruction) -> Lowering:
-    if name in refused:
-        return Lowering(refused=refused[name])
-    return count(codes[name].opcodes, instruction, codes[name].routines)
+def _lowering(instruction: Instruction, outcome: Code | str) -> Lowering:
+    """Of its code, or of ptxas' words where it refuses it."""
+    if isinstance(outcome, str):
+        return Lowering(refused=outcome)
+    return count(outcome.opcodes, instruction, outcome.routines)
 
 
 def count(opcodes: Sequence[str], instruction: Instruction, routines: Sequence[str] = ()) -> Lowering:

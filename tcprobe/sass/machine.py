@@ -195,14 +195,14 @@ class Machine:
     def load(self, addresses: U64, size: int) -> NDArray[np.uint8]:
         """`size` bytes at each lane's address, shape (lanes, size)."""
         image, places = self._places(addresses, size)
-        data: NDArray[np.uint8] = image.data[places]
-        return data
+        loaded: NDArray[np.uint8] = image.data[places]
+        return loaded
 
-    def store(self, addresses: U64, data: NDArray[np.uint8]) -> None:
+    def store(self, addresses: U64, stored: NDArray[np.uint8]) -> None:
         """Write each active lane's bytes; UnreadError where two lanes write different values to one place."""
-        image, places = self._places(addresses, data.shape[1])
-        image.data[places[self.active]] = data[self.active]
-        if (image.data[places[self.active]] != data[self.active]).any():
+        image, places = self._places(addresses, stored.shape[1])
+        image.data[places[self.active]] = stored[self.active]
+        if (image.data[places[self.active]] != stored[self.active]).any():
             raise UnreadError("two lanes write different values to the same address")
 
     def _places(self, addresses: U64, size: int) -> tuple[Image, NDArray[np.int64]]:
@@ -234,12 +234,13 @@ class Machine:
 
     def _step(self, step: CodeLine, opcodes: Mapping[str, Callable[..., None]]) -> None:
         taken = self.test(step.guard) if step.guard else self._all
-        if not taken.any():
+        whole = taken is self._all or bool(taken.all())
+        if not (whole or taken.any()):
             return
         function = opcodes.get(step.opcode)
         if function is None:
             raise UnreadError(f"opcode {step.opcode} is not modelled")
-        self.active = self._all if taken.all() else taken
+        self.active = self._all if whole else taken
         try:
             _check_kinds(step)
             function(self, *step.operands)

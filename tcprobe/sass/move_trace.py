@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import Address, Argument, UnreadError
 from tcprobe.sass.machine import Image, Machine
 from tcprobe.sass.opcodes import OPCODES
+from tcprobe.sass.registry import Function
 
 Words = NDArray[np.uint32]
 SHARED = 0x3A50  # where the matrices lie in shared memory
@@ -69,7 +69,7 @@ def load_kernel(load: Load) -> Kernel:
     body = [
         "ld.param.u64 %in, [p_in];", "cvt.u32.u64 %shared, %in;",
         f"{name} {ptx.braces('r', fragment)}, [%shared], %ldm;",
-        *ptx.point("out", "%x", fragment), *ptx.move("st", "out", "r", fragment),
+        *ptx.point("out", "%x", fragment), *ptx.store("out", "r", fragment),
     ]  # fmt: skip
     text = ptx.entry(ptx.identifier(name), ("in", "out"), (".reg .u32 %shared;", ptx.declare("r", fragment)), body)
     return Kernel(ptx.identifier(name), load, text, fragment.target.at_least(ptx.ALIGNED))
@@ -89,8 +89,8 @@ def form_kernel(form: Instruction) -> Kernel:
     loads = source.role is Role.ADDRESS
     operands = f"{ptx.braces('d', made)}, [%g0]" if loads else "%d0, %g0"
     body = [
-        *ptx.point("in", "%x", source), *ptx.move("ld", "in", "g", source), f"{form.name} {operands};",
-        *ptx.point("out", "%x", made), *ptx.move("st", "out", "d", made),
+        *ptx.point("in", "%x", source), *ptx.load("in", "g", source), f"{form.name} {operands};",
+        *ptx.point("out", "%x", made), *ptx.store("out", "d", made),
     ]  # fmt: skip
     name, op = f"alone_{ptx.identifier(form.id)}", LoadMatrices(form) if loads else ExchangeMatrix(form)
     text = ptx.entry(name, ("in", "out"), (ptx.declare("g", source), ptx.declare("d", made)), body)
@@ -108,12 +108,12 @@ def opcode_of(form: Instruction, code: Code) -> str | None:
     words, values = form.fragment("d").registers, np.arange(SHARED, SHARED + 16 * WARP, 16, dtype=np.uint32)
     images = [Image(IN, values.view(np.uint8)), Image(OUT, np.zeros(4 * words * WARP, np.uint8))]
     try:
-        found = _follow(code, (IN, OUT, 0), images, 0)
+        followed = _follow(code, (IN, OUT, 0), images, 0)
     except UnreadError:
         return None
-    in_order = [found.places(0, word) for word in range(words)] == [[word] for word in range(words)]
-    alone = len(found.moves) == 1 and found.moves[0].words == words and (found.moves[0].given == values).all()
-    return found.moves[0].opcode if in_order and alone else None
+    in_order = [followed.places(0, word) for word in range(words)] == [[word] for word in range(words)]
+    alone = len(followed.moves) == 1 and followed.moves[0].words == words and (followed.moves[0].given == values).all()
+    return followed.moves[0].opcode if in_order and alone else None
 
 
 def _follow(code: Code, parameters: tuple[int, int, int], images: Sequence[Image], memory: int) -> Followed:
@@ -122,28 +122,38 @@ def _follow(code: Code, parameters: tuple[int, int, int], images: Sequence[Image
         raise UnreadError(next(iter(code.unread.values())))
     raw = b"".join(value.to_bytes(size, "little") for value, size in zip(parameters, (8, 8, 4), strict=True))
     moves: list[Moved] = []
-    opcodes = {name: partial(_move, moves, name) for name in code.opcodes if LDSM.fullmatch(name) or name == MOVM}
-    opcodes |= dict.fromkeys(("LDS", "LDS.U"), partial(_lds, memory))
+    opcodes = {name: _noting(moves, name) for name in code.opcodes if LDSM.fullmatch(name) or name == MOVM}
+    opcodes |= dict.fromkeys(("LDS", "LDS.U"), _reading(memory))
     Machine(1, images, raw, code.parameter_base).run(code.instructions, code.start, OPCODES | opcodes)
     return Followed(tuple(moves), images[-1].data.view(np.uint32).reshape(WARP, -1))
 
 
-def _lds(memory: int, m: Machine, d: Argument, a: Argument) -> None:
-    """A word of the matrices: the numbers of its two half words."""
-    places = _shared_address(m, a).astype(np.int64) - SHARED
-    if ((places % 4 != 0) | (places < 0) | (places + 4 > memory)).any():
-        raise UnreadError("shared memory outside the matrices is read")
-    m.write(d, places // 2 | (places // 2 + 1) << 16)
+def _reading(memory: int) -> Function:
+    """LDS of `memory` bytes of matrices."""
+
+    def lds(m: Machine, d: Argument, a: Argument) -> None:
+        """A word of the matrices: the numbers of its two half words."""
+        places = _shared_address(m, a).astype(np.int64) - SHARED
+        if ((places % 4 != 0) | (places < 0) | (places + 4 > memory)).any():
+            raise UnreadError("shared memory outside the matrices is read")
+        m.write(d, places // 2 | (places // 2 + 1) << 16)
+
+    return lds
 
 
-def _move(moves: list[Moved], opcode: str, m: Machine, d: Argument, a: Argument) -> None:
-    """LDSM or MOVM: note what the lanes give, and tag what they get."""
-    if not m.active.all() or d.kind != "R":
-        raise UnreadError(f"{opcode} with inactive lanes or into {d} is not modelled")
+def _noting(moves: list[Moved], opcode: str) -> Function:
+    """LDSM or MOVM, each noted in `moves`."""
     match = LDSM.fullmatch(opcode)
-    moves.append(Moved(opcode, _shared_address(m, a) if match else m.read(a), int(match[1] or 1) if match else 1))
-    for word in range(moves[-1].words):
-        m.set("R", d.index + word, _tags(len(moves) - 1, word))
+
+    def move(m: Machine, d: Argument, a: Argument) -> None:
+        """Note what the lanes give, and tag what they get."""
+        if not m.active.all() or d.kind != "R":
+            raise UnreadError(f"{opcode} with inactive lanes or into {d} is not modelled")
+        moves.append(Moved(opcode, _shared_address(m, a) if match else m.read(a), int(match[1] or 1) if match else 1))
+        for word in range(moves[-1].words):
+            m.set("R", d.index + word, _tags(len(moves) - 1, word))
+
+    return move
 
 
 def _shared_address(m: Machine, operand: Argument) -> Words:

@@ -27,7 +27,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.rows.moves import ROW_BYTES
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import experiments
-from tcprobe.probes.emulation import positions
+from tcprobe.probes.emulation import InMemory, positions
 from tcprobe.probes.experiment import Context, ptx_hash
 from tcprobe.probes.wmma import Load, leading_dimensions
 from tcprobe.sass.cubin import Code, assemble
@@ -79,13 +79,13 @@ def derive_moves(tools: Toolchain, row: Arch, forms: Sequence[Instruction], know
     codes, _ = assemble(tools, [*loads.values(), *alone.values()], row)
     solved = solve(((load, codes[k.name]) for load, k in loads.items() if k.name in codes), known, row)
     about = {"device": "machine code", "driver": "none", "cuda": "none", "compiler": tools.name}
-    found = []
+    measurements = []
     for i, kernel in alone.items():
         layout = solved.get(opcode_of(i, codes[kernel.name]) or "") if kernel.name in codes else None
         if layout:
             made_by = about | {"ptx": ptx_hash([kernel]), "tcprobe": __version__}
-            found.append(Measurement(i.id, row.name, "derived", "measured", made_by, *layout))
-    return found
+            measurements.append(Measurement(i.id, row.name, "derived", "measured", made_by, *layout))
+    return measurements
 
 
 def _loads(row: Arch) -> list[Load]:
@@ -133,7 +133,7 @@ def halves_of(load: Load, table: Table, ldm: int) -> Ints:
 
     Shape (lanes, halves).
     """
-    places, used = positions(table, load.fragment, load.layout, ldm)
+    places, used = positions(table, load.fragment, InMemory(load.layout, ldm))
     size = load.fragment.slot_bits
     bits = np.full(table.points, -1)
     bits[used] = places * size
@@ -192,7 +192,7 @@ def _exchange(fits: Bools, row: Arch) -> Solved | None:
     slots = fits.argmax(axis=2).reshape(-1)
     reading = {"source": (16 * slots[:, None] + np.arange(16)).reshape(-1)}
     try:
-        found = experiments()["movmatrix.m8n8.trans.b16"].conclude(reading, Context(row, lambda _: None))
+        conclusion = experiments()["movmatrix.m8n8.trans.b16"].conclude(reading, Context(row, lambda _: None))
     except ProbeError:
         return None
-    return Solved(found.tables, found.numbering)
+    return Solved(conclusion.tables, conclusion.numbering)

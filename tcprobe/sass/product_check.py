@@ -63,18 +63,18 @@ class Stage:
 def stages(instruction: Instruction, traced: Traced, tables: Tables) -> list[Stage]:
     """The steps of a multiply, which together form the whole product; MisfitError where they do not."""
     multiply = _Multiply(instruction, traced, tables)
-    found = [multiply.stage(number) for number in range(len(traced.steps))]
-    multiply.check_sums(found)
+    steps = [multiply.stage(number) for number in range(len(traced.steps))]
+    multiply.check_sums(steps)
     multiply.check_copies()
     formed = np.zeros(instruction.shape, np.int64)
-    for stage in found:
+    for stage in steps:
         shape = form(stage.opcode)
         rows, cols = (shape.n, shape.m) if stage.turned else (shape.m, shape.n)
         for m, n, k in stage.blocks:
             formed[m : m + rows, n : n + cols, k : k + shape.k] += 1
     if not (formed == 1).all():
-        raise MisfitError(f"its {len(found)} tensor-core instructions do not form every product once")
-    return found
+        raise MisfitError(f"its {len(steps)} tensor-core instructions do not form every product once")
+    return steps
 
 
 @dataclass(frozen=True)
@@ -104,11 +104,11 @@ class _Multiply:
     def piece(self, number: int, cut: Cut, operand: str, words: Sequence[int]) -> Piece:
         """What a step takes of an operand, which must be a whole block."""
         fragment = self.instruction.fragment(operand)
-        found = _cut(self.tables[operand], _slots(fragment, words), cut)
-        if found is None:
+        block = _cut(self.tables[operand], _slots(fragment, words), cut)
+        if block is None:
             rows, cols = cut.size
             raise MisfitError(f"what {self.name(number)} takes of {fragment.id} is no block of {rows} x {cols}")
-        return Piece(fragment, *found)
+        return Piece(fragment, *block)
 
     def taken(self, number: int) -> dict[str, tuple[str, list[int]]]:
         """The operand and its words on each side of a step; "d" where they end, "c" where it adds C, if known."""
@@ -116,11 +116,11 @@ class _Multiply:
         sides = [{w.operand for w in words} for words in (step.a, step.b)]
         if sorted(map(sorted, sides)) != [["a"], ["b"]]:
             raise MisfitError(f"{self.name(number)} does not take A from one operand and B from the other")
-        found = {role: (words[0].operand, [w.number for w in words]) for role, words in (("a", step.a), ("b", step.b))}
+        taken = {role: (words[0].operand, [w.number for w in words]) for role, words in (("a", step.a), ("b", step.b))}
         if self.traced.stored is not None:
-            found["d"] = "d", self.homes(number)
+            taken["d"] = "d", self.homes(number)
         added = [w.number for w in dict.fromkeys(step.c) if w is not None and w.operand == "c"]
-        return found | ({"c": ("c", added)} if added else {})
+        return taken | ({"c": ("c", added)} if added else {})
 
     def homes(self, number: int) -> list[int]:
         """The words of D in which the results of a step end, through the steps that add to them."""
@@ -137,17 +137,17 @@ class _Multiply:
         """The words that a step makes."""
         return tuple(Word("d", number * 256 + j) for j in range(form(self.traced.steps[number].opcode).d))
 
-    def check_sums(self, found: Sequence[Stage]) -> None:
+    def check_sums(self, steps: Sequence[Stage]) -> None:
         """Each step adds C, or all results of one step that has the same place; each place starts from C once."""
         starts: Counter[tuple[int, int]] = Counter()
-        for number, stage in enumerate(found):
+        for number, stage in enumerate(steps):
             before = self.before(number)
             if before is None:
                 starts.update(block[:2] for block in stage.blocks)
-            elif [b[:2] for b in found[before].blocks] != [b[:2] for b in stage.blocks]:
+            elif [b[:2] for b in steps[before].blocks] != [b[:2] for b in stage.blocks]:
                 raise MisfitError(f"{self.name(number)} adds to results of another place")
         if self.traced.stored is not None and set(starts.values()) != {1}:  # else what follows may add C
-            raise MisfitError(f"its {len(found)} tensor-core instructions do not start from C once")
+            raise MisfitError(f"its {len(steps)} tensor-core instructions do not start from C once")
 
     def check_copies(self) -> None:
         """What no step takes of A and B repeats what some step takes."""
@@ -165,10 +165,10 @@ class _Multiply:
         kinds = {word and word.operand for word in added}
         if kinds in ({"c"}, {None}) or (not added and self.traced.stored is None):
             return None
-        found = next((j for j in range(number) if self.results(j) == added), None)
-        if found is None:
+        earlier = next((j for j in range(number) if self.results(j) == added), None)
+        if earlier is None:
             raise MisfitError(f"{self.name(number)} adds words of several places")
-        return found
+        return earlier
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,8 @@ def run(code: Code, instruction: Instruction, images: Mapping[str, Bytes], layou
         raise UnreadError(next(iter(code.unread.values())))
     d, count = instruction.fragment("d"), len(images["a"])
     output = np.zeros((count, d.slots * d.slot_bits // 8), np.uint8)
-    data = [*(images[operand] for operand in "abc"), output]
-    memory = [Image(base, image.reshape(-1)) for base, image in zip(BASES, data, strict=True)]
+    arrays = [*(images[operand] for operand in "abc"), output]
+    memory = [Image(base, image.reshape(-1)) for base, image in zip(BASES, arrays, strict=True)]
     parameters = b"".join(base.to_bytes(8, "little") for base in BASES) + bytes(4)
     if code.parameter_bytes != len(parameters):
         raise UnreadError(f"the cubin has {code.parameter_bytes} bytes of parameters, the kernel {len(parameters)}")
@@ -91,9 +91,9 @@ def expected(instruction: Instruction, numbers: Mapping[str, Ints], tables: Mapp
     total = left @ right
     if instruction.bit_op == "xor":  # popc(a ^ b) = a + b - 2ab
         total = left.sum(axis=3)[..., None] + right.sum(axis=2)[:, :, None] - 2 * total
-    found = np.zeros((len(total), instruction.fragment("d").slots), np.int64)
-    found[:, d.reshape(-1)] = (total + numbers["c"][:, c]).reshape(len(total), -1)
-    return found
+    products = np.zeros((len(total), instruction.fragment("d").slots), np.int64)
+    products[:, d.reshape(-1)] = (total + numbers["c"][:, c]).reshape(len(total), -1)
+    return products
 
 
 def misfit(fragment: Fragment, made: NDArray[Any], wanted: Ints) -> str | None:

@@ -1,20 +1,23 @@
 """Opcodes by name (opcode with modifiers), and what their functions share.
 
-A function takes the machine and the operands as nvdisasm prints them. It models exactly the forms that it accepts
-and raises UnreadError for all others. `gpu` tests run every one of them against real hardware.
+A function takes the machine and the operands as nvdisasm prints them; one that just computes takes the inputs and
+gives what the output gets. It models exactly the forms that it accepts and raises UnreadError for all others.
+`gpu` tests run every one of them against real hardware.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.sass.decode import Argument, UnreadError
-from tcprobe.sass.machine import ZERO
+from tcprobe.sass.machine import U32, U64, ZERO, Bools, Machine
 
 Function = Callable[..., None]
+Computation = Callable[..., NDArray[Any]]
 OPCODES: dict[str, Function] = {}
 
 
@@ -24,6 +27,38 @@ def named(*names: str, into: dict[str, Function] = OPCODES) -> Callable[[Functio
     def register(function: Function) -> Function:
         into.update(dict.fromkeys(names, function))
         return function
+
+    return register
+
+
+class Input(NamedTuple):
+    """An operand that an opcode takes, and the machine on which it is read."""
+
+    machine: Machine
+    operand: Argument
+
+    def read(self, sign: str = "") -> U32:
+        """As `Machine.read`."""
+        return self.machine.read(self.operand, sign)
+
+    def read64(self) -> U64:
+        """As `Machine.read64`."""
+        return self.machine.read64(self.operand)
+
+    def test(self) -> Bools:
+        """As `Machine.test`."""
+        return self.machine.test(self.operand)
+
+
+def computed(*names: str, words: int = 1, into: dict[str, Function] = OPCODES) -> Callable[[Computation], Computation]:
+    """Register a function of `Input`s under opcode names; what it gives is written to the first operand."""
+
+    def register(computation: Computation) -> Computation:
+        @named(*names, into=into)
+        def run(m: Machine, d: Argument, *sources: Argument) -> None:
+            m.write(d, computation(*[Input(m, source) for source in sources]), words)
+
+        return computation
 
     return register
 

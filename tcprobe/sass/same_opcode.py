@@ -73,10 +73,10 @@ def conclude(
 def _one(form: Pending, row: Arch, own: Layouts, there: Mapping[str, Elsewhere]) -> dict[str, Any]:
     """Tables and numbering of a form that is one opcode known elsewhere, or whose code takes such opcodes."""
     if form.opcode in there:
-        found = there[form.opcode]
-        agree_with_references(form.instruction, row, found.tables)
-        return {"tables": found.tables, "numbering": f"{found.numbering}; {form.opcode} {found.words}"}
-    layouts = {**own, **{opcode: found.tables for opcode, found in there.items()}}
+        elsewhere = there[form.opcode]
+        agree_with_references(form.instruction, row, elsewhere.tables)
+        return {"tables": elsewhere.tables, "numbering": f"{elsewhere.numbering}; {form.opcode} {elsewhere.words}"}
+    layouts = {**own, **{opcode: elsewhere.tables for opcode, elsewhere in there.items()}}
     made = by_code(form.instruction, form.code, row, layouts)
     used = [opcode for opcode in tensor_opcodes(form.code) if opcode in there]
     words = "; ".join(f"{opcode} {there[opcode].words}" for opcode in used)
@@ -85,25 +85,25 @@ def _one(form: Pending, row: Arch, own: Layouts, there: Mapping[str, Elsewhere])
 
 def _known(layers: Layers, row: Arch, wanted: Set[Bits]) -> tuple[dict[Bits, Elsewhere], dict[Bits, str]]:
     """Layouts by encoding on other archs, what was measured live first; and why some encodings have none."""
-    found: dict[Bits, Elsewhere] = {}
+    layouts: dict[Bits, Elsewhere] = {}
     contested: dict[Bits, str] = {}
     others = [other.name for other in ARCHS if other != row]
     for search in (_live, _anchored):
         for name in others:
             for bits, layout in search(layers, name, wanted):
-                first = found.setdefault(bits, layout)
+                first = layouts.setdefault(bits, layout)
                 if not same_product(first.tables, layout.tables):
                     contested[bits] = f"one encoding, two layouts: {first.words}, and {layout.words}"
-    return {bits: layout for bits, layout in found.items() if bits not in contested}, contested
+    return {bits: layout for bits, layout in layouts.items() if bits not in contested}, contested
 
 
 def _live(layers: Layers, name: str, wanted: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
     """Opcodes that are an mma form alone whose tables were measured on a GPU of the arch."""
     words = f"as measured live on {name}, encoded alike"
     for bits, form in ((tuple(d["bits"]), form) for d in _opcodes(layers, name).values() for form in d["forms"]):
-        for found in layers.saved(form, [name], ["live"]) if bits in wanted else ():
-            if found.measured.status == "measured":
-                yield bits, Elsewhere(found.measured.tables, found.measured.numbering or "", words)
+        for answer in layers.saved(form, [name], ["live"]) if bits in wanted else ():
+            if answer.measured.status == "measured":
+                yield bits, Elsewhere(answer.measured.tables, answer.measured.numbering or "", words)
 
 
 def _anchored(layers: Layers, name: str, wanted: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
@@ -117,5 +117,5 @@ def _anchored(layers: Layers, name: str, wanted: Set[Bits]) -> Iterator[tuple[Bi
 
 def _opcodes(layers: Layers, name: str) -> dict[str, Any]:
     """The nearest encodings of an arch."""
-    found = next(layers.documents(name, saved.KIND, lambda results: saved.read(results, name)), None)
-    return found[0]["opcodes"] if found else {}
+    nearest = next(layers.documents(name, saved.KIND, lambda results: saved.read(results, name)), None)
+    return nearest[0]["opcodes"] if nearest else {}

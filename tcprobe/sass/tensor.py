@@ -141,15 +141,10 @@ def kernel(instruction: Instruction) -> Kernel:
     fragments = {f.operand: f for f in instruction.fragments}
     operands = ", ".join(ptx.braces(f.operand, f) for f in instruction.spelled)
     body = [
-        *(
-            line
-            for f in instruction.given
-            for p in f.operand
-            for line in (*ptx.point(p, "%x", f), *ptx.move("ld", p, p, f))
-        ),
+        *(line for f in instruction.given for p in f.operand for line in (*ptx.point(p, "%x", f), *ptx.load(p, p, f))),
         f"{instruction.name} {operands};",
         *ptx.point("d", "%x", fragments["d"]),
-        *ptx.move("st", "d", "d", fragments["d"]),
+        *ptx.store("d", "d", fragments["d"]),
     ]
     name = f"trace_{ptx.identifier(instruction.id)}"
     text = ptx.entry(name, list(fragments), [ptx.declare(p, f) for p, f in fragments.items()], body)
@@ -159,8 +154,8 @@ def kernel(instruction: Instruction) -> Kernel:
 def trace(code: Code, instruction: Instruction) -> Traced:
     """Run the code of `kernel(instruction)` on tags. UnreadError where a word is computed, not moved."""
     words = [ptx.thread_bytes(f) // 4 for f in instruction.fragments]
-    data = [_tags(number, count) for number, count in enumerate(words[:3], 1)]
-    images = [Image(base, d.view(np.uint8).reshape(-1)) for base, d in zip(BASES, data, strict=False)]
+    tags = [_tags(number, count) for number, count in enumerate(words[:3], 1)]
+    images = [Image(base, d.view(np.uint8).reshape(-1)) for base, d in zip(BASES, tags, strict=False)]
     output = np.zeros((WARP, words[3]), np.uint32)
     images.append(Image(BASES[3], output.view(np.uint8).reshape(-1)))
     parameters = b"".join(base.to_bytes(8, "little") for base in BASES) + bytes(4)
@@ -205,10 +200,10 @@ def _word(values: np.ndarray) -> Word | None:
 
 
 def _moved(values: np.ndarray) -> Word:
-    found = _word(values)
-    if found is None:
+    word = _word(values)
+    if word is None:
         raise UnreadError("a word of A or B is converted")
-    return found
+    return word
 
 
 def _convert(m: Machine, d: Argument, *_: Argument) -> None:

@@ -83,14 +83,14 @@ def product(m: Machine, opcode: str, tables: Mapping[str, Table], operands: tupl
     """D = A x B + C in the registers of all warps."""
     shape, kinds = form(opcode), types(opcode)
     d, a, b, c = operands
-    left = _matrix(m, a, shape.a, kinds.a, tables["a"], (shape.m, shape.k))
-    right = _matrix(m, b, shape.b, kinds.b, tables["b"], (shape.k, shape.n))
+    left = _matrix(m, a, _Held(shape.a, kinds.a, tables["a"], (shape.m, shape.k)))
+    right = _matrix(m, b, _Held(shape.b, kinds.b, tables["b"], (shape.k, shape.n)))
     total = left @ right
     if kinds.bits == "XOR":  # popc(a ^ b) = a + b - 2ab
         total = left.sum(axis=2)[:, :, None] + right.sum(axis=1)[:, None, :] - 2 * total
     if c.index != ZERO:
         must("c" in tables, f"no layout of C of {opcode} is known")
-        total = total + _matrix(m, c, shape.c, kinds.d, tables["c"], (shape.m, shape.n))
+        total = total + _matrix(m, c, _Held(shape.c, kinds.d, tables["c"], (shape.m, shape.n)))
     if kinds.d in FLOATS:
         total = whole(total, FLOATS[kinds.d])
         total[1::2][total[1::2] == 0] = -0.0
@@ -100,8 +100,18 @@ def product(m: Machine, opcode: str, tables: Mapping[str, Table], operands: tupl
         m.set("R", d.index + j, np.ascontiguousarray(word))
 
 
-def _matrix(m: Machine, operand: Argument, words: int, kind: str, table: Table, size: tuple[int, int]) -> Numbers:
+class _Held(NamedTuple):
+    """How registers hold a matrix: words of a thread, type of an element, table, and rows and columns."""
+
+    words: int
+    kind: str
+    table: Table
+    size: tuple[int, int]
+
+
+def _matrix(m: Machine, operand: Argument, held: _Held) -> Numbers:
     """An operand of all warps as matrices (warps, rows, cols), in 64 bits."""
+    words, kind, table, size = held
     must(operand.kind in ("R", "R.ROW", "R.COL") and not operand.negative, f"{operand} is no operand of a multiply")
     if operand.index == ZERO:
         return np.zeros((m.lanes // WARP, *size))

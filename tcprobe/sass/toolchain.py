@@ -73,14 +73,14 @@ def find(folder: Path | None = None, limit: float = LIMIT) -> Toolchain:
 
 def _find(program: str, folder: Path | None) -> str:
     for place in (folder, os.environ.get("CUDA_HOME"), *_wheel_folders()):
-        found = _in(Path(place), program) if place else None
-        if found:
-            return found
-    found = shutil.which(program)
-    if not found:
+        path = _in(Path(place), program) if place else None
+        if path:
+            return path
+    path = shutil.which(program)
+    if not path:
         where = ", ".join(str(p) for p in (folder, os.environ.get("CUDA_HOME"), "the installed wheels", "PATH") if p)
         raise EnvironmentUnfitError(f"{program} was not found in {where}. {HINT}")
-    return os.path.abspath(found)
+    return os.path.abspath(path)
 
 
 def _in(folder: Path, program: str) -> str | None:
@@ -88,9 +88,9 @@ def _in(folder: Path, program: str) -> str | None:
     for candidate in (folder / program, folder / "bin" / program):
         if candidate.is_file() and not os.access(candidate, os.X_OK):
             raise EnvironmentUnfitError(f"{candidate} is not executable: chmod +x, or name another folder by --cuda.")
-        found = shutil.which(program, path=str(candidate.parent))
-        if found:
-            return os.path.abspath(found)
+        path = shutil.which(program, path=str(candidate.parent))
+        if path:
+            return os.path.abspath(path)
     return None
 
 

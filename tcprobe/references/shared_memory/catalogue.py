@@ -50,11 +50,11 @@ def tabulate(name: str, extent: Pair, options: Options = NO_OPTIONS) -> Tabulate
     if options.stride is not None and not 1 <= options.stride < MOST_STRIDE:
         raise UsageError(f"--stride {options.stride}: from 1 to {MOST_STRIDE - 1}.")
     for kind in (_tma, _cute, _cutlass, _swizzle):
-        found = kind(name, extent, options)
-        if found:
-            return found
+        tabulated = kind(name, extent, options)
+        if tabulated:
+            return tabulated
     plain = {known.partition("<")[0]: known for known in names()}
-    near = [plain[found] for found in difflib.get_close_matches(name.partition("<")[0], plain, n=2)]
+    near = [plain[similar] for similar in difflib.get_close_matches(name.partition("<")[0], plain, n=2)]
     hint = f"perhaps {' or '.join(near)}." if near else "`tcprobe swizzle table help` lists them."
     raise UsageError(f"no address map is called {name!r}; {hint}")
 

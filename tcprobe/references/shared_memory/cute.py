@@ -63,23 +63,23 @@ def resolve(name: str, bits: int | None = None) -> CuteAtom | None:
     the atom swizzles as one piece.
     """
     text = re.sub(r"\s|(?:cute|GMMA|UMMA|SM90|SM100)::", "", name)
-    found = _NAME.fullmatch(text)
-    if not found or (found[1] == "K" and found[2] == "SW128_32B"):
+    match = _NAME.fullmatch(text)
+    if not match or (match[1] == "K" and match[2] == "SW128_32B"):
         return None
-    if found[3] and found[3] not in TYPES:
-        raise UsageError(f"{name}: {found[3]!r} is no type of known width; known are {', '.join(TYPES)}.")
-    wide = TYPES[found[3]] if found[3] else bits
+    if match[3] and match[3] not in TYPES:
+        raise UsageError(f"{name}: {match[3]!r} is no type of known width; known are {', '.join(TYPES)}.")
+    wide = TYPES[match[3]] if match[3] else bits
     if wide is None or bits not in (None, wide):
         raise UsageError(f"{name}: --bits gives the width of an element" + (f", here {wide}." if wide else "."))
-    swizzle, span, runs = SPANS[found[2]]
+    swizzle, span, runs = SPANS[match[2]]
     own = swizzle.in_elements(wide)
     if own is None or span * 8 % wide:
         raise UsageError(f"{name}: elements of {wide} bits do not fit into what it swizzles.")
     run = span * 8 // wide
-    return CuteAtom(text, wide, own, (runs, run) if found[1] == "K" else (run, runs), 1 if found[1] == "K" else 0)
+    return CuteAtom(text, wide, own, (runs, run) if match[1] == "K" else (run, runs), 1 if match[1] == "K" else 0)
 
 
 def names() -> list[str]:
     """All names, with their template parameter."""
-    found = [f"Layout_{major}_{span}_Atom<T>" for span in SPANS for major in ("K", "MN")]
-    return [name for name in found if name != "Layout_K_SW128_32B_Atom<T>"]
+    every = [f"Layout_{major}_{span}_Atom<T>" for span in SPANS for major in ("K", "MN")]
+    return [name for name in every if name != "Layout_K_SW128_32B_Atom<T>"]

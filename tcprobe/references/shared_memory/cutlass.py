@@ -206,10 +206,10 @@ def resolve(name: str) -> CutlassLayout | None:
     UsageError where template arguments are missing, too many, or such that CUTLASS does not compile.
     """
     text = re.sub(r"\s|^(?:cutlass::)?(?:layout::)?", "", name)
-    found = _NAME.fullmatch(text)
-    if not found:
+    match = _NAME.fullmatch(text)
+    if not match:
         return None
-    view, plain, given = found[1] or "", found[2], found[3]
+    view, plain, given = match[1] or "", match[2], match[3]
     definition = (VIEWS if view else PLAIN).get(plain)
     if definition is None:
         return None
@@ -234,6 +234,6 @@ def _compiles(definition: CutlassFormula, arguments: tuple[int, ...]) -> bool:
 
 def names() -> list[str]:
     """All names, with their template parameters."""
-    found = [(name, row) for name, row in PLAIN.items()]
-    found += [(view + name, row) for name, row in VIEWS.items() for view in ("ColumnMajor", "RowMajor")]
-    return [f"{name}<{','.join(row.parameters)}>" if row.parameters else name for name, row in found]
+    rows = [(name, row) for name, row in PLAIN.items()]
+    rows += [(view + name, row) for name, row in VIEWS.items() for view in ("ColumnMajor", "RowMajor")]
+    return [f"{name}<{','.join(row.parameters)}>" if row.parameters else name for name, row in rows]

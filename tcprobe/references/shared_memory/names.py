@@ -19,13 +19,13 @@ GROUPS = (4, 8, 16, 32, 64)
 SOME = 32  # cells that are compared before all are
 
 
-def names_of(address: AddressMap, found: AddressFit, bits: int | None = None) -> list[str]:
+def names_of(address: AddressMap, layout: AddressFit, bits: int | None = None) -> list[str]:
     """Sw<B,M,S> of a swizzle, then CUTLASS, CuTe and TMA names; `bits` is the width of an element, if it is known.
 
     Without it the width that CUTLASS's names agree on counts for CuTe and TMA, whose names need one.
     """
-    swizzle = [found.swizzle.name] if found.swizzle else []
-    layouts = list(_cutlass(address, found, bits))
+    swizzle = [layout.swizzle.name] if layout.swizzle else []
+    layouts = list(_cutlass(address, layout, bits))
     widths = {layout.bits for layout in layouts if layout.bits} if bits is None else {bits}
     names = [layout.name for layout in layouts]
     if len(widths) == 1:
@@ -33,10 +33,10 @@ def names_of(address: AddressMap, found: AddressFit, bits: int | None = None) ->
     return swizzle + names
 
 
-def _cutlass(address: AddressMap, found: AddressFit, bits: int | None) -> Iterator[cutlass.CutlassLayout]:
+def _cutlass(address: AddressMap, fitted: AddressFit, bits: int | None) -> Iterator[cutlass.CutlassLayout]:
     """The layouts that are this map with some stride: every formula is linear in it, so a part of the map gives it."""
     part = _part(address)
-    for name in dict.fromkeys(_candidates(found, bits)):
+    for name in dict.fromkeys(_candidates(fitted, bits)):
         layout = cutlass.resolve(name)
         if layout is None:
             continue
@@ -58,16 +58,16 @@ def _same(address: AddressMap, part: AddressMap, offsets: Callable[[Integers, In
     return all(np.array_equal(offsets(cells.first, cells.second), cells.offsets) for cells in (part, address))
 
 
-def _candidates(found: AddressFit, bits: int | None) -> Iterator[str]:
+def _candidates(fitted: AddressFit, bits: int | None) -> Iterator[str]:
     """Names of the layouts that a map of this kind may be."""
     views = ("", "ColumnMajor", "RowMajor")
-    if found.kind == AFFINE:
+    if fitted.kind == AFFINE:
         yield from ("PitchLinear", "ColumnMajor", "RowMajor")
         yield from (f"{view}Interleaved<{group}>" for view, group in product(views[1:], GROUPS))
         return
-    vectors = {128 >> swizzle.base for swizzle in found.swizzles} or set(WIDTHS)
-    if found.coordinate:
-        vectors = {128 >> found.coordinate.base}
+    vectors = {128 >> swizzle.base for swizzle in fitted.swizzles} or set(WIDTHS)
+    if fitted.coordinate:
+        vectors = {128 >> fitted.coordinate.base}
     for wide in (bits,) if bits else WIDTHS:
         line = 1024 // wide
         if wide in vectors:
