@@ -141,12 +141,12 @@ def _copied(step: LaneCopy, fills: bool, kind: str) -> Iterator[str]:
     count = max(1, step.width // 4)
     yield f"unsigned v[{count}];"
     places = ('"l"(in_global)', '"r"(in_shared)') if fills else ('"r"(in_shared)', '"l"(in_global)')
-    held = _Held(tuple(f"v[{j}]" for j in range(count)))
+    held = _Variables(tuple(f"v[{j}]" for j in range(count)))
     yield _read(step.ptx[0], held, places[0])
     yield _write(step.ptx[1], held, places[1])
 
 
-class _Held(NamedTuple):
+class _Variables(NamedTuple):
     """Variables of C, and the letter of inline PTX that says their size: r 32 bits, l 64."""
 
     names: tuple[str, ...]
@@ -156,14 +156,14 @@ class _Held(NamedTuple):
         return ", ".join(f'"{self.letter}"({name})' for name in self.names)
 
 
-def _read(ptx: str, held: _Held, place: str) -> str:
+def _read(ptx: str, held: _Variables, place: str) -> str:
     """A load into variables."""
     count = len(held.names)
     outputs = held._replace(letter=f"={held.letter}")
     return f'asm volatile("{ptx} {_braced(0, count, ptx)}, [%{count}];" : {outputs} : {place} : "memory");'
 
 
-def _write(ptx: str, held: _Held, place: str) -> str:
+def _write(ptx: str, held: _Variables, place: str) -> str:
     """A store of variables."""
     return f'asm volatile("{ptx} [%0], {_braced(1, len(held.names), ptx)};" : : {place}, {held} : "memory");'
 
@@ -245,10 +245,10 @@ def _k_step(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
 def _issued(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
     """The statements of one issue."""
     letter = "l" if plan.asked.cell.fragment.register_bits == 64 else "r"
-    ptx, bits, part = plan.registers.ptx[0], 8 * plan.registers.piece, _Held(("v",), letter)
+    ptx, bits, part = plan.registers.ptx[0], 8 * plan.registers.piece, _Variables(("v",), letter)
     if parts == 1:
         make = _read if plan.asked.loads else _write
-        yield make(ptx, _Held(tuple(f"r[{j}]" for j in range(whole)), letter), '"r"(address)')
+        yield make(ptx, _Variables(tuple(f"r[{j}]" for j in range(whole)), letter), '"r"(address)')
     elif plan.asked.loads:
         yield "unsigned v;"
         yield _read(ptx, part, '"r"(address)')
