@@ -21,7 +21,7 @@ settings.register_profile("tcprobe", deadline=None, suppress_health_check=QUIET,
 settings.load_profile("tcprobe")
 # the files that take longest come first, so that workers end together; those of the site build it once
 LONGEST = (
-    "site", "contradictions", "hostile_text", "header", "foreign", "sparse", "docs", "mutations", "faults", "origin",
+    "site", "contradictions", "hostile_text", "header", "wgmma_probes", "foreign", "sparse", "docs", "mutations", "faults", "origin",
     "runner", "block_scale", "cli", "sass", "options", "toolchain", "path", "names", "acceptance", "json",
 )  # fmt: skip
 CONSUMERS = ("cutlass", "jax", "numba", "tinygrad", "triton")

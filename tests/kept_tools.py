@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -47,7 +48,8 @@ def keep(answer, scratch, done, made):
     content = made.read_bytes().hex() if made and made.is_file() else None
     part = answer.with_name(uuid.uuid4().hex)
     part.write_text(json.dumps({"code": done.returncode, "said": said, "made": content}))
-    os.replace(part, answer)
+    with suppress(PermissionError):  # where another worker reads it, on Windows
+        os.replace(part, answer)
 
 
 def again(scratch, command, made, kept):
