@@ -19,10 +19,12 @@ gc.set_threshold(100_000, 50, 100)
 QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 settings.register_profile("tcprobe", deadline=None, suppress_health_check=QUIET, print_blob=True)
 settings.load_profile("tcprobe")
-# the files that take longest come first, so that workers end together; those of the site build it once
-LONGEST = (
-    "site", "contradictions", "hostile_text", "header", "wgmma_probes", "foreign", "sparse", "docs", "mutations", "faults", "origin",
-    "runner", "block_scale", "cli", "sass", "options", "toolchain", "path", "names", "acceptance", "json",
+# The first starts commands whose memory is measured, where a worker that has grown counts in. Then come those that take
+# longest, so that workers end together; the files of the site build it once.
+FIRST = (
+    "smoke", "site", "contradictions", "hostile_text", "header", "wgmma_probes", "foreign", "sparse", "docs",
+    "mutations", "faults", "origin", "runner", "block_scale", "cli", "sass", "options", "toolchain", "path", "names",
+    "acceptance", "json",
 )  # fmt: skip
 CONSUMERS = ("cutlass", "jax", "numba", "tinygrad", "triton")
 
@@ -83,7 +85,7 @@ def tools_once(tmp_path_factory):
 
 def pytest_collection_modifyitems(items, config):
     if hasattr(config, "workerinput"):
-        order = {name: at for at, name in enumerate(LONGEST)}
+        order = {name: at for at, name in enumerate(FIRST)}
         items.sort(key=lambda item: order.get(group(item.nodeid), len(order)))
     alone = config.getoption("markexpr") == "consumer" and sys.platform == "linux"  # they have Linux wheels
     for item in items:
