@@ -1,15 +1,31 @@
 """Tests marked `gpu` run where CuPy finds a GPU; everything else needs neither GPU nor network."""
 
 import functools
+import gc
+import os
 import sys
 from importlib.util import find_spec
 
+import kept_tools
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tcprobe.errors import EnvironmentUnfitError
+from tcprobe.sass import toolchain
+from tcprobe.system.children import Scratch
+
+# what is read of the published tables stays: to look it over took a tenth of the time
+gc.set_threshold(100_000, 50, 100)
 QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 settings.register_profile("tcprobe", deadline=None, suppress_health_check=QUIET, print_blob=True)
 settings.load_profile("tcprobe")
+# The first starts commands whose memory is measured, where a worker that has grown counts in. Then come those that take
+# longest, so that workers end together; the files of the site build it once.
+FIRST = (
+    "smoke", "site", "contradictions", "hostile_text", "header", "wgmma_probes", "foreign", "sparse", "docs",
+    "mutations", "faults", "origin", "runner", "block_scale", "cli", "sass", "options", "toolchain", "path", "names",
+    "acceptance", "json",
+)  # fmt: skip
 CONSUMERS = ("cutlass", "jax", "numba", "tinygrad", "triton")
 
 
@@ -30,7 +46,47 @@ def consumer_missing() -> str | None:
     return f"not installed: {', '.join(lacking)}; python3 tools/dev.py test --consumers" if lacking else None
 
 
+def group(nodeid):
+    """What one worker runs whole: a file, or all those of the site."""
+    name = nodeid.partition("::")[0].rpartition("/")[2].removeprefix("test_").removesuffix(".py")
+    return "site" if name.startswith("site") else name
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """A file goes to one worker, which then makes only once what its tests share."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return group(nodeid)
+
+    config.option.loadscopereorder = False
+    return ByGroup(config, log) if config.getoption("dist") == "load" else None
+
+
+def pytest_collection_finish():
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tools_once(tmp_path_factory):
+    """The real ptxas and nvdisasm run once for each input, whichever worker asks."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kept-tools"
+    folder.mkdir(exist_ok=True)
+    try:
+        found = toolchain.find()
+    except EnvironmentUnfitError:
+        return
+    tools = {os.path.realpath(tool) for tool in (found.ptxas, found.nvdisasm)}
+    Scratch.call = kept_tools.keeping(folder, tools, Scratch.call)
+
+
 def pytest_collection_modifyitems(items, config):
+    if hasattr(config, "workerinput"):
+        order = {name: at for at, name in enumerate(FIRST)}
+        items.sort(key=lambda item: order.get(group(item.nodeid), len(order)))
     alone = config.getoption("markexpr") == "consumer" and sys.platform == "linux"  # they have Linux wheels
     for item in items:
         if item.get_closest_marker("consumer") and not alone and consumer_missing():

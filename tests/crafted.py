@@ -2,6 +2,9 @@
 
 import hashlib
 import json
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tcprobe.store.documents import seal
 from tcprobe.store.results import Results, published
@@ -13,14 +16,25 @@ MMA = "mma.m8n8k4.row.col.f32.f16.f16.f32"  # four products
 
 def filled(root):
     """A folder with a load, a multiply that reads one copy, an mma of several products, opcodes and a lowering."""
-    results = Results(root)
-    for experiment in (LOAD, MULTIPLY, MMA):
-        results.write(published().measurement("sm_90", "live", experiment))
-    opcodes = published().opcodes("sm_90")
-    results.write_opcodes("sm_90", "c", {o: ({k: published().layout(x) for k, x in d["layouts"].items()}, d["source"])
-                                         for o, d in opcodes.items()})  # fmt: skip
-    results.write_lowering("sm_90", "c", published().lowering("sm_90")["instructions"])
+    for name, content in files().items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
     return root
+
+
+@cache
+def files():
+    """All that `filled` has, by name."""
+    with TemporaryDirectory() as folder:
+        results = Results(Path(folder))
+        for experiment in (LOAD, MULTIPLY, MMA):
+            results.write(published().measurement("sm_90", "live", experiment))
+        opcodes = published().opcodes("sm_90")
+        tables = {o: {k: published().layout(id_) for k, id_ in d["layouts"].items()} for o, d in opcodes.items()}
+        results.write_opcodes("sm_90", "c", {o: (tables[o], d["source"]) for o, d in opcodes.items()})
+        results.write_lowering("sm_90", "c", published().lowering("sm_90")["instructions"])
+        found = (path for path in results.root.rglob("*") if path.is_file())
+        return {path.relative_to(results.root).as_posix(): path.read_bytes() for path in found}
 
 
 def rewrite(path, change):

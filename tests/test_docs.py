@@ -3,13 +3,13 @@
 import doctest
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import click
 import nvrtc
 import pytest
+from click.testing import CliRunner
 
 from tcprobe import emit
 from tcprobe.cli import main
@@ -36,16 +36,15 @@ def name(value):
 
 
 @pytest.mark.parametrize(("page", "text"), blocks("console"), ids=name)
-def test_commands_print_what_the_page_says(page, text):
+def test_commands_print_what_the_page_says(page, text, monkeypatch):
     """The command's real output, in order; `...` stands for lines left out."""
     command, *expected = text.strip().splitlines()
-    stderr = subprocess.STDOUT if command.startswith(TALKS) else subprocess.PIPE
-    done = subprocess.run(
-        [sys.executable, "-m", "tcprobe", *shlex.split(command.removeprefix("$ tcprobe "))], stdout=subprocess.PIPE,
-        stderr=stderr, text=True, check=False, env={"COLUMNS": "120", "PATH": ""}, cwd=ROOT,
-    )  # fmt: skip
-    assert done.returncode in (0, 1), done.stderr
-    printed, position, free = done.stdout.splitlines(), 0, False
+    monkeypatch.chdir(ROOT)
+    runner = CliRunner(env={"COLUMNS": "120", "PATH": "", "CUDA_HOME": None})
+    done = runner.invoke(main, shlex.split(command.removeprefix("$ tcprobe ")))
+    assert isinstance(done.exception, SystemExit | None), done.exception
+    assert done.exit_code in (0, 1), done.output
+    printed, position, free = (done.output if command.startswith(TALKS) else done.stdout).splitlines(), 0, False
     for line in expected:
         if line.strip() == "...":
             free = True

@@ -1,5 +1,6 @@
 """Fit: every linear map is found and proven, no other is called linear, formulas are the shortest of their kind."""
 
+import math
 import random
 
 import printed
@@ -244,7 +245,8 @@ def test_the_inverse_is_called_with_an_element():
 @given(st.data())
 def test_linear_maps_over_any_axes_are_recovered(data):
     """Any number of named inputs of any size, partial domains among them; holders leads back."""
-    sizes = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=3))
+    some = st.lists(st.integers(1, 40), min_size=1, max_size=3).filter(lambda sizes: math.prod(sizes) <= 1 << 13)
+    sizes = data.draw(some)
     space = Space(tuple(Axis(name, size) for name, size in zip(("address", "thread", "i"), sizes, strict=False)))
     rng = random.Random(data.draw(st.integers(0, 2**32)))
     images = {axis.name: [rng.randrange(1 << 16) for _ in range(axis.bits)] for axis in space.axes}

@@ -105,7 +105,7 @@ def test_the_fewest_that_are_asked_of_each_are_no_mistake(tmp_path, monkeypatch)
     filled(tmp_path / "no")
     (tmp_path / "no.csv").write_text("row,col,offset\n0,0,0\n0,1,1\n")
     needs = {"emit": ["--to", "python"], "swizzle draw": ["--bits", "16"], "swizzle table": ["--bits", "16"],
-             "pages": ["--results", "no"], "lower": ["--arch", "sm_80"]}  # fmt: skip
+             "pages": ["--results", "no"], "site": ["--results", "no"], "lower": ["--arch", "sm_80"]}  # fmt: skip
     for name, words in ASKED.items():
         if name not in ("run", "verify"):
             done = CliRunner().invoke(main, [*words, *needs.get(name, [])])

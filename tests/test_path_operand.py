@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from functools import cache
 from itertools import product
 
 import nvrtc
@@ -28,11 +29,19 @@ S8, SPARSE = "wgmma.m64n32k32.s32.s8.s8", "wgmma.sp.m64n64k32.f32.bf16.bf16"
 PLACES = ("plain", "SWIZZLE_32B", "SWIZZLE_64B", "SWIZZLE_128B")
 
 
+LAYERS = alone(published())
+
+
 def plan(name, *options, arch=None, **more):
-    return operand_path(shared(name), alone(published()), PathOptions(*options, **more), arch)
+    return operand_path(shared(name), LAYERS, PathOptions(*options, **more), arch)
 
 
+@cache
 def cases():
+    return tuple(planned())
+
+
+def planned():
     """Every place and major that an operand has, and fills, of tiles of several operands."""
     for (name, size), fill in product(
         ((f"{BF16}.a_smem", "128x64"), (f"{BF16}.b_smem", "64x48"), (f"{E4M3}.a_smem", "64x128"),

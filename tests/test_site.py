@@ -341,6 +341,7 @@ def test_a_folder_of_results_without_measurements_is_a_mistake(tmp_path):
 
 def test_the_command_writes_every_file(tmp_path, monkeypatch):
     monkeypatch.setattr("tcprobe.pages.site.build.build", lambda facts: pages())
+    monkeypatch.setattr("tcprobe.pages.site.facts.gather", lambda layers: facts())
     done = site("-o", tmp_path / "site")
     assert done.exit_code == 0, done.output
     assert set(files(tmp_path / "site")) == {".tcprobe-site", *pages()}

@@ -58,12 +58,11 @@ def _points(table: Table, output: str, names: list[tuple[str, int]]) -> dict[Poi
 
 def _bit(points: dict[Point, int], bit: int, names: list[tuple[str, int]]) -> Products | None:
     """One output bit, None if it depends on too many input bits or needs too many products."""
-    needed = _support(points)
+    needed, short = _support(points)
     if len(needed) > MOST_BITS:
         return None
     from tcprobe.fit.symbolic import minimal_products
 
-    short = {tuple(point[j] for j in needed): value for point, value in points.items()}
     unknown = [p for p in product((0, 1), repeat=len(needed)) if p not in short]
     products = minimal_products(len(needed), [p for p, v in short.items() if v], unknown)
     if len(products) > MOST_PRODUCTS:
@@ -71,12 +70,17 @@ def _bit(points: dict[Point, int], bit: int, names: list[tuple[str, int]]) -> Pr
     return Products(bit, tuple(tuple((*names[needed[j]], wanted) for j, wanted in p) for p in products))
 
 
-def _support(points: dict[Point, int]) -> list[int]:
-    """Input bits that the value needs: leave out one after another as long as the rest still determines it."""
+def _support(points: dict[Point, int]) -> tuple[list[int], dict[Point, int]]:
+    """Input bits that the value needs, and the value by these: one after another is left out where the rest determines
+    it. Once more than MOST_BITS are needed, the others stay untried.
+    """
     needed = list(range(len(next(iter(points), ()))))
-    for candidate in list(needed):
-        rest = [j for j in needed if j != candidate]
-        seen: dict[Point, int] = {}
-        if all(seen.setdefault(tuple(p[j] for j in rest), v) == v for p, v in points.items()):
-            needed = rest
-    return needed
+    for candidate in tuple(needed):
+        j = needed.index(candidate)
+        rest: dict[Point, int] = {}
+        if all(rest.setdefault(p[:j] + p[j + 1 :], v) == v for p, v in points.items()):
+            points = rest
+            needed.remove(candidate)
+        elif j == MOST_BITS:  # it stays, as those before it do
+            break
+    return needed, points

@@ -40,13 +40,13 @@ def described(*patterns: str, family: str | None = None, device: Arch | None = N
 
     None where a pattern means fragments only; as a fragment, one is meant by a shortened id, and by its instruction's.
     """
+    meant = [shorthand.short(pattern) for pattern in patterns]
     parts = (forms for forms in inventory.instructions().parts if forms.threads == WARPGROUP)
-    rows = [row for forms in parts if not patterns or any(forms.meant_by(shorthand.short(p)) for p in patterns)
-            for row in forms.values()]  # fmt: skip
+    rows = [row for forms in parts if not meant or any(map(forms.meant_by, meant)) for row in forms.values()]
     return [
         one for row in rows for one in row.described
         if family in (None, row.family) and (device is None or row.target.on(device))
-        and (not patterns or any(_means(shorthand.short(pattern), one) for pattern in patterns))
+        and (not meant or any(_means(wanted, one) for wanted in meant))
     ]  # fmt: skip
 
 

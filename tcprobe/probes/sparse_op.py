@@ -36,8 +36,8 @@ class Packed:
         index, used = elements(tables.table(row.fragment("d")), row.fragment("d"))
         words = np.zeros((len(c), len(k), len(a), WARP, 2), np.uint32)
         for number, image in enumerate(b):
-            counts = _counts(a, image, k)[None] + c[:, None, None]
-            slots = np.zeros((*counts.shape[:3], row.fragment("d").slots), np.int64)
+            counts = np.minimum(_counts(a, image, k)[None] + c[:, None, None], 2).astype(np.uint8)  # none, one, several
+            slots = np.zeros((*counts.shape[:3], row.fragment("d").slots), np.uint8)
             slots[..., used] = counts.reshape(*counts.shape[:3], -1)[..., index]
             _add(words, slots.reshape(*slots.shape[:3], WARP, -1), number, len(b))
         return words.view(np.uint8).reshape(-1)
@@ -97,7 +97,7 @@ def _counts(a: Ints, b: Ints, k: Ints) -> Ints:
     return counts.reshape(len(a), a.shape[1], len(k), -1).transpose(2, 0, 1, 3)
 
 
-def _add(words: NDArray[np.uint32], slots: Ints, number: int, images: int) -> None:
+def _add(words: NDArray[np.uint32], slots: Bytes, number: int, images: int) -> None:
     """Pack what the D slots answered to B image `number`."""
     for i in range(slots.shape[-1]):
         ones = (slots[..., i] == 1).astype(np.uint32) << np.uint32(images * (i // 2) + number)

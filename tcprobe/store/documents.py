@@ -52,7 +52,7 @@ def sealed(raw: bytes) -> bool:
     return raw == text + _CHECKSUM + digest + b'"\n}\n'
 
 
-def read(path: Path, kind: str) -> dict[str, Any] | None:
+def read(path: str | Path, kind: str) -> dict[str, Any] | None:
     """The body of a document, None if there is no such file.
 
     DataError names the file, the place and the reason if it cannot be trusted; NewerSchemaError if a later tcprobe
@@ -66,7 +66,7 @@ def read(path: Path, kind: str) -> dict[str, Any] | None:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def naming(path: str | Path) -> Iterator[None]:
     """Complaints about the content of a file, with the file's name."""
     try:
         yield

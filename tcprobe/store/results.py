@@ -101,7 +101,8 @@ class Results:
         """A saved measurement, None if there is none; DataError if its file cannot be trusted."""
         key = (arch, method, experiment)
         if key not in self._read:
-            self._read[key] = self._measurement(self.path(*key), key)
+            # thousands of files, most of them not there: Path takes longer than looking
+            self._read[key] = self._measurement(self._place(*key), key)
         return self._read[key]
 
     def measurements(self, arch: str, method: str) -> Iterator[Measurement]:
@@ -124,8 +125,7 @@ class Results:
         key = (arch, method, experiment)
         if key not in self._named:
             try:
-                # hundreds of files: Path takes as long as reading
-                raw = files.read(os.path.join(self.root, arch, method, _file_name(experiment))) or b""
+                raw = files.read(self._place(*key)) or b""
             except DataError:
                 raw = b""
             match = _NAMED_LAYOUTS.search(raw.decode(errors="replace")) if documents.sealed(raw) else None
@@ -263,7 +263,10 @@ class Results:
         folders = (folder for root in roots for folder in (root, *root.glob("sm_*/"), *root.glob("sm_*/*/")))
         files.sweep([*folders, self.root / "layouts"])
 
-    def _measurement(self, path: Path, key: tuple[str, str, str]) -> Measurement | None:
+    def _place(self, arch: str, method: str, experiment: str) -> str:
+        return os.path.join(self.root, arch, method, _file_name(experiment))
+
+    def _measurement(self, path: str, key: tuple[str, str, str]) -> Measurement | None:
         body = documents.read(path, "measurement")
         if body is None:
             return None
