@@ -313,12 +313,18 @@ def test_without_the_script(browser, folder):
     context.close()
 
 
+SHORTER = """document.querySelectorAll("tbody").forEach((rows) => {
+  while (rows.rows.length > 16) rows.deleteRow(16);
+})"""  # sixteen rows have every colour, border and kind of cell
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(browser, folder, scheme):
     context = browser.new_context(color_scheme=scheme)
     page = context.new_page()
     for address in KINDS if scheme == "light" else KINDS[:6]:
         page.goto(f"{folder.as_uri()}/{address}")
+        page.evaluate(SHORTER)
         found = axe.Axe().run(page, options={"resultTypes": ["violations"]})
         words = [(v["id"], v["nodes"][0]["html"][:120]) for v in found.response["violations"]]
         assert words == [], address
