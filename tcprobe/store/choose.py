@@ -34,6 +34,7 @@ from tcprobe.store.results import Results, published
 from tcprobe.store.surveys import DESCRIPTORS
 
 PUBLISHED = "published"
+MANY = 32  # files looked for in a folder, from which on it is listed
 T = TypeVar("T")
 Key = tuple[str, str, str, str]  # layer, arch, method, experiment
 
@@ -73,6 +74,7 @@ class Layers:
         self._say = say or (lambda text: print(text, file=sys.stderr))
         self._distrusted: dict[Key, DataError] = {}
         self._methods: dict[tuple[str, str], list[str]] = {}
+        self._looked: dict[tuple[str, str, str], list[Any]] = {}  # by folder: how often, and what is there
         self._of_one: dict[tuple[str, ...], list[Found]] = {}  # what is saved of an experiment on one arch
         self._groups = tuple(dict.fromkeys(layer.group for layer in self.layers))
 
@@ -210,7 +212,19 @@ class Layers:
         return [name for name in self.archs() if any(has(name, method) for method in self._methods_of(layer, name))]
 
     def _read(self, layer: Layer, key: tuple[str, str, str]) -> Measurement | None:
+        if not self._may_have(layer, key):
+            return None
         return self._trusted(layer, (layer.name, *key), partial(layer.results.measurement, *key))
+
+    def _may_have(self, layer: Layer, key: tuple[str, str, str]) -> bool:
+        """Whether there can be such a file: a folder is listed once that many are looked for in it."""
+        arch, method, experiment = key
+        place = self._looked.setdefault((layer.name, arch, method), [0, None])
+        place[0] += 1
+        if place[0] == MANY:
+            with suppress(DataError):  # which reading says again, of each file
+                place[1] = frozenset(layer.results.experiments(arch, method))
+        return place[1] is None or experiment in place[1]
 
     def _trusted(self, layer: Layer, key: Key, read: Callable[[], T | None]) -> T | None:
         """What `read` gives, None where the file cannot be trusted and another layer lies below."""
