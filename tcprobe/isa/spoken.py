@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import TypeVar
 
 from tcprobe.isa import inventory, words
@@ -49,10 +50,11 @@ def _one_accumulator(row: Instruction) -> bool:
     return row.multiplies_registers and row.type("c") == row.type("d")
 
 
-def parts(id_: str, *more: str) -> list[str]:
+@cache
+def parts(id_: str, *more: str) -> tuple[str, ...]:
     """The parts of an id, and more that a name may say of it."""
     written = id_.lower().split(".")
-    return [*written, *(part for part in more if part not in written)]
+    return (*written, *(part for part in more if part not in written))
 
 
 def _types(row: Instruction) -> tuple[str, ...]:

@@ -76,11 +76,11 @@ def words(name: str) -> list[str]:
 def fits(wanted: Sequence[str], parts: Iterable[str]) -> bool:
     """Whether each word means another of the parts; one with a ! in front means none of them."""
     left = list(parts)
-    if any(word.startswith("!") and word[1:] in left for word in wanted):
+    if any(word[0] == "!" and word[1:] in left for word in wanted):
         return False
-    said = (word for word in wanted if not word.startswith("!"))
+    said = (word for word in wanted if word[0] != "!")
     for word in sorted(said, key=len):  # a word that leaves a choice comes after those that leave none
-        match = next((part for part in left if _means(word, part)), None)
+        match = word if word in left else next((part for part in left if _means(word, part)), None)
         if match is None:
             return False
         left.remove(match)
@@ -105,7 +105,11 @@ def named(part: str, wanted: Iterable[str]) -> bool:
 
 
 def _means(word: str, part: str) -> bool:
-    return part in word.split("|") or (word[0] == "m" and re.fullmatch(rf"{re.escape(word)}k\d+", part) is not None)
+    return (
+        part == word
+        or ("|" in word and part in word.split("|"))
+        or (word[0] == "m" and part.startswith(word) and re.fullmatch(r"k\d+", part[len(word) :]) is not None)
+    )
 
 
 def _split(piece: str) -> list[str]:

@@ -50,6 +50,7 @@ class Results:
         self._layouts: dict[str, Table] = {}
         self._read: dict[tuple[str, str, str], Measurement | None] = {}
         self._methods: dict[str, list[str]] = {}
+        self._lowerings: dict[str, dict[str, Any] | None] = {}
         self._runs: list[Results] | None = None
         self._named: dict[tuple[str, str, str], dict[str, str]] = {}
 
@@ -194,6 +195,11 @@ class Results:
 
         DataError if the file cannot be trusted.
         """
+        if arch not in self._lowerings:
+            self._lowerings[arch] = self._lowering(arch)
+        return self._lowerings[arch]
+
+    def _lowering(self, arch: str) -> dict[str, Any] | None:
         path = self.lowering_path(arch)
         body = documents.read(path, "lowering")
         if body is not None:
@@ -209,10 +215,11 @@ class Results:
         """
         compiler, nothing = one_line(compiler), {"compiler": None}
         with files.locked(self.root / arch):
-            before, complaints = _trusted(lambda: self.lowering(arch) or nothing, nothing)
+            before, complaints = _trusted(lambda: self._lowering(arch) or nothing, nothing)
             kept = before["instructions"] if before["compiler"] == compiler else {}
             body = {"compiler": compiler, "instructions": {**kept, **instructions}}
             _save(self.lowering_path(arch), "lowering", body)
+        self._lowerings.pop(arch, None)
         return complaints
 
     def opcodes_path(self, arch: str) -> Path:
