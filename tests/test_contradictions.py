@@ -76,8 +76,9 @@ def test_a_disassembler_that_lies_once_publishes_nothing_wrong(tmp_path, name, n
     ],
 )
 def test_exchanged_names_are_noticed_or_harmless(tmp_path, first, second, code):
-    """Harmless: the same code, or a multiply that is not followed then."""
-    done = run(tmp_path / "r", exchanging(tmp_path / "tools", first, second))
+    """Harmless: the same code, or a multiply that is not followed then. All of wmma, which these kernels are of."""
+    multiplies = [row.id for row in inventory.of_family("wmma")]
+    done = run(tmp_path / "r", exchanging(tmp_path / "tools", first, second), "wmma*", *multiplies)
     assert done.exit_code == code, done.output
     assert right(tmp_path / "r")
 

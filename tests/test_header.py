@@ -43,10 +43,12 @@ def test_nvrtc_compiles_the_header_for_every_arch_it_knows():
     assert lib is not None, "the dev extra installs NVRTC"
     known_archs = [n for n in nvrtc.archs(lib) if n >= 70]
     assert len(known_archs) > 8
+    of_wmma = emit.emit("cuda", for_emit([f for f in MATRICES if f.family == "wmma"], "all", RESULTS))
     for count in known_archs:
         has = by_name.select("wmma.*", device=arch(f"sm_{110 if count == 101 else count}"))  # 101: 110's old name
         users = "\n".join(f"using u{j} = tcprobe::{identifier(f.id)};" for j, f in enumerate(has))
-        done, log = nvrtc.compile_cuda(lib, header() + users, f"-arch=sm_{count}", "-std=c++17")
+        text = header() if count % 10 == 0 or count == known_archs[0] else of_wmma  # all families on a generation's first
+        done, log = nvrtc.compile_cuda(lib, text + users, f"-arch=sm_{count}", "-std=c++17")
         log = re.sub(r"nvrtc: warning: Architectures prior.*\n", "", log)
         assert (done, log) == (True, ""), count
 

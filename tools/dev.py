@@ -104,7 +104,8 @@ def test() -> None:
     run("ruff", "check", ".")
     run("ruff", "format", "--check", ".")
     run("mypy")
-    run("python", "-m", "pytest", "--numprocesses", "auto", *given)
+    workers = (os.cpu_count() or 1) + 1  # many tests wait for the processes that they start
+    run("python", "-m", "pytest", "--numprocesses", str(workers), *given)
 
 
 if __name__ == "__main__":
