@@ -47,7 +47,8 @@ def test_nvrtc_compiles_the_header_for_every_arch_it_knows():
     for count in known_archs:
         has = by_name.select("wmma.*", device=arch(f"sm_{110 if count == 101 else count}"))  # 101: 110's old name
         users = "\n".join(f"using u{j} = tcprobe::{identifier(f.id)};" for j, f in enumerate(has))
-        text = header() if count % 10 == 0 or count == known_archs[0] else of_wmma  # all families on a generation's first
+        first = count % 10 == 0 or count == known_archs[0]  # of its generation, for which all families are compiled
+        text = header() if first else of_wmma
         done, log = nvrtc.compile_cuda(lib, text + users, f"-arch=sm_{count}", "-std=c++17")
         log = re.sub(r"nvrtc: warning: Architectures prior.*\n", "", log)
         assert (done, log) == (True, ""), count
