@@ -22,6 +22,7 @@ from tcprobe.emit.common import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.expression import values
+from tcprobe.references.shared_memory.catalogue import Options, tabulate
 from tcprobe.run import multiplicands
 from tcprobe.run.verify_source import HELPERS
 from tcprobe.store.cell import load
@@ -50,6 +51,7 @@ CASES = [
     ("wgmma.m64n8k16.f16.f16.f16.d", ("stmatrix",), "stmatrix.x2", NOTHING, {}),
     ("wgmma.m64n8k16.f16.f16.f16.d", ("stmatrix.x4",), None, "do not fill", None),
     ("wgmma.m64n24k32.f32.e4m3.e4m3.d", ("stmatrix", "e4m3", "row", "pad:8"), None, "stmatrix: a warp holds", None),
+    (HALF, ("stmatrix", None, "row", "SWIZZLE_128B"), "stmatrix.x2", RENAMED, {}),
     (HALF, ("stmatrix", None, "row", "SWIZZLE_48B"), None, "SWIZZLE_128B, boxes:BYTES", None),
     ("wgmma.m64n8k16.f16.f16.f16.d", ("stmatrix.x3",), None, "is none of stmatrix", None),
     ("wgmma.m64n8k16.f16.f16.f16.d", ("stmatrix", "bf16"), None, "no conversion from f16 to bf16", None),
@@ -106,6 +108,15 @@ def test_the_formula_is_every_address(name, options):
         for warp in range(len(row) // 32):
             said = values(text.replace("lane", f"(lane + {32 * warp})"))
             assert all(at in (IDLE, one) for at, one in zip(row[32 * warp :], said, strict=False))
+
+
+@pytest.mark.parametrize(("name", "mode"), [(HALF, "64B"), (HALF, "128B"), (BF16, "128B")])
+def test_a_tile_of_a_tensor_maps_mode_lies_as_its_box_does(name, mode):
+    """Rows narrower than the span of the mode are the span apart."""
+    found = stored(load(name), StoreOptions("stmatrix", "f16", "row", f"SWIZZLE_{mode}"))
+    box = tabulate(f"SWIZZLE_{mode}", (found.tile.cols, found.tile.rows), Options(bits=16)).offsets
+    for row, col in np.ndindex(found.tile.rows, found.tile.cols):
+        assert found.shared.offset(found.tile, row, 2 * col) == box[col][row]
 
 
 def tcprobe(*arguments, code=0):

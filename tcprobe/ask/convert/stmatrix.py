@@ -27,7 +27,7 @@ from tcprobe.ask.convert import Conversion, require_matrix, routed
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.units import tiling
 from tcprobe.ask.path.formula import AddressText, address
-from tcprobe.ask.tile import Shared, Tile, bits_of, boxed, parse_shared
+from tcprobe.ask.tile import TMA, Shared, Tile, bits_of, boxed, parse_shared
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch, by_name
 from tcprobe.isa.arch import WARP
@@ -186,9 +186,13 @@ def _bits(kind: str) -> int:
 
 
 def _placed(text: str, tile: Tile) -> Shared:
-    """What `parse_shared` knows, or boxes:WIDTH; UsageError."""
+    """What `parse_shared` knows, or boxes:WIDTH; UsageError. Rows of a tensor map's mode are its span apart or more."""
     match = re.fullmatch(r"boxes:(\d{1,4})", text)
-    return boxed(int(match[1]), tile) if match else parse_shared(text, "boxes:BYTES")
+    if match:
+        return boxed(int(match[1]), tile)
+    shared = parse_shared(text, "boxes:BYTES")
+    span = MATRIX_ROW << shared.swizzle[0] if text in TMA else 0
+    return replace(shared, padding=max(shared.padding, span - tile.line_bytes))
 
 
 def _check_pitch(tile: Tile, shared: Shared) -> None:
