@@ -104,8 +104,7 @@ def test() -> None:
     run("ruff", "check", ".")
     run("ruff", "format", "--check", ".")
     run("mypy")
-    workers = (os.cpu_count() or 1) + 1  # many tests wait for the processes that they start
-    run("python", "-m", "pytest", "--numprocesses", str(workers), *given)
+    run("python", "-m", "pytest", "--numprocesses", "auto", *given)
 
 
 if __name__ == "__main__":
