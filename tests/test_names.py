@@ -296,3 +296,12 @@ def test_copy_atoms_of_cute_are_their_instructions():
 
 def test_a_qualifier_with_a_capital_letter_is_a_word():
     assert len(by_name.select("mma block_scale scale_vec::4X ue4m3 e2m1 scale_a")) == 2
+
+
+@pytest.mark.parametrize("size", ["30", "0", "-16", "\u00b2", "\u0663\u0662", "16x", "9" * 5000])
+def test_a_vector_size_that_no_form_has_is_refused(size):
+    types = "float_e2m1_t, float_e2m1_t, float, float_ue8m0_t"
+    with pytest.raises(UsageError, match="is called"):
+        by_name.resolve(f"SM120_16x8x64_TN_VS<{types}, {size}> a")
+    with pytest.raises(UsageError, match="is called"):
+        by_name.resolve(f"SM120_16x8x{size}_TN a")

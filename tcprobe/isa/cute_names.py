@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-_MULTIPLY = r"(?:\w+::)*SM120_(SPARSE_)?16x8x(\d+)_TN(_VS)?(?:<([^<>]*)>)?"
+_MULTIPLY = r"(?:\w+::)*SM120_(SPARSE_)?16x8x([0-9]{1,3})_TN(_VS)?(?:<([^<>]*)>)?"
 _MEMORY = r"SM100_TMEM_(LOAD|STORE)_(16|32)dp(32|64|128|256)b1x"
 _LOAD, _STORE = r"SM100_U8x(8|16)_LDSM_T", r"SM100_U8x(4|8|16)_STSM_T"
 _UNPACKED = r"SM100_SU([46])_DU8x16_x([124])_LDSM_N"
@@ -48,8 +48,13 @@ def _multiply(sparse: bool, k: int, scaled: bool, given: list[str]) -> list[str]
     if not scaled:
         return [*head, "kind::f8f6f4", *types]
     kind = "mxf4nvf4" if k == (128 if sparse else 64) else "mxf8f6f4"
-    known = size.isdigit() and 0 < int(size) <= k
-    return [*head, f"kind::{kind}", "block_scale", *([f"scale_vec::{k // int(size)}X"] if known else []), *types]
+    return [*head, f"kind::{kind}", "block_scale", *([f"scale_vec::{_blocks(k, size)}X"] if size else []), *types]
+
+
+def _blocks(k: int, size: str) -> str:
+    """How many blocks of VS elements there are along k; VS itself, which no form has, where that is no whole number."""
+    whole = re.fullmatch("[1-9][0-9]{0,2}", size) and k % int(size) == 0
+    return str(k // int(size)) if whole else size
 
 
 def _type(said: str) -> str:
