@@ -65,12 +65,12 @@ class InternalError(TcprobeError):
 
 def named(name: str) -> type[TcprobeError]:
     """The class of this name: an error that came from another process as a name and words."""
-    kinds, found = [TcprobeError], {}
+    kinds, by_name = [TcprobeError], {}
     while kinds:
         kind = kinds.pop()
-        found[kind.__name__] = kind
+        by_name[kind.__name__] = kind
         kinds += kind.__subclasses__()
-    return found.get(name, TcprobeError)
+    return by_name.get(name, TcprobeError)
 
 
 def understood(error: Exception) -> TcprobeError:

@@ -67,8 +67,8 @@ def plain(id_: str) -> str:
 
 def slug(words: str) -> str:
     """Words from a file as a name: letters, digits, dots; a hash where they are too long or say nothing."""
-    found = re.sub(r"[^a-z0-9.]+", "-", words.lower()).strip("-.")
-    if 0 < len(found) <= MOST:
-        return found
+    short = re.sub(r"[^a-z0-9.]+", "-", words.lower()).strip("-.")
+    if 0 < len(short) <= MOST:
+        return short
     digest = hashlib.sha256(words.encode()).hexdigest()[:8]
-    return f"{found[: MOST - 9].rstrip('-.')}-{digest}".lstrip("-")
+    return f"{short[: MOST - 9].rstrip('-.')}-{digest}".lstrip("-")

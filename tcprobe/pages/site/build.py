@@ -47,8 +47,8 @@ STATIC = ("site.css", "site.js", "icon.svg")
 
 def build(facts: Facts) -> dict[str, str]:
     """Text by address."""
-    found = {view.page: render(view) for view in views(facts)}
-    return found | dict(_others(facts))
+    written = {view.page: render(view) for view in views(facts)}
+    return written | dict(_others(facts))
 
 
 def views(facts: Facts) -> Iterator[View]:

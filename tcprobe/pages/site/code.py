@@ -32,16 +32,16 @@ def _tried(write: Callable[[Cell], str], cell: Cell) -> Iterator[str]:
 
 def _cuda(cell: Cell) -> str:
     """Constexpr functions of the formulas, and of their inverse where it is linear."""
-    forward = {name: found for name, found in fitted(cell.table).formulas.items() if found}
+    forward = {name: one for name, one in fitted(cell.table).formulas.items() if one}
     back = inverted(cell.table) or {}
     lines = [
         f"// {cell.fragment.id} on {cell.arch}, layout {cell.table.id}",
         f"namespace {identifier(cell.fragment.id)} {{",
     ]
-    for found in (forward, back):
-        for name, formula in found.items():
-            given = ", ".join(f"int {n}" for n in _arguments(cell, found is back))
-            lines.append(f"__host__ __device__ constexpr int {name if found is forward else name + '_of'}({given}) {{")
+    for way in (forward, back):
+        for name, formula in way.items():
+            given = ", ".join(f"int {n}" for n in _arguments(cell, way is back))
+            lines.append(f"__host__ __device__ constexpr int {name if way is forward else name + '_of'}({given}) {{")
             lines.append(f"  return {formula};\n}}")
     return "\n".join([*lines, "}"])
 

@@ -47,14 +47,14 @@ def _archs(fact: Fact, facts: Facts) -> dict[str, Any]:
 
 def names(facts: Facts) -> str:
     """A script that names all fragments in order, those that share all but the last part together."""
-    found: list[list[str]] = []
+    by_prefix: list[list[str]] = []
     for id_ in facts.facts:
         prefix, _, last = id_.rpartition(".")
-        if found and found[-1][0] == prefix:
-            found[-1][1] += f" {last}"
+        if by_prefix and by_prefix[-1][0] == prefix:
+            by_prefix[-1][1] += f" {last}"
         else:
-            found.append([prefix, last])
-    return f"globalThis.tcprobeNames={markup.plain(found)};\n"
+            by_prefix.append([prefix, last])
+    return f"globalThis.tcprobeNames={markup.plain(by_prefix)};\n"
 
 
 def schema() -> str:

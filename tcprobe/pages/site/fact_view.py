@@ -132,11 +132,11 @@ def _lacking(fact: Fact, name: str) -> tuple[str, str, str]:
 
 def _absent(fact: Fact) -> list[tuple[str, str]]:
     """(archs, why they have no table) of those that could have one."""
-    found: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for row in ARCHS:
         if fact.kind(row.name) == "unknown":
-            found.setdefault(words.why(fact, row.name), []).append(row.name)
-    return [(spans(archs), why) for why, archs in found.items()]
+            by_reason.setdefault(words.why(fact, row.name), []).append(row.name)
+    return [(spans(archs), why) for why, archs in by_reason.items()]
 
 
 def _layout(fact: Fact, table: Table) -> dict[str, Any]:
@@ -157,12 +157,12 @@ def _slots(fact: Fact) -> str:
 
 def _notes(fact: Fact) -> list[str]:
     counts = sorted(fact.main.table.copies) if fact.fragment.role in WHOLE else [1]
-    found = [] if counts == [1] else [f"Each element has {' or '.join(map(str, counts))} holders"]
+    lines = [] if counts == [1] else [f"Each element has {' or '.join(map(str, counts))} holders"]
     if fact.fragment.role is Role.METADATA:
-        found.append(indices(fact.fragment))
+        lines.append(indices(fact.fragment))
     if fact.main.numbering:
-        found.append(f"Row and column numbers from {fact.main.numbering}")
-    return found
+        lines.append(f"Row and column numbers from {fact.main.numbering}")
+    return lines
 
 
 def _provenance(cell: Cell) -> list[tuple[str, str]]:

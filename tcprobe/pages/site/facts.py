@@ -69,9 +69,9 @@ class Fact:
 
     def kind(self, arch: str) -> str:
         """A key of BADGES: how the cell of an arch was obtained."""
-        found = self.cells.get(arch)
-        if found:
-            return found.measured.method if found.measured else "documented"
+        cell = self.cells.get(arch)
+        if cell:
+            return cell.measured.method if cell.measured else "documented"
         return "unknown" if self.fragment.target.on(arch_row(arch)) else "absent"
 
     def why(self, arch: str) -> str:
@@ -96,7 +96,7 @@ class Fact:
     def evidence(self, arch: str) -> list[Found]:
         """All measurements on an arch that found the table of its cell."""
         table = self.cells[arch].table
-        return [found for found in self.layers.tables(self.fragment, [arch]) if found.table(self.fragment) == table]
+        return [one for one in self.layers.tables(self.fragment, [arch]) if one.table(self.fragment) == table]
 
 
 @dataclass(frozen=True)
@@ -138,14 +138,14 @@ class Facts:
     @cached_property
     def sharing(self) -> dict[str, list[tuple[Fact, Cell, list[str]]]]:
         """By layout id the facts that have it, each with a cell and its archs."""
-        found: dict[str, list[tuple[Fact, Cell, list[str]]]] = {}
+        by_layout: dict[str, list[tuple[Fact, Cell, list[str]]]] = {}
         for fact in self.facts.values():
             by_table: dict[str, list[Cell]] = {}
             for one in (*fact.cells.values(), *(fact.sizes[:-1] if fact.grows else ())):
                 by_table.setdefault(one.table.id, []).append(one)
             for id_, of in by_table.items():
-                found.setdefault(id_, []).append((fact, of[0], [one.arch for one in of]))
-        return found
+                by_layout.setdefault(id_, []).append((fact, of[0], [one.arch for one in of]))
+        return by_layout
 
     @cached_property
     def lowerings(self) -> dict[str, list[dict[str, Any]]]:
@@ -161,10 +161,10 @@ class Facts:
 
 def gather(layers: Layers) -> Facts:
     """All facts of some folders; UsageError where there is none, DataError where a file cannot be trusted."""
-    found = {fact.id: fact for fact in _facts(layers)}
-    if not found:
+    by_id = {fact.id: fact for fact in _facts(layers)}
+    if not by_id:
         raise UsageError(f"no measurements in {layers.words}. `tcprobe run` makes them.")
-    return Facts(layers, found)
+    return Facts(layers, by_id)
 
 
 def for_every_n(name: str, shape: Shape) -> str:
@@ -190,11 +190,11 @@ def _fact(fragment: Fragment, layers: Layers) -> Fact | None:
 
 def _by_n() -> dict[str, list[Fragment]]:
     """The fragments of a warpgroup that differ in N alone, by rising N."""
-    found: dict[str, list[Fragment]] = {}
+    by_shape: dict[str, list[Fragment]] = {}
     for row in sorted(inventory.executed_by(WARPGROUP), key=lambda row: row.shape.n):
         for fragment in row.fragments:
-            found.setdefault(for_every_n(fragment.id, fragment.shape), []).append(fragment)
-    return found
+            by_shape.setdefault(for_every_n(fragment.id, fragment.shape), []).append(fragment)
+    return by_shape
 
 
 def _sized(several: Sequence[Fragment], layers: Layers) -> Iterator[Fact]:

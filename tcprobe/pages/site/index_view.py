@@ -45,10 +45,10 @@ def shape_page(family: str, shape: object) -> str:
 
 def shapes(facts: Facts) -> Iterator[View]:
     """A page for each family and shape: its instructions, with their operands."""
-    found: dict[tuple[str, str], list[tuple[str, Instruction]]] = {}
+    by_shape: dict[tuple[str, str], list[tuple[str, Instruction]]] = {}
     for name, row in facts.instructions.items():
-        found.setdefault((row.family, facts.of[row.fragments[-1].id].shape), []).append((name, row))
-    for (family, shape), rows in found.items():
+        by_shape.setdefault((row.family, facts.of[row.fragments[-1].id].shape), []).append((name, row))
+    for (family, shape), rows in by_shape.items():
         title = f"{family} {shape}"
         lines = [[[(name, addresses.instruction(name))],
                   [(words.name(f), addresses.fact(facts.of[f.id].id)) for f in row.fragments]]
@@ -85,8 +85,8 @@ def _row(members: list[Fact], archs: list[str]) -> dict[str, Any]:
 def _cells(fact: Fact, archs: list[str]) -> list[str]:
     """A letter an arch; layouts other than the main one are numbered from 2 on."""
     numbers: Mapping[str, int] = {id_: number for number, id_ in enumerate(fact.tables, 1)}
-    found = []
+    badges = []
     for name in archs:
         number = numbers[fact.cells[name].table.id] if name in fact.cells else 1
-        found.append(BADGES[fact.kind(name)][0] + (str(number) if number > 1 else ""))
-    return found
+        badges.append(BADGES[fact.kind(name)][0] + (str(number) if number > 1 else ""))
+    return badges

@@ -23,13 +23,13 @@ from tcprobe.store.cell import Cell
 def view(facts: Facts, name: str) -> View:
     """The page, with the tables of the arch whose table of D (or what comes last) counts most."""
     row = facts.instructions[name]
-    found = {f.operand: facts.of[f.id] for f in row.fragments}
-    arch = next(reversed(found.values())).main.arch
-    facts_of = {operand: fact for operand, fact in found.items() if arch in fact.cells}
+    by_operand = {f.operand: facts.of[f.id] for f in row.fragments}
+    arch = next(reversed(by_operand.values())).main.arch
+    facts_of = {operand: fact for operand, fact in by_operand.items() if arch in fact.cells}
     at = {operand: fact.sizes[0] if fact.sizes else fact.cells[arch] for operand, fact in facts_of.items()}
     composed = [o for o in ("a", "b", "d") if o in at and at[o].fragment.role in (Role.FACTOR, Role.RESULT)]
     composes = row.multiplies and "d" in composed and len(composed) > 1
-    every_n = any(fact.sizes for fact in found.values())
+    every_n = any(fact.sizes for fact in by_operand.values())
     shown = {
         "drawn_n": row.shape.n if every_n else "",
         "arch": arch, "axis": words.axis(row.fragments[0]), "what": _what(row),
@@ -69,14 +69,14 @@ def _data(at: dict[str, Cell], composed: Sequence[str]) -> dict[str, Any]:
 
 def _lowered(facts: Facts, row: Instruction) -> list[tuple[str, str]]:
     """(archs, words), archs with the same together."""
-    found: dict[str, list[str]] = {}
+    by_text: dict[str, list[str]] = {}
     for arch, bodies in facts.lowerings.items():
         saved = next((body for body in bodies if row.id in body["instructions"]), None)
         if saved:
             low = Lowering(**saved["instructions"][row.id])
             text = lowering.words(low, row) + (f" ({low.refused})" if low.refused else "")
-            found.setdefault(text, []).append(arch)
-    return [(spans(archs), text) for text, archs in found.items()]
+            by_text.setdefault(text, []).append(arch)
+    return [(spans(archs), text) for text, archs in by_text.items()]
 
 
 def _ptx(cells: Sequence[Cell]) -> str:

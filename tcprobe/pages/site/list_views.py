@@ -20,22 +20,22 @@ NAMED = 3  # fragments of a line that are named
 
 def arch(facts: Facts, name: str) -> View:
     """What is known on an arch: by kind of evidence, fragments of one layout on a line."""
-    row, found = arch_row(name), [fact for fact in facts.facts.values() if name in fact.cells]
-    kinds = Counter(words.SHORT[fact.kind(name)] for fact in found)
+    row, present = arch_row(name), [fact for fact in facts.facts.values() if name in fact.cells]
+    kinds = Counter(words.SHORT[fact.kind(name)] for fact in present)
     absent = [fact for fact in facts.facts.values() if name not in fact.cells]
     parts = [
         ListPart("Layouts", "layouts", heads=["Evidence", "Fragments", "Layout", "Formula"],
-         rows=list(_by_layout(found, name))),
+         rows=list(_by_layout(present, name))),
         ListPart("Absent", "absent", heads=["Why", "Fragments"], rows=list(_absent(absent, name))),
     ]  # fmt: skip
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    about = f"{row.generation}, compute capability {row.compute_capability}. {len(found)} fragments: {counts}."
+    about = f"{row.generation}, compute capability {row.compute_capability}. {len(present)} fragments: {counts}."
     return View(addresses.arch(name), "list", name, about, {"paragraphs": [about], "parts": parts})
 
 
-def _by_layout(found: list[Fact], name: str) -> Iterable[Row]:
+def _by_layout(present: list[Fact], name: str) -> Iterable[Row]:
     lines: dict[tuple[str, str, str], list[Fact]] = {}
-    for fact in found:
+    for fact in present:
         key = (words.SHORT[fact.kind(name)], fact.cells[name].table.id, words.formula(fact.cells[name].table))
         lines.setdefault(key, []).append(fact)
     for (kind, layout, formula), facts in sorted(lines.items()):
@@ -67,16 +67,16 @@ def makers(facts: Facts) -> tuple[list[View], Links]:
     runs: dict[tuple[str, str], list[tuple[Fact, Found]]] = {}
     for fact in facts.facts.values():
         for fragment in (cell.fragment for cell in fact.each):
-            for found in fact.layers.tables(fragment, facts.archs):
-                runs.setdefault(_maker(found), []).append((fact, found))
+            for one in fact.layers.tables(fragment, facts.archs):
+                runs.setdefault(_maker(one), []).append((fact, one))
     views = [_run(maker, measured) for maker, measured in sorted(runs.items())]
     return views, [(view.title, view.page) for view in views]
 
 
-def _maker(found: Found) -> tuple[str, str]:
+def _maker(one: Found) -> tuple[str, str]:
     """(words, address)."""
-    p = found.measured.provenance
-    if found.measured.method == "live":
+    p = one.measured.provenance
+    if one.measured.method == "live":
         said_ = f"{p['device']}, driver {p['driver']}"
         return said_, addresses.device(said_)
     return p["compiler"], addresses.compiler(p["compiler"])
@@ -85,14 +85,13 @@ def _maker(found: Found) -> tuple[str, str]:
 def _run(maker: tuple[str, str], measured: list[tuple[Fact, Found]]) -> View:
     title, page = maker
     lines: dict[tuple[str, str], list[Fact]] = {}
-    for fact, found in measured:
-        lines.setdefault((found.measured.arch, found.measured.method), []).append(fact)
+    for fact, one in measured:
+        lines.setdefault((one.measured.arch, one.measured.method), []).append(fact)
     rows = [[[(arch, addresses.arch(arch))], [(words.SHORT.get(method, method), "")], [(str(len(of)), "")],
              links({fact.id: fact for fact in of}.values())]
             for (arch, method), of in lines.items()]  # fmt: skip
     provenance = {
-        key: sorted({found.measured.provenance[key] for _, found in measured})
-        for key in ("cuda", "compiler", "tcprobe")
+        key: sorted({one.measured.provenance[key] for _, one in measured}) for key in ("cuda", "compiler", "tcprobe")
     }
     parts = [
         ListPart("Tables", "tables", heads=["Arch", "Method", "Tables", "Fragments"], rows=rows),
@@ -126,11 +125,11 @@ def _plain(*texts: str) -> Row:
 
 
 def _stated(facts: Facts) -> Iterable[Row]:
-    found: dict[tuple[str, str, str], list[Fact]] = {}
+    by_claim: dict[tuple[str, str, str], list[Fact]] = {}
     for fact in facts.facts.values():
         for reference in references():
             claim = said(reference, fact.fragment, arch_row(fact.main.arch))
             if not isinstance(claim, str) and claim.erratum:
-                found.setdefault((reference.NAME, claim.where, claim.erratum), []).append(fact)
-    for key, of in found.items():
+                by_claim.setdefault((reference.NAME, claim.where, claim.erratum), []).append(fact)
+    for key, of in by_claim.items():
         yield [*([(text, "")] for text in key), links(of)]

@@ -47,13 +47,13 @@ def _table(heads: str, rows: Iterable[str], most: int) -> Drawn:
     """Heads, and as many rows as have `most` characters together; numbers only, so that nothing is to be escaped."""
     from markupsafe import Markup
 
-    sizes, found = 0, list[str]()
+    sizes, shown = 0, list[str]()
     for row in rows:
         sizes += len(row)
-        if found and sizes > most:
+        if shown and sizes > most:
             break
-        found.append(row)
-    return Drawn(Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(found)}</tbody>"), len(found))
+        shown.append(row)
+    return Drawn(Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(shown)}</tbody>"), len(shown))
 
 
 def _cell(piece: Stretch) -> str:

@@ -55,14 +55,14 @@ def layout(table: Table) -> dict[str, Any]:
 
 def _layout(table: Table) -> dict[str, Any]:
     """A table: inputs, outputs, the image of each bit of each input, and what is unused; values where not linear."""
-    found = fitted(table)
+    fit = fitted(table)
     data: dict[str, Any] = {"id": table.id, "in": [[axis.name, axis.size] for axis in table.space.axes],
                             "out": list(table.outputs)}  # fmt: skip
-    data["formula"] = {name: str(formula) if formula else None for name, formula in found.formulas.items()}
-    if found.layout is None:
+    data["formula"] = {name: str(formula) if formula else None for name, formula in fit.formulas.items()}
+    if fit.layout is None:
         return data | {"values": [list(table.values[name]) for name in table.outputs]}
     bases = {name: [[image[out] for out in table.outputs] for image in images]
-             for name, images in found.layout.bases.items()}  # fmt: skip
+             for name, images in fit.layout.bases.items()}  # fmt: skip
     unused = [number for number, cell in enumerate(table.cells) if cell is None]
-    return data | {"bases": bases, "zero": [found.layout.origin[out] for out in table.outputs],
+    return data | {"bases": bases, "zero": [fit.layout.origin[out] for out in table.outputs],
                    "unused": [list(run) for run in ranges(unused)]}  # fmt: skip

@@ -58,12 +58,12 @@ def require() -> None:
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("tcprobe.pages.site"), autoescape=True, undefined=StrictUndefined, finalize=_shown,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    found.filters["text"] = markup.text
-    return found
+    environment.filters["text"] = markup.text
+    return environment
 
 
 def _shown(value: object) -> object:

@@ -50,27 +50,27 @@ ACCESSES = (
 def views(facts: Facts) -> list[View]:
     """All pages, their list first."""
     rules = rules_for(None, facts.layers)
-    swizzles, found = (
+    swizzles, accesses = (
         [_swizzle(mode) for mode in TMA],
         [_access(facts, access, rules) for access in ACCESSES if _there(facts, access)],
     )
     parts = [
         ListPart("Swizzles", "swizzles", links=_links(swizzles)),
-        ListPart("Accesses, phase by phase", "accesses", links=_links(found)),
+        ListPart("Accesses, phase by phase", "accesses", links=_links(accesses)),
     ]  # fmt: skip
     rule = "The lanes of an access form phases; a phase takes as many passes as its fullest bank has distinct words."
     words = f"Shared memory has 32 banks of 4 bytes. {rule} The rule is {rules.evidence}."
     index = View("s/index.html", "list", "Shared memory", "Swizzles by bank, and bank conflicts phase by phase",
                  {"paragraphs": [words], "parts": parts})  # fmt: skip
-    return [index, *swizzles, *found]
+    return [index, *swizzles, *accesses]
 
 
 def _there(facts: Facts, access: Access) -> bool:
     return access.fragment is None or access.fragment in facts.facts
 
 
-def _links(found: list[View]) -> Links:
-    return [(view.title, view.page) for view in found]
+def _links(drawn: list[View]) -> Links:
+    return [(view.title, view.page) for view in drawn]
 
 
 def _swizzle(mode: str) -> View:
@@ -119,10 +119,10 @@ def _access(facts: Facts, access: Access, rules: BankRules) -> View:
     return View(addresses.shared(access.name), "access", title, access.words, shown)
 
 
-def _case(found: TileCost, how: str) -> dict[str, Any]:
-    head = f"{how}: {found.wavefronts} wavefronts for {found.instructions} instructions, at best {found.ideal}"
-    return {"head": head, "words": f"Instruction {found.worst}, one of those that cost most.",
-            "phases": [_phase(phase) for phase in found.phases]}  # fmt: skip
+def _case(cost: TileCost, how: str) -> dict[str, Any]:
+    head = f"{how}: {cost.wavefronts} wavefronts for {cost.instructions} instructions, at best {cost.ideal}"
+    return {"head": head, "words": f"Instruction {cost.worst}, one of those that cost most.",
+            "phases": [_phase(phase) for phase in cost.phases]}  # fmt: skip
 
 
 def _phase(phase: Phase) -> dict[str, Any]:

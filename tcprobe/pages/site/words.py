@@ -57,9 +57,9 @@ def formula(table: Table) -> str:
 
 def agreed(fact: Fact, arch: str) -> str:
     """How many devices and compilers found an arch's table: "2 devices, 3 compilers"."""
-    found = fact.evidence(arch)
-    devices = {made_by(f.measured)[:2] for f in found if f.measured.method == "live"}
-    compilers = {f.measured.provenance["compiler"] for f in found if f.measured.method != "live"}
+    measured = fact.evidence(arch)
+    devices = {made_by(f.measured)[:2] for f in measured if f.measured.method == "live"}
+    compilers = {f.measured.provenance["compiler"] for f in measured if f.measured.method != "live"}
     counts = ((len(devices), "device"), (len(compilers), "compiler"))
     return ", ".join(_count(*pair) for pair in counts if pair[0])
 

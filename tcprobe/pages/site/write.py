@@ -40,12 +40,12 @@ def _listed(folder: Path) -> set[str]:
 
 def _names(folder: Path) -> list[str]:
     """Relative names of all that is no folder, and of empty folders."""
-    found = []
+    paths = []
     for path, folders, files in os.walk(folder):
         at = Path(path).relative_to(folder)
-        found += [(at / name).as_posix() for name in files]
-        found += [(at / name).as_posix() for name in folders if Path(path, name).is_symlink()]
-    return sorted(found)
+        paths += [(at / name).as_posix() for name in files]
+        paths += [(at / name).as_posix() for name in folders if Path(path, name).is_symlink()]
+    return sorted(paths)
 
 
 def write(folder: Path, pages: Mapping[str, str]) -> None:
