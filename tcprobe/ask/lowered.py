@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tcprobe.errors import DataError, NewerSchemaError, UsageError
+from tcprobe.errors import UsageError
 from tcprobe.isa import arch
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
@@ -76,17 +76,9 @@ def _assembled(tools: Toolchain, row: Arch, rows: Sequence[Instruction]) -> list
 
 
 def _save(results: Results, answers: Sequence[Lowered]) -> None:
-    """Save what was assembled; what is there already by the same compiler stays, what cannot be trusted does not."""
-    name, compiler = answers[0].arch, answers[0].compiler
-    try:
-        before = results.lowering(name)
-    except NewerSchemaError:
-        raise
-    except DataError:
-        before = None
-    kept = before["instructions"] if before and before["compiler"] == compiler else {}
+    """Save what was assembled; what was there and cannot be trusted is complained of."""
     assembled = {one.instruction.id: one.lowering.to_json() for one in answers}
-    for complaint in results.write_lowering(name, compiler, {**kept, **assembled}):
+    for complaint in results.write_lowering(answers[0].arch, answers[0].compiler, assembled):
         print(escaped(f"written anew, not trusted: {complaint}"), file=sys.stderr)
 
 
