@@ -9,7 +9,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory, shorthand, spoken
@@ -18,6 +20,8 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.wrong_names import no_family, no_multiply, some, unknown
 from tcprobe.text import quoted
+
+T = TypeVar("T", Fragment, Instruction)
 
 
 def select(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:
@@ -58,11 +62,15 @@ def _means(wanted: str, one: SharedOperand) -> bool:
 
 def resolve(name: str) -> Fragment:
     """The one fragment that `name` means; UsageError with suggestions if none or several."""
-    fragments = candidates(name)
-    if len(fragments) == 1:
-        return fragments[0]
+    return _only(name, "fragments", candidates(name))
+
+
+def _only(name: str, kind: str, meant: Sequence[T]) -> T:
+    """The one thing of a kind that `name` means; UsageError where there are several."""
+    if len(meant) == 1:
+        return meant[0]
     raise UsageError(
-        f"{quoted(name)} means {len(fragments)} fragments: {some(f.id for f in fragments)}. Say more of the name."
+        f"{quoted(name)} means {len(meant)} {kind}: {some(one.id for one in meant)}. Say more of the name."
     )
 
 
@@ -76,12 +84,7 @@ def candidates(name: str) -> list[Fragment]:
 
 def instruction(name: str) -> Instruction:
     """The one instruction that `name` means; UsageError with suggestions if none or several."""
-    rows = instruction_candidates(name)
-    if len(rows) == 1:
-        return rows[0]
-    raise UsageError(
-        f"{quoted(name)} means {len(rows)} instructions: {some(i.id for i in rows)}. Say more of the name."
-    )
+    return _only(name, "instructions", instruction_candidates(name))
 
 
 def instruction_candidates(name: str) -> list[Instruction]:

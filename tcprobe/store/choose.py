@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -74,7 +75,8 @@ class Layers:
         self._say = say or (lambda text: print(text, file=sys.stderr))
         self._distrusted: dict[Key, DataError] = {}
         self._methods: dict[tuple[str, str], list[str]] = {}
-        self._looked: dict[tuple[str, str, str], list[Any]] = {}  # by folder: how often, and what is there
+        self._looked: Counter[tuple[str, str, str]] = Counter()  # how often a folder was looked into
+        self._listed: dict[tuple[str, str, str], frozenset[str]] = {}  # what is there
         self._of_one: dict[tuple[str, ...], list[Found]] = {}  # what is saved of an experiment on one arch
         self._groups = tuple(dict.fromkeys(layer.group for layer in self.layers))
 
@@ -219,12 +221,12 @@ class Layers:
     def _may_have(self, layer: Layer, key: tuple[str, str, str]) -> bool:
         """Whether there can be such a file: a folder is listed once that many are looked for in it."""
         arch, method, experiment = key
-        place = self._looked.setdefault((layer.name, arch, method), [0, None])
-        place[0] += 1
-        if place[0] == MANY:
+        place = (layer.name, arch, method)
+        self._looked[place] += 1
+        if self._looked[place] == MANY:
             with suppress(DataError):  # which reading says again, of each file
-                place[1] = frozenset(layer.results.experiments(arch, method))
-        return place[1] is None or experiment in place[1]
+                self._listed[place] = frozenset(layer.results.experiments(arch, method))
+        return place not in self._listed or experiment in self._listed[place]
 
     def _trusted(self, layer: Layer, key: Key, read: Callable[[], T | None]) -> T | None:
         """What `read` gives, None where the file cannot be trusted and another layer lies below."""
