@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.layout.table import Table
-from tcprobe.pages.known import DOCUMENTED, Facts
+from tcprobe.pages.known import DOCUMENTED, ByFragment
 from tcprobe.pages.tables import MADE, code, fitting, grid, named, row_and_col
 
 
@@ -29,7 +29,7 @@ class Change(NamedTuple):
         return " to ".join(f"{row.name} ({row.generation})" for row in rows)
 
 
-def page(facts: Facts, archs: Sequence[str]) -> Iterator[str]:
+def page(facts: ByFragment, archs: Sequence[str]) -> Iterator[str]:
     """For each arch against the one before it: which fragments are new, which changed their layout and how."""
     yield from (MADE, "# What changes between architectures", "")
     yield "Each arch is compared with the one before it, over the fragments that are measured on both."
@@ -47,7 +47,7 @@ def _line(step: Change) -> list[str]:
     return [f"[{step.before} to {step.after}](#{named(step.title)})", str(step.same), str(changed), str(len(step.new))]
 
 
-def _step(facts: Facts, between: tuple[str, str], tables: dict[str, Table]) -> Change:
+def _step(facts: ByFragment, between: tuple[str, str], tables: dict[str, Table]) -> Change:
     changed: dict[tuple[str, str], list[str]] = {}
     same, new = 0, []
     for id_, archs in facts.items():
@@ -62,7 +62,7 @@ def _step(facts: Facts, between: tuple[str, str], tables: dict[str, Table]) -> C
     return Change(*between, same, changed, new)
 
 
-def _is_new(id_: str, facts: Facts, between: tuple[str, str]) -> bool:
+def _is_new(id_: str, facts: ByFragment, between: tuple[str, str]) -> bool:
     before, after = between
     measured = after in facts[id_] and facts[id_][after].how != DOCUMENTED
     return measured and not inventory.fragments()[id_].target.on(arch(before))

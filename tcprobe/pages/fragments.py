@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.pages.known import DOCUMENTED, Facts, Known
+from tcprobe.pages.known import DOCUMENTED, ByFragment, Evidence
 from tcprobe.pages.tables import code, fitting, grid, named, spans
 from tcprobe.store.measurement import METHODS
 
@@ -18,7 +18,7 @@ Kinds = tuple[tuple[str, str], ...]  # (how, archs)
 Shape = tuple[int, int]  # m and k
 
 
-def sections(facts: Facts) -> Iterator[str]:
+def sections(facts: ByFragment) -> Iterator[str]:
     """All families."""
     families = _families(facts)
     yield from ("", "## Fragments", "")
@@ -36,7 +36,7 @@ def sections(facts: Facts) -> Iterator[str]:
 Lines = dict[tuple[Kinds, Shape], list[Fragment]]
 
 
-def _families(facts: Facts) -> dict[str, Lines]:
+def _families(facts: ByFragment) -> dict[str, Lines]:
     """By family the fragments of one m and k of which the same is known."""
     families: dict[str, Lines] = {}
     for id_, archs in facts.items():
@@ -46,7 +46,7 @@ def _families(facts: Facts) -> dict[str, Lines]:
     return families
 
 
-def _kinds(archs: Mapping[str, Known]) -> Kinds:
+def _kinds(archs: Mapping[str, Evidence]) -> Kinds:
     by_kind: dict[str, list[str]] = {}
     for name, one in archs.items():
         by_kind.setdefault(one.how, []).append(name)

@@ -82,7 +82,7 @@ def _text(lines: Iterable[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _overview(results: Results, facts: known.Facts, pages: Iterable[str]) -> Iterator[str]:
+def _overview(results: Results, facts: known.ByFragment, pages: Iterable[str]) -> Iterator[str]:
     yield from (MADE, "# Measured layouts", "")
     yield "Which lane and element of a warp holds which matrix element. `tcprobe show` prints a table, `compare` says"
     yield "how references agree, `why-not` why there is none, and `site` makes a page of each."
