@@ -23,7 +23,7 @@ TOGETHER = 8
 
 
 def texts(every: int) -> list[bytes]:
-    forms = [one for one in experiments().values() if one.kind.startswith("wgmma")][::every]
+    forms = [one for one in experiments().values() if one.group.startswith("wgmma")][::every]
     kernels = {launch.kernel.name: launch.kernel for one in forms for launch in one.launches()}
     ordered = sorted(kernels.values(), key=lambda kernel: version(kernel.target.ptx))
     return [module(ordered[at : at + TOGETHER], arch("sm_90")).encode() for at in range(0, len(ordered), TOGETHER)]

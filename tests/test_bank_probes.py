@@ -7,25 +7,24 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tcprobe.store.surveys import BANKS
 
-from tcprobe.ask import banks as model
-from tcprobe.ask.bank_patterns import Pattern
 from tcprobe.ask.bank_rules import document, rules_for
-from tcprobe.ask.banks import BankRule, designed
-from tcprobe.ask.source_tags import SourceTags, from_json, is_spread, lookups, of_pairs, of_pattern, timed
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError, UnreadProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import access, accesses
+from tcprobe.layout import banks as model
+from tcprobe.layout.banks import BankRule, designed
+from tcprobe.layout.source_tags import SourceTags, from_json, is_spread, lookups, of_pairs, of_pattern, timed
 from tcprobe.probes import banks
 from tcprobe.probes.bank_cases import costly, tag_steps
 from tcprobe.probes.ptx import module
 from tcprobe.run import banks as live
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
-from tcprobe.store.measurement import PROVENANCE
+from tcprobe.store.finding import PROVENANCE
 from tcprobe.store.results import Results
-from tcprobe.store.surveys import BANKS
 
 ARCHS = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"]
 SASS = {
@@ -318,7 +317,7 @@ def test_lookups_are_counted_by_sets():
         rows, blocks = ({a // size for a in to if a is not None} for size in (128, 2048))
         more = (len(rows) > 4 and len(blocks) > 1) or (passes > 1 and most == 1)
         wanted = max(passes, most + 1 + more) if lines else 0
-        assert of_pattern(TAGS, Pattern(access("cp.async.ca.4"), to, sources), passes) == (most, wanted)
+        assert of_pattern(TAGS, to, sources, passes) == (most, wanted)
     assert from_json(TAGS.to_json()) == TAGS
 
 

@@ -5,15 +5,15 @@ from dataclasses import asdict
 
 import bank_reference as reference
 import pytest
+from tcprobe.store.surveys import BANKS
 from test_banks import GOOD, KEYS, lines, tcprobe, tile
 
 from tcprobe.ask.bank_rules import document, rules_for
-from tcprobe.ask.banks import BankRule, Judge, as_array, designed
 from tcprobe.errors import DataError
 from tcprobe.isa.shared_memory import access
-from tcprobe.store.measurement import PROVENANCE
+from tcprobe.layout.banks import BankRule, Judge, as_array, designed
+from tcprobe.store.finding import PROVENANCE
 from tcprobe.store.results import Results
-from tcprobe.store.surveys import BANKS
 
 
 def saved(name="sm_90", **changes):

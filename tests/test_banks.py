@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tcprobe.ask import bank_collisions
 from tcprobe.ask.bank_patterns import judged, pattern
 from tcprobe.ask.bank_rules import rules_for
-from tcprobe.ask.banks import BankRule, Judge, as_array, designed, judge
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.shared_memory import access, accesses
+from tcprobe.layout.banks import BankRule, Judge, as_array, designed, judge
 from tcprobe.store.results import published
 
 A = "mma.m16n8k16.row.col.f32.f16.f16.f32"

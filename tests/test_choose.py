@@ -18,7 +18,7 @@ from tcprobe.layout.table import slot_table
 from tcprobe.pages import known, overview
 from tcprobe.store.cell import cell, for_emit, load
 from tcprobe.store.choose import Layer, Layers, alone, default, over_published, whence
-from tcprobe.store.measurement import METHODS, STATUSES
+from tcprobe.store.finding import METHODS, STATUSES
 from tcprobe.store.results import Results, published
 
 FRAGMENT = inventory.fragments()["wmma.m16n16k16.d.f32"]

@@ -17,7 +17,7 @@ from tcprobe.run.process import Worker
 from tcprobe.store.measurement import MEMORY, Measurement
 from tcprobe.store.results import Results
 
-MOVES = [e for e in experiments().values() if e.kind in FAMILIES]
+MOVES = [e for e in experiments().values() if e.group in FAMILIES]
 EMULATED = (sys.executable, str(Path(__file__).parent / "emulated_worker.py"))
 
 

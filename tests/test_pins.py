@@ -46,7 +46,7 @@ def probe_texts():
     """Hash of the PTX text of every experiment's kernels, and of the kernels that are traced, by kind."""
     found = {}
     for experiment in experiments().values():
-        found.setdefault(SHORT.get(experiment.kind, experiment.kind), []).append(experiment)
+        found.setdefault(SHORT.get(experiment.group, experiment.group), []).append(experiment)
     texts = {k: digest(kernel.text for e in es for kernel in kernels(e)) for k, es in found.items()}
     traced = [e.instruction for e in experiments().values() if isinstance(e, MultiplyExperiment)]
     return texts | {"traced": digest(tensor.kernel(i).text for i in traced)}

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from tcprobe import emit
-from tcprobe.ask.banks import IDLE
 from tcprobe.ask.convert import NOTHING, QUAD, RENAMED
 from tcprobe.ask.convert.header import header
 from tcprobe.ask.convert.plan import run
@@ -21,6 +20,7 @@ from tcprobe.cli import main
 from tcprobe.emit.common import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
+from tcprobe.layout.banks import IDLE
 from tcprobe.layout.expression import values
 from tcprobe.references.shared_memory.catalogue import Options, tabulate
 from tcprobe.run import multiplicands

@@ -19,7 +19,7 @@ from tcprobe.run import undocumented as run
 from tcprobe.run.backend import BackendFaultError
 from tcprobe.run.emulator import Emulator
 from tcprobe.store.choose import alone
-from tcprobe.store.measurement import PROVENANCE
+from tcprobe.store.finding import PROVENANCE
 from tcprobe.store.results import Results, published
 from tcprobe.store.surveys import UNDOCUMENTED
 

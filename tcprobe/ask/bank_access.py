@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.banks import IDLE, Ints
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, MOST_SHARED, SharedAccess, access
+from tcprobe.layout.banks import IDLE, Ints
 from tcprobe.store.cell import Cell
 
 

@@ -2,7 +2,7 @@
 
 >>> from tcprobe.ask.bank_collisions import phases
 >>> from tcprobe.ask.bank_patterns import pattern
->>> from tcprobe.ask.banks import designed
+>>> from tcprobe.layout.banks import designed
 >>> from tcprobe.isa.shared_memory import access
 >>> row = access("st.shared.b64")
 >>> first, second = phases(pattern(row, [16 * (lane % 16) for lane in range(32)]), designed()[row.name])
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tcprobe.ask.bank_patterns import Lane, Pattern
-from tcprobe.ask.banks import LINE, WORD, BankRule, Judge, agree, as_array
+from tcprobe.layout.banks import LINE, WORD, BankRule, Judge, agree, as_array
 
 MOST_PARTIES = 8  # that are printed
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tcprobe.ask.bank_rules import BankRules
-from tcprobe.ask.banks import Cost, as_array
 from tcprobe.errors import DataError, TcprobeError, UsageError
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import MOST_SHARED, SharedAccess, access
+from tcprobe.layout.banks import Cost, as_array
 from tcprobe.layout.expression import values
 
 MOST_BYTES = 256 << 20  # of a file of patterns

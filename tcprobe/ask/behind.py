@@ -173,9 +173,10 @@ def filled(one: SharedOperand, major: str, swizzle: int) -> Descriptor:
 def evidence(one: SharedOperand, major: str, swizzle: int, layers: Layers) -> tuple[dict[str, Any] | None, str]:
     """The measured case that covers an operand, with method and provenance, and where it is saved."""
     wanted = {"operand": one.held.name, "bits": one.held.slot_bits, "major": major, "swizzle": swizzle}
-    for body, source in layers.descriptors(ARCH):
-        for case in body["cases"]:
-            same = inventory.instructions()[case["instruction"]].family == one.instruction.family
-            if same and wanted.items() <= case.items() and case["agree"] == case["elements"]:
-                return {"case": case, "method": body["method"], "provenance": body["provenance"]}, source
+    for finding, source in layers.findings("descriptors", ARCH).values():
+        case = finding.plain.get("case")
+        if case is None or case["agree"] != case["elements"] or not wanted.items() <= case.items():
+            continue
+        if inventory.instructions()[case["instruction"]].family == one.instruction.family:
+            return {"case": case, "method": finding.method, "provenance": finding.provenance}, source
     return None, "published"

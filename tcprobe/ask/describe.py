@@ -13,8 +13,9 @@ from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.isa.sparsity import emulated, sparsity
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layers, whence
+from tcprobe.store.finding import how
 from tcprobe.store.lookup import some
-from tcprobe.store.measurement import Measurement, how
+from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 
 if TYPE_CHECKING:

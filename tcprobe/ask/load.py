@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcprobe.ask.bank_access import Slots, slots_of
-from tcprobe.ask.banks import Ints
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.memory import NOTHING, Memory
 from tcprobe.ask.path.registers import vector
@@ -27,6 +26,7 @@ from tcprobe.ask.tile import Tile
 from tcprobe.errors import InternalError, UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
+from tcprobe.layout.banks import Ints
 from tcprobe.store.cell import Cell
 
 MOST = 16  # bytes of a load

@@ -30,10 +30,10 @@ import numpy as np
 
 from tcprobe.ask.bank_access import Walk, addresses
 from tcprobe.ask.bank_rules import BankRules
-from tcprobe.ask.banks import IDLE, LINE, WORD, Ints, Judge
 from tcprobe.ask.tile import BMS, NONE, TMA, Shared, Tile, name, swizzled
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import MOST_SHARED
+from tcprobe.layout.banks import IDLE, LINE, WORD, Ints, Judge
 
 BANK_BITS = 7  # of an address: 128 bytes of all banks
 BOX = 256  # the most elements of a side of a TMA box (CUDA driver API, cuTensorMapEncodeTiled)

@@ -28,6 +28,7 @@ from tcprobe.references.shared_memory.tensor_map import (
     TensorMap,
     broken,
 )
+from tcprobe.store.finding import Finding
 
 TAKEN = "CUDA_SUCCESS"
 PREFIX = "CU_TENSOR_MAP_"
@@ -80,7 +81,7 @@ class MapPlan(NamedTuple):
         return max(tma.ALIGNMENT, 8 * SPANS.get(self.map.swizzle, 0))
 
 
-def plan(asked: MapOptions, measured: Mapping[str, Any] | None = None) -> MapPlan:
+def plan(asked: MapOptions, measured: Finding | None = None) -> MapPlan:
     """The map; `measured` is what `store.tensor_maps` has of the driver. UsageError names every rule that it breaks."""
     kind = DATA_TYPE_OF.get(asked.type, asked.type.upper())
     if kind not in DATA_TYPES:
@@ -133,13 +134,14 @@ def _same_rank(dims: Numbers, **others: Numbers) -> None:
                              f"sides{', whose strides are one fewer' if name == 'strides' else ''}.")  # fmt: skip
 
 
-def evidence_of(rule: MapRule, measured: Mapping[str, Any] | None) -> str:
+def evidence_of(rule: MapRule, measured: Finding | None) -> str:
     """What a rule rests on, in words."""
-    tried = [one["result"] for one in (measured or {}).get("encodings", []) if rule.name in one["rules"]]
+    calls = measured.body.calls if measured else []
+    tried = [call.result for call in calls if rule.name in call.rules]
     stated = MANUAL if rule.source == MANUAL else "not in the manual"
     if not tried or measured is None:
         return stated if rule.source == MANUAL else f"{stated}; {MEASURED} on an H200"
-    refused, driver = sum(words != TAKEN for words in tried), measured["provenance"]["driver"]
+    refused, driver = sum(words != TAKEN for words in tried), measured.provenance["driver"]
     alone = "" if rule.checked else ", so it is not checked"
     return f"{stated}; driver {driver} refused {refused} of {len(tried)} maps that break it{alone}"
 

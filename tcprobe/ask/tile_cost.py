@@ -20,9 +20,9 @@ from tcprobe.ask.bank_access import Walk, addresses
 from tcprobe.ask.bank_collisions import Phase, phases
 from tcprobe.ask.bank_patterns import pattern
 from tcprobe.ask.bank_rules import BankRules
-from tcprobe.ask.banks import IDLE, Ints
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.isa.shared_memory import SharedAccess
+from tcprobe.layout.banks import IDLE, Ints
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,18 @@ the compiler, "fault", "hangs", "unsound" answers, or "runs" `as` a documented o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.store.choose import Layers, layers_of, whence
-from tcprobe.store.measurement import PROVENANCE
+from tcprobe.store.choose import Layers, Sourced, layers_of, whence
+from tcprobe.store.kinds.undocumented import SELECTOR, split
 from tcprobe.store.results import Results
-from tcprobe.store.surveys import UNDOCUMENTED
 
-OUTCOMES = ("refused", "fault", "hangs", "unsound", "runs")
-MOST_SELECTORS = 16
-_KEYS = {"arch", "method", "provenance", "forms"}
+KIND, MOST_SELECTOR = "undocumented", 3
 
 
 @dataclass(frozen=True)
@@ -78,75 +74,29 @@ class Undocumented:
 
 def beyond(metadata: Fragment, name: str, results: Results | Layers) -> Undocumented | None:
     """What was found of the metadata of a multiply on an arch, None if nothing; DataError for a damaged file."""
-    return next((one for one in everything(name, results) if one.metadata == metadata), None)
+    layers, id_ = layers_of(results), metadata.experiment
+    values = layers.finding(KIND, name, id_)
+    numbers = range(len(metadata.selectors), MOST_SELECTOR + 1)
+    tried = {n: one for n in numbers if (one := layers.finding(KIND, name, f"{id_}{SELECTOR}{n}"))}
+    return _undocumented(metadata, values, tried) if values else None
 
 
-def everything(name: str, results: Results | Layers) -> Iterator[Undocumented]:
-    """What was found of each multiply on an arch, in the nearest folder that has any; DataError for a damaged file."""
-    for layer in layers_of(results).layers:
-        saved = UNDOCUMENTED.read(layer.results, name)
-        if saved is None:
-            continue
-        for id_, form in forms(name, saved).items():
-            metadata = inventory.instructions()[id_].fragment("e")
-            selectors = {int(number): outcome for number, outcome in form["selectors"].items()}
-            yield Undocumented(metadata, name, form["nibbles"], selectors, saved["provenance"], layer.name)
+def everything(name: str, layers: Layers) -> list[Undocumented]:
+    """What was found of each multiply on an arch, in the order of the inventory; DataError for a damaged file."""
+    found = layers.findings(KIND, name)
+    selectors: dict[str, dict[int, Sourced]] = {}
+    for subject, one in found.items():
+        id_, number = split(subject)
+        if number is not None:
+            selectors.setdefault(id_, {})[number] = one
+    rows = [row for id_, row in inventory.instructions().items() if id_ in found]
+    return [_undocumented(row.fragment("e"), found[row.id], selectors.get(row.id, {})) for row in rows]
 
 
-def document(name: str, provenance: Mapping[str, str], findings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What `store.surveys.UNDOCUMENTED` saves, checked."""
-    body = {"arch": name, "method": "live", "provenance": dict(provenance), "forms": dict(findings)}
-    forms(name, body)
-    return body
-
-
-def forms(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The findings of a saved body by instruction; DataError where one can be none."""
-    try:
-        provenance, findings = body["provenance"], body["forms"]
-        if (
-            set(body) != _KEYS
-            or (body["arch"], body["method"]) != (name, "live")
-            or set(provenance) != set(PROVENANCE)
-            or not all(isinstance(text, str) for text in provenance.values())
-        ):
-            raise DataError("not the arch, method or provenance of a finding")
-        for id_, form in findings.items():
-            _check(id_, form)
-    except (DataError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"undocumented.json of {name}: not what tcprobe writes ({error}).") from None
-    return dict(findings)
-
-
-def _check(id_: str, form: Mapping[str, Any]) -> None:
-    """DataError unless the finding can be that of a sparse multiply."""
-    row = inventory.instructions().get(id_)
-    if row is None or row.metadata is None or set(form) != {"nibbles", "selectors"}:
-        raise DataError(f"{id_}: no finding of a sparse multiply")
-    rule, known = sparsity(row.metadata), row.metadata.selectors
-    values, selectors = list(form["nibbles"]), form["selectors"]
-    fits = [isinstance(fields, list) and len(fields) == rule.fields and all(_is_read(f, rule.positions) for f in fields)
-            for fields in values]  # fmt: skip
-    if len(fits) != 1 << 4 or not all(fits):
-        raise DataError(f"{id_}: no positions of 16 values")
-    if not set(selectors) <= {str(number) for number in range(len(known), MOST_SELECTORS)}:
-        raise DataError(f"{id_}: selectors that are documented, or none")
-    if not all(_is_outcome(outcome, known) for outcome in selectors.values()):
-        raise DataError(f"{id_}: no outcome of a selector")
-
-
-def _is_outcome(outcome: Mapping[str, Any], known: tuple[int, ...]) -> bool:
-    if set(outcome) != {"outcome", "words", "as"} or outcome["outcome"] not in OUTCOMES:
-        return False
-    same = outcome["as"]
-    fits = same is None or (type(same) is int and outcome["outcome"] == "runs" and same in known)
-    return fits and isinstance(outcome["words"], str)
-
-
-def _is_read(read: object, positions: int) -> bool:
-    if read is None:
-        return True
-    return isinstance(read, list) and len(read) <= 1 and all(type(n) is int and 0 <= n < positions for n in read)
+def _undocumented(metadata: Fragment, values: Sourced, tried: Mapping[int, Sourced]) -> Undocumented:
+    selectors = {number: one.finding.plain["selector"] for number, one in sorted(tried.items())}
+    finding = values.finding
+    return Undocumented(metadata, finding.arch, finding.plain["nibbles"], selectors, finding.provenance, values.source)
 
 
 def _hex(values: list[int]) -> str:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.ask.bank_collisions import Phase
     from tcprobe.ask.bank_patterns import Pattern
     from tcprobe.ask.bank_rules import BankRules
-    from tcprobe.ask.banks import Cost
     from tcprobe.ask.propose import Proposal
     from tcprobe.ask.tile_answer import TileAnswer
     from tcprobe.ask.tile_cost import TileCost
+    from tcprobe.layout.banks import Cost
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
@@ -185,12 +185,12 @@ def _answer(given: Pattern, judgement: tuple[Cost, BankRules], explains: bool) -
 
 def _looked_up(given: Pattern, cost: Cost, by: BankRules) -> dict[str, int]:
     """Lookups of the lines of its sources, and the cycles with them, of an access that has both tags and sources."""
-    from tcprobe.ask.source_tags import of_pattern
+    from tcprobe.layout.source_tags import of_pattern
 
     tags = by.tags.get(given.row.name)
     if tags is None or given.source is None:
         return {}
-    lookups, cycles = of_pattern(tags, given, cost.wavefronts)
+    lookups, cycles = of_pattern(tags, given.address, given.source or (), cost.wavefronts)
     return {"lookups": lookups, "timed": cycles}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,10 +18,7 @@ from tcprobe.cli.options import (
     Number,
     Seconds,
 )
-from tcprobe.errors import ProbeError, UsageError
-
-if TYPE_CHECKING:
-    pass
+from tcprobe.errors import UsageError
 
 
 @click.command(short_help="Measure fragments, on a GPU or from machine code.")
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
     "--family",
     type=Given(),
     metavar="NAME",
-    help="Only this family: wmma, wgmma, ...; or a survey: banks, descriptors, tma, undocumented.",
+    help="Only this family: wmma, wgmma, ...; or a kind of finding: banks, descriptors, tma, undocumented.",
 )
 @CUDA
 @WRITTEN
@@ -63,9 +60,6 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
     GPU that is there, else machine code for all archs. What is measured already is kept, so a run that was stopped is
     taken up where it ended. --json: one object a device or arch.
     """
-    if asked["family"] in SURVEYS:
-        _survey(folder, as_json, asked)
-        return
     from tcprobe.isa import arch
     from tcprobe.run.process import Worker, ended_by_errors, sass_worker
 
@@ -102,36 +96,19 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
         printing.run_summary(report, Results(folder))
         if show_stages and report.done:
             printing.stages(report.done)
-    if any(m.status == "failed" for report in reports for m in report.found):
+    if any(finding.status == "failed" for report in reports for finding in report.every):
         sys.exit(1)
 
 
 def _check_family(family: str | None) -> None:
-    """UsageError, which names the surveys too, unless there is such a family."""
+    """UsageError, which names the kinds of findings too, unless there is such a family."""
     from tcprobe.isa import inventory, wrong_names
+    from tcprobe.run.runner import KINDS
+    from tcprobe.store import kinds
 
-    if family not in (None, *inventory.families()):
-        raise wrong_names.no_family(family or "", SURVEYS)
-
-
-def _survey(folder: Path, as_json: bool, asked: dict[str, Any]) -> None:
-    """Measure something of a live GPU that is no table of a fragment, and save it."""
-    from tcprobe import plugins
-    from tcprobe.run.backend import BackendFaultError
-
-    family = asked["family"]
-    survey = plugins.load("tcprobe.run", SURVEYS[family], ("WHAT", "survey"))
-    if asked["patterns"] or asked["method"] == "sass" or asked["name"]:
-        raise UsageError(f"--family {family} {survey.WHAT} on the GPU at hand: only --device goes.")
-    try:
-        summary, lines = survey.survey(asked["index"] or 0, folder)
-    except BackendFaultError as error:
-        raise ProbeError(str(error)) from None
-    click.echo(json.dumps(summary) if as_json else "\n".join(lines))
-
-
-# families that are no fragments: modules of `run` with WHAT and survey()
-SURVEYS = {"banks": "banks", "descriptors": "descriptors", "tma": "tensor_maps", "undocumented": "undocumented"}
+    known = [*kinds.names(), *KINDS]
+    if family not in (None, *inventory.families(), *known):
+        raise wrong_names.no_family(family or "", known)
 
 
 @click.command(short_help="Fit closed formulas to saved tables.")

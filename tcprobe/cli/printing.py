@@ -18,10 +18,12 @@ from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
 from tcprobe.layout import draw
 from tcprobe.layout.table import Table
+from tcprobe.store import findings, kinds
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Found, whence
+from tcprobe.store.finding import Finding
 from tcprobe.store.lookup import some
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.text import escaped
 
@@ -128,7 +130,8 @@ def run_summary(report: Report, results: Results) -> None:
     if report.unchecked:
         say(f"not checked by a multiply: {some(report.unchecked, 3)}")
     _documented(report.documented)
-    counts = Counter((m.status, experiments()[m.experiment].kind) for m in measurements)
+    counts = Counter((m.status, experiments()[m.experiment].group) for m in measurements)
+    counts.update((finding.status, finding.kind) for finding in report.findings)
     for status in ("measured", "refused", "failed"):
         parts = [f"{n} {kind}" for (s, kind), n in sorted(counts.items()) if s == status]
         if parts:
@@ -137,9 +140,13 @@ def run_summary(report: Report, results: Results) -> None:
     if report.kept:
         click.echo(f"kept     {report.kept:>4}  measured before, same probes and compiler; --force measures again")
     for status in ("refused", "failed"):
-        _words(status, [m for m in measurements if m.status == status])
+        _words(status, [finding for finding in report.every if finding.status == status])
     folder = results.root / device.arch / device.method
-    click.echo(escaped(f"{len(results.layouts())} distinct layouts; tables in {folder}"))
+    if report.kind == TABLE:
+        click.echo(escaped(f"{len(results.layouts())} distinct layouts; tables in {folder}"))
+    else:
+        known = [f for f in findings.every(results, report.kind, device.arch) if f.status == "measured"]
+        click.echo(escaped(f"{kinds.kind(report.kind).words(known) if known else 'nothing found'}; saved in {folder}"))
 
 
 def _documented(why: Mapping[str, str]) -> None:
@@ -154,10 +161,10 @@ def _documented(why: Mapping[str, str]) -> None:
         say(f"documented only, {number}: {kind}: {some(list(details), 2)}")
 
 
-def _words(status: str, measurements: Sequence[Measurement]) -> None:
+def _words(status: str, found: Sequence[Measurement | Finding]) -> None:
     by_words: dict[str, list[str]] = {}
-    for m in measurements:
-        by_words.setdefault(m.words or "", []).append(m.experiment)
+    for finding in found:
+        by_words.setdefault(finding.words or "", []).append(finding.key.subject)
     for words, names in by_words.items():
         some = names[0] if len(names) == 1 else f"{len(names)} forms, for example {names[0]}"
         click.echo(f"{click.style(f'  {status}: ', **STYLE[status])}{some}: {words}")

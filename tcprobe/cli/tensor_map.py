@@ -61,9 +61,11 @@ def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Any) -> 
     """
     from tcprobe.ask import tensor_map as ask
     from tcprobe.store import tensor_maps
+    from tcprobe.store.kinds.tensor_maps import ENCODINGS
 
     arch = ask.check_arch(name)
-    measured = tensor_maps.newest(layers, arch) or tensor_maps.newest(layers, tensor_maps.BORROWED)
+    known = tensor_maps.newest(layers, arch) or tensor_maps.newest(layers, tensor_maps.BORROWED)
+    measured = known.get(ENCODINGS)
     words = tensor_maps.rests_on(layers, arch)
     plan = ask.plan(ask.MapOptions(**asked), measured)
     if as_json:

@@ -7,8 +7,9 @@ from typing import Any
 
 from tcprobe.isa import inventory
 from tcprobe.pages.tables import grid
+from tcprobe.store.choose import alone
+from tcprobe.store.finding import Finding
 from tcprobe.store.results import Results
-from tcprobe.store.surveys import DESCRIPTORS
 from tcprobe.text import markdown
 
 Case = Mapping[str, Any]
@@ -17,23 +18,24 @@ Case = Mapping[str, Any]
 def sections(results: Results) -> Iterator[str]:
     """A section for each arch with descriptors."""
     for name in results.archs():
-        body = DESCRIPTORS.read(results, name)
-        if body:
-            yield from _section(name, body)
+        found = [one.finding for one in alone(results).findings("descriptors", name).values()]
+        if found:
+            yield from _section(name, found)
 
 
-def _section(name: str, body: Mapping[str, Any]) -> Iterator[str]:
-    of = {name: markdown(text) for name, text in body["provenance"].items()}
-    products = body["products"]
+def _section(name: str, found: Sequence[Finding]) -> Iterator[str]:
+    of = {name: markdown(text) for name, text in found[0].provenance.items()}
+    products = [one.body.products for one in found if one.body.products]
     yield from ("", f"## Operands behind descriptors on {name}", "")
     yield f"Measured on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}. *Elements*: how many lie where"
     yield "`tcprobe show` says, of all behind so many descriptors. *Ignored*: fields that made no difference. *Base*"
     yield "*offset*: of the descriptors that tell readings apart, those explained by subtracting it from the row of the"
-    yield f"pattern. {products['products']} products of random matrices through random descriptors, said by these maps"
-    yield f"and the tables of registers alone: {products['wrong']} wrong."
+    count, wrong = (sum(getattr(p, name) for p in products) for name in ("products", "wrong"))
+    yield f"pattern. {count} products of random matrices through random descriptors, said by these maps"
+    yield f"and the tables of registers alone: {wrong} wrong."
     yield ""
     groups: dict[tuple[str, ...], list[Case]] = {}
-    for case in body["cases"]:
+    for case in (one.plain["case"] for one in found if one.body.case):
         family = inventory.instructions()[case["instruction"]].family
         key = (case["operand"], family, str(case["swizzle"] or "none"), ", ".join(case["ignored"]) or "-")
         groups.setdefault(key, []).append(case)

@@ -8,7 +8,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.pages.known import DOCUMENTED, ByFragment, Evidence
 from tcprobe.pages.tables import code, fitting, grid, named, spans
-from tcprobe.store.measurement import METHODS
+from tcprobe.store.finding import METHODS
 
 HEADS = {
     "live": "live", "sass": "machine code", "derived": "derived", "same-opcode": "same opcode", "emulated": "emulated",

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from tcprobe.ask.undocumented import KIND as UNDOCUMENTED
 from tcprobe.errors import DataError
 from tcprobe.isa import arch, inventory
 from tcprobe.pages import changes, descriptors, fragments, known, lowering, runs, tensor_memory, undocumented
 from tcprobe.pages.tables import MADE
 from tcprobe.references import references, said
+from tcprobe.store import findings
 from tcprobe.store.results import Results
-from tcprobe.store.surveys import UNDOCUMENTED
 from tcprobe.system import files
 
 PAGES = {
@@ -32,7 +33,7 @@ def render(results: Results) -> dict[Path, str]:
     texts = {"changes.md": changes.page(facts, archs), "tensor_memory.md": tensor_memory.page()}
     if lowering.there(results):
         texts["lowering.md"] = lowering.page(results)
-    if any(UNDOCUMENTED.read(results, name) for name in archs):
+    if findings.archs(results, UNDOCUMENTED):
         texts["undocumented.md"] = undocumented.page(results)
     texts["README.md"] = _overview(results, facts, [name for name in PAGES if name in texts])
     return {results.root / name: _text(lines) for name, lines in texts.items()}

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tcprobe.pages.tables import grid, spans
-from tcprobe.store.measurement import FROM_CODE, Measurement
+from tcprobe.store.finding import FROM_CODE
+from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.text import markdown
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from textwrap import wrap
 
 from tcprobe.ask.undocumented import Undocumented, everything
-from tcprobe.isa import inventory
 from tcprobe.pages.tables import MADE, code
 from tcprobe.store.choose import alone
 from tcprobe.store.results import Results
@@ -20,16 +19,10 @@ def page(results: Results) -> Iterator[str]:
     yield "driver may do otherwise. Values of four bits of metadata that are not legal: at which index in its chunk a"
     yield "stored element is multiplied. Selectors beyond the documented ones: each was run in a process of its own."
     for name in results.archs():
-        nearest = _nearest(results, name)
+        nearest = everything(name, alone(results))
         if nearest:
             yield from ("", f"## {name}", "", markdown(_how(nearest[0])))
             yield from _lists(nearest)
-
-
-def _nearest(results: Results, name: str) -> list[Undocumented]:
-    """The nearest folder's word on each multiply, in the order of the inventory."""
-    by_form = {one.metadata.experiment: one for one in reversed(list(everything(name, alone(results))))}
-    return [by_form[id_] for id_ in inventory.instructions() if id_ in by_form]
 
 
 def _how(one: Undocumented) -> str:

@@ -70,7 +70,8 @@ def kernel(row: SharedAccess) -> Kernel:
         ".reg .u64 %w, %start, %end;",
         ".reg .pred %active, %more, %first;",
     ]
-    return Kernel(name, Timing(row.name), memory + entry(name, POINTERS, registers, _body(row, name)), row.target)
+    text = memory + entry(name, POINTERS, registers, _body(row, name))
+    return Kernel(name, Timing(row.name), text, row.target, optimised=True)
 
 
 def _body(row: SharedAccess, name: str) -> list[str]:

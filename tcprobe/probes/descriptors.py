@@ -24,7 +24,7 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed
 from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import NUMBERS, elements
-from tcprobe.probes.ptx import Bytes, Launch, thread_bytes
+from tcprobe.probes.ptx import Bytes, Kernel, Launch, thread_bytes
 from tcprobe.probes.slots import pack
 from tcprobe.probes.sparse_images import fields, random_metadata
 from tcprobe.probes.wgmma import (
@@ -38,6 +38,7 @@ from tcprobe.probes.wgmma import (
     spoken,
     uniform,
 )  # fmt: skip
+from tcprobe.probes.wgmma_kernels import kernel
 from tcprobe.probes.wgmma_op import behind
 
 CODED_BYTES = 1 << 16
@@ -236,9 +237,25 @@ class RandomProducts:
 
 def products(row: Instruction, coded: str, tables: Tables, count: int, seed: int) -> Iterator[RandomProducts]:
     """For every major that A and B can have `count` products."""
-    both = row.described[0].held.majors
-    for majors in product(both if coded == "a_smem" else ("k",), both):
+    for majors in _majors(row, coded):
         yield _products(row, coded, majors, tables, (count, seed))
+
+
+def kernels_of_products(row: Instruction) -> Iterator[Kernel]:
+    """Those of `products`, for both places of A."""
+    for coded in ("b_smem", "a_smem"):
+        yield from (kernel(row, "raw", coded, majors, _selector(row, coded, majors)) for majors in _majors(row, coded))
+
+
+def _majors(row: Instruction, coded: str) -> list[tuple[str, str]]:
+    """Of A and B."""
+    both = row.described[0].held.majors
+    return list(product(both if coded == "a_smem" else ("k",), both))
+
+
+def _selector(row: Instruction, coded: str, majors: tuple[str, str]) -> int:
+    """Of the metadata, at random but the same in every run; 0 without."""
+    return random.Random(f"{row.id} {coded} {majors}").randrange(len(row.metadata.selectors)) if row.metadata else 0
 
 
 def _products(
@@ -258,7 +275,7 @@ def _products(
         images, pairs = (other_side, _registers(row, left, tables["a"])), [(y.encode(), 0) for y in two]
     size = count * row.threads * thread_bytes(row.fragment("d"))
     e = row.metadata
-    selector = int(rng.integers(len(e.selectors))) if e else 0
+    selector = _selector(row, coded, majors)
     metadata = random_metadata(sparsity(e), count, rng, row.threads) if e else None
     run = Coded(row, "raw", coded, majors, selector, metadata=metadata).launch(images, pairs, (count, 1), size)
     if e is None or metadata is None:

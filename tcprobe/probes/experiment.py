@@ -1,23 +1,30 @@
-"""What an experiment is: it plans launches, decodes what comes back, and concludes tables from it.
+"""What an experiment is: it plans launches, decodes what comes back, and concludes a finding from it.
 
-All three are pure; a backend runs in between, in a process of its own, which plans and decodes.
+All three are pure; a backend runs in between, in a process of its own, which plans and decodes. A `Dialogue` launches
+in several rounds, each planned by what came back before.
 """
 
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.target import Target
 from tcprobe.layout.table import Table
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
 from tcprobe.store.measurement import StructureHash
+
+if TYPE_CHECKING:
+    from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 Reading = dict[str, NDArray[Any]]
 Unread = Mapping[str, tuple[tuple[int, ...], ...]]
@@ -49,7 +56,7 @@ class Experiment(Protocol):
     """`id` names the measurement; `fragments` are the operands whose tables it yields or checks.
 
     `methods` says which methods can do it: "live" on a GPU, "sass" from the code of the probe itself. `early` is true
-    for what others lean on: it is done first. `kind` is how a summary counts it.
+    for what others lean on: it is done first. `group` is how a summary counts it.
     """
 
     @property
@@ -61,7 +68,7 @@ class Experiment(Protocol):
     @property
     def early(self) -> bool: ...  # noqa: D102
     @property
-    def kind(self) -> str: ...  # noqa: D102
+    def group(self) -> str: ...  # noqa: D102
     def launches(self) -> Sequence[Launch]:
         """What to run, in order."""
 
@@ -91,13 +98,80 @@ class OfInstruction:
         return self.instruction.fragments
 
     @property
-    def kind(self) -> str:
+    def group(self) -> str:
         """The instruction's family."""
         return self.instruction.family
 
 
-def kernels(experiment: Experiment) -> list[Kernel]:
+class Bench(Protocol):
+    """What a dialogue has of a device, its kernels compiled."""
+
+    @property
+    def device(self) -> Arch: ...  # noqa: D102
+    def run(self, launches: Sequence[Launch]) -> list[Bytes]:
+        """The outputs of all launches."""
+
+    def known(self, fragment: Fragment) -> Table | None:
+        """The table of a fragment on the device, as it was measured or is published."""
+
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory that an SM has."""
+
+    def encoded(self, made: TensorMap) -> str:
+        """What the driver says of a tensor map: CUDA_SUCCESS."""
+
+
+class Dialogue(ABC):
+    """An experiment that launches in rounds and concludes the body of a finding of its `kind`."""
+
+    kind: ClassVar[str]
+    methods: ClassVar[tuple[str, ...]] = ("live",)
+    early: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def id(self) -> str:
+        """The subject of the finding."""
+
+    @property
+    @abstractmethod
+    def target(self) -> Target:
+        """What a device needs for it."""
+
+    @abstractmethod
+    def kernels(self) -> Sequence[Kernel]:
+        """All that it launches."""
+
+    @abstractmethod
+    def measure(self, bench: Bench) -> Reading:
+        """What the device answers; ProbeError where the answers contradict each other."""
+
+    @abstractmethod
+    def conclude(self, reading: Reading, context: Context) -> Any:
+        """The Body of the kind; ProbeError where the reading cannot be what the kind is about."""
+
+    def instead(self, event: str, words: str) -> Any:
+        """The Body where it was found that there is no reading, else None.
+
+        `event`: "refused" by the compiler, "fault" or "hangs" of the device, "unsound" answers.
+        """
+        return None
+
+
+def of_lines(lines: Sequence[str]) -> NDArray[Any]:
+    """Lines of text as part of a reading."""
+    return np.frombuffer("\n".join(lines).encode(), np.uint8)
+
+
+def lines_of(array: NDArray[Any]) -> list[str]:
+    """The inverse of `of_lines`."""
+    return array.tobytes().decode().split("\n") if array.size else []
+
+
+def kernels(experiment: Experiment | Dialogue) -> list[Kernel]:
     """The kernels of an experiment, each once."""
+    if isinstance(experiment, Dialogue):
+        return list({kernel.name: kernel for kernel in experiment.kernels()}.values())
     return list({launch.kernel.name: launch.kernel for launch in experiment.launches()}.values())
 
 

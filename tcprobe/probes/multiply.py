@@ -92,7 +92,7 @@ class MultiplyExperiment(OfInstruction):
     """An mma or wmma.mma through its structure tensor."""
 
     @property
-    def kind(self) -> str:
+    def group(self) -> str:
         """The opcode, as PTX names it: mma, wmma.mma."""
         return "wmma.mma" if self.instruction.definitions else self.instruction.family
 

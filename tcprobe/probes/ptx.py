@@ -65,12 +65,16 @@ class Op(Protocol):
 
 @dataclass(frozen=True)
 class Kernel:
-    """One entry point: its `text` without the module's header, and what it needs from the compiler."""
+    """One entry point: its `text` without the module's header, and what it needs from the compiler.
+
+    `optimised`: its loop is timed, so the compiler must do its best; other probes run for microseconds.
+    """
 
     name: str
     op: Op
     text: str
     target: Target
+    optimised: bool = False
 
     @property
     def sha256(self) -> str:

@@ -7,22 +7,31 @@ each uniform value of four bits, and which lanes' metadata counts under a select
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
+from tcprobe.isa.target import Target
 from tcprobe.layout.table import Table
-from tcprobe.probes.ptx import Bytes, Launch
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
+from tcprobe.probes.ptx import Bytes, Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse import kernel, launches
 from tcprobe.probes.sparse_decode import governed
 from tcprobe.probes.sparse_images import PLACES, b_images
 from tcprobe.probes.structure import elements
+from tcprobe.store.kinds.undocumented import SELECTOR, Body, Outcome
+from tcprobe.text import one_line
 
+KIND = "undocumented"
+MOST_WORDS = 200
 MOST = 3  # a selector of 4 and more is a syntax error
 NIBBLES = 16
 NOWHERE, ELSEWHERE = -1, -2
@@ -113,3 +122,84 @@ def _common(positions: Ints) -> list[int] | None:
     if first == ELSEWHERE or (positions != first).any():
         return None
     return [] if first == NOWHERE else [first]
+
+
+@dataclass(frozen=True)
+class NibblesExperiment(Dialogue):
+    """Every value of four bits of metadata."""
+
+    instruction: Instruction
+    kind = KIND
+
+    @property
+    def id(self) -> str:
+        """The form's."""
+        return self.instruction.id
+
+    @property
+    def target(self) -> Target:
+        """The form's."""
+        return self.instruction.target
+
+    def kernels(self) -> list[Kernel]:
+        """The form's, under its first selector."""
+        return [nibbles(self.instruction).kernel]
+
+    def measure(self, bench: Bench) -> Reading:
+        """ "raw": what the launch leaves."""
+        return {"raw": bench.run([nibbles(self.instruction)])[0].copy()}
+
+    def conclude(self, reading: Reading, context: Context) -> Body:
+        """The positions that the values lead to."""
+        return Body(nibbles=decode_nibbles(self.instruction, _tables(self.instruction, context), reading["raw"]))
+
+
+@dataclass(frozen=True)
+class SelectorExperiment(Dialogue):
+    """A selector that PTX does not give the instruction. That it is refused, or costs the device, is a finding."""
+
+    instruction: Instruction
+    selector: int
+    kind = KIND
+
+    @property
+    def id(self) -> str:
+        """The form and the selector."""
+        return f"{self.instruction.id}{SELECTOR}{self.selector}"
+
+    @property
+    def target(self) -> Target:
+        """The form's."""
+        return self.instruction.target
+
+    def kernels(self) -> list[Kernel]:
+        """The form's, under the selector."""
+        return [kernel(self.instruction, self.selector)]
+
+    def measure(self, bench: Bench) -> Reading:
+        """ "raw": what the launch leaves."""
+        return {"raw": bench.run([selected(self.instruction, self.selector)])[0].copy()}
+
+    def conclude(self, reading: Reading, context: Context) -> Body:
+        """Whose lanes it reads."""
+        tables = _tables(self.instruction, context)
+        same = decode_selected(self.instruction, tables, reading["raw"], self.selector)
+        return Body(selector=Outcome("runs", "a map of its own" if same is None else "", same))
+
+    def instead(self, event: str, words: str) -> Body:
+        """That it does not run."""
+        return Body(selector=Outcome(event, one_line(words)[:MOST_WORDS]))  # type: ignore[arg-type]
+
+
+def _tables(row: Instruction, context: Context) -> dict[str, Table]:
+    tables = {fragment.operand: context.known(fragment) for fragment in row.fragments}
+    if missing := [operand for operand, table in tables.items() if table is None]:
+        raise ProbeError(f"{row.id} is not measured: {', '.join(missing)} has no table; `tcprobe run` measures it.")
+    return {operand: table for operand, table in tables.items() if table is not None}
+
+
+def experiments() -> list[Any]:
+    """Of each sparse multiply of a warp its values, then, as they may cost the device, undocumented selectors."""
+    rows = [row for row in inventory.executed_by(WARP) if row.metadata and not row.scales]
+    tried = [SelectorExperiment(row, number) for row in rows for number in undocumented(row)]
+    return [*map(NibblesExperiment, rows), *tried]

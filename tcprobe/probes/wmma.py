@@ -80,7 +80,7 @@ class MemoryExperiment:
     fragments: tuple[Fragment, ...]
     methods: tuple[str, ...] = ("live", "sass")
     early: bool = True
-    kind: str = "wmma fragments"
+    group: str = "wmma fragments"
 
     def launches(self) -> list[Launch]:
         """One launch for each fragment, memory layout and leading dimension."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.probes.ptx import Bytes, Kernel, Launch
+    from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 OUTPUTS_KEPT = 6  # how many results of `run` stay valid at a time
 
@@ -54,3 +55,9 @@ class Backend(Protocol):
 
         BackendFaultError if the device is lost.
         """
+
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory that an SM of the open device has."""
+
+    def encoded(self, made: TensorMap) -> str:
+        """What the driver says of a tensor map: CUDA_SUCCESS."""

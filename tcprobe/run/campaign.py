@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
 from tcprobe.isa import arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.probes.experiment import Experiment
+from tcprobe.probes.experiment import Dialogue, Experiment
 from tcprobe.probes.moves import MemoryMove, RegisterMove
 from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.run import runner
 from tcprobe.run.backend import Device
 from tcprobe.run.drafts import Drafts
-from tcprobe.run.origin import known
+from tcprobe.run.origin import Probe, kind_of, known
 from tcprobe.run.process import sass_worker
 from tcprobe.store.choose import over_published
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import Finding
+from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import children
 
@@ -67,15 +68,23 @@ class Report:
     contradictions: list[str] = field(default_factory=list)  # of machine code
     unchecked: list[str] = field(default_factory=list)  # measured fragments that no multiply was read for
     documented: dict[str, str] = field(default_factory=dict)  # mma forms of which nothing follows, and why
+    findings: list[Finding] = field(default_factory=list)  # of a kind that is no table
+    kind: str = TABLE
+
+    @property
+    def every(self) -> list[Measurement | Finding]:
+        """All that was found, of whichever kind."""
+        return [*self.found, *self.findings]
 
     def to_json(self) -> dict[str, Any]:
         """Plain data: the device, each experiment with its status and words, and how many were kept."""
         made = {"compiler": self.device.compiler, "driver": self.device.driver, "cuda": self.device.cuda}
         return {
             "device": self.device.name, "arch": self.device.arch, "method": self.device.method, **made,
-            "experiments": [{"id": m.experiment, "status": m.status, "words": m.words} for m in self.found],
+            "experiments": [{"id": f.key.subject, "status": f.status, "words": f.words} for f in self.every],
             "kept": self.kept, "complaints": self.complaints, "contradictions": self.contradictions,
             "unchecked": self.unchecked,
+            **({"kind": self.kind, "findings": {f.subject: f.plain for f in self.findings}} if self.findings else {}),
         }  # fmt: skip
 
 
@@ -104,20 +113,23 @@ class Campaign:
     def run(self, live: runner.Session | None) -> list[Report]:
         """Carry it out; `live` is a session on the GPU worker, started early, or None for method sass."""
         chosen = runner.select(self.request.patterns, self.request.family)
+        tables = [one for one in chosen if not isinstance(one, Dialogue)]
         with ExitStack() as stack:
             if live:
                 stack.enter_context(live)
-            device = self._live_device(live)
+            device = self._live_device(live, only=not tables)
             if live and device:
                 self.reports.append(self._measure(live, device, chosen))
-        names = self._sass_archs(device)
+        names = self._sass_archs(device) if tables else []
         if names:
-            self._read(names, chosen)
+            self._read(names, tables)
         return self.reports
 
-    def _live_device(self, live: runner.Session | None) -> Device | None:
-        """The GPU to measure on, None where machine code takes its place (and why is said)."""
-        wanted, auto = self.request.name, self.request.method == "auto"
+    def _live_device(self, live: runner.Session | None, only: bool) -> Device | None:
+        """The GPU to measure on, None where machine code takes its place (and why is said); `only` a GPU can do it."""
+        wanted, auto = self.request.name, self.request.method == "auto" and not only
+        if live is None and only:
+            raise UsageError(f"findings of {self.request.family} are measured on a GPU, not read from machine code.")
         if live is None:
             return None
         try:
@@ -215,20 +227,26 @@ class Campaign:
         return new
 
     def _measure(
-        self, session: runner.Session, device: Device, chosen: Sequence[Experiment], into: Results | None = None
+        self, session: runner.Session, device: Device, chosen: Sequence[Probe], into: Results | None = None
     ) -> Report:
         """Measure what is missing on one device."""
         results = into or Results(self.folder)
+        chosen = [one for one in chosen if not isinstance(one, Dialogue) or one.target.on(arch.arch(device.arch))]
+        if not chosen:
+            raise UsageError(f"{device.arch} has nothing of {self.request.family}.")
         todo, complaints = runner.missing(chosen, device, results)
         todo = list(chosen) if self.request.force else todo
-        report = Report(device, [], len(chosen) - len(todo), complaints)
+        report = Report(device, [], len(chosen) - len(todo), complaints, kind=kind_of(chosen[0]))
         self.tick(len(todo), None)
         for item in runner.measure(session, device, todo, results):
             if isinstance(item, runner.Done):
                 report.done = item
             else:
-                report.found.append(item)
-                self.tick(0, f"{device.arch} {item.experiment}")
+                self.tick(0, f"{device.arch} {item.key.subject}")
+                if isinstance(item, Finding):
+                    report.findings.append(item)
+                else:
+                    report.found.append(item)
         report.beside = _beside(results, report)
         return report
 

@@ -18,7 +18,10 @@ from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.descriptor import Descriptor, offsets
 from tcprobe.layout.table import Table
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
+from tcprobe.references.shared_memory.tensor_map import TensorMap, refused
 from tcprobe.run.backend import Device
+
+SHARED_BYTES = 228 << 10  # of an SM
 
 
 class Emulator:
@@ -42,6 +45,14 @@ class Emulator:
         refused = {k.name: f"not on {self._arch}" for k in kernels if not k.target.on(arch.arch(self._arch))}
         self._loaded |= {k.name for k in kernels} - set(refused)
         return refused
+
+    def shared_bytes(self) -> int:
+        """As sm_90 has."""
+        return SHARED_BYTES
+
+    def encoded(self, made: TensorMap) -> str:
+        """A driver that refuses what the rules refuse."""
+        return "CUDA_ERROR_INVALID_VALUE" if refused(made) else "CUDA_SUCCESS"
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """What the kernels would leave in their outputs."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import version
 from tcprobe.probes.compiler_log import blame
 from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, module
+from tcprobe.references.shared_memory.tensor_map import TensorMap
 from tcprobe.run import driver
 from tcprobe.run.backend import OUTPUTS_KEPT, BackendFaultError, Device
 from tcprobe.system.children import one_line
@@ -30,14 +32,14 @@ COMPILERS = min(6, os.cpu_count() or 1)
 TOGETHER = 4  # kernels in a module
 SHARED_UNASKED = 48 << 10  # bytes of shared memory that a block may have without asking
 CXX = ("-std=c++17",)
+NOWHERE = 1 << 12  # an address that is encoded only
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 class Gpu:
-    """One GPU. `load` before `run`; `level` is how far the driver's compiler optimises, 0 to 4."""
+    """One GPU. `load` before `run`."""
 
-    def __init__(self, level: int = driver.QUICK) -> None:
-        self._level = level
+    def __init__(self) -> None:
         self._cupy = _import_cupy()
         self._functions: dict[str, Any] = {}
         self._modules: list[Any] = []
@@ -83,13 +85,18 @@ class Gpu:
         """Bytes of shared memory that an SM of the open device has."""
         return int(self._cupy.cuda.runtime.getDeviceProperties(self._index)["sharedMemPerMultiprocessor"])
 
+    def encoded(self, made: TensorMap) -> str:
+        """What the driver says of a tensor map, at an address where nobody goes."""
+        return driver.result_name(driver.encoded(made, NOWHERE)[0])
+
     def load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
         """Compile all kernels, TOGETHER in a module, COMPILERS modules at a time; the refused ones, and why, by name.
 
         Forms that the arch does not have are in modules of their own: another form's header might let them pass.
         """
         assert self._arch is not None
-        groups = [[k for k in kernels if bool(k.target.on(self._arch)) == allowed] for allowed in (True, False)]
+        kinds = product((True, False), repeat=2)
+        groups = [[k for k in kernels if (bool(k.target.on(self._arch)), k.optimised) == kind] for kind in kinds]
         parts = [group[start : start + TOGETHER] for group in groups for start in range(0, len(group), TOGETHER)]
         refused: dict[str, str] = {}
         with ThreadPoolExecutor(COMPILERS) as pool:
@@ -172,7 +179,9 @@ class Gpu:
         """Load one module; if the driver refuses it, the compiler's log, or the error where there is none."""
         assert self._arch is not None
         self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
-        cubin, log = driver.assembled(module(kernels, self._arch).encode(), self._level)
+        cubin, log = driver.assembled(
+            module(kernels, self._arch).encode(), driver.BEST if kernels[0].optimised else driver.QUICK
+        )
         if not cubin:
             return log
         loaded = self._cupy.cuda.function.Module()

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tcprobe.errors import UnreadProbeError
+from tcprobe.errors import ProbeError, UnreadProbeError
 from tcprobe.isa import arch
 from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch
+from tcprobe.references.shared_memory.tensor_map import TensorMap
 from tcprobe.run.backend import Device
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import Code, assemble
@@ -46,6 +47,14 @@ class Sass:
         codes, refused = assemble(self._tools, moves, self._row)
         self._codes |= codes
         return refused
+
+    def shared_bytes(self) -> int:
+        """ProbeError: code does not say what an SM has."""
+        raise ProbeError("machine code does not show how much shared memory an SM has.")
+
+    def encoded(self, made: TensorMap) -> str:
+        """ProbeError: there is no driver."""
+        raise ProbeError(f"machine code does not show what a driver says of {made}.")
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """The output images of the launches."""

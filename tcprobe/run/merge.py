@@ -23,7 +23,8 @@ from tcprobe.probes.structure import predict
 from tcprobe.probes.wgmma import predicted as behind_descriptors
 from tcprobe.store import documents
 from tcprobe.store.choose import alone
-from tcprobe.store.measurement import FROM_CODE, MAKER, Measurement, StructureHash, how, made_by
+from tcprobe.store.finding import FROM_CODE, MAKER, how, made_by
+from tcprobe.store.measurement import Measurement, StructureHash
 from tcprobe.store.results import Results
 from tcprobe.system import files
 from tcprobe.text import one_line

@@ -12,10 +12,13 @@ from collections.abc import Callable
 from tcprobe import __version__
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
-from tcprobe.probes.experiment import Experiment, kernels, ptx_hash
+from tcprobe.probes.experiment import Dialogue, Experiment, kernels, ptx_hash
 from tcprobe.run.backend import Device
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import Evidence, Key
+from tcprobe.store.measurement import TABLE
 from tcprobe.store.results import Results
+
+Probe = Experiment | Dialogue
 
 
 def provenance(device: Device, ptx: str) -> dict[str, str]:
@@ -23,13 +26,23 @@ def provenance(device: Device, ptx: str) -> dict[str, str]:
     return _maker(device) | {"ptx": ptx, "tcprobe": __version__}
 
 
-def same(measurement: Measurement, device: Device) -> bool:
+def kind_of(experiment: Probe) -> str:
+    """The kind of finding that an experiment concludes."""
+    return experiment.kind if isinstance(experiment, Dialogue) else TABLE
+
+
+def key_of(experiment: Probe, device: Device) -> Key:
+    """What the finding of an experiment on a device is the finding of."""
+    return Key(kind_of(experiment), device.arch, device.method, experiment.id)
+
+
+def same(measurement: Evidence, device: Device) -> bool:
     """Whether it was made by what `device` stands for: method, compiler and, on a GPU, model, driver and CUDA."""
     maker = _maker(device)
     return measurement.method == device.method and {key: measurement.provenance[key] for key in maker} == maker
 
 
-def up_to_date(experiment: Experiment, saved: Measurement | None, device: Device) -> bool:
+def up_to_date(experiment: Probe, saved: Evidence | None, device: Device) -> bool:
     """Whether `device` need not measure `experiment` again; refusals and failures are always tried again."""
     if saved is None or saved.status != "measured" or not same(saved, device):
         return False

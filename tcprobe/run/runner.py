@@ -10,13 +10,14 @@ with the rest. What is saved is whole, so a run that was stopped is taken up whe
 
 from __future__ import annotations
 
+import fnmatch
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, Queue
-from typing import Any, Literal
+from typing import Any
 
 from tcprobe.errors import (
     DataError,
@@ -27,18 +28,25 @@ from tcprobe.errors import (
     named,
 )
 from tcprobe.isa import arch, by_name, inventory, shorthand
-from tcprobe.probes import experiments
-from tcprobe.probes.experiment import Context, Experiment, kernels, ptx_hash
+from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.table import Table
+from tcprobe.probes import dialogues, experiments
+from tcprobe.probes.experiment import Context, Dialogue, Experiment, kernels, ptx_hash
 from tcprobe.references import references, said
 from tcprobe.run.backend import Device
 from tcprobe.run.conclude import conclude
-from tcprobe.run.origin import known, provenance, up_to_date
+from tcprobe.run.origin import Probe, key_of, kind_of, known, provenance, up_to_date
 from tcprobe.run.process import Worker
 from tcprobe.run.wire import Arrays, receive, send
+from tcprobe.store import kinds
+from tcprobe.store.choose import over_published
+from tcprobe.store.finding import Finding, Status
+from tcprobe.store.findings import save, saved
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import children
 
+KINDS = {"tma": "tensor_maps"}  # kinds by the other names of --family
 Received = tuple[dict[str, Any], Arrays]  # a message of the worker
 
 
@@ -51,7 +59,11 @@ class Done:
 
 
 class WorkerLostError(Exception):
-    """The worker died, hung or lost its device; the message says how."""
+    """The worker died, hung or lost its device; the message says how, `event` which: "fault" or "hangs"."""
+
+    def __init__(self, words: str, event: str = "fault") -> None:
+        super().__init__(words)
+        self.event = event
 
 
 class Session:
@@ -81,11 +93,11 @@ class Session:
             self._devices = [Device(**device) for device in header["devices"]]
         return self._devices
 
-    def work(self, device: Device, ids: Sequence[str], careful: bool) -> Iterator[Received]:
+    def work(self, job: Mapping[str, object]) -> Iterator[Received]:
         """Send the job and yield the worker's messages up to "done". WorkerLostError if it gets lost."""
         assert self._process.stdin is not None
         try:
-            send(self._process.stdin, {"device": device.index, "experiments": list(ids), "careful": careful})
+            send(self._process.stdin, dict(job))
         except OSError:
             raise self._lost() from None
         while True:
@@ -106,7 +118,7 @@ class Session:
         try:
             message = self._messages.get(timeout=self.worker.limit)
         except Empty:
-            raise WorkerLostError(f"no word for {self.worker.limit:g} s; it was stopped") from None
+            raise WorkerLostError(f"no word for {self.worker.limit:g} s; it was stopped", "hangs") from None
         if message is None:
             raise self._lost()
         if message[0]["event"] == "fault":
@@ -142,7 +154,7 @@ def choose(devices: Sequence[Device], name: str | None = None, index: int | None
     return device
 
 
-def missing(todo: Sequence[Experiment], device: Device, results: Results) -> tuple[list[Experiment], list[str]]:
+def missing(todo: Sequence[Probe], device: Device, results: Results) -> tuple[list[Probe], list[str]]:
     """Those that `device` has to measure (`up_to_date`), and complaints about files that cannot be trusted.
 
     NewerSchemaError where a later tcprobe wrote a file: it is not overwritten.
@@ -150,27 +162,28 @@ def missing(todo: Sequence[Experiment], device: Device, results: Results) -> tup
     unmeasured, complaints = [], []
     for experiment in todo:
         try:
-            saved = results.measurement(device.arch, device.method, experiment.id)
+            before = saved(results, key_of(experiment, device))
         except NewerSchemaError:
             raise
         except DataError as error:
-            saved = None
+            before = None
             complaints.append(str(error))
-        if not up_to_date(experiment, saved, device):
+        if not up_to_date(experiment, before, device):
             unmeasured.append(experiment)
     return unmeasured, complaints
 
 
 def measure(
-    session: Session, device: Device, todo: Sequence[Experiment], results: Results
-) -> Iterator[Measurement | Done]:
+    session: Session, device: Device, todo: Sequence[Probe], results: Results
+) -> Iterator[Measurement | Finding | Done]:
     """Measure `todo` on `device`, saving and yielding each measurement, and what the worker says at the end of a job.
 
     The first job goes to `session`; what a lost worker leaves undone goes to new ones, as careful jobs.
     """
-    jobs: list[list[Experiment]] = [list(todo)] if todo else []
+    jobs: list[list[Probe]] = [list(todo)] if todo else []
     careful = False
-    threading.Thread(target=_tabulate_references, args=(todo, device), daemon=True).start()
+    tabled = [experiment for experiment in todo if not isinstance(experiment, Dialogue)]
+    threading.Thread(target=_tabulate_references, args=(tabled, device), daemon=True).start()
     while jobs:
         with session:
             if device not in session.devices:
@@ -185,16 +198,23 @@ def measure(
 class Attempt:
     """One job of a worker. After `measure`, `rest` has what is still to be done, as jobs."""
 
-    def __init__(self, device: Device, left: dict[str, Experiment], results: Results, careful: bool) -> None:
-        self.rest: list[list[Experiment]] = []
+    def __init__(self, device: Device, left: dict[str, Probe], results: Results, careful: bool) -> None:
+        self.rest: list[list[Probe]] = []
         self._device, self._left, self._results, self._careful = device, left, results, careful
         self._begun: str | None = None
         self._compiled = False
 
-    def measure(self, session: Session) -> Iterator[Measurement | Done]:
-        """Save and yield measurements as they come; if the worker is lost, find out what it was lost over."""
+    @property
+    def _job(self) -> dict[str, object]:
+        """What the worker is told. All experiments of a run are of one kind."""
+        kind, folder = kind_of(next(iter(self._left.values()))), str(self._results.root)
+        return {"device": self._device.index, "kind": kind, "experiments": list(self._left), "folder": folder,
+                "careful": self._careful}  # fmt: skip
+
+    def measure(self, session: Session) -> Iterator[Measurement | Finding | Done]:
+        """Save and yield findings as they come; if the worker is lost, find out what it was lost over."""
         try:
-            for message in session.work(self._device, list(self._left), self._careful):
+            for message in session.work(self._job):
                 header, _ = message
                 if header["event"] == "begin":
                     self._begun = header["experiment"]
@@ -207,7 +227,7 @@ class Attempt:
         except WorkerLostError as error:
             culprit = self._culprit()
             if culprit:
-                yield self._save(({"event": "fault", "experiment": culprit, "words": str(error), "ptx": ""}, {}))
+                yield self._save(({"event": error.event, "experiment": culprit, "words": str(error), "ptx": ""}, {}))
             self.rest = self._split(known=culprit is not None)
 
     def _culprit(self) -> str | None:
@@ -219,35 +239,51 @@ class Attempt:
             return self._begun
         return next(iter(self._left)) if self._careful and len(self._left) == 1 else None
 
-    def _split(self, known: bool) -> list[list[Experiment]]:
+    def _split(self, known: bool) -> list[list[Probe]]:
         """What is left as one job, or as halves if a careful job was lost over something unknown in it."""
         left = list(self._left.values())
         half = len(left) // 2 if self._careful and not known else len(left)
         return [part for part in (left[:half], left[half:]) if part]
 
-    def _save(self, message: Received) -> Measurement:
-        """Conclude, save and return one measurement."""
+    def _save(self, message: Received) -> Measurement | Finding:
+        """Conclude, save and return one finding."""
         header, _ = message
         experiment = self._left.pop(header["experiment"])
-        measurement = self._concluded(experiment, message)
-        if measurement.status == "refused" and _taken_before(experiment, self._device, self._results):
-            words = f"refused, though this compiler took it before: {measurement.words}"
-            measurement = replace(measurement, status="failed", words=words)
-        self._results.write(measurement)
-        return measurement
+        finding = self._concluded(experiment, message)
+        if finding.status == "refused" and _taken_before(experiment, self._device, self._results):
+            words = f"refused, though this compiler took it before: {finding.words}"
+            finding = replace(finding, status="failed", words=words)
+        save(self._results, finding)
+        return finding
 
-    def _concluded(self, experiment: Experiment, message: Received) -> Measurement:
+    def _context(self, experiment: Probe) -> Context:
+        """What conclusions may rest on: tables by the same maker; of dialogues any that would answer."""
+        row = arch.arch(self._device.arch)
+        if not isinstance(experiment, Dialogue):
+            return Context(row, known(self._results, self._device))
+        layers = over_published(self._results.root)
+
+        def table(fragment: Fragment) -> Table | None:
+            found = layers.choose(fragment, [row.name])
+            return found.table(fragment) if found else None
+
+        return Context(row, table)
+
+    def _concluded(self, experiment: Probe, message: Received) -> Measurement | Finding:
         (header, arrays), device = message, self._device
         origin = provenance(device, header["ptx"] or ptx_hash(kernels(experiment)))
-        status: Literal["refused", "failed"] = "refused" if header["event"] == "refused" else "failed"
-        words = header.get("words")
+        event, words = header["event"], header.get("words")
         if words is None:
             try:
-                context = Context(arch.arch(device.arch), known(self._results, device))
-                return conclude(experiment, arrays, context, device.method, origin)
+                return conclude(experiment, arrays, self._context(experiment), device.method, origin)
             except ProbeError as error:
-                words = str(error)
-        return Measurement(experiment.id, device.arch, device.method, status, origin, words=words)
+                event, words = "unsound", str(error)
+        status: Status = "refused" if event == "refused" else "failed"
+        if not isinstance(experiment, Dialogue):
+            return Measurement(experiment.id, device.arch, device.method, status, origin, words=words)
+        body = experiment.instead(event, words)
+        status, said = (status, words) if body is None else ("measured", None)
+        return Finding(kind_of(experiment), experiment.id, device.arch, device.method, status, origin, body, said)
 
 
 def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
@@ -259,26 +295,40 @@ def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
                     said(reference, fragment, arch.arch(device.arch))
 
 
-def _taken_before(experiment: Experiment, device: Device, results: Results) -> bool:
-    """Whether there are tables of the very probe by the very compiler, which then cannot refuse it."""
+def _taken_before(experiment: Probe, device: Device, results: Results) -> bool:
+    """Whether there is a finding of the very probe by the very compiler, which then cannot refuse it."""
     try:
-        return up_to_date(experiment, results.measurement(device.arch, device.method, experiment.id), device)
+        return up_to_date(experiment, saved(results, key_of(experiment, device)), device)
     except DataError:
         return False
 
 
-def select(patterns: Sequence[str], family: str | None = None) -> list[Experiment]:
+def select(patterns: Sequence[str], family: str | None = None) -> list[Probe]:
     """Experiments of the fragments and instructions that `patterns` mean, with the fragments they lean on; those of a
-    family alone where one is named. UsageError for a family without any.
+    family alone where one is named, which may be a kind of finding. UsageError for a family without any.
     """
+    kind = KINDS.get(family or "", family)
+    if kind in kinds.names():
+        return _of_subjects(kind, patterns)
     meant = _meant(patterns)
     if family is None:
-        return meant
+        return list(meant)
     by_name.select(family=family)  # which refuses an unknown one
-    chosen = [e for e in meant if any(f.family == family for f in e.fragments)]
+    chosen: list[Probe] = [e for e in meant if any(f.family == family for f in e.fragments)]
     if not chosen:
         raise UsageError(f"nothing of family {family} can be measured here: `tcprobe why-not` says why.")
     return chosen
+
+
+def _of_subjects(kind: str, patterns: Sequence[str]) -> list[Probe]:
+    """The experiments of a kind whose subjects match; UsageError where a pattern matches none."""
+    every = dialogues(kind)
+    if not every:
+        raise UsageError(f"findings of kind {kind} follow from others: run without --family.")
+    for pattern in patterns:
+        if not fnmatch.filter(every, pattern):
+            raise UsageError(f"{pattern}: no subject of {kind}; one is {next(iter(every))}.")
+    return [one for id_, one in every.items() if not patterns or any(fnmatch.fnmatch(id_, p) for p in patterns)]
 
 
 def _meant(patterns: Sequence[str]) -> list[Experiment]:

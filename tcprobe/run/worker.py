@@ -1,6 +1,6 @@
 """What the process does that owns the GPU (`tcprobe.run.live`). It can be killed and replaced.
 
-It says hello with its devices, takes one job {device, experiments, careful}, and answers event by event:
+It says hello with its devices, takes one job {device, kind, experiments, careful, folder}, and answers event by event:
 
     hello    devices                            compiled  (all kernels that will be)
     begin    experiment                         reading   experiment, ptx, arrays
@@ -24,16 +24,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from pathlib import Path
 from queue import Queue
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from tcprobe.errors import ProbeError, TcprobeError, debugging, understood
-from tcprobe.probes import experiments
-from tcprobe.probes.experiment import Experiment, ptx_hash
+from tcprobe.isa import arch
+from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.table import Table
+from tcprobe.probes import experiments, of_kind
+from tcprobe.probes.experiment import Dialogue, Experiment, Reading, ptx_hash
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
-from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendFaultError
+from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendFaultError, Device
 from tcprobe.run.wire import Arrays, receive, send
+from tcprobe.store.choose import Layers, alone, over_published
+from tcprobe.store.measurement import TABLE
+from tcprobe.store.results import published
+
+if TYPE_CHECKING:
+    from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 CHUNK = 48  # multiplies that are compiled together, while the chunk before them runs
 Message = tuple[dict[str, object], Arrays]
@@ -41,9 +51,9 @@ Message = tuple[dict[str, object], Arrays]
 
 @dataclass(frozen=True)
 class Planned:
-    """An experiment with its launches, its kernels by name, and their hash."""
+    """An experiment with its launches (a dialogue has none yet), its kernels by name, and their hash."""
 
-    experiment: Experiment
+    experiment: Experiment | Dialogue
     launches: Sequence[Launch]
     kernels: Mapping[str, Kernel]
     ptx: str
@@ -56,22 +66,66 @@ class Planned:
     @property
     def target(self) -> str:
         """The target with a suffix that it needs, such as `sm_120a`; nothing where it needs none."""
-        name = self.experiment.fragments[0].target.name
-        return "" if name[-1].isdigit() else name
+        experiment = self.experiment
+        target = experiment.target if isinstance(experiment, Dialogue) else experiment.fragments[0].target
+        return "" if target.name[-1].isdigit() else target.name
 
     @property
     def about(self) -> dict[str, object]:
         """What every event of the experiment says."""
         return {"experiment": self.experiment.id, "ptx": self.ptx}
 
+    def run(self, bench: Desk) -> Callable[[], Reading]:
+        """Run it; what then decodes what came back, maybe in another thread."""
+        experiment = self.experiment
+        if isinstance(experiment, Dialogue):
+            reading = experiment.measure(bench)
+            return lambda: reading
+        outputs = bench.run(self.launches)
+        return lambda: experiment.decode(self.launches, outputs)
+
+
+class Desk:
+    """The bench of dialogues: an open backend, and the tables that are known of its device."""
+
+    def __init__(self, backend: Backend, device: Device, folder: Path | None) -> None:
+        self._backend, self._folder = backend, folder
+        self.device = arch.arch(device.arch)
+
+    def run(self, launches: Sequence[Launch]) -> list[Bytes]:
+        """The outputs of all launches."""
+        return self._backend.run(launches)
+
+    def known(self, fragment: Fragment) -> Table | None:
+        """The table of a fragment on the device: from the folder over what is published."""
+        found = self._layers.choose(fragment, [self.device.name])
+        return found.table(fragment) if found else None
+
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory that an SM has."""
+        return self._backend.shared_bytes()
+
+    def encoded(self, made: TensorMap) -> str:
+        """What the driver says of a tensor map."""
+        return self._backend.encoded(made)
+
+    @cached_property
+    def _layers(self) -> Layers:
+        return over_published(self._folder) if self._folder else alone(published())
+
 
 @cache
-def planned(id_: str) -> Planned:
+def planned(kind: str, id_: str) -> Planned:
     """An experiment's plan, made once."""
-    experiment = experiments()[id_]
-    launches = experiment.launches()
-    kernels = {launch.kernel.name: launch.kernel for launch in launches}
+    experiment = of_kind(kind)[id_]
+    launches = [] if isinstance(experiment, Dialogue) else experiment.launches()
+    kernels = {kernel.name: kernel for kernel in kernels_of(experiment, launches)}
     return Planned(experiment, launches, kernels, ptx_hash(list(kernels.values())))
+
+
+def kernels_of(experiment: Experiment | Dialogue, launches: Sequence[Launch]) -> Sequence[Kernel]:
+    """The kernels of an experiment whose launches are planned."""
+    return experiment.kernels() if isinstance(experiment, Dialogue) else [launch.kernel for launch in launches]
 
 
 def chunks(plans: Sequence[Planned]) -> list[list[Planned]]:
@@ -103,10 +157,8 @@ class Job:
         finally:
             self.stages[stage] = self.stages.get(stage, 0.0) + time.perf_counter() - start
 
-    def work(self, ids: Sequence[str], careful: bool) -> None:
-        """Measure the experiments, each as soon as its chunk is compiled."""
-        with self.clock("plan"):
-            todo = chunks([planned(id_) for id_ in ids])
+    def work(self, todo: Sequence[Sequence[Planned]], bench: Desk, careful: bool) -> None:
+        """Measure chunks of experiments, each as soon as it is compiled."""
         compiler = ThreadPoolExecutor(1)
         compiled = [compiler.submit(self.backend.load, _kernels(chunk)) for chunk in todo]
         if careful:
@@ -117,11 +169,11 @@ class Job:
             if all(other.done() for other in compiled):
                 send(self.sink, {"event": "compiled"})
             for plan in chunk:
-                self._measure(plan, words)
+                self._measure(plan, words, bench)
         self._drain()
         send(self.sink, {"event": "done", "stages": self.stages, "peak_mb": peak_memory()})
 
-    def _measure(self, plan: Planned, refused: Mapping[str, str]) -> None:
+    def _measure(self, plan: Planned, refused: Mapping[str, str], bench: Desk) -> None:
         """Run one experiment and leave its outputs to the decoders."""
         words = next((refused[name] for name in plan.kernels if name in refused), None)
         if words:
@@ -131,7 +183,7 @@ class Job:
         self._drain(keep=OUTPUTS_KEPT - 2)
         try:
             with self.clock("run"):
-                outputs = self.backend.run(plan.launches)
+                decode = plan.run(bench)
         except BackendFaultError:
             self._drain()
             raise
@@ -143,7 +195,7 @@ class Job:
         except Exception as error:
             self._drain()
             raise BackendFaultError(str(_meant(error))) from None
-        self._decoding.append(self._decoders.submit(_decode, plan, outputs))
+        self._decoding.append(self._decoders.submit(_decode, plan, decode))
 
     def _drain(self, keep: int = 0) -> None:
         """Send what is decoded, oldest first, until `keep` are left."""
@@ -169,7 +221,10 @@ def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], metho
         with job.clock("context"):
             job.backend.open(header["device"])
         begun.set()
-        job.work(header["experiments"], header["careful"])
+        with job.clock("plan"):
+            todo = chunks([planned(header["kind"], id_) for id_ in header["experiments"]])
+        folder = header["folder"] and Path(header["folder"])
+        job.work(todo, Desk(job.backend, job.backend.devices()[header["device"]], folder), header["careful"])
     except BackendFaultError as error:
         send(sink, {"event": "fault", "words": str(error)})
     except BrokenPipeError:
@@ -202,16 +257,16 @@ def _plan(method: str, begun: threading.Event) -> None:
             if begun.is_set():
                 return
             if method in experiment.methods:
-                planned(id_)
+                planned(TABLE, id_)
 
 
 def _kernels(chunk: Sequence[Planned]) -> list[Kernel]:
     return list({name: kernel for plan in chunk for name, kernel in plan.kernels.items()}.values())
 
 
-def _decode(plan: Planned, outputs: Sequence[Bytes]) -> Message:
+def _decode(plan: Planned, decode: Callable[[], Reading]) -> Message:
     try:
-        return {"event": "reading", **plan.about}, plan.experiment.decode(plan.launches, outputs)
+        return {"event": "reading", **plan.about}, decode()
     except ProbeError as error:
         return {"event": "unsound", "words": str(error), **plan.about}, {}
     except Exception as error:

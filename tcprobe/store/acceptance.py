@@ -20,14 +20,13 @@ from tcprobe.isa.operand import Role
 from tcprobe.layout.space import Axis, Space
 from tcprobe.layout.space import slots as lanes_and_slots
 from tcprobe.layout.table import Table
-from tcprobe.store.measurement import METHODS, PROVENANCE, STATUSES, Measurement
+from tcprobe.store.finding import METHODS, PROVENANCE, STATUSES
+from tcprobe.store.measurement import Measurement
 
 WITH_STRUCTURE = ("live", "emulated")  # methods that run a multiply, and so see its structure tensor
 _KEYS = {
     "experiment", "arch", "method", "status", "provenance", "fragments", "numbering", "structure", "unread", "words",
 }  # fmt: skip
-_CASE = {"operand", "bits", "major", "swizzle", "instruction", "descriptors", "elements", "agree", "base_offset",
-         "ignored"}  # fmt: skip
 _LAYOUT = re.compile(r"[0-9a-f]{12}")
 _OPERAND = re.compile(r"[a-z][a-z_]{0,15}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -193,21 +192,6 @@ def lowering(body: Mapping[str, Any]) -> None:
             raise DataError(f"{id_}: others is no count, or refused no text.")
         if refused is not None and (counts or saved["others"]):
             raise DataError(f"{id_}: refused, and yet it has opcodes.")
-
-
-def descriptors(body: Mapping[str, Any], name: str) -> None:
-    """DataError unless `body` says of arch `name` which descriptors were measured, and how many agree."""
-    if set(body) != {"arch", "method", "provenance", "cases", "products"} or body["arch"] != name:
-        raise DataError("not the keys of descriptors, or of another arch.")
-    if body["method"] not in METHODS or set(body["provenance"]) != set(PROVENANCE):
-        raise DataError("descriptors need a method and provenance.")
-    for case in body["cases"]:
-        row = inventory.instructions().get(case["instruction"])
-        if set(case) != _CASE or row is None or case["operand"] not in {one.held.name for one in row.described}:
-            raise DataError("a case of descriptors has other keys, or is of no operand behind a descriptor.")
-        counts = [case[key] for key in ("bits", "swizzle", "descriptors", "elements", "agree")]
-        if any(type(n) is not int or n < 0 for n in counts) or case["agree"] > case["elements"]:
-            raise DataError("a case of descriptors has counts that cannot be.")
 
 
 def _is_structure(data: Mapping[str, Any]) -> bool:

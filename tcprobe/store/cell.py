@@ -21,7 +21,8 @@ from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
 from tcprobe.store import lookup
 from tcprobe.store.choose import PUBLISHED, Found, Layers, layers_of, whence
-from tcprobe.store.measurement import Measurement, how
+from tcprobe.store.finding import how
+from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 
 if TYPE_CHECKING:

@@ -30,14 +30,16 @@ from tcprobe.errors import DataError
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
-from tcprobe.store.measurement import METHODS, Measurement, made_by
+from tcprobe.store.finding import METHODS, Finding, Key, made_by
+from tcprobe.store.findings import every
+from tcprobe.store.findings import read as read_finding
+from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
-from tcprobe.store.surveys import DESCRIPTORS
 
 PUBLISHED = "published"
 MANY = 32  # files looked for in a folder, from which on it is listed
 T = TypeVar("T")
-Key = tuple[str, str, str, str]  # layer, arch, method, experiment
+Place = tuple[str, str, str, str]  # layer, arch, method, experiment
 
 
 class Layer(NamedTuple):
@@ -63,6 +65,13 @@ class Found(NamedTuple):
         return self.measured.tables[fragment.operand]
 
 
+class Sourced(NamedTuple):
+    """A finding, and the name of the layer that holds it."""
+
+    finding: Finding
+    source: str
+
+
 class Layers:
     """Folders of measurements, each lying over those after it. Short-lived: it takes the folders as they are.
 
@@ -73,7 +82,7 @@ class Layers:
     def __init__(self, layers: Sequence[Layer], say: Callable[[str], None] | None = None) -> None:
         self.layers = tuple(layers)
         self._say = say or (lambda text: print(text, file=sys.stderr))
-        self._distrusted: dict[Key, DataError] = {}
+        self._distrusted: dict[Place, DataError] = {}
         self._methods: dict[tuple[str, str], list[str]] = {}
         self._looked: Counter[tuple[str, str, str]] = Counter()  # how often a folder was looked into
         self._listed: dict[tuple[str, str, str], frozenset[str]] = {}  # what is there
@@ -200,9 +209,24 @@ class Layers:
         nearest = next(self.documents(arch, "opcodes", partial(_opcodes, arch)), None)
         return nearest[0] if nearest else {}
 
-    def descriptors(self, arch: str) -> Iterator[tuple[dict[str, Any], str]]:
-        """What was measured of an arch's descriptors, as in `Results.descriptors`, and whose layer says so."""
-        return self.documents(arch, "descriptors", lambda results: DESCRIPTORS.read(results, arch))
+    def findings(self, kind: str, arch: str) -> dict[str, Sourced]:
+        """What was measured of a kind on an arch, by subject: of each the finding of the nearest layer that has one."""
+        by_subject: dict[str, Sourced] = {}
+        for found, name in self.documents(arch, kind, lambda results: list(every(results, kind, arch))):
+            for finding in (one for one in found if one.status == "measured"):
+                by_subject.setdefault(finding.subject, Sourced(finding, name))
+        return by_subject
+
+    def finding(self, kind: str, arch: str, subject: str) -> Sourced | None:
+        """What was measured of one subject, from the nearest layer that has it; None if no layer does."""
+        keys = [Key(kind, arch, method, subject) for method in METHODS]
+
+        def read(results: Results) -> Finding | None:
+            saved = (read_finding(results, key) for key in keys)
+            return next((one for one in saved if one and one.status == "measured"), None)
+
+        nearest = next(self.documents(arch, f"{kind} {subject}", read), None)
+        return Sourced(*nearest) if nearest else None
 
     def _archs_of(self, layer: Layer, fragment: Fragment) -> list[str]:
         """The archs of which a layer has a table of a fragment, ascending."""
@@ -228,7 +252,7 @@ class Layers:
                 self._listed[place] = frozenset(layer.results.experiments(arch, method))
         return place not in self._listed or experiment in self._listed[place]
 
-    def _trusted(self, layer: Layer, key: Key, read: Callable[[], T | None]) -> T | None:
+    def _trusted(self, layer: Layer, key: Place, read: Callable[[], T | None]) -> T | None:
         """What `read` gives, None where the file cannot be trusted and another layer lies below."""
         if key in self._distrusted:
             return None

@@ -1,22 +1,18 @@
-"""Measurement: what one experiment on one arch found, with its evidence."""
+"""Measurement, the finding of kind "table": the tables of an experiment's fragments on one arch, with evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from tcprobe.layout.table import Table
+from tcprobe.store.finding import Key, Status
 from tcprobe.text import one_line
 
-FROM_CODE = ("sass", "derived", "same-opcode")  # methods that read machine code, the strongest first
-WEAKER = "same-opcode"  # rests on what another arch shows
-METHODS = ("live", *FROM_CODE, "emulated")
-STATUSES = ("measured", "refused", "failed")
+TABLE = "table"
 MEMORY = "memory addresses"  # what numbers rows and columns where a load or store does
 ADDRESSES = "addresses behind descriptors"  # where factors in shared memory number them, as PTX counts there
-MAKER = ("device", "driver", "cuda", "compiler")  # what makes one run of measuring another
-PROVENANCE = ("device", "driver", "cuda", "compiler", "ptx", "tcprobe")
 
 
 class StructureHash(NamedTuple):
@@ -42,7 +38,7 @@ class Measurement:
     experiment: str
     arch: str
     method: str
-    status: Literal["measured", "refused", "failed"]
+    status: Status
     provenance: Mapping[str, str]
     tables: Mapping[str, Table] = field(default_factory=dict)
     numbering: str | None = None
@@ -55,16 +51,7 @@ class Measurement:
         for name, text in (("numbering", self.numbering), ("words", self.words)):
             object.__setattr__(self, name, None if text is None else one_line(text))
 
-
-def made_by(measured: Measurement) -> tuple[str, ...]:
-    """The device, driver, CUDA version and compiler that a measurement rests on."""
-    return tuple(measured.provenance[key] for key in MAKER)
-
-
-def how(measured: Measurement) -> str:
-    """The method and what it was done with, in words."""
-    p = measured.provenance
-    if measured.method in FROM_CODE:
-        weaker = " (weaker: the layout that another arch has for the opcode)" if measured.method == WEAKER else ""
-        return f"{measured.method}{weaker}, from machine code by {p['compiler']}"
-    return f"{measured.method} on {p['device']}, driver {p['driver']}, CUDA {p['cuda']}"
+    @property
+    def key(self) -> Key:
+        """What it is the measurement of."""
+        return Key(TABLE, self.arch, self.method, self.experiment)

@@ -3,14 +3,14 @@
     results/sm_90/live/mma.m16n8k16.row.col.f32.f16.f16.f32.json   one experiment, naming its layouts
     results/layouts/1f0c2a9be47d.json                              a layout: row and col of every slot
     results/sm_90/lowering.json, opcodes.json                      what multiplies become; layouts of those opcodes
+    results/sm_90/live/banks/ld.shared.b128.json                   findings of other kinds (`store.findings`)
     results/runs/<run>/sm_90/live/...                              the same of another device, driver or compiler
     results/runs/<run>/run.json                                    which that is, and who contributed it
 
-`surveys` has what was measured of an arch beyond tables.
 So (arch, fragment) leads to its table: `<arch>/<method>/<fragment.experiment>.json`, "fragments", the
 operand's layout, `layouts/<it>.json`. Files are whole or absent: they are written aside and renamed.
 A file is accepted only if all its bytes are those whose checksum it ends with, and it says what can be true
-(`tcprobe.acceptance`). Files of archs and experiments that this tcprobe does not know are left alone: a later one made
+(`store.acceptance`). Files of archs and experiments that this tcprobe does not know are left alone: a later one made
 them.
 """
 
@@ -30,7 +30,8 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.store import acceptance, documents, layouts
 from tcprobe.store.documents import naming
-from tcprobe.store.measurement import METHODS, Measurement, StructureHash
+from tcprobe.store.finding import METHODS
+from tcprobe.store.measurement import Measurement, StructureHash
 from tcprobe.system import files
 from tcprobe.text import one_line
 
@@ -56,7 +57,7 @@ class Results:
 
     def path(self, arch: str, method: str, experiment: str) -> Path:
         """Where a measurement is stored."""
-        return self.root / arch / method / _file_name(experiment)
+        return self.root / arch / method / file_name(experiment)
 
     def beside(self, arch: str, method: str, experiment: str) -> Path:
         """Where a refusal or failure is recorded that came after a measurement, which stays."""
@@ -96,7 +97,7 @@ class Results:
             names = os.listdir(folder) if files.is_folder(folder) else []
         except OSError as error:
             raise DataError(f"{folder}: cannot be read: {error.strerror}.") from None
-        return sorted(name.removesuffix(".json").replace("--", "::") for name in names if name.endswith(".json"))
+        return sorted(subject_of(name) for name in names if name.endswith(".json"))
 
     def measurement(self, arch: str, method: str, experiment: str) -> Measurement | None:
         """A saved measurement, None if there is none; DataError if its file cannot be trusted."""
@@ -267,11 +268,12 @@ class Results:
     def sweep(self) -> None:
         """Remove what a killed tcprobe left half-written, and nothing else."""
         roots = [self.root, *(run.root for run in self.runs())]
-        folders = (folder for root in roots for folder in (root, *root.glob("sm_*/"), *root.glob("sm_*/*/")))
+        below = ("", "sm_*/", "sm_*/*/", "sm_*/*/*/")
+        folders = (folder for root in roots for part in below for folder in (root.glob(part) if part else (root,)))
         files.sweep([*folders, self.root / "layouts"])
 
     def _place(self, arch: str, method: str, experiment: str) -> str:
-        return os.path.join(self.root, arch, method, _file_name(experiment))
+        return os.path.join(self.root, arch, method, file_name(experiment))
 
     def _measurement(self, path: str, key: tuple[str, str, str]) -> Measurement | None:
         body = documents.read(path, "measurement")
@@ -289,8 +291,14 @@ class Results:
         return measurement
 
 
-def _file_name(experiment: str) -> str:
-    return f"{experiment.replace('::', '--')}.json"
+def file_name(subject: str) -> str:
+    """The file of what is measured; some systems take no colons."""
+    return f"{subject.replace('::', '--')}.json"
+
+
+def subject_of(name: str) -> str:
+    """The inverse of `file_name`."""
+    return name.removesuffix(".json").replace("--", "::")
 
 
 @cache

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.banks import IDLE, Ints
 from tcprobe.ask.convert import Conversion, require_matrix, routed
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.units import tiling
@@ -34,6 +33,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Role
 from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, access
+from tcprobe.layout.banks import IDLE, Ints
 from tcprobe.layout.table import slot_table
 from tcprobe.store.cell import Cell, cell, sources
 

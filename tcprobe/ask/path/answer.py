@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.banks import IDLE
 from tcprobe.ask.path import PathPlan
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.formula import AddressText, address, formula
 from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import LaneCopy, PathStep, RegisterCopy
+from tcprobe.layout.banks import IDLE
 
 
 class Advance(NamedTuple):

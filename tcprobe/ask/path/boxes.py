@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from tcprobe.ask.banks import Ints
 from tcprobe.ask.path.memory import Memory
 from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import GLOBAL_TO_SHARED, SHARED_TO_GLOBAL
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
+from tcprobe.layout.banks import Ints
 from tcprobe.references.shared_memory import tma
 
 STEP = 16  # bytes between lines of a tensor map are multiples of it (CUDA driver API, cuTensorMapEncodeTiled)

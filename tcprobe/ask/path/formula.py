@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.banks import IDLE, Ints
 from tcprobe.ask.tile import BMS
 from tcprobe.fit.affine import Affine, Modes, fit_affine
 from tcprobe.fit.formula import linear_formula
+from tcprobe.layout.banks import IDLE, Ints
 
 
 def formula(values: Ints) -> str | None:

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcprobe.ask.banks import IDLE, Ints
 from tcprobe.ask.tile import Tile
 from tcprobe.isa.arch import WARP
+from tcprobe.layout.banks import IDLE, Ints
 
 NOTHING = -1
 

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcprobe.ask.bank_rules import rules_for
-from tcprobe.ask.banks import Ints
 from tcprobe.ask.behind import behind
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.ask.descriptor import tile as shared_tile
@@ -40,6 +39,7 @@ from tcprobe.ask.tile import NONE, Shared, Tile, parse_shared, parse_tile
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import SharedOperand
+from tcprobe.layout.banks import Ints
 from tcprobe.layout.descriptor import UNIT, Descriptor
 from tcprobe.references.shared_memory import tma
 from tcprobe.store.choose import Layers

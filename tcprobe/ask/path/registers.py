@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from tcprobe.ask.bank_access import Slots, addresses, matrix_ways, origins, walk
-from tcprobe.ask.banks import Ints
 from tcprobe.ask.path.request import PathRequest
 from tcprobe.ask.path.steps import REGISTERS_TO_SHARED, SHARED_TO_REGISTERS, MatrixTables, RegisterCopy
 from tcprobe.ask.tile_cost import cost
 from tcprobe.errors import UsageError
 from tcprobe.isa import by_name, inventory
 from tcprobe.isa.shared_memory import SharedAccess
+from tcprobe.layout.banks import Ints
 from tcprobe.store.cell import Cell, cell
 
 MATRIX_BYTES = 4  # of a matrix in each lane

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tcprobe.ask.banks import IDLE, Ints
 from tcprobe.ask.path.memory import Memory
 from tcprobe.isa.arch import WARP
+from tcprobe.layout.banks import IDLE, Ints
 
 GLOBAL_TO_SHARED, SHARED_TO_REGISTERS = "global->shared", "shared->registers"
 REGISTERS_TO_SHARED, SHARED_TO_GLOBAL = "registers->shared", "shared->global"

@@ -21,7 +21,7 @@ from tcprobe.pages.site.payload import payload
 from tcprobe.pages.site.render import View
 from tcprobe.pages.tables import spans
 from tcprobe.store.cell import Cell
-from tcprobe.store.measurement import FROM_CODE, PROVENANCE
+from tcprobe.store.finding import FROM_CODE, PROVENANCE
 
 MOST_PICTURE = 520  # cells; `tcprobe emit --to svg` draws larger ones
 SAID = {"device", "driver", "cuda", "tcprobe"}  # of provenance, in the line of the evidence

@@ -19,7 +19,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell, cell
 from tcprobe.store.choose import Found, Layers
-from tcprobe.store.measurement import made_by
+from tcprobe.store.finding import made_by
 
 BADGES = {
     "live": ("L", "measured live on a GPU"),

@@ -11,7 +11,7 @@ from tcprobe.layout.table import Table
 from tcprobe.pages.site.facts import BADGES, Fact
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import whence
-from tcprobe.store.measurement import how, made_by
+from tcprobe.store.finding import how, made_by
 
 UNITS = {Role.METADATA: "index field", Role.SCALE: "scale", Role.ADDRESS: "address"}
 SHORT = {

@@ -22,7 +22,7 @@ def measure(folder):
     from tcprobe.probes.experiment import Context
     from tcprobe.run.conclude import conclude
     from tcprobe.run.emulator import Emulator
-    from tcprobe.store.measurement import PROVENANCE
+    from tcprobe.store.finding import PROVENANCE
     from tcprobe.store.results import Results
 
     rng, results = random.Random(1), Results(Path(folder))

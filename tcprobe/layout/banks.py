@@ -13,7 +13,7 @@ cycles = max(P, B): P the passes of all phases, B the beats of 128 bytes: one fo
 - cp.async.ca: phases of 32, 16, 8 lanes (4, 8, 16 bytes). Lanes come in order; a lane waits for every earlier one of
   its phase that needs its bank in shared memory, or the bank of its source (bits 2 to 6 of the global address).
 
->>> from tcprobe.ask.banks import judge
+>>> from tcprobe.layout.banks import judge
 >>> cost = judge("ld.shared.b64", [64 * (lane % 16) for lane in range(32)])
 >>> cost.phases, cost.wavefronts, cost.beats, cost.cycles, cost.ideal
 ([8, 8], 16, 2, 16, 2)

@@ -18,15 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.ask.banks import IDLE, LINE, Ints, as_array
-
-if TYPE_CHECKING:
-    from tcprobe.ask.bank_patterns import Pattern
+from tcprobe.layout.banks import IDLE, LINE, Ints, as_array
 
 MOST_MASKS, MOST_BITS = 4, 62
 LEAST = 2  # cycles of an access with one pass and one lookup
@@ -89,10 +86,12 @@ def timed(passes: Ints, looked_up: Ints, spread: NDArray[np.bool_]) -> Ints:
     return np.asarray(np.where(passes == 0, 0, np.maximum(passes, least)), np.int64)
 
 
-def of_pattern(tags: SourceTags, given: Pattern, passes: int) -> tuple[int, int]:
-    """(lookups, cycles) of one pattern that has sources."""
-    looked_up = lookups(tags, as_array([given.source or ()]))
-    return int(looked_up[0]), int(timed(np.array([passes]), looked_up, is_spread(as_array([given.address])))[0])
+def of_pattern(
+    tags: SourceTags, addresses: Sequence[int | None], sources: Sequence[int | None], passes: int
+) -> tuple[int, int]:
+    """(lookups, cycles) of one pattern of 32 addresses in shared memory and as many sources."""
+    looked_up = lookups(tags, as_array([sources]))
+    return int(looked_up[0]), int(timed(np.array([passes]), looked_up, is_spread(as_array([addresses])))[0])
 
 
 def of_pairs(steps: Sequence[int], together: NDArray[np.bool_]) -> SourceTags | None:

@@ -1,0 +1,138 @@
+"""The rule of an access's banks: timed on patterns, its phases found, the rule that explains most patterns fitted.
+
+tcprobe run --family banks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.shared_memory import SharedAccess, accesses
+from tcprobe.isa.target import Target
+from tcprobe.layout.banks import IDLE, BankRule, Ints, Judge
+from tcprobe.layout.source_tags import LEAST, SourceTags, is_spread, lookups, of_pairs
+from tcprobe.layout.source_tags import timed as with_lookups
+from tcprobe.probes import banks
+from tcprobe.probes.bank_cases import costly, far, tag_pairs, tag_steps
+from tcprobe.probes.banks import Cases, Floats
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
+from tcprobe.probes.ptx import Kernel
+from tcprobe.store.kinds.banks import Body, Second, Shown
+
+KIND = "banks"
+RUNS = 3  # of each pattern
+PATTERNS = 1000  # of each access, beside the swap test
+SHOWN = 8  # misfits that are listed
+WAYS: tuple[Literal["words", "lanes", "order"], ...] = ("words", "lanes", "order")
+Judged = NDArray[np.bool_]
+
+
+class Timed(NamedTuple):
+    """Patterns, the cycles of one access of each, and which of them were timed without ambiguity."""
+
+    cases: Cases
+    cycles: Floats
+    steady: Judged
+
+
+@dataclass(frozen=True)
+class BankExperiment(Dialogue):
+    """An access, timed on `count` patterns beside the swap test."""
+
+    access: SharedAccess
+    count: int = PATTERNS
+    kind = KIND
+
+    @property
+    def id(self) -> str:
+        """The access."""
+        return self.access.name
+
+    @property
+    def target(self) -> Target:
+        """The access's."""
+        return self.access.target
+
+    def kernels(self) -> list[Kernel]:
+        """The one that times the access."""
+        return [banks.kernel(self.access)]
+
+    def cases(self) -> Cases:
+        """The swap test, and patterns that tell rules apart."""
+        others = [costly(self.access, self.count), *([far(self.access, self.count)] if self.access.has_source else [])]
+        parts = zip(banks.swaps(self.access), *others, strict=True)
+        return Cases(*(np.concatenate(part) for part in parts))
+
+    def measure(self, bench: Bench) -> Reading:
+        """ "swapped": cycles of the swap test; "cycles" and "steady" of all cases; "together": of pairs of sources."""
+        swapped, _ = self.timed(bench, banks.swaps(self.access))
+        cycles, steady = self.timed(bench, self.cases())
+        reading = {"swapped": swapped, "cycles": cycles, "steady": steady}
+        if self.access.has_source:
+            pairs, _ = self.timed(bench, tag_pairs(self.access))
+            reading["together"] = pairs.round() > LEAST
+        return reading
+
+    def timed(self, bench: Bench, cases: Cases) -> tuple[Floats, Judged]:
+        """(cycles of one access, which patterns were timed without ambiguity), of `cases`."""
+        alone = bench.shared_bytes() // 2 + 1024  # more than half of an SM's, so that one block has it
+        launches = banks.launches(self.access, cases, alone)
+        return banks.settled([banks.decode(bench.run(launches)) for _ in range(RUNS)])
+
+    def conclude(self, reading: Reading, context: Context) -> Body:
+        """The rule; ProbeError where lanes fall into no phases."""
+        phases = banks.phases(self.access, reading["swapped"])
+        tags = of_pairs(tag_steps(), reading["together"]) if self.access.has_source else None
+        return fit(self.access, phases, Timed(self.cases(), reading["cycles"], reading["steady"]), tags)
+
+
+def fit(row: SharedAccess, phases: Sequence[tuple[int, ...]], timed: Timed, tags: SourceTags | None = None) -> Body:
+    """The rule with the fewest misfits on steady patterns, the simplest of equals; beats of idle phases must halve it.
+
+    ProbeError where the phases are not neighbouring lanes, all as many.
+    """
+    size = len(phases[0])
+    if [list(phase) for phase in phases] != [list(range(j, j + size)) for j in range(0, row.lanes, size)]:
+        raise ProbeError(f"{row.name}: phases {list(phases)[:4]} are no runs of neighbouring lanes.")
+    cases, measured, steady = timed
+    known = measured[steady].round().astype(np.int64)
+    predictions = {rule: predicted(row, rule, cases, tags) for rule in candidates(row, size)}
+    missed = {rule: int((values[steady] != known).sum()) for rule, values in predictions.items()}
+    best, *others = sorted(predictions, key=lambda rule: missed[rule] * (1 + rule.idle))
+    second = next((rule for rule in others if (predictions[rule] != predictions[best]).any()), best)
+    misfits = np.flatnonzero(steady & (predictions[best] != measured.round())).tolist()
+    spread = float(((measured - measured.mean()) ** 2).sum())
+    r2 = 1 - float(((measured - predictions[best]) ** 2).sum()) / spread if spread else 1.0
+    shown = [Shown(cases.address[j].tolist(), cases.source[j].tolist(), float(measured[j]), int(predictions[best][j]))
+             for j in misfits[:SHOWN]]  # fmt: skip
+    return Body(best, int(steady.sum()), len(misfits), r2, int((~steady).sum()), [list(p) for p in phases], shown,
+                Second(second, missed[second]), tags)  # fmt: skip
+
+
+def candidates(row: SharedAccess, size: int) -> list[BankRule]:
+    """Every rule of phases of `size` lanes, the simplest first."""
+    joins = [size << j for j in range(6) if size << j <= min(row.lanes, WARP)]
+    ways = WAYS if row.has_source else WAYS[:2]
+    return [BankRule(size, joined, passes, idle) for idle, joined, passes in product((False, True), joins, ways)]
+
+
+def predicted(row: SharedAccess, rule: BankRule, cases: Cases, tags: SourceTags | None = None) -> Ints:
+    """Cycles that a rule says of each pattern, with the lookups of its sources where there are tags."""
+    cycles = Judge(row, rule).cycles(cases.address, cases.source if rule.passes == "order" else None)
+    if tags is None:
+        return cycles
+    sources = np.where(cases.address == IDLE, IDLE, cases.source)
+    return with_lookups(cycles, lookups(tags, sources), is_spread(cases.address))
+
+
+def experiments() -> list[Any]:
+    """One for each access."""
+    return [BankExperiment(row) for row in accesses().values()]

@@ -1,0 +1,115 @@
+"""Where descriptors lead, and products through them.
+
+    tcprobe run --family descriptors
+
+The registers of wgmma must be measured already: their tables come from the results folder, or from what is published.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.target import Target
+from tcprobe.probes.descriptors import Case, Judged, Tables, cases, judged, kernels_of_products, launch, measured
+from tcprobe.probes.descriptors import products as random_products
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
+from tcprobe.probes.ptx import Kernel
+from tcprobe.probes.wgmma_kernels import kernel
+from tcprobe.store.kinds import descriptors as saved
+
+KIND = "descriptors"
+PRODUCTS = 12  # of each form, place of A and pair of majors
+PRODUCT_N = (8, 24, 64, 128, 256)
+
+
+def tables_of(row: Instruction, bench: Bench) -> Tables:
+    """The tables of a form's registers; ProbeError where they are not known."""
+    tables = {fragment.operand: bench.known(fragment) for fragment in row.fragments}
+    if missing := [operand for operand, table in tables.items() if table is None]:
+        raise ProbeError(f"{row.id} is not measured: {', '.join(missing)} has no table; `tcprobe run 'wgmma*'` has.")
+    return {operand: table for operand, table in tables.items() if table is not None}
+
+
+@dataclass(frozen=True)
+class DescriptorExperiment(Dialogue):
+    """All descriptors of a case."""
+
+    case: Case
+    kind = KIND
+
+    @property
+    def id(self) -> str:
+        """Operand, major and swizzle."""
+        return f"{self.case.operand.id}.{self.case.major}.{self.case.swizzle}"
+
+    @property
+    def target(self) -> Target:
+        """The form's."""
+        return self.case.instruction.target
+
+    def kernels(self) -> list[Kernel]:
+        """The form's, with the operand coded."""
+        return [kernel(self.case.instruction, "codes", self.case.operand.held.name, self.case.majors)]
+
+    def measure(self, bench: Bench) -> Reading:
+        """ "seen": by descriptor the number in memory of every element."""
+        tables = tables_of(self.case.instruction, bench)
+        return {"seen": measured(self.case, tables, bench.run([launch(self.case, tables)])[0])}
+
+    def conclude(self, reading: Reading, context: Context) -> saved.Body:
+        """How many elements are where the formula says."""
+        return saved.Body(case=_entry(judged(self.case, reading["seen"])))
+
+
+def _entry(found: Judged) -> saved.Case:
+    held, case = found.case.operand.held, found.case
+    ignored = [field for field, (same, count) in found.without.items() if count and same == count]
+    return saved.Case(held.name, held.slot_bits, case.major, case.swizzle, case.instruction.id, len(case.descriptors),
+                     found.elements, found.agree, found.readings, ignored)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ProductExperiment(Dialogue):
+    """Products of random matrices through random descriptors, A in registers and in shared memory."""
+
+    instruction: Instruction
+    count: int = PRODUCTS
+    kind = KIND
+
+    @property
+    def id(self) -> str:
+        """The form's, with a suffix."""
+        return f"{self.instruction.id}{saved.PRODUCTS}"
+
+    @property
+    def target(self) -> Target:
+        """The form's."""
+        return self.instruction.target
+
+    def kernels(self) -> list[Kernel]:
+        """Those of all majors and both places of A."""
+        return list(kernels_of_products(self.instruction))
+
+    def measure(self, bench: Bench) -> Reading:
+        """ "products" and "wrong", a number each."""
+        row, seed = self.instruction, len(self.instruction.id)
+        tables = tables_of(row, bench)
+        runs = [one for coded in ("b_smem", "a_smem") for one in random_products(row, coded, tables, self.count, seed)]
+        wrong = sum(one.wrong(tables["d"], bench.run([one.launch])[0].copy()) for one in runs)
+        return {"products": np.array([self.count * len(runs)]), "wrong": np.array([wrong])}
+
+    def conclude(self, reading: Reading, context: Context) -> saved.Body:
+        """How many are wrong."""
+        return saved.Body(products=saved.Products(int(reading["products"][0]), int(reading["wrong"][0])))
+
+
+def experiments() -> list[Any]:
+    """One for each case, and products of some N of all types."""
+    rows = [row for row in inventory.instructions().values() if row.described and row.shape.n in PRODUCT_N]
+    return [*map(DescriptorExperiment, cases()), *map(ProductExperiment, rows)]

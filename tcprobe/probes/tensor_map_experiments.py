@@ -1,0 +1,202 @@
+"""Tensor maps: where boxes lie in shared memory, and which maps the driver takes.
+
+    tcprobe run --family tma
+
+Boxes of a swizzle mode are copied both ways, and its rule is fitted to all of them. Boxes at misaligned addresses,
+which are expected to cost the device, are experiments of their own. Arguments of `cuTensorMapEncodeTiled`, varied one at a
+time, are held against the rules of `references.shared_memory.tensor_map`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import ProbeError
+from tcprobe.fit.boxes import BoxFit, PlacedBox, fit_boxes
+from tcprobe.isa.target import Target
+from tcprobe.isa.tensor_map import DATA_TYPES, SWIZZLES
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading, lines_of, of_lines
+from tcprobe.probes.ptx import Kernel
+from tcprobe.probes.tensor_map_cases import boxes, encodings, misaligned
+from tcprobe.probes.tensor_maps import DIRECTIONS, TARGET, BoxCase, decode, is_rounded, kernel, launches, window_of
+from tcprobe.references.shared_memory.tensor_map import broken, refused
+from tcprobe.store.kinds.tensor_maps import ENCODINGS, MISALIGNED, Body, Box, Encoding, Maps, Mode, Rule
+
+KIND = "tensor_maps"
+TAKEN = "CUDA_SUCCESS"
+MODE_NAMES = {number: name for name, number in SWIZZLES.items()}
+TYPE_NAMES = {number: name for name, (number, _) in DATA_TYPES.items()}
+Placed = dict[str, dict[int, PlacedBox]]  # by direction and number of the box
+
+
+class OfTensorMaps(Dialogue):
+    """What these experiments have in common."""
+
+    kind = KIND
+
+    @property
+    def target(self) -> Target:
+        """The first arch with tensor maps."""
+        return TARGET
+
+
+@dataclass(frozen=True)
+class ModeExperiment(OfTensorMaps):
+    """All boxes of a swizzle mode."""
+
+    name: str
+    cases: tuple[BoxCase, ...]
+
+    @property
+    def id(self) -> str:
+        """The mode."""
+        return self.name
+
+    def kernels(self) -> list[Kernel]:
+        """Both directions, with as many coordinates as boxes have."""
+        return _kernels(self.cases)
+
+    def measure(self, bench: Bench) -> Reading:
+        """ "maps": what the driver says of each; "load", "store": where boxes lie; "wrong": which could not be told."""
+        said = [bench.encoded(case.map) for case in self.cases]
+        taken = {n: case for n, case in enumerate(self.cases) if said[n] == TAKEN}
+        return {"maps": of_lines(said), **_copied(bench, taken)}
+
+    def conclude(self, reading: Reading, context: Context) -> Body:
+        """The rule; none where the driver takes no map."""
+        said = lines_of(reading["maps"])
+        unlike = [n for n, case in enumerate(self.cases) if (said[n] == TAKEN) == bool(refused(case.map))]
+        taken = said.count(TAKEN)
+        maps = Maps(taken, len(said) - taken, [_box(self.cases[n], result=said[n]) for n in unlike])
+        return Body(mode=self._mode(reading), maps=maps)
+
+    def _mode(self, reading: Reading) -> Mode | None:
+        placed = {way: dict(_boxes_of(reading[way], self.cases)) for way in DIRECTIONS}
+        every = [box for of_way in placed.values() for box in of_way.values()]
+        if not every:
+            return None
+        first, second = map(_rule, fit_boxes(every))
+        used = [self.cases[n] for n in sorted({n for of_way in placed.values() for n in of_way})]
+        lost = [line.split(" ", 2) for line in lines_of(reading["wrong"])]
+        return Mode(
+            first.pitch, first.swizzle, first.misfits, sum(box.addresses.size for box in every), len(placed["load"]),
+            len(placed["store"]), sorted({TYPE_NAMES[case.map.type] for case in used}),
+            sorted({case.map.row_bytes for case in used}), sorted({case.base for case in used}),
+            sorted({case.map.rank for case in used}), second,
+            [_box(self.cases[int(n)], direction=way, words=words) for way, n, words in lost],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MisalignedExperiment(OfTensorMaps):
+    """A box at a misaligned address."""
+
+    number: int
+    case: BoxCase
+
+    @property
+    def id(self) -> str:
+        """Its number."""
+        return f"{MISALIGNED}{self.number}"
+
+    def kernels(self) -> list[Kernel]:
+        """Both directions."""
+        return _kernels([self.case])
+
+    def measure(self, bench: Bench) -> Reading:
+        """As `ModeExperiment`, of the one box."""
+        return _copied(bench, {0: self.case})
+
+    def conclude(self, reading: Reading, context: Context) -> Body:
+        """That it was copied, or not."""
+        wrong = lines_of(reading["wrong"])
+        return Body(fault=_box(self.case, words=wrong[0].split(" ", 2)[2] if wrong else "copied"))
+
+    def instead(self, event: str, words: str) -> Body | None:
+        """What the device said when it was lost."""
+        return Body(fault=_box(self.case, words=words)) if event in ("fault", "hangs") else None
+
+
+class EncodingsExperiment(OfTensorMaps):
+    """What the driver says of maps."""
+
+    @property
+    def id(self) -> str:
+        """The only one."""
+        return ENCODINGS
+
+    def kernels(self) -> list[Kernel]:
+        """None: the driver answers."""
+        return []
+
+    def measure(self, bench: Bench) -> Reading:
+        """ "maps": what it says of each."""
+        return {"maps": of_lines([bench.encoded(one.map) for one in encodings()])}
+
+    def conclude(self, reading: Reading, context: Context) -> Body:
+        """Each call beside the rules."""
+        said = lines_of(reading["maps"])
+        return Body(calls=[
+            Encoding(one.argument, list(one.value) if isinstance(one.value, tuple) else one.value, words,
+                     [rule.name for rule in broken(one.map)], (words == TAKEN) != bool(refused(one.map)))
+            for one, words in zip(encodings(), said, strict=True)
+        ])  # fmt: skip
+
+
+def _kernels(cases: Sequence[BoxCase]) -> list[Kernel]:
+    ranks = sorted({case.map.rank for case in cases})
+    return [kernel(direction, rank) for direction in DIRECTIONS for rank in ranks]
+
+
+def _copied(bench: Bench, cases: Mapping[int, BoxCase]) -> Reading:
+    """Of each direction the boxes one after the other, as `_boxes_of` reads them, and what is wrong with the others."""
+    arrays: dict[str, list[NDArray[np.int32]]] = {direction: [] for direction in DIRECTIONS}
+    wrong = []
+    for rank, rounded in sorted({(case.map.rank, is_rounded(case)) for case in cases.values()}):
+        alike = {n: case for n, case in cases.items() if (case.map.rank, is_rounded(case)) == (rank, rounded)}
+        window = 0
+        for direction in DIRECTIONS:
+            outputs = bench.run(launches(direction, rank, list(alike.values())))
+            window = window_of(outputs) if direction == "load" else window
+            for n, addresses in zip(alike, decode(direction, list(alike.values()), outputs, window), strict=True):
+                if isinstance(addresses, str):
+                    wrong.append(f"{direction} {n} {addresses}")
+                else:
+                    arrays[direction].append(np.array([n, window, *addresses.shape, *addresses.ravel()], np.int32))
+    flat = {direction: np.concatenate([np.zeros(0, np.int32), *parts]) for direction, parts in arrays.items()}
+    return {**flat, "wrong": of_lines(wrong)}
+
+
+def _boxes_of(flat: NDArray[Any], cases: Sequence[BoxCase]) -> Iterator[tuple[int, PlacedBox]]:
+    """The boxes of an array: number, where shared memory begins, rows, bytes of a row, addresses."""
+    at = 0
+    while at < len(flat):
+        number, window, rows, width = (int(n) for n in flat[at : at + 4])
+        addresses = flat[at + 4 : at + 4 + rows * width].reshape(rows, width).astype(np.int64)
+        if not 0 <= number < len(cases):
+            raise ProbeError(f"there is no box {number}.")
+        yield number, PlacedBox(window + cases[number].base, addresses)
+        at += 4 + rows * width
+
+
+def _rule(fitted: BoxFit) -> Rule:
+    swizzle = fitted.rule.swizzle.to_json()
+    return Rule(fitted.rule.pitch or "row", (swizzle[0], swizzle[1], swizzle[2]), len(fitted.misfits))
+
+
+def _box(case: BoxCase, **more: Any) -> Box:
+    return Box(TYPE_NAMES[case.map.type], list(case.map.box), MODE_NAMES[case.map.swizzle], case.base, **more)
+
+
+def experiments() -> list[Any]:
+    """Every mode, what the driver says, and last what may cost the device."""
+    by_mode: dict[int, list[BoxCase]] = {}
+    for case in boxes():
+        by_mode.setdefault(case.map.swizzle, []).append(case)
+    modes = [ModeExperiment(MODE_NAMES[number], tuple(cases)) for number, cases in by_mode.items()]
+    return [*modes, EncodingsExperiment(), *(MisalignedExperiment(n, case) for n, case in enumerate(misaligned()))]

@@ -1,0 +1,100 @@
+"""Finding: what one experiment concludes of one subject on one arch, with its evidence.
+
+Tables of fragments are the kind "table" (`store.measurement`); every other kind is a module of `store.kinds`, whose
+`Body` is the shape of what is found.
+
+>>> from tcprobe.store.findings import published_finding
+>>> finding = published_finding("banks", "sm_90", "ld.shared.b128")
+>>> finding.method, finding.body.rule.phase, finding.body.misfits
+('live', 8, 0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from tcprobe.text import one_line
+
+FROM_CODE = ("sass", "derived", "same-opcode")  # methods that read machine code, the strongest first
+WEAKER = "same-opcode"  # rests on what another arch shows
+METHODS = ("live", *FROM_CODE, "emulated")
+STATUSES = ("measured", "refused", "failed")
+MAKER = ("device", "driver", "cuda", "compiler")  # what makes one run of measuring another
+PROVENANCE = ("device", "driver", "cuda", "compiler", "ptx", "tcprobe")
+Status = Literal["measured", "refused", "failed"]
+
+
+class Key(NamedTuple):
+    """What a finding is the finding of."""
+
+    kind: str
+    arch: str
+    method: str
+    subject: str
+
+
+class Evidence(Protocol):
+    """What findings of all kinds say: of what they are, what came of it, and what they rest on."""
+
+    @property
+    def key(self) -> Key: ...  # noqa: D102
+    @property
+    def arch(self) -> str: ...  # noqa: D102
+    @property
+    def method(self) -> str: ...  # noqa: D102
+    @property
+    def status(self) -> Status: ...  # noqa: D102
+    @property
+    def provenance(self) -> Mapping[str, str]: ...  # noqa: D102
+    @property
+    def words(self) -> str | None: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`body` is the kind's `Body`, present where `status` is "measured"; `words` say why where it is not.
+
+    `provenance` has the keys PROVENANCE, `ptx` being the hash of the kernels' text. Texts are kept as one printable
+    line each: some come from compilers and drivers.
+    """
+
+    kind: str
+    subject: str
+    arch: str
+    method: str
+    status: Status
+    provenance: Mapping[str, str]
+    body: Any = None
+    words: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "provenance", {name: one_line(text) for name, text in self.provenance.items()})
+        object.__setattr__(self, "words", None if self.words is None else one_line(self.words))
+
+    @property
+    def key(self) -> Key:
+        """What it is the finding of."""
+        return Key(self.kind, self.arch, self.method, self.subject)
+
+    @property
+    def plain(self) -> Any:
+        """The body as plain data."""
+        return None if self.body is None else msgspec.to_builtins(self.body)
+
+
+def made_by(finding: Evidence) -> tuple[str, ...]:
+    """The device, driver, CUDA version and compiler that a finding rests on."""
+    return tuple(finding.provenance[key] for key in MAKER)
+
+
+def how(finding: Evidence) -> str:
+    """The method and what it was done with, in words."""
+    made = finding.provenance
+    if finding.method in FROM_CODE:
+        weaker = " (weaker: the layout that another arch has for the opcode)" if finding.method == WEAKER else ""
+        return f"{finding.method}{weaker}, from machine code by {made['compiler']}"
+    return f"{finding.method} on {made['device']}, driver {made['driver']}, CUDA {made['cuda']}"

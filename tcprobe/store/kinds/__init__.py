@@ -1,0 +1,57 @@
+"""Kinds of findings: a module each, found by being here. A new kind is a file here and one of probes.
+
+A module has `METHODS`, which can find it; `WHAT`, one line that says what a run of it does; `Body`, the shape of what
+is found (its JSON Schema follows from it); `check`, which raises DataError for a body that has the shape and cannot be
+true of its subject and arch; and `words`, which says of all findings of an arch what was found. The module's name is
+the kind's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from tcprobe import plugins
+from tcprobe.errors import DataError
+from tcprobe.store.finding import Finding
+
+NEEDS = ("METHODS", "WHAT", "Body", "check", "words")
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """All kinds but tables, sorted."""
+    return plugins.found(__name__)
+
+
+@cache
+def kind(name: str) -> Any:
+    """The module of a kind; KeyError for a name that is none."""
+    if name not in names():
+        raise KeyError(name)
+    return plugins.load(__name__, name, NEEDS)
+
+
+def shaped(name: str, body: Mapping[str, Any]) -> Any:
+    """Plain data as the kind's Body; DataError where it does not have that shape."""
+    try:
+        return msgspec.convert(body, kind(name).Body)
+    except msgspec.ValidationError as error:
+        raise DataError(f"no body of {name}: {error}") from None
+
+
+def check(finding: Finding) -> None:
+    """DataError unless the finding can be true: its method, and what its kind says of its body."""
+    rules = kind(finding.kind)
+    if finding.method not in rules.METHODS:
+        raise DataError(f"{finding.kind} cannot be found by method {finding.method}.")
+    if finding.status == "measured":
+        rules.check(finding)
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The JSON Schema of a kind's body."""
+    return msgspec.json.schema(kind(name).Body)

@@ -1,0 +1,120 @@
+"""Tensor maps: where boxes lie in shared memory, and which maps the driver takes.
+
+A subject is a swizzle mode (`mode`: the rule of its boxes and what was followed of it; `maps`: how many maps of boxes
+the driver took), "encodings" (`calls`: what the driver said of maps, their arguments varied one at a time), or
+"misaligned.N" (`fault`: a box that lost the device).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+
+from tcprobe.errors import DataError, UsageError
+from tcprobe.isa.tensor_map import SWIZZLES
+from tcprobe.layout.swizzle import Swizzle
+from tcprobe.store.finding import Finding, how
+
+METHODS = ("live",)
+WHAT = "copies boxes by tensor maps"
+ENCODINGS, MISALIGNED = "encodings", "misaligned."
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Pitch = Literal["row"] | Annotated[int, msgspec.Meta(gt=0)]
+
+
+class Rule(msgspec.Struct, forbid_unknown_fields=True):
+    """Bytes from row to row, or "row"; then the swizzle of the absolute address; how many boxes lie elsewhere."""
+
+    pitch: Pitch
+    swizzle: tuple[int, int, int]
+    misfits: Count
+
+
+class Box(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A box, where it lies in shared memory, and what went wrong with it."""
+
+    type: str
+    box: list[Count]
+    swizzle: str
+    base: Count
+    words: str = ""
+    direction: Literal["", "load", "store"] = ""
+    result: str = ""
+
+
+class Mode(Rule, forbid_unknown_fields=True, omit_defaults=True):
+    """The rule of a mode, how many bytes of how many loads and stores were followed, and the rule that comes second."""
+
+    bytes: Count
+    loads: Count
+    stores: Count
+    types: list[str]
+    widths: list[Count]
+    bases: list[Count]
+    ranks: list[Count]
+    second: Rule
+    lost: list[Box] = []
+
+
+class Encoding(msgspec.Struct, forbid_unknown_fields=True):
+    """A call of cuTensorMapEncodeTiled: what was varied, the result, the rules that it breaks, whether it fits them."""
+
+    argument: str
+    value: int | list[int]
+    result: str
+    rules: list[str]
+    fits: bool
+
+
+class Maps(msgspec.Struct, forbid_unknown_fields=True):
+    """How many maps of boxes the driver took and refused, and those where the rules say otherwise."""
+
+    taken: Count
+    refused: Count
+    unlike_rules: list[Box]
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Of a mode its rule, absent where the driver takes no map of it, and what it says of the maps of the mode's boxes;
+    of "encodings" the calls; of a misaligned box what came of it.
+    """
+
+    mode: Mode | None = None
+    maps: Maps | None = None
+    calls: list[Encoding] | None = None
+    fault: Box | None = None
+
+
+def check(finding: Finding) -> None:
+    """DataError unless the body is that of its subject, with rules and counts that can be."""
+    body, subject = finding.body, finding.subject
+    needed = "maps" if subject in SWIZZLES else "calls" if subject == ENCODINGS else "fault"
+    there = {name for name in ("mode", "maps", "calls", "fault") if getattr(body, name) is not None}
+    known = subject in SWIZZLES or subject == ENCODINGS or subject.startswith(MISALIGNED)
+    if not known or not there or not there <= {needed, "mode" if subject in SWIZZLES else "maps"}:
+        raise DataError(f"{subject}: no mode, encodings or misaligned box of tensor maps.")
+    if body.mode:
+        _check_mode(subject, body.mode)
+
+
+def _check_mode(name: str, mode: Mode) -> None:
+    for rule in (mode, mode.second):
+        try:
+            Swizzle(*rule.swizzle)
+        except UsageError as error:
+            raise DataError(f"{name}: {error}") from None
+    if mode.misfits > mode.loads + mode.stores:
+        raise DataError(f"{name}: more boxes lie elsewhere than were followed.")
+
+
+def words(findings: Sequence[Finding]) -> str:
+    """How many bytes were followed, and how many boxes lie elsewhere than stated."""
+    modes = [f.body.mode for f in findings if f.body.mode]
+    count, misfits = (sum(getattr(mode, key) for mode in modes) for key in ("bytes", "misfits"))
+    of = findings[0].provenance
+    made = f"{how(findings[0]).removeprefix('live on ')}, tcprobe {of['tcprobe']}"
+    return (
+        f"boxes of tensor maps measured live on {made}: {count} bytes followed, {misfits} boxes elsewhere than stated"
+    )
