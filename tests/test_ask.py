@@ -14,7 +14,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import by_name, inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.operand import WHOLE
-from tcprobe.probes.structure import predict
+from tcprobe.layout.structure import predict
 from tcprobe.store.cell import cell, operands
 from tcprobe.store.results import published
 

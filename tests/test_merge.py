@@ -8,14 +8,17 @@ import shutil
 import emulation
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import inventory
-from tcprobe.probes.structure import predict
+from tcprobe.layout.predicted import predicted
 from tcprobe.run.merge import merge
+from tcprobe.store import consistency, findings, kinds
 from tcprobe.store.cell import load
-from tcprobe.store.choose import alone
+from tcprobe.store.choose import alone, over_published
 from tcprobe.store.results import Results, published
 
 MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -33,7 +36,7 @@ def measured(experiment, device="NVIDIA H100", seed=None):
     fragments = inventory.of_experiment(experiment)
     tables = {f.operand: emulation.shuffled(f, rng) for f in fragments}
     row = inventory.instructions().get(experiment)
-    structure = predict(row, tables).digest() if row and row.multiplies else None
+    structure = predicted(row, tables) if row and row.multiplies else None
     return dataclasses.replace(found, tables=tables, structure=structure)
 
 
@@ -143,7 +146,108 @@ def test_what_an_h200_measured_can_be_merged_whole(tmp_path):
     for part in ("sm_90", "layouts"):
         shutil.copytree(published().root / part, tmp_path / "copy" / part)
     done = merge([tmp_path / "copy"], Results(tmp_path / "ours"))
-    measured_ones = [m for k in published().methods("sm_90") for m in published().measurements("sm_90", k)]
+    tables = [m for k in published().methods("sm_90") for m in published().measurements("sm_90", k)]
+    others = [f for kind in kinds.names() for f in findings.every(published(), kind, "sm_90")]
     assert done.conflicts == []
-    assert sum(done.added.values()) == sum(m.status == "measured" for m in measured_ones)
+    assert sum(done.added.values()) == sum(found.status == "measured" for found in (*tables, *others))
+    assert {f.kind for f in others} == set(kinds.names())
     assert {run.root.name for run in Results(tmp_path / "ours").runs()} == set(done.added)
+
+
+def exchanged(table, *pairs):
+    """The table with the slots of each pair exchanged."""
+    columns = {name: list(column) for name, column in table.values.items()}
+    for one, other in pairs:
+        for column in columns.values():
+            column[one], column[other] = column[other], column[one]
+    return table.with_values({name: tuple(column) for name, column in columns.items()})
+
+
+def rows_exchanged(table):
+    """The table with rows 0 and 1 of its matrix exchanged."""
+    return table.with_values(table.values | {"row": tuple({0: 1, 1: 0}.get(r, r) for r in table.values["row"])})
+
+
+def elsewhere():
+    """wgmma on sm_80, which does not have it."""
+    return dataclasses.replace(published().measurement("sm_90", "live", WGMMA), arch="sm_80")
+
+
+def derived():
+    """A derived multiply with slots of A exchanged; it has no structure tensor that would show it."""
+    found = published().measurement("sm_80", "derived", MMA)
+    assert found.structure is None
+    return dataclasses.replace(found, tables={**found.tables, "a": exchanged(found.tables["a"], (0, 9))})
+
+
+def of_c():
+    """A multiply with slots of C exchanged, which meet no slot of A or B."""
+    found = published().measurement("sm_90", "live", MMA)
+    return dataclasses.replace(found, tables={**found.tables, "c": exchanged(found.tables["c"], (0, 9))})
+
+
+def of_rows():
+    """A wgmma with the same two rows of A and D exchanged, which meet as before."""
+    found = published().measurement("sm_90", "live", WGMMA)
+    return dataclasses.replace(found, tables={o: rows_exchanged(table) for o, table in found.tables.items()})
+
+
+def of_metadata():
+    """A sparse multiply with two fields of its second selector exchanged."""
+    found = published().measurement("sm_90", "live", SPARSE)
+    table = found.tables["e"]
+    used = [s for s, row in enumerate(table.values["row"]) if row is not None and s >= table.points // 2]
+    return dataclasses.replace(found, tables={**found.tables, "e": exchanged(table, (used[0], used[9]))})
+
+
+WGMMA = "wgmma.mma_async.m64n8k16.f32.f16.f16"
+SPARSE = "mma.sp.m16n8k16.row.col.f32.f16.f16.f32"
+IMPOSSIBLE = [elsewhere, derived, of_c, of_rows, of_metadata]
+
+
+@pytest.mark.parametrize("anchored", [False, True], ids=["earlier", "anchored"])
+@pytest.mark.parametrize("make", IMPOSSIBLE, ids=lambda make: make.__name__)
+def test_what_cannot_be_is_refused_and_changes_nothing(tmp_path, make, anchored):
+    """Whether the file has an anchor of what the structure tensor leaves open, or is of an earlier version."""
+    lying = make()
+    if anchored and lying.structure:
+        row = inventory.instructions()[lying.experiment]
+        true = published().measurement("sm_90", "live", lying.experiment)
+        lying = dataclasses.replace(lying, structure=predicted(row, true.tables))
+    bad, ours = folder(tmp_path / "bad", lying), folder(tmp_path / "ours", measured(MMA))
+    before = tree(ours)
+    done = CliRunner().invoke(main, ["merge", str(bad), "--results", str(ours)])
+    assert done.exit_code == 4, done.output
+    assert tree(ours) == before
+    # nor does it answer where it lies: the published table does
+    fragment = inventory.fragments()[f"{lying.experiment}.{sorted(lying.tables)[0]}"]
+    over = over_published(bad).choose(fragment, ["sm_90"])
+    assert over.source == "published"
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_two_slots_of_a_measured_multiply_can_be_exchanged(tmp_path, data):
+    """Of whichever operand: the structure tensor or its anchor says so."""
+    form = data.draw(st.sampled_from([MMA, SPARSE, WGMMA]))
+    found = published().measurement("sm_90", "live", form)
+    row = inventory.instructions()[form]
+    found = dataclasses.replace(found, structure=predicted(row, found.tables))
+    consistency.check(found, Results(tmp_path))
+    operand = data.draw(st.sampled_from(sorted(found.tables)))
+    table = found.tables[operand]
+    one, other = data.draw(st.lists(st.integers(0, table.points - 1), min_size=2, max_size=2, unique=True))
+    changed = exchanged(table, (one, other))
+    if changed != table:
+        with pytest.raises(DataError, match="structure tensor"):
+            consistency.check(dataclasses.replace(found, tables={**found.tables, operand: changed}), Results(tmp_path))
+
+
+def test_a_local_table_that_contradicts_the_published_one_says_so(tmp_path):
+    """In every answer: of `show`, `where` and what is emitted."""
+    local = folder(tmp_path / "ours", measured(MMA, "NVIDIA GH200", seed=3))
+    for ask in (["show"], ["where", "--row", "1", "--col", "2"], ["emit", "--to", "markdown"]):
+        name, *rest = ask
+        done = CliRunner().invoke(main, [name, f"{MMA}.a", *rest, "--arch", "sm_90", "--results", str(local)])
+        assert done.exit_code == 0, done.output
+        assert "ANOTHER TABLE than the published one" in done.output, ask

@@ -9,11 +9,11 @@ import pytest
 from tcprobe.fit import LINEAR, fit
 from tcprobe.isa import by_name, inventory
 from tcprobe.isa.arch import arch
+from tcprobe.layout.structure import predict
 from tcprobe.pages import known, overview
 from tcprobe.pages.tables import MADE
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels, ptx_hash
-from tcprobe.probes.structure import predict
 from tcprobe.sass import tensor
 from tcprobe.sass.move_trace import form_kernel
 from tcprobe.store.acceptance import misfit

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError
 from tcprobe.isa import inventory
+from tcprobe.layout.structure import StructureHash
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.store.documents import canonical, seal
-from tcprobe.store.measurement import Measurement, StructureHash
+from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 from tcprobe.system import files
 

@@ -16,6 +16,7 @@ from tcprobe.cli import main
 from tcprobe.errors import ProbeError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.sparsity import emulated, sparsity
+from tcprobe.layout.predicted import predicted
 from tcprobe.layout.table import Table, selected
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import OWN_RULE, Context
@@ -23,7 +24,6 @@ from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack
 from tcprobe.probes.sparse import kernel, product_kernel
 from tcprobe.probes.sparse_images import b_images, random_metadata
-from tcprobe.probes.sparse_numbering import predict
 from tcprobe.references import Claim, cute, ptx_isa
 from tcprobe.run.conclude import conclude
 from tcprobe.run.emulator import Emulator
@@ -319,7 +319,7 @@ def test_where_and_emit_take_a_selector(saved):
 def test_the_tables_predict_the_structure_that_is_saved(saved):
     for kind in ("tf32", "f16", "nibbles"):
         found = Results(saved).measurement("sm_90", "emulated", KINDS[kind])
-        assert predict(SPARSE[KINDS[kind]], found.tables).digest() == found.structure
+        assert predicted(SPARSE[KINDS[kind]], found.tables) == found.structure
 
 
 @machine_code.needs_tools

@@ -241,7 +241,7 @@ def _agreement(
     if all(stated[operand] == measured[operand] for operand in "abd"):
         count = instruction.shape.m * instruction.shape.n * instruction.shape.k * instruction.products
         return count, count, ()  # the same layouts predict the same structure tensor
-    from tcprobe.probes.structure import agreement, predict
+    from tcprobe.layout.structure import agreement, predict
 
     counts = agreement(instruction, predict(instruction, measured), stated)
     missing = (f"{counts.needed - counts.matched} predicted triples were not measured",)

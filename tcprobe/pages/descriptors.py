@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tcprobe.isa import inventory
+from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.pages.tables import grid
 from tcprobe.store.choose import alone
 from tcprobe.store.finding import Finding
@@ -13,6 +14,7 @@ from tcprobe.store.results import Results
 from tcprobe.text import markdown
 
 Case = Mapping[str, Any]
+WIDTHS = (16, 32, 8, 1)  # bits of an element
 
 
 def sections(results: Results) -> Iterator[str]:
@@ -34,13 +36,20 @@ def _section(name: str, found: Sequence[Finding]) -> Iterator[str]:
     yield f"pattern. {count} products of random matrices through random descriptors, said by these maps"
     yield f"and the tables of registers alone: {wrong} wrong."
     yield ""
+    cases = sorted((one.plain["case"] for one in found if one.body.case), key=_order)
     groups: dict[tuple[str, ...], list[Case]] = {}
-    for case in (one.plain["case"] for one in found if one.body.case):
+    for case in cases:
         family = inventory.instructions()[case["instruction"]].family
         key = (case["operand"], family, str(case["swizzle"] or "none"), ", ".join(case["ignored"]) or "-")
         groups.setdefault(key, []).append(case)
     heads = ["operand of", "swizzle", "major, bits", "descriptors", "elements", "ignored", "base offset"]
     yield from grid(heads, (_row(key, cases) for key, cases in groups.items()))
+
+
+def _order(case: Case) -> tuple[object, ...]:
+    """Dense before sparse, then by width, operand, major and swizzle as the wider is more common."""
+    family = inventory.instructions()[case["instruction"]].family
+    return family, WIDTHS.index(case["bits"]), case["operand"], case["major"], list(SWIZZLES).index(case["swizzle"])
 
 
 def _row(key: tuple[str, ...], cases: Sequence[Case]) -> list[str]:

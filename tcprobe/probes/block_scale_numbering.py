@@ -17,9 +17,9 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion
-from tcprobe.probes.structure import elements
 
 Ints = NDArray[np.int64]
 

@@ -22,18 +22,17 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed
+from tcprobe.layout.predicted import NIBBLE, picked
 from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import NUMBERS, elements
 from tcprobe.probes.ptx import Bytes, Kernel, Launch, thread_bytes
 from tcprobe.probes.slots import pack
 from tcprobe.probes.sparse_images import fields, random_metadata
 from tcprobe.probes.wgmma import (
-    FIRST,
     LAST,
     Coded,
     held_bytes,
     ones_by_k,
-    picked,
     spelled,
     spoken,
     uniform,
@@ -126,8 +125,8 @@ def launch(case: Case, tables: Tables) -> Launch:
 def _metadata(case: Case, images: int) -> list[int]:
     """What every four bits of the metadata are beside each image of the other factor: B is met in two halves."""
     if case.operand.held.name == "a_smem" or case.instruction.metadata is None:
-        return [FIRST] * images
-    return [FIRST] * (images // 2) + [LAST] * (images // 2)
+        return [NIBBLE] * images
+    return [NIBBLE] * (images // 2) + [LAST] * (images // 2)
 
 
 def _registers_by_k(row: Instruction, table: Table) -> Bytes:

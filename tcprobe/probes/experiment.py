@@ -19,9 +19,9 @@ from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
+from tcprobe.layout.structure import StructureHash
 from tcprobe.layout.table import Table
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
-from tcprobe.store.measurement import StructureHash
 
 if TYPE_CHECKING:
     from tcprobe.references.shared_memory.tensor_map import TensorMap

@@ -24,6 +24,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.structure import Triples
 from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
 from tcprobe.probes.emulation import NUMBERS, RAW, elements
@@ -31,7 +32,6 @@ from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readin
 from tcprobe.probes.numbering import Met, numbered
 from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables
 from tcprobe.probes.slots import codes, one_hot, pack, unpack
-from tcprobe.probes.structure import Triples
 
 Slots = NDArray[np.int32]
 Bools = NDArray[np.bool_]

@@ -17,9 +17,9 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WHOLE
+from tcprobe.layout.structure import Ints, Triples, agreement, elements, number
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
-from tcprobe.probes.structure import Ints, Triples, agreement, elements, number
 from tcprobe.references import Claim, references, said
 from tcprobe.store.measurement import MEMORY
 

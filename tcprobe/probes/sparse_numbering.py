@@ -6,7 +6,6 @@ of the metadata say which k each B slot is, and which element each field governs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,11 +17,11 @@ from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
+from tcprobe.layout.predicted import NIBBLE, columns
+from tcprobe.layout.structure import StructureHash, Triples, elements
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
-from tcprobe.probes.structure import Triples, elements
 from tcprobe.references import Claim, references, said
-from tcprobe.store.measurement import StructureHash
 
 Ints = NDArray[np.int64]
 Tables = dict[str, Table]
@@ -50,27 +49,10 @@ def structure(instruction: Instruction, sparse: Sparse) -> StructureHash:
     """The structure tensor under metadata of which every four bits are 0x4."""
     rule = sparsity(_metadata(instruction))
     half = sparse.field[0] % rule.fields
-    index = np.array([rule.read(0x4, h) for h in range(rule.fields)])[half]
+    index = np.array([rule.read(NIBBLE, h) for h in range(rule.fields)])[half]
     slots = np.arange(len(half))
     a = np.repeat(slots, sparse.d.shape[1])
     return Triples(a, sparse.b[slots, index].reshape(-1), sparse.d.reshape(-1)).digest()
-
-
-def predict(instruction: Instruction, tables: Mapping[str, Table]) -> Triples:
-    """The structure tensor of tables under metadata of which every four bits are 0x4."""
-    e, n = _metadata(instruction), instruction.shape.n
-    rule = sparsity(e)
-    m, stored, _ = elements(tables["a"])
-    fields = {cell: slot for slot, cell in enumerate(tables["e"].selection(0).cells) if cell}
-    half = [fields[row, s - s % e.span] % rule.fields for row, s in zip(m.tolist(), stored.tolist(), strict=True)]
-    k = columns(rule, stored, np.array([rule.read(0x4, h) for h in half]))
-    met = [
-        [tables[o].inverse[row, col][0] for row in rows.tolist() for col in range(n)]
-        for o, rows in (("b", k), ("d", m))
-    ]
-    a, b, d = np.repeat(np.arange(len(m)), n), *(np.array(slots) for slots in met)
-    order = np.lexsort((d, a))
-    return Triples(a[order], b[order], d[order])
 
 
 @dataclass(frozen=True)
@@ -162,12 +144,6 @@ def _stored_by_rule(rule: Sparsity, sparse: Sparse) -> Ints:
     row, unit = _classes(sparse.d.min(axis=1)), field % rule.fields * len(slots) + _lowest(field, slots)
     stored: Ints = (chunk * rule.fields + _rank((row, chunk, second), unit)) * rule.span + second
     return stored
-
-
-def columns(rule: Sparsity, stored: Ints, index: int | Ints) -> Ints:
-    """`Sparsity.k` for many stored columns."""
-    k: Ints = (stored // (rule.fields * rule.span) * rule.positions + index) * rule.span + stored % rule.span
-    return k
 
 
 def _metadata(instruction: Instruction) -> Fragment:

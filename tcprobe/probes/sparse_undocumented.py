@@ -19,6 +19,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
+from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
@@ -26,7 +27,6 @@ from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse import kernel, launches
 from tcprobe.probes.sparse_decode import governed
 from tcprobe.probes.sparse_images import PLACES, b_images
-from tcprobe.probes.structure import elements
 from tcprobe.store.kinds.undocumented import SELECTOR, Body, Outcome
 from tcprobe.text import one_line
 

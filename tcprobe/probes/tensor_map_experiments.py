@@ -3,8 +3,8 @@
     tcprobe run --family tma
 
 Boxes of a swizzle mode are copied both ways, and its rule is fitted to all of them. Boxes at misaligned addresses,
-which are expected to cost the device, are experiments of their own. Arguments of `cuTensorMapEncodeTiled`, varied one at a
-time, are held against the rules of `references.shared_memory.tensor_map`.
+which are expected to cost the device, are experiments of their own. Arguments of `cuTensorMapEncodeTiled`, varied one
+at a time, are held against the rules of `references.shared_memory.tensor_map`.
 """
 
 from __future__ import annotations

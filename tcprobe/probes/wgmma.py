@@ -13,9 +13,9 @@ are numbered like this is what PTX ISA says of canonical layouts, and which elem
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,19 +26,20 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand
-from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.descriptor import offsets, packed
+from tcprobe.layout.predicted import NIBBLE, WholeProduct, picked
+from tcprobe.layout.structure import StructureHash
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
 from tcprobe.probes.ptx import Bytes, Launch
 from tcprobe.probes.slots import codes, pack
 from tcprobe.probes.wgmma_kernels import kernel, shared_bytes
-from tcprobe.probes.wgmma_meetings import WholeProduct, product
+from tcprobe.probes.wgmma_meetings import product
 from tcprobe.probes.wgmma_op import FEW, IMAGES_SHIFT, ODD, SHARED_A, Kind, behind
-from tcprobe.store.measurement import ADDRESSES, StructureHash
+from tcprobe.store.measurement import ADDRESSES
 
 Ints = NDArray[np.int64]
-FIRST, LAST = 0x4, 0xE  # metadata that picks the first elements of each chunk, and the last
+LAST = 0xE  # metadata that picks the last elements of each chunk, as NIBBLE picks the first
 
 
 @dataclass(frozen=True)
@@ -106,22 +107,8 @@ def registers_launch(run: Coded, grid: tuple[int, int], size: int) -> Launch:
 def shared_launch(row: Instruction) -> Launch:
     """A in shared memory spells its elements' numbers, each image of B with the metadata of `picked`."""
     shifts = len(ones_by_k(row))
-    run = Coded(row, flags=SHARED_A, metadata=uniform(row, [FIRST] * shifts))
+    run = Coded(row, flags=SHARED_A, metadata=uniform(row, [NIBBLE] * shifts))
     return registers_launch(run, (1, shifts), 4 * row.fragment("d").slots * shifts)
-
-
-def predicted(row: Instruction, tables: Mapping[str, Table]) -> StructureHash:
-    """The triples that tables of registers mean, A behind `picked` metadata."""
-    values = tuple(tables[operand].values[name] for operand in "ad" for name in ("row", "col"))
-    return StructureHash(row.triples, _predicted(values, row.shape.n, tuple(picked(row).tolist())))
-
-
-@lru_cache(maxsize=16)  # forms of other types have the same tables
-def _predicted(values: tuple[Any, ...], n: int, k: tuple[int, ...]) -> str:
-    line, stored, m, col = map(np.array, values)
-    reached = np.empty((len(m) // n, n), np.int64)
-    reached[m, col] = np.arange(len(m))
-    return WholeProduct(np.array(k)[stored], line, reached, col).digest().tobytes().hex()
 
 
 def held_bytes(held: Operand) -> int:
@@ -149,14 +136,6 @@ def places(bits: int, lines: int, k: int) -> tuple[Ints, Ints]:
     bit = offsets(packed(k * bits // 8), "k", at[0], at[1], bits) * 8 + at[1] * bits % 8
     order = np.argsort(bit // bits)
     return at[0][order].astype(np.int32), at[1][order].astype(np.int32)
-
-
-def picked(row: Instruction, value: int = FIRST) -> Ints:
-    """The k that A's stored columns meet where every four bits of the metadata are `value`; all without metadata."""
-    if row.metadata is None:
-        return np.arange(row.shape.k)
-    rule = sparsity(row.metadata)
-    return np.array([rule.k(s, rule.read(value, s % rule.fields)) for s in range(row.stored)])
 
 
 def ones_by_k(row: Instruction) -> Bytes:

@@ -6,10 +6,6 @@ in any order, and there are millions: they are read a few A slots at a time.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,50 +13,12 @@ from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.predicted import WholeProduct, chunks
 from tcprobe.probes.ptx import Bytes
 from tcprobe.probes.wgmma_op import BAD, ODD, SLOT_SHIFT
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint32]
-CHUNK = 512  # A slots that are read at a time
-
-
-@dataclass(frozen=True)
-class WholeProduct:
-    """A product of matrices: by A slot its `k` and which line of `reached` it reaches (`line`); by D slot its column.
-
-    `reached` has the D slots of every row of D, by column.
-    """
-
-    k: Ints
-    line: Ints
-    reached: Ints
-    col: Ints
-
-    @cached_property
-    def least(self) -> Ints:
-        """By A slot the lowest D slot that it reaches."""
-        lowest: Ints = self.reached.min(axis=1)[self.line]
-        return lowest
-
-    @cached_property
-    def first(self) -> Ints:
-        """By D slot the lowest of its row."""
-        lowest = np.empty(self.reached.size, np.int64)
-        lowest[self.reached] = self.reached.min(axis=1)[:, None]
-        return lowest
-
-    def digest(self) -> NDArray[np.uint8]:
-        """Hash of the triples, ascending: A slot, element of B (row after row), D slot."""
-        sha256, n = hashlib.sha256(), self.reached.shape[1]
-        d = np.sort(self.reached, axis=1)
-        of_row = np.stack([np.zeros_like(d), self.col[d], d], axis=2).astype("<u4")
-        for part in _parts(len(self.k)):
-            triples = of_row[self.line[part]]
-            triples[:, :, 0] = np.arange(part.start, part.start + len(triples))[:, None]
-            triples[:, :, 1] += (self.k[part] * n).astype("<u4")[:, None]
-            sha256.update(triples.data)
-        return np.frombuffer(sha256.digest(), np.uint8)
 
 
 def meetings(row: Instruction, raw: Bytes, n: int) -> Words:
@@ -89,11 +47,11 @@ def product(row: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) -> WholePr
     """What the words say; ProbeError where it is no product of matrices. `numbers`: (column, k) of B's elements."""
     words, slots = meetings(row, raw, row.shape.n), row.fragment("d").slots
     reached, k = np.empty(words.shape, np.uint16), np.empty(len(words), np.int64)
-    for part in _parts(len(words)):
+    for part in chunks(len(words)):
         reached[part], k[part] = _by_column(row, words[part], numbers)
     _, shown, line = np.unique(reached[:, 0], return_index=True, return_inverse=True)
     lines = reached[shown].astype(np.int64)
-    same = all((reached[part] == lines[line[part]]).all() for part in _parts(len(words)))
+    same = all((reached[part] == lines[line[part]]).all() for part in chunks(len(words)))
     if not same or lines.size != slots or not np.bincount(lines.reshape(-1), minlength=slots).all():
         raise _no_product(row)
     col = np.empty(slots, np.int64)
@@ -113,7 +71,3 @@ def _by_column(row: Instruction, words: Words, numbers: tuple[Ints, Ints]) -> tu
 
 def _no_product(row: Instruction) -> ProbeError:
     return ProbeError(f"{row.name}: not a matrix product: the slots that meet have no rows, columns and k.")
-
-
-def _parts(count: int) -> Iterator[slice]:
-    return (slice(start, start + CHUNK) for start in range(0, count, CHUNK))

@@ -19,6 +19,8 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.sparsity import Sparsity, sparsity
+from tcprobe.layout.predicted import WholeProduct
+from tcprobe.layout.structure import StructureHash
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
 from tcprobe.probes.ptx import Bytes, Launch
@@ -36,9 +38,9 @@ from tcprobe.probes.wgmma import (
     shared_launch,
     table_of,
 )  # fmt: skip
-from tcprobe.probes.wgmma_meetings import WholeProduct, Words, meetings, product, split
+from tcprobe.probes.wgmma_meetings import Words, meetings, product, split
 from tcprobe.probes.wgmma_op import FEW, FEW_MEETINGS
-from tcprobe.store.measurement import ADDRESSES, StructureHash
+from tcprobe.store.measurement import ADDRESSES
 
 HALF = 16  # bits of a number of two: k and column of an element of B, row and column of a D slot
 IMAGES = 8  # of metadata, whose words are read at a time

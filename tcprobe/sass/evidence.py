@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.structure import holder
 from tcprobe.layout.table import Table
-from tcprobe.probes.structure import holder
 from tcprobe.references import Claim, references, said
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError

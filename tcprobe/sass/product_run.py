@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.structure import holder
 from tcprobe.layout.table import Table
 from tcprobe.probes.numbers import decode, encode
 from tcprobe.probes.ptx import Bytes
-from tcprobe.probes.structure import holder
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.emulation import EMULATION

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
+from tcprobe.layout.structure import elements, holder
 from tcprobe.layout.table import Table
 from tcprobe.probes.numbers import FLOATS, decode, encode
-from tcprobe.probes.structure import elements, holder
 from tcprobe.sass.decode import Argument, CodeLine, UnreadError
 from tcprobe.sass.emulation import whole
 from tcprobe.sass.lowering import TENSOR

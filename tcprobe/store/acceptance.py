@@ -64,6 +64,8 @@ def belongs(measured: Measurement) -> None:
         raise DataError(f"{measured.experiment} is nothing that this tcprobe knows; a later one may have measured it.")
     if measured.status != "measured":
         return
+    if absent := next((f for f in fragments.values() if not f.target.on(arch.arch(measured.arch))), None):
+        raise DataError(f"{absent.id} is nothing that {measured.arch} has, so it cannot have been measured there.")
     unsaid = {name for name, f in fragments.items() if f.role is Role.ADDRESS and measured.method == "derived"}
     if not set(fragments) - unsaid <= set(measured.tables) <= set(fragments):
         raise DataError(f"it needs the tables of {', '.join(fragments)}, not of {', '.join(sorted(measured.tables))}.")
@@ -195,8 +197,9 @@ def lowering(body: Mapping[str, Any]) -> None:
 
 
 def _is_structure(data: Mapping[str, Any]) -> bool:
-    whole = set(data) == {"triples", "sha256"} and type(data["triples"]) is int and data["triples"] > 0
-    return whole and _all(_SHA256, [data["sha256"]])
+    named = {"triples", "sha256"} <= set(data) <= {"triples", "sha256", "anchor"}
+    whole = named and type(data["triples"]) is int and data["triples"] > 0
+    return whole and _all(_SHA256, [value for name, value in data.items() if name != "triples"])
 
 
 def _check_structure(measured: Measurement, row: Instruction | None) -> None:

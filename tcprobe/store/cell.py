@@ -20,10 +20,10 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
 from tcprobe.store import lookup
-from tcprobe.store.choose import PUBLISHED, Found, Layers, layers_of, whence
+from tcprobe.store.choose import PUBLISHED, Found, Layers, alone, layers_of, whence
 from tcprobe.store.finding import how
 from tcprobe.store.measurement import Measurement
-from tcprobe.store.results import Results
+from tcprobe.store.results import Results, published
 
 if TYPE_CHECKING:
     from tcprobe.references import Claim
@@ -71,10 +71,27 @@ class Cell:
         """What the table rests on and where it comes from, in words."""
         if self.measured:
             by = f"tcprobe {self.measured.provenance['tcprobe']}"
-            return f"measured: {how(self.measured)}, {by}, {whence(self.source)}"
+            return f"measured: {how(self.measured)}, {by}, {whence(self.source)}{self._contradiction}"
         assert self.stated is not None
         name, claim = self.stated
         return f"documented only, by {name}, {claim.where}; not measured on {self.arch} in {self.layers.words}"
+
+    @property
+    def contradicted(self) -> Found | None:
+        """The published measurement of the fragment on the arch that says otherwise, None where none does."""
+        if self.measured is None or self.source == PUBLISHED:
+            return None
+        counting = alone(published()).choose(self.fragment, [self.arch])
+        if counting is None:
+            return None
+        table = counting.table(self.fragment)
+        own = self.measured.tables[self.fragment.operand]
+        return counting if table != own else None
+
+    @property
+    def _contradiction(self) -> str:
+        other = self.contradicted
+        return f"; ANOTHER TABLE than the published one ({how(other.measured)})" if other else ""
 
     @property
     def numbering(self) -> str:

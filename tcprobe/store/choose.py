@@ -30,6 +30,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
+from tcprobe.store import consistency, documents
 from tcprobe.store.finding import METHODS, Finding, Key, made_by
 from tcprobe.store.findings import every
 from tcprobe.store.findings import read as read_finding
@@ -240,7 +241,7 @@ class Layers:
     def _read(self, layer: Layer, key: tuple[str, str, str]) -> Measurement | None:
         if not self._may_have(layer, key):
             return None
-        return self._trusted(layer, (layer.name, *key), partial(layer.results.measurement, *key))
+        return self._trusted(layer, (layer.name, *key), partial(_consistent, layer, *key))
 
     def _may_have(self, layer: Layer, key: tuple[str, str, str]) -> bool:
         """Whether there can be such a file: a folder is listed once that many are looked for in it."""
@@ -264,6 +265,16 @@ class Layers:
             self._distrusted[key] = error
             self._say(f"Left out: {error}")
             return None
+
+
+def _consistent(layer: Layer, *key: str) -> Measurement | None:
+    """A saved measurement; DataError where its tables do not hang together. What is published was checked before."""
+    arch, method, experiment = key
+    measurement = layer.results.measurement(arch, method, experiment)
+    if measurement and layer.name != PUBLISHED:
+        with documents.naming(layer.results.path(arch, method, experiment)):
+            consistency.check(measurement, layer.results)
+    return measurement
 
 
 def _opcodes(arch: str, results: Results) -> dict[str, tuple[dict[str, Table], str]]:

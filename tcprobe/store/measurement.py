@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from tcprobe.layout.structure import StructureHash
 from tcprobe.layout.table import Table
 from tcprobe.store.finding import Key, Status
 from tcprobe.text import one_line
@@ -13,16 +13,6 @@ from tcprobe.text import one_line
 TABLE = "table"
 MEMORY = "memory addresses"  # what numbers rows and columns where a load or store does
 ADDRESSES = "addresses behind descriptors"  # where factors in shared memory number them, as PTX counts there
-
-
-class StructureHash(NamedTuple):
-    """The structure tensor of a multiply: number of triples, and the hash of all (a, b, d) slot numbers.
-
-    The hash is the SHA-256 of the triples sorted by a, then d, each as three little-endian 32-bit numbers.
-    """
-
-    triples: int
-    sha256: str
 
 
 @dataclass(frozen=True)

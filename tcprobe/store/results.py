@@ -27,11 +27,12 @@ from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.structure import StructureHash
 from tcprobe.layout.table import Table
 from tcprobe.store import acceptance, documents, layouts
 from tcprobe.store.documents import naming
 from tcprobe.store.finding import METHODS
-from tcprobe.store.measurement import Measurement, StructureHash
+from tcprobe.store.measurement import Measurement
 from tcprobe.system import files
 from tcprobe.text import one_line
 
@@ -324,7 +325,7 @@ def _to_json(measurement: Measurement) -> dict[str, Any]:
         "provenance": dict(measurement.provenance),
         "fragments": {operand: table.id for operand, table in measurement.tables.items()},
         "numbering": measurement.numbering,
-        "structure": structure and {"triples": structure.triples, "sha256": structure.sha256},
+        "structure": structure and {name: value for name, value in structure._asdict().items() if value is not None},
         "unread": {operand: [list(lane) for lane in lanes] for operand, lanes in measurement.unread.items()},
         "words": measurement.words,
     }

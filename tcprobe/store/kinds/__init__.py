@@ -2,8 +2,8 @@
 
 A module has `METHODS`, which can find it; `WHAT`, one line that says what a run of it does; `Body`, the shape of what
 is found (its JSON Schema follows from it); `check`, which raises DataError for a body that has the shape and cannot be
-true of its subject and arch; and `words`, which says of all findings of an arch what was found. The module's name is
-the kind's.
+true of its subject and arch; `essence`, what of a body two devices of one arch must agree on; and `words`, which says
+of all findings of an arch what was found. The module's name is the kind's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tcprobe import plugins
 from tcprobe.errors import DataError
 from tcprobe.store.finding import Finding
 
-NEEDS = ("METHODS", "WHAT", "Body", "check", "words")
+NEEDS = ("METHODS", "WHAT", "Body", "check", "essence", "words")
 
 
 @cache
@@ -50,6 +50,11 @@ def check(finding: Finding) -> None:
         raise DataError(f"{finding.kind} cannot be found by method {finding.method}.")
     if finding.status == "measured":
         rules.check(finding)
+
+
+def essence(finding: Finding) -> Any:
+    """What of a finding two devices must agree on, as plain data: no counts, no timings."""
+    return msgspec.to_builtins(kind(finding.kind).essence(finding.body))
 
 
 def schema(name: str) -> dict[str, Any]:

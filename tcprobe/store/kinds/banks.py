@@ -8,7 +8,7 @@ second. `tags`: how the lines of cp.async's sources are looked up.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -69,6 +69,11 @@ def check(finding: Finding) -> None:
             from_json({"masks": body.tags.masks})
         except ValueError as error:
             raise DataError(f"{row.name}: {error}.") from None
+
+
+def essence(body: Body) -> Any:
+    """The rule and the tags."""
+    return body.rule, body.tags
 
 
 def words(findings: Sequence[Finding]) -> str:

@@ -8,7 +8,7 @@ A subject ID.products counts random matrices through random descriptors, and tho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -85,6 +85,13 @@ def _is_case(case: Case) -> bool:
     named = set(case.ignored) <= FIELDS and set(case.base_offset) == READINGS
     counted = all(right <= tried for right, tried in case.base_offset.values()) and case.agree <= case.elements
     return known and named and counted and case.bits == held[case.operand].slot_bits
+
+
+def essence(body: Body) -> Any:
+    """Whether all is where the formula says."""
+    if body.case:
+        return body.case.agree == body.case.elements, body.case.ignored
+    return body.products.wrong == 0 if body.products else None
 
 
 def words(findings: Sequence[Finding]) -> str:

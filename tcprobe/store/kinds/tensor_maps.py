@@ -8,7 +8,7 @@ the driver took), "encodings" (`calls`: what the driver said of maps, their argu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -107,6 +107,11 @@ def _check_mode(name: str, mode: Mode) -> None:
             raise DataError(f"{name}: {error}") from None
     if mode.misfits > mode.loads + mode.stores:
         raise DataError(f"{name}: more boxes lie elsewhere than were followed.")
+
+
+def essence(body: Body) -> Any:
+    """The rule of a mode, and what the driver says."""
+    return body.mode and (body.mode.pitch, body.mode.swizzle), body.calls
 
 
 def words(findings: Sequence[Finding]) -> str:

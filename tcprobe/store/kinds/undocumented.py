@@ -8,7 +8,7 @@ where there is no single product.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -75,6 +75,11 @@ def _is_outcome(row: Instruction, found: Outcome, selector: int | None) -> bool:
     known = row.metadata.selectors
     beyond = selector is not None and len(known) <= selector < MOST_SELECTORS
     return beyond and (found.same is None or (found.outcome == "runs" and found.same in known))
+
+
+def essence(body: Body) -> Any:
+    """All but the words."""
+    return body.nibbles, body.selector and (body.selector.outcome, body.selector.same)
 
 
 def words(findings: Sequence[Finding]) -> str:

@@ -7,11 +7,11 @@ import numpy as np
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
+from tcprobe.layout.structure import StructureHash
 from tcprobe.layout.table import selected, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import Conclusion, OfInstruction
 from tcprobe.probes.ptx import Kernel, Launch
-from tcprobe.store.measurement import StructureHash
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,22 @@ from numpy.typing import NDArray
 from tcprobe.errors import ProbeError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table, slot_table
-from tcprobe.store.measurement import StructureHash
 
 Ints = NDArray[np.int64]
 Tables = Mapping[str, Table]
 _ELEMENTS: dict[str, Ints] = {}  # by layout id: many fragments share few layouts
+
+
+class StructureHash(NamedTuple):
+    """The structure tensor of a multiply: number of triples, and the hash of all (a, b, d) slot numbers.
+
+    The hash is the SHA-256 of the triples sorted by a, then d, each as three little-endian 32-bit numbers. `anchor`:
+    that of what the triples leave open (`layout.predicted`); None in what earlier versions saved.
+    """
+
+    triples: int
+    sha256: str
+    anchor: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +84,7 @@ def agreement(instruction: Instruction, triples: Triples, tables: Tables) -> Agr
 
 def predict(instruction: Instruction, tables: Tables) -> Triples:
     """The structure tensor of tables in which every element has one holder."""
-    holders = {operand: holder(tables[operand], _size(instruction, operand)) for operand in "abd"}
+    holders = {operand: holder(tables[operand], size(instruction, operand)) for operand in "abd"}
     p, m, n, k = np.indices((instruction.products, *instruction.shape)).reshape(4, -1)
     a, b, d = holders["a"][p, m, k], holders["b"][p, k, n], holders["d"][p, m, n]
     order = np.lexsort((d, a))
@@ -127,7 +139,8 @@ def holder(table: Table, size: tuple[int, int, int]) -> Ints:
     return slots
 
 
-def _size(instruction: Instruction, operand: str) -> tuple[int, int, int]:
+def size(instruction: Instruction, operand: str) -> tuple[int, int, int]:
+    """Products, rows and columns of an operand."""
     fragment = instruction.fragment(operand)
     return instruction.products, fragment.rows, fragment.cols
 

@@ -1,0 +1,164 @@
+"""What tables of a multiply's operands predict of its structure tensor: what was measured must be just that.
+
+A `StructureHash` says which slots of A meet which of B in which of D. Its `anchor` covers what that leaves open: the D
+slot of each C slot, the element that each field of metadata and each scale governs, and, where addresses number rows
+and columns (wgmma), those numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.sparsity import Sparsity, sparsity
+from tcprobe.layout.structure import StructureHash, Triples, elements, holder, predict, size
+from tcprobe.layout.table import Table
+
+Ints = NDArray[np.int64]
+Tables = Mapping[str, Table]
+NIBBLE = 0x4  # every four bits of the metadata under which a sparse structure tensor is taken
+CHUNK = 512  # A slots that are hashed at a time
+
+
+def predicted(row: Instruction, tables: Tables) -> StructureHash:
+    """The structure tensor that the tables of the slots that are read mean, with its anchor."""
+    return _hash(row, tables)._replace(anchor=anchor(row, tables))
+
+
+def _hash(row: Instruction, tables: Tables) -> StructureHash:
+    if row.described:
+        return behind_descriptors(row, tables)
+    return (sparse(row, tables) if row.metadata else predict(row, tables)).digest()
+
+
+def anchor(row: Instruction, tables: Tables) -> str:
+    """SHA-256 of what the triples leave open, by operand in order."""
+    sha256 = hashlib.sha256()
+    for operand in sorted(tables):
+        part = _anchored(row, operand, tables)
+        if part is not None:
+            sha256.update(operand.encode() + np.ascontiguousarray(part, "<i4").tobytes())
+    return sha256.hexdigest()
+
+
+def _anchored(row: Instruction, operand: str, tables: Tables) -> Ints | None:
+    """What holds an operand's table in place; None where the triples do."""
+    table = tables[operand]
+    if operand == "c":
+        return _held_by(row, "d", tables, elements(table))
+    if operand == "e":
+        fields = [table.selection(selector) for selector in row.fragment("e").selectors]
+        return np.concatenate([_held_by(row, "a", tables, elements(of_selector)) for of_selector in fields])
+    if operand in "abd" and not row.described:
+        return None
+    return elements(table) if table.space.names[0] == "lane" else np.array([table.values[o] for o in table.outputs])
+
+
+def _held_by(row: Instruction, operand: str, tables: Tables, at: Ints) -> Ints:
+    """The slots of an operand that hold elements (row, col, product); -1 where there is none."""
+    held = holder(tables[operand], size(row, operand))[at[2], at[0], at[1]]
+    return np.where(at[0] < 0, -1, held)
+
+
+def sparse(row: Instruction, tables: Tables) -> Triples:
+    """The structure tensor of tables under metadata of which every four bits are NIBBLE."""
+    e, n = row.fragment("e"), row.shape.n
+    rule = sparsity(e)
+    m, stored, _ = elements(tables["a"])
+    fields = {cell: slot for slot, cell in enumerate(tables["e"].selection(0).cells) if cell}
+    half = [fields[at, s - s % e.span] % rule.fields for at, s in zip(m.tolist(), stored.tolist(), strict=True)]
+    k = columns(rule, stored, np.array([rule.read(NIBBLE, h) for h in half]))
+    met = [
+        [tables[o].inverse[at, col][0] for at in rows.tolist() for col in range(n)] for o, rows in (("b", k), ("d", m))
+    ]
+    a, b, d = np.repeat(np.arange(len(m)), n), *(np.array(slots) for slots in met)
+    order = np.lexsort((d, a))
+    return Triples(a[order], b[order], d[order])
+
+
+def columns(rule: Sparsity, stored: Ints, index: int | Ints) -> Ints:
+    """`Sparsity.k` for many stored columns."""
+    k: Ints = (stored // (rule.fields * rule.span) * rule.positions + index) * rule.span + stored % rule.span
+    return k
+
+
+def picked(row: Instruction, value: int = NIBBLE) -> Ints:
+    """The k that A's stored columns meet where every four bits of the metadata are `value`; all without metadata."""
+    if row.metadata is None:
+        return np.arange(row.shape.k)
+    rule = sparsity(row.metadata)
+    return np.array([rule.k(s, rule.read(value, s % rule.fields)) for s in range(row.stored)])
+
+
+def behind_descriptors(row: Instruction, tables: Tables) -> StructureHash:
+    """The triples that tables of registers mean, A behind `picked` metadata."""
+    values = tuple(tables[operand].values[name] for operand in "ad" for name in ("row", "col"))
+    return StructureHash(row.triples, _of_registers(values, row.shape.n, tuple(picked(row).tolist())))
+
+
+@lru_cache(maxsize=16)  # forms of other types have the same tables
+def _of_registers(values: tuple[Any, ...], n: int, k: tuple[int, ...]) -> str:
+    line, stored, m, col = map(np.array, values)
+    reached = np.empty((len(m) // n, n), np.int64)
+    reached[m, col] = np.arange(len(m))
+    return WholeProduct(np.array(k)[stored], line, reached, col).digest().tobytes().hex()
+
+
+@dataclass(frozen=True)
+class WholeProduct:
+    """A product of matrices: by A slot its `k` and which line of `reached` it reaches (`line`); by D slot its column.
+
+    `reached` has the D slots of every row of D, by column.
+    """
+
+    k: Ints
+    line: Ints
+    reached: Ints
+    col: Ints
+
+    @cached_property
+    def least(self) -> Ints:
+        """By A slot the lowest D slot that it reaches."""
+        lowest: Ints = self.reached.min(axis=1)[self.line]
+        return lowest
+
+    @cached_property
+    def first(self) -> Ints:
+        """By D slot the lowest of its row."""
+        lowest = np.empty(self.reached.size, np.int64)
+        lowest[self.reached] = self.reached.min(axis=1)[:, None]
+        return lowest
+
+    def digest(self) -> NDArray[np.uint8]:
+        """Hash of the triples, ascending: A slot, element of B (row after row), D slot."""
+        sha256, n = hashlib.sha256(), self.reached.shape[1]
+        d = np.sort(self.reached, axis=1)
+        of_row = np.stack([np.zeros_like(d), self.col[d], d], axis=2).astype("<u4")
+        for part in chunks(len(self.k)):
+            triples = of_row[self.line[part]]
+            triples[:, :, 0] = np.arange(part.start, part.start + len(triples))[:, None]
+            triples[:, :, 1] += (self.k[part] * n).astype("<u4")[:, None]
+            sha256.update(triples.data)
+        return np.frombuffer(sha256.digest(), np.uint8)
+
+
+def chunks(count: int) -> Iterator[slice]:
+    """CHUNK A slots at a time."""
+    return (slice(start, start + CHUNK) for start in range(0, count, CHUNK))
+
+
+def read_slots(table: Table, unread: tuple[tuple[int, ...], ...] | None) -> Table:
+    """The table of the slots that a multiply reads."""
+    if not unread:
+        return table
+    skipped = {lane * table.elements + i for lane, numbers in enumerate(unread) for i in numbers}
+    return table.with_values(
+        {name: tuple(None if s in skipped else v for s, v in enumerate(c)) for name, c in table.values.items()}
+    )
