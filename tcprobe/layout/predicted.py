@@ -1,8 +1,8 @@
 """What tables of a multiply's operands predict of its structure tensor: what was measured must be just that.
 
-A `StructureHash` says which slots of A meet which of B in which of D. Its `anchor` covers what that leaves open: the D
-slot of each C slot, the element that each field of metadata and each scale governs, and, where addresses number rows
-and columns (wgmma), those numbers.
+A `StructureHash` says which slots of A meet which of B in which of D. Its `anchor` covers what that leaves open: which
+slots of C are added, what each field of metadata and each scale governs, B where metadata does not pick it, and the
+numbers of rows and columns where addresses give them (wgmma).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
-from tcprobe.layout.structure import StructureHash, Triples, elements, holder, predict, size
+from tcprobe.layout.structure import StructureHash, Triples, elements, predict
 from tcprobe.layout.table import Table
 
 Ints = NDArray[np.int64]
@@ -29,7 +29,7 @@ CHUNK = 512  # A slots that are hashed at a time
 
 def predicted(row: Instruction, tables: Tables) -> StructureHash:
     """The structure tensor that the tables of the slots that are read mean, with its anchor."""
-    return _hash(row, tables)._replace(anchor=anchor(row, tables))
+    return _hash(row, tables)._replace(anchor=anchor(tables))
 
 
 def _hash(row: Instruction, tables: Tables) -> StructureHash:
@@ -38,33 +38,12 @@ def _hash(row: Instruction, tables: Tables) -> StructureHash:
     return (sparse(row, tables) if row.metadata else predict(row, tables)).digest()
 
 
-def anchor(row: Instruction, tables: Tables) -> str:
-    """SHA-256 of what the triples leave open, by operand in order."""
+def anchor(tables: Tables) -> str:
+    """SHA-256 of the numbers of every slot, operand by operand in the order of their names."""
     sha256 = hashlib.sha256()
-    for operand in sorted(tables):
-        part = _anchored(row, operand, tables)
-        if part is not None:
-            sha256.update(operand.encode() + np.ascontiguousarray(part, "<i4").tobytes())
+    for operand, table in sorted(tables.items()):
+        sha256.update(f"{operand} {table.id}\n".encode())
     return sha256.hexdigest()
-
-
-def _anchored(row: Instruction, operand: str, tables: Tables) -> Ints | None:
-    """What holds an operand's table in place; None where the triples do."""
-    table = tables[operand]
-    if operand == "c":
-        return _held_by(row, "d", tables, elements(table))
-    if operand == "e":
-        fields = [table.selection(selector) for selector in row.fragment("e").selectors]
-        return np.concatenate([_held_by(row, "a", tables, elements(of_selector)) for of_selector in fields])
-    if operand in "abd" and not row.described:
-        return None
-    return elements(table) if table.space.names[0] == "lane" else np.array([table.values[o] for o in table.outputs])
-
-
-def _held_by(row: Instruction, operand: str, tables: Tables, at: Ints) -> Ints:
-    """The slots of an operand that hold elements (row, col, product); -1 where there is none."""
-    held = holder(tables[operand], size(row, operand))[at[2], at[0], at[1]]
-    return np.where(at[0] < 0, -1, held)
 
 
 def sparse(row: Instruction, tables: Tables) -> Triples:

@@ -28,7 +28,7 @@ class StructureHash(NamedTuple):
     """The structure tensor of a multiply: number of triples, and the hash of all (a, b, d) slot numbers.
 
     The hash is the SHA-256 of the triples sorted by a, then d, each as three little-endian 32-bit numbers. `anchor`:
-    that of what the triples leave open (`layout.predicted`); None in what earlier versions saved.
+    that of all tables, for what the triples leave open (`layout.predicted`); None in what earlier versions saved.
     """
 
     triples: int
@@ -84,7 +84,7 @@ def agreement(instruction: Instruction, triples: Triples, tables: Tables) -> Agr
 
 def predict(instruction: Instruction, tables: Tables) -> Triples:
     """The structure tensor of tables in which every element has one holder."""
-    holders = {operand: holder(tables[operand], size(instruction, operand)) for operand in "abd"}
+    holders = {operand: holder(tables[operand], _size(instruction, operand)) for operand in "abd"}
     p, m, n, k = np.indices((instruction.products, *instruction.shape)).reshape(4, -1)
     a, b, d = holders["a"][p, m, k], holders["b"][p, k, n], holders["d"][p, m, n]
     order = np.lexsort((d, a))
@@ -139,8 +139,7 @@ def holder(table: Table, size: tuple[int, int, int]) -> Ints:
     return slots
 
 
-def size(instruction: Instruction, operand: str) -> tuple[int, int, int]:
-    """Products, rows and columns of an operand."""
+def _size(instruction: Instruction, operand: str) -> tuple[int, int, int]:
     fragment = instruction.fragment(operand)
     return instruction.products, fragment.rows, fragment.cols
 

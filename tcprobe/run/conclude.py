@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tcprobe.isa import inventory
 from tcprobe.layout.predicted import anchor, read_slots
 from tcprobe.layout.structure import StructureHash
 from tcprobe.probes.experiment import Conclusion, Context, Dialogue, Experiment, Reading
@@ -25,14 +24,13 @@ def conclude(
     conclusion = experiment.conclude(reading, context)
     return Measurement(
         experiment.id, context.device.name, method, "measured", provenance, conclusion.tables, conclusion.numbering,
-        _anchored(experiment.id, conclusion), conclusion.unread,
+        _anchored(conclusion), conclusion.unread,
     )  # fmt: skip
 
 
-def _anchored(id_: str, conclusion: Conclusion) -> StructureHash | None:
+def _anchored(conclusion: Conclusion) -> StructureHash | None:
     """The structure tensor with what it leaves open."""
-    row = inventory.instructions().get(id_)
-    if row is None or conclusion.structure is None:
-        return conclusion.structure
+    if conclusion.structure is None:
+        return None
     tables = {o: read_slots(table, conclusion.unread.get(o)) for o, table in conclusion.tables.items()}
-    return conclusion.structure._replace(anchor=anchor(row, tables))
+    return conclusion.structure._replace(anchor=anchor(tables))
