@@ -16,13 +16,15 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.predicted import predicted, read_slots
 from tcprobe.layout.table import Table
 from tcprobe.references import Claim, references, said
+from tcprobe.store import acceptance
 from tcprobe.store.finding import FROM_CODE
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 
 
 def check(measured: Measurement, results: Results) -> None:
-    """DataError unless the tables of a multiply are those that its structure tensor, or its opcode, calls for."""
+    """DataError unless the tables can be those of the experiment, and are those that its structure, or opcode, says."""
+    acceptance.belongs(measured)
     row = inventory.instructions().get(measured.experiment)
     if row is None or not row.multiplies or measured.status != "measured":
         return
