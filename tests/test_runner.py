@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tcprobe.errors import EnvironmentUnfitError, NewerSchemaError, UsageError
+from tcprobe.errors import EnvironmentUnfitError, NewerSchemaError, StarvedError, UsageError
 from tcprobe.run import origin, runner
 from tcprobe.run.backend import Device
 from tcprobe.run.process import Worker
@@ -59,10 +59,10 @@ CULPRIT = "mma.m16n8k8.row.col.f32.bf16.bf16.f32"
 @pytest.mark.parametrize(
     ("mode", "limit", "words"),
     [
-        ("die", 20, "ended by signal 9"),
+        ("die", 20, "ended by signal 11"),
         ("hang", 2, "no word for 2 s"),
         ("fault", 20, "illegal memory access"),
-        ("load-die", 20, "ended by signal 9"),
+        ("load-die", 20, "ended by signal 11"),
     ],
 )
 def test_a_launch_that_goes_wrong_costs_itself_only(tmp_path, mode, limit, words):
@@ -74,6 +74,14 @@ def test_a_launch_that_goes_wrong_costs_itself_only(tmp_path, mode, limit, words
     assert set(found) == {e.id for e in runner.select(FEW)}
     again = run(tmp_path, worker("fine"))  # a failure is tried again
     assert {e: m.status for e, m in again.items()} == {CULPRIT: "measured"}
+
+
+@pytest.mark.parametrize("mode", ["killed", "starved"])
+def test_want_of_memory_is_no_fault_of_a_launch(tmp_path, mode):
+    with pytest.raises(StarvedError, match="no more memory"):
+        run(tmp_path, worker(mode, CULPRIT))
+    assert {m.status for m in Results(tmp_path).measurements("sm_90", "emulated")} <= {"measured"}
+    assert CULPRIT in run(tmp_path, worker("fine"))
 
 
 def test_refusals_are_recorded_in_the_backends_words(tmp_path):

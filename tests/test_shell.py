@@ -1,5 +1,6 @@
 """What a shell meets: exit codes, one line an error, no traceback, whatever the streams, signals and arguments."""
 
+import errno
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from tcprobe.isa import by_name, inventory
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell and signals")
 LIST = f"{sys.executable} -m tcprobe list"
+INSTALLED = f"""{sys.executable} -c 'import sys; sys.argv[0] = "tcprobe"; from tcprobe.__main__ import main; main()'"""
 
 
 def shell(command, **environment):
@@ -186,8 +188,6 @@ def group(error):
         (errors.UsageError("so"), 2, "Error: so\n"),
         (errors.DataError("so"), 4, "Error: so\n"),
         (errors.ProbeError("so"), 1, "Error: so\n"),
-        (MemoryError(), 3, "Error: the system gives no more memory or threads.\n"),
-        (RuntimeError("can't start new thread"), 3, "Error: the system gives no more memory or threads.\n"),
         (PermissionError(13, "Permission denied", "/x"), 3, "Error: /x: Permission denied.\n"),
         (OSError(36, "File name too long", "/x"), 2, "Error: /x: File name too long.\n"),
         (KeyError("x"), 70, "Error: internal error, please report it: KeyError: 'x'\n"),
@@ -198,6 +198,60 @@ def test_every_error_has_a_line_and_a_code(error, code, words, monkeypatch):
     monkeypatch.delenv("TCPROBE_DEBUG", raising=False)
     done = CliRunner().invoke(group(error), ["fail"])
     assert (done.exit_code, done.stderr) == (code, words)
+
+
+def while_handling(first, error):
+    """An error that comes of another."""
+    error.__context__ = first
+    return error
+
+
+STARVED = (
+    MemoryError(),
+    RuntimeError("can't start new thread"),
+    RuntimeError("can't allocate read lock"),
+    RuntimeError("can't allocate lock"),
+    SystemError("<function f> returned NULL without setting an exception"),
+    SystemError("error return without exception set"),
+    ImportError("x.so: failed to map segment from shared object"),
+    OSError(errno.ENOMEM, "Cannot allocate memory"),
+    OSError(errno.ENOMEM, "Cannot allocate memory", "/bin/sh"),
+    BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),
+    while_handling(MemoryError(), KeyError("x")),
+    while_handling(OSError(errno.ENOMEM, "Cannot allocate memory"), errors.EnvironmentUnfitError("no folder")),
+    errors.StarvedError(),
+)
+
+
+@pytest.mark.parametrize("debug", ["", "1"])
+@pytest.mark.parametrize("error", STARVED, ids=repr)
+def test_want_of_memory_threads_or_processes_is_one_message(error, debug, monkeypatch):
+    monkeypatch.setenv("TCPROBE_DEBUG", debug)
+    done = CliRunner().invoke(group(error), ["fail"])
+    assert (done.exit_code, done.stderr) == (3, f"Error: {errors.StarvedError()}\n")
+
+
+@pytest.mark.parametrize("error", [errors.DataError("cannot allocate memory"), OSError(errno.EIO, "so"), ValueError()])
+def test_what_is_no_want_of_memory(error):
+    assert not errors.starved(error)
+
+
+def test_a_stream_that_nobody_reads_is_no_want_of_memory():
+    assert not errors.starved(BlockingIOError(errno.EAGAIN, "write could not complete without blocking", 0))
+
+
+@pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "words", ["COMP_WORDS='tcprobe sh'", "COMP_CWORD=1", "COMP_WORDS=x COMP_CWORD=x", "COMP_WORDS= COMP_CWORD=' '"]
+)
+def test_damaged_completion_is_a_mistake_in_the_call(shell_name, words):
+    code, out, said = shell(f"{words} _TCPROBE_COMPLETE={shell_name}_complete {INSTALLED}")
+    if (shell_name, words) == ("fish", "COMP_WORDS=x COMP_CWORD=x"):  # there it is the word itself
+        assert (code, said) == (0, "")
+        return
+    assert (code, out) == (2, "")
+    assert said.startswith("Error: completion takes COMP_WORDS")
+    assert said.count("\n") == 1
 
 
 def test_tracebacks_are_for_who_asks_for_them(monkeypatch):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -32,10 +31,11 @@ from tcprobe.run.backend import Device
 from tcprobe.run.wire import receive
 from tcprobe.store.tensor_maps import SURVEY
 from tcprobe.system import children
+from tcprobe.system.worker import command
 from tcprobe.text import one_line
 
 WHAT = "copies boxes by tensor maps"
-COMMAND = (sys.executable, "-m", "tcprobe.run.tensor_map_worker")
+COMMAND = command("tcprobe.run.tensor_map_worker")
 LIMIT = 60.0  # seconds for a job
 PROCESSES = 4
 TAKEN = "CUDA_SUCCESS"
@@ -92,7 +92,7 @@ def ask(job: Mapping[str, Any], command: tuple[str, ...] = COMMAND, limit: float
         process.wait()
     message = receive(io.BytesIO(raw))
     if message is None:
-        raise BoxesLostError(f"the process ended with code {process.returncode}")
+        raise BoxesLostError(f"the process ended with code {children.lived(process.returncode)}")
     if "fault" in message[0]:
         raise BoxesLostError(message[0]["fault"])
     if "unfit" in message[0]:

@@ -31,6 +31,7 @@ from tcprobe.run.backend import BackendFaultError, Device
 from tcprobe.store.cell import operands
 from tcprobe.store.results import published
 from tcprobe.store.surveys import UNDOCUMENTED
+from tcprobe.system import children, worker
 from tcprobe.text import one_line
 
 WHAT = "tries what PTX does not document"
@@ -97,7 +98,7 @@ def _outcomes(gpu: Loaded, index: int, kernels: Mapping[Case, Kernel]) -> dict[C
 
 def apart(index: int, id_: str, selector: int) -> dict[str, Any]:
     """What a selector that the compiler takes does, in a process of its own."""
-    command = [sys.executable, "-m", __spec__.name, str(index), id_, str(selector)]
+    command = worker.command("tcprobe.run.undocumented", str(index), id_, str(selector))
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
     except subprocess.TimeoutExpired:
@@ -106,7 +107,7 @@ def apart(index: int, id_: str, selector: int) -> dict[str, Any]:
         return dict(json.loads(done.stdout))
     except ValueError:
         last = done.stderr.strip().rpartition("\n")[2]
-        return _outcome("fault", f"the process ended with code {done.returncode}: {last}")
+        return _outcome("fault", f"the process ended with code {children.lived(done.returncode)}: {last}")
 
 
 def one(index: int, id_: str, selector: int) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from functools import cache
 from queue import Queue
 from typing import IO, Any
 
-from tcprobe.errors import ProbeError, TcprobeError, debugging, understood
+from tcprobe.errors import InternalError, ProbeError, StarvedError, TcprobeError, debugging, understood
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import Experiment, ptx_hash
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
@@ -142,7 +142,7 @@ class Job:
             raise
         except Exception as error:
             self._drain()
-            raise BackendFaultError(str(_meant(error))) from None
+            raise BackendFaultError(str(_fault(error))) from None
         self._decoding.append(self._decoders.submit(_decode, plan, outputs))
 
     def _drain(self, keep: int = 0) -> None:
@@ -181,9 +181,18 @@ def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], metho
 
 def _meant(error: Exception) -> TcprobeError:
     """An error that is not expected, to be reported; itself if somebody is debugging."""
-    if debugging() and not isinstance(error, TcprobeError):
+    meant = understood(error)
+    if debugging() and isinstance(meant, InternalError):
         raise error
-    return understood(error)
+    return meant
+
+
+def _fault(error: Exception) -> TcprobeError:
+    """As `_meant`, of an error that an experiment is to blame for; StarvedError is raised, which no experiment is."""
+    meant = _meant(error)
+    if isinstance(meant, StarvedError):
+        raise meant
+    return meant
 
 
 def _listen(source: IO[bytes], asked: Queue[tuple[dict[str, Any], Arrays]]) -> None:
@@ -215,7 +224,7 @@ def _decode(plan: Planned, outputs: Sequence[Bytes]) -> Message:
     except ProbeError as error:
         return {"event": "unsound", "words": str(error), **plan.about}, {}
     except Exception as error:
-        return {"event": "unsound", "words": str(_meant(error)), **plan.about}, {}
+        return {"event": "unsound", "words": str(_fault(error)), **plan.about}, {}
 
 
 def peak_memory() -> float | None:
