@@ -12,11 +12,12 @@ from tcprobe.errors import StarvedError, starved
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
+    from types import TracebackType
 
 
 def main() -> None:
     """Run the command line."""
-    sys.unraisablehook = unraisable
+    sys.excepthook, sys.unraisablehook = uncaught, unraisable
     gc.set_threshold(100_000)  # most commands are over before there is garbage: a tenth of their time
     try:
         from tcprobe.system import interrupts, memory
@@ -26,11 +27,14 @@ def main() -> None:
         from tcprobe.cli import main as command
 
         command()
-    except (KeyboardInterrupt, Exception) as error:
-        end(error)
-        raise
     finally:
         gc.freeze()  # the process ends: looking for garbage would take a tenth of its time again
+
+
+def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What comes before or after the command's own care for errors."""
+    end(error)
+    sys.__excepthook__(kind, error, trace)
 
 
 def unraisable(about: UnraisableHookArgs) -> None:

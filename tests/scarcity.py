@@ -8,12 +8,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from faults import PYTHON, left, start_environment
+from faults import MOST_SECONDS, PYTHON, left, start_environment
 from kills import Work, digests
 
 from tcprobe.store.results import published
 
-MOST_SECONDS = 300
 LIMITS = range(60, 601, 10)  # MB
 CRASHES = ("Traceback", "internal error", "Fatal", "Exception", "OpenBLAS", "Stopped", "terminate")
 

@@ -146,4 +146,4 @@ def test_a_worker_ends_where_nobody_gives_it_a_job():
     session = runner.Session(worker("fine"))
     assert session.devices
     session._process.stdin.close()
-    assert session._process.wait(timeout=10) == 1
+    assert session._process.wait(timeout=60) == 1
