@@ -65,7 +65,7 @@ def stop(work: Work, how: signal.Signals, after: float, trial: Path, whole: dict
         process.kill()
         return ["hung"]
     found = left(environment)
-    if process.returncode not in (0, STOPPED[how]):
+    if process.returncode not in (0, STOPPED[how], -how):  # -how: after Python has put its handlers away
         found.append(f"exit code {process.returncode}")
     if b"Traceback" in errors or b"Error" in errors or b"xception" in errors:
         found.append(f"crashed: {errors.decode(errors='replace')[-300:]}")

@@ -71,10 +71,10 @@ def test_conclusions_do_not_rest_on_another_compiler_s_tables(tmp_path):
 @pytest.mark.parametrize(
     ("mode", "status", "words"),
     [
-        ("die", "failed", "ended by signal 9"),
+        ("die", "failed", "ended by signal 11"),
         ("fault", "failed", "illegal memory access"),
         ("bug", "failed", "internal error, please report it: ZeroDivisionError"),
-        ("load-die", "failed", "ended by signal 9"),
+        ("load-die", "failed", "ended by signal 11"),
         ("refuse", "failed", "refused, though this compiler took it before: no such form"),
     ],
 )
