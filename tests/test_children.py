@@ -10,7 +10,8 @@ from pathlib import Path
 import faults
 import pytest
 
-from tcprobe.system import children
+from tcprobe.errors import StarvedError
+from tcprobe.system import children, worker
 from tcprobe.system.children import MOST_BYTES, HungError, Scratch, StoppedError, one_line
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell and signals")
@@ -142,3 +143,32 @@ def test_an_error_before_the_run_leaves_no_worker(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
     assert done.returncode in (2, 3)
     assert faults.left(environment) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "raise MemoryError",
+        'raise RuntimeError("can\'t allocate lock")',
+        "import threading, time\ndef f(): raise MemoryError\nthreading.Thread(target=f).start(); time.sleep(60)",
+        "class Odd:\n    def __del__(self): raise MemoryError\nOdd()",
+        "try:\n    raise MemoryError\nexcept MemoryError:\n    raise ImportError('numpy is broken') from None",
+        "import os; os.kill(os.getpid(), 9)",
+    ],
+)
+def test_a_worker_that_gets_no_memory_says_so_by_its_end(text, tmp_path):
+    (tmp_path / "starving.py").write_text(text)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(worker.command("starving"), env=environment, capture_output=True, check=False, timeout=600)
+    assert (done.stdout, done.stderr) == (b"", b"")
+    with pytest.raises(StarvedError):
+        children.lived(done.returncode)
+
+
+def test_a_worker_that_goes_wrong_otherwise_shows_it(tmp_path):
+    (tmp_path / "wrong.py").write_text("import sys; print(sys.argv[1:], __name__); raise KeyError('x')")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    command = worker.command("wrong", "a", "b")
+    done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=600)
+    assert (children.lived(done.returncode), done.stdout) == (1, b"['a', 'b'] __main__\n")
+    assert b"KeyError" in done.stderr

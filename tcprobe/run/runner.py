@@ -25,6 +25,7 @@ from tcprobe.errors import (
     ProbeError,
     UsageError,
     named,
+    starved,
 )
 from tcprobe.isa import arch, by_name, inventory, shorthand
 from tcprobe.probes import experiments
@@ -101,10 +102,8 @@ class Session:
         try:
             while (message := receive(self._process.stdout)) is not None:
                 self._messages.put(message)
-        except (ValueError, KeyError, TypeError):  # no message of ours: as good as the end
-            self._messages.put(None)
-        except Exception as error:
-            self._messages.put(error)
+        except Exception as error:  # what is no message of ours is as good as the end
+            self._messages.put(error if starved(error) else None)
         else:
             self._messages.put(None)
 
@@ -128,7 +127,7 @@ class Session:
         try:
             code = self._process.wait(LAST_BREATH)
         except subprocess.TimeoutExpired:
-            return WorkerLostError("the worker process closed its output; it was stopped")
+            return WorkerLostError("the worker process sends nothing that is understood; it was stopped")
         if children.stopping():
             return children.StoppedError()
         how = f"by signal {-code}" if children.lived(code) < 0 else f"with code {code}"
