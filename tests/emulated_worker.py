@@ -1,8 +1,9 @@
 """A worker on the emulator that can go wrong on demand: python emulated_worker.py MODE [EXPERIMENT PART [COMPILER]].
 
-MODE: fine; die (SIGKILL itself), hang, fault or bug (an error that nobody expects) when an experiment whose id contains
-PART runs; load-die, load-bug or refuse while compiling it; data or usage (such an error) when it starts; slow (a pause
-before every experiment, for killing the tool in between). COMPILER is what provenance says, "none" by default.
+MODE: fine; die (by SIGSEGV), killed (by SIGKILL, as for want of memory), starved (which is such want), hang, fault or
+bug (an error that nobody expects) when an experiment whose id contains PART runs; load-die, load-bug or refuse while
+compiling it; data or usage (such an error) when it starts; slow (a pause before every experiment, for killing the tool
+in between). COMPILER is what provenance says, "none" by default.
 """
 
 import dataclasses
@@ -40,7 +41,7 @@ class Faulty(Emulator):
     def load(self, kernels):
         meant = [k.name for k in kernels if self.part and self.part in k.name]
         if self.mode == "load-die" and meant:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGSEGV)
         if self.mode == "load-bug" and meant:
             raise ZeroDivisionError("nobody expects this")
         refused = dict.fromkeys(meant, "no such form") if self.mode == "refuse" else {}
@@ -51,7 +52,11 @@ class Faulty(Emulator):
             time.sleep(0.02)
         if self.part and self.part in launches[0].kernel.name:
             if self.mode == "die":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            if self.mode == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
+            if self.mode == "starved":
+                raise MemoryError
             if self.mode == "hang":
                 time.sleep(3600)
             if self.mode == "bug":

@@ -23,7 +23,7 @@ EMULATED = (sys.executable, str(Path(__file__).parent / "emulated_worker.py"))
 
 @pytest.mark.parametrize(
     ("family", "mode", "limit"),
-    [*((family, "fault", 30) for family in FAMILIES), ("ldmatrix", "hang", 6), ("stmatrix", "die", 30)],
+    [*((family, "fault", 120) for family in FAMILIES), ("ldmatrix", "hang", 8), ("stmatrix", "die", 120)],
 )
 def test_a_fault_costs_its_own_experiment_only(tmp_path, family, mode, limit):
     culprit = next(e.id for e in MOVES if e.kind == family)

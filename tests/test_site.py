@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 pytest.importorskip("jinja2", reason="the site needs Jinja2: pip install 'tcprobe[site]'")
 
-from site_pages import Page, archs_of, data_of, distinct, facts, made, pages
+from site_pages import Page, archs_of, data_of, distinct, facts, pages
 
 from tcprobe.ask.describe import shown
 from tcprobe.cli import main
@@ -345,7 +345,3 @@ def test_the_command_writes_every_file(tmp_path, monkeypatch):
     done = site("-o", tmp_path / "site")
     assert done.exit_code == 0, done.output
     assert set(files(tmp_path / "site")) == {".tcprobe-site", *pages()}
-
-
-def test_it_is_made_in_time():
-    assert made()[1] < 15

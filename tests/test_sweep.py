@@ -72,7 +72,7 @@ def test_a_number_that_was_given_to_another_process_does_not_keep_a_part_file_fo
 
 def sweep_always(folder, stop):
     """As from another machine, to which every writer looks gone."""
-    files._alive = lambda _process: False
+    files.alive = lambda _process: False
     while not stop.is_set():
         Results(folder).sweep()
 

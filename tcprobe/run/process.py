@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tcprobe.system import children
+from tcprobe.system.worker import command
 
-COMMAND = (sys.executable, "-m", "tcprobe.run.live")
+COMMAND = command("tcprobe.run.live")
 
 
 @dataclass(frozen=True)
@@ -39,4 +39,4 @@ def ended_by_errors(*processes: subprocess.Popen[bytes] | None) -> Iterator[None
 
 def sass_worker(arch: str, ptxas: str, nvdisasm: str, limit: float) -> Worker:
     """A worker that reads the machine code of an arch. `limit` is for each call of a tool: nothing else can hang."""
-    return Worker((sys.executable, "-m", "tcprobe.run.machine_code", arch, ptxas, nvdisasm, str(limit)), limit=None)
+    return Worker(command("tcprobe.run.machine_code", arch, ptxas, nvdisasm, str(limit)), limit=None)

@@ -26,6 +26,7 @@ from tcprobe.errors import (
     ProbeError,
     UsageError,
     named,
+    starved,
 )
 from tcprobe.isa import arch, by_name, inventory, shorthand
 from tcprobe.isa.fragment import Fragment
@@ -47,6 +48,7 @@ from tcprobe.store.results import Results
 from tcprobe.system import children
 
 KINDS = {"tma": "tensor_maps"}  # kinds by the other names of --family
+LAST_BREATH = 5.0  # seconds for a worker that has closed its output to end by itself, so that its code is its own
 Received = tuple[dict[str, Any], Arrays]  # a message of the worker
 
 
@@ -58,7 +60,7 @@ class Done:
     peak_mb: float | None
 
 
-class WorkerLostError(Exception):
+class WorkerLostError(EnvironmentUnfitError):
     """The worker died, hung or lost its device; the message says how, `event` which: "fault" or "hangs"."""
 
     def __init__(self, words: str, event: str = "fault") -> None:
@@ -71,7 +73,7 @@ class Session:
 
     def __init__(self, worker: Worker, process: subprocess.Popen[bytes] | None = None) -> None:
         self.worker = worker
-        self._messages: Queue[tuple[dict[str, Any], Arrays] | None] = Queue()
+        self._messages: Queue[Received | Exception | None] = Queue()
         self._process = process or worker.start()
         threading.Thread(target=self._listen, daemon=True).start()
         self._devices: list[Device] | None = None
@@ -109,10 +111,13 @@ class Session:
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
-        with suppress(ValueError, KeyError, TypeError):  # no message of ours: as good as the end
+        try:
             while (message := receive(self._process.stdout)) is not None:
                 self._messages.put(message)
-        self._messages.put(None)
+        except Exception as error:  # what is no message of ours is as good as the end
+            self._messages.put(error if starved(error) else None)
+        else:
+            self._messages.put(None)
 
     def _next(self) -> Received:
         try:
@@ -121,6 +126,8 @@ class Session:
             raise WorkerLostError(f"no word for {self.worker.limit:g} s; it was stopped", "hangs") from None
         if message is None:
             raise self._lost()
+        if isinstance(message, Exception):
+            raise message
         if message[0]["event"] == "fault":
             raise WorkerLostError(message[0]["words"])
         if message[0]["event"] == "unfit":
@@ -128,12 +135,14 @@ class Session:
         return message
 
     def _lost(self) -> Exception:
-        """Why no message comes: the worker's own end, unless this program ended it."""
+        """Why no message comes: the worker's own end, or this program's; StarvedError as `children.lived`."""
+        try:
+            code = self._process.wait(LAST_BREATH)
+        except subprocess.TimeoutExpired:
+            return WorkerLostError("the worker process sends nothing that is understood; it was stopped")
         if children.stopping():
             return children.StoppedError()
-        children.end(self._process)
-        code = self._process.wait()
-        how = f"by signal {-code}" if code < 0 else f"with code {code}"
+        how = f"by signal {-code}" if children.lived(code) < 0 else f"with code {code}"
         return WorkerLostError(f"the worker process ended {how}")
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from queue import Queue
 from typing import IO, TYPE_CHECKING, Any
 
-from tcprobe.errors import ProbeError, TcprobeError, debugging, understood
+from tcprobe.errors import InternalError, ProbeError, StarvedError, TcprobeError, debugging, understood
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
@@ -194,7 +194,7 @@ class Job:
             raise
         except Exception as error:
             self._drain()
-            raise BackendFaultError(str(_meant(error))) from None
+            raise BackendFaultError(str(_fault(error))) from None
         self._decoding.append(self._decoders.submit(_decode, plan, decode))
 
     def _drain(self, keep: int = 0) -> None:
@@ -236,9 +236,18 @@ def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], metho
 
 def _meant(error: Exception) -> TcprobeError:
     """An error that is not expected, to be reported; itself if somebody is debugging."""
-    if debugging() and not isinstance(error, TcprobeError):
+    meant = understood(error)
+    if debugging() and isinstance(meant, InternalError):
         raise error
-    return understood(error)
+    return meant
+
+
+def _fault(error: Exception) -> TcprobeError:
+    """As `_meant`, of an error that an experiment is to blame for; StarvedError is raised, which no experiment is."""
+    meant = _meant(error)
+    if isinstance(meant, StarvedError):
+        raise meant
+    return meant
 
 
 def _listen(source: IO[bytes], asked: Queue[tuple[dict[str, Any], Arrays]]) -> None:
@@ -270,7 +279,7 @@ def _decode(plan: Planned, decode: Callable[[], Reading]) -> Message:
     except ProbeError as error:
         return {"event": "unsound", "words": str(error), **plan.about}, {}
     except Exception as error:
-        return {"event": "unsound", "words": str(_meant(error)), **plan.about}, {}
+        return {"event": "unsound", "words": str(_fault(error)), **plan.about}, {}
 
 
 def peak_memory() -> float | None:

@@ -19,6 +19,7 @@ from subprocess import CompletedProcess
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import ARCHS, Arch
+from tcprobe.system import children
 from tcprobe.system.children import MOST_BYTES, HungError, Scratch, one_line
 
 WHEELS = ("nvidia.cuda_nvcc", "nvidia.cu13", "nvidia.cuda_nvdisasm")
@@ -151,7 +152,7 @@ def attempt(scratch: Scratch, command: Sequence[str], limit: float) -> Completed
 
 
 def survived(done: CompletedProcess[str]) -> CompletedProcess[str]:
-    """`done`; EnvironmentUnfitError if a signal ended it."""
-    if done.returncode < 0:
+    """`done`; EnvironmentUnfitError if a signal ended it, StarvedError if that was 9."""
+    if children.lived(done.returncode) < 0:
         raise EnvironmentUnfitError(f"{done.args[0]} was ended by signal {-done.returncode}. {HINT}")
     return done
