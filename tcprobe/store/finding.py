@@ -86,6 +86,12 @@ class Finding:
         return None if self.body is None else msgspec.to_builtins(self.body)
 
 
+def from_code(kind: str, subject: str, arch: str, compiler: str, body: Any) -> Finding:
+    """What the code of a compiler shows, of a document that names the compiler alone."""
+    made = dict.fromkeys(PROVENANCE, "none") | {"device": "machine code", "compiler": compiler}
+    return Finding(kind, subject, arch, "sass", "measured", made, body)
+
+
 def made_by(finding: Evidence) -> tuple[str, ...]:
     """The device, driver, CUDA version and compiler that a finding rests on."""
     return tuple(finding.provenance[key] for key in MAKER)

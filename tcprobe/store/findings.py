@@ -7,7 +7,7 @@ that came after a finding is recorded beside it. Folders of an earlier tcprobe a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 
@@ -74,8 +74,24 @@ def save(results: Results, finding: Finding | Measurement) -> None:
         write(results, finding)
 
 
+def save_all(results: Results, found: Sequence[Finding | Measurement]) -> None:
+    """As `save`, of many: those that one document holds are written together."""
+    documents_of: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in found:
+        if isinstance(finding, Finding) and kinds.documented(finding.kind):
+            place = (finding.kind, finding.arch, finding.provenance["compiler"])
+            documents_of.setdefault(place, []).append(finding)
+        else:
+            save(results, finding)
+    for (kind, *_), together in documents_of.items():
+        kinds.kind(kind).save(results, together)
+
+
 def every(results: Results, kind: str, arch: str) -> Iterator[Finding]:
     """All findings of a kind on an arch, the strongest method first, then by subject."""
+    if kinds.documented(kind):
+        yield from kinds.kind(kind).read(results, arch)
+        return
     for method in METHODS:
         for subject in subjects(results, kind, arch, method):
             finding = read(results, Key(kind, arch, method, subject))
@@ -96,7 +112,10 @@ def subjects(results: Results, kind: str, arch: str, method: str) -> list[str]:
 
 def archs(results: Results, kind: str) -> list[str]:
     """Archs with findings of a kind, sorted as they are released."""
-    return [row.name for row in ARCHS if any(subjects(results, kind, row.name, method) for method in METHODS)]
+    names = [row.name for row in ARCHS]
+    if kinds.documented(kind):
+        return [name for name in names if (results.root / name / f"{kind}.json").exists()]
+    return [name for name in names if any(subjects(results, kind, name, method) for method in METHODS)]
 
 
 @cache
