@@ -125,13 +125,18 @@ def runs(device: Arch, target: str) -> bool:
 
 
 def covers(own: str, target: str) -> bool:
-    """Whether PTX target `own` has all that `target` has: sm_103a what sm_100f has, but sm_100a not what sm_103f has."""
+    """Whether PTX target `own` has all that `target` has: sm_103a what sm_100f has, sm_100a not what sm_103f has."""
     (device, suffix), (needed, kind) = _parts(own), _parts(target)
     if kind == "a":
         return own == target
     if kind == "f":
         return bool(suffix) and device.family == needed.family and device.number >= needed.number
     return device.number >= needed.number
+
+
+def own(device: Arch, target: str) -> str:
+    """The device's own target for code that needs `target`: sm_103f for sm_100f on sm_103."""
+    return device.name + _parts(target)[1]
 
 
 def _parts(target: str) -> tuple[Arch, str]:
