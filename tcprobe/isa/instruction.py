@@ -119,7 +119,7 @@ class Instruction:
 
     @property
     def named_apart(self) -> bool:
-        """Whether its name says which form it is: K = 96 of tcgen05.mma is in a descriptor, which ptxas does not see."""
+        """Whether its name says which form it is: K = 96 of tcgen05.mma is in a descriptor, not in the name."""
         return "tables" not in self.stated
 
     @property
