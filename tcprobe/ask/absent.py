@@ -13,9 +13,9 @@ from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.layout.table import Table
-from tcprobe.references import documented
 from tcprobe.store.cell import of
 from tcprobe.store.choose import Found, Layers, whence
+from tcprobe.store.stated import stated
 
 
 def reason(fragment: Fragment, name: str, layers: Layers, elsewhere: Table | None = None) -> str:
@@ -35,10 +35,10 @@ def _recorded(saved: Found) -> str:
 
 
 def _stated(fragment: Fragment, name: str, elsewhere: Table | None) -> str:
-    stated = documented(fragment, arch.arch(name))
-    if stated is None:
+    documented = stated(fragment, arch.arch(name))
+    if documented is None:
         return "nor documented"
-    reference, claim = stated
+    reference, claim = documented
     layout = "" if elsewhere is None else f": {'the same' if claim.meant == elsewhere else 'another'} layout"
     return f"documented by {reference}, {claim.where}{layout}"
 
