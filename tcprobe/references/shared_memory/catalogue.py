@@ -79,8 +79,8 @@ def check_mode(mode: tma.Mode, arch: Arch | None) -> None:
     if arch and arch.number < tma.LEAST_ARCH:
         raise UsageError(f"{mode.name}: {arch} has no tensor maps; sm_{tma.LEAST_ARCH} is the first that has.")
     if arch and arch.number < mode.least_arch:
-        raise UsageError(f"{mode.name}: the driver refuses it on {arch}, as measured; sm_{mode.least_arch} is the first "
-                         "that has it.")  # fmt: skip
+        least = f"sm_{mode.least_arch} is the first that has it"
+        raise UsageError(f"{mode.name}: the driver refuses it on {arch}, as measured; {least}.")
 
 
 def _cute(name: str, extent: Pair, options: Options) -> Tabulated | None:
