@@ -12,7 +12,7 @@ from tcprobe.ask.tensor_map import MapOptions
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.tensor_map import DATA_TYPE_OF, DATA_TYPES, SPANS
-from tcprobe.references.shared_memory.tensor_map import broken, refused
+from tcprobe.references.shared_memory.tensor_map import broken, refused, rules_on
 from tcprobe.run import tensor_maps as live
 from tcprobe.store import tensor_maps
 from tcprobe.store.choose import alone
@@ -110,7 +110,7 @@ def test_what_the_driver_would_refuse(asked, words):
 def test_every_rule_has_its_evidence(saved):
     """As the driver's answers were: rules that it does not check are said to be such."""
     body = tensor_maps.SURVEY.read(Results(saved), "sm_90")
-    for rule in rules(90):
+    for rule in rules_on(90):
         words = ask.evidence_of(rule, body)
         assert "maps that break it" in words, rule.name
         assert ("so it is not checked" in words) == (not rule.checked)
@@ -126,7 +126,7 @@ def test_the_command_says_what_it_rests_on(saved):
     assert "nobody measured sm_100" in tcprobe(*asked, "--arch", "sm_100").stdout
     found = json.loads(tcprobe(*asked, "--json").stdout)
     assert (found["boxDim"], found["globalStrides"], found["byte_swizzle"]) == ([64, 64], [128], [3, 4, 3])
-    assert len(found["rules"]) == len(rules(90))
+    assert len(found["rules"]) == len(rules_on(90))
     said = tcprobe("tensormap", "--type", "bf16", "--box", "65,8", "--results", saved, "--only", code=2).stderr
     assert "driver 1 refused" in said
     assert "need sm_90" in tcprobe(*asked, "--arch", "sm_80", code=2).stderr

@@ -17,7 +17,7 @@ from tcprobe.probes import tensor_maps as probe
 from tcprobe.probes.ptx import POISON
 from tcprobe.probes.tensor_map_cases import all_boxes, boxes, encodings, misaligned
 from tcprobe.references.shared_memory import tma
-from tcprobe.references.shared_memory.tensor_map import broken, packed, refused
+from tcprobe.references.shared_memory.tensor_map import broken, packed, refused, rules_on
 from tcprobe.run import tensor_map_worker as worker
 from tcprobe.run import tensor_maps as live
 from tcprobe.run.backend import BackendFaultError, Device
@@ -264,7 +264,7 @@ def test_the_worker_answers_without_a_gpu():
 def test_every_rule_is_tried():
     """Each is broken by one of the calls that are made, and by no valid map."""
     tried = {rule.words for one in encodings() for rule in broken(one.map)}
-    assert tried == {rule.words for rule in rules(90)}
+    assert tried == {rule.words for rule in rules_on(90)}
     assert sum(not broken(one.map) for one in encodings()) > 80
 
 

@@ -39,7 +39,7 @@ from tcprobe.references.shared_memory.tensor_map import (
     MapRule,
     TensorMap,
     broken,
-    rules,
+    rules_on,
 )
 
 TAKEN = "CUDA_SUCCESS"
@@ -114,7 +114,7 @@ def plan(asked: MapOptions, measured: Mapping[str, Any] | None = None, at: int =
     _same_rank(dims, **{"tile" if asked.tile else "box": box}, strides=(0, *strides), steps=steps)
     made = TensorMap(number, dims, strides, box, steps, interleave, swizzle, PROMOTIONS[asked.promotion],
                      FILLS[asked.fill], asked.address)  # fmt: skip
-    evidence = {rule.name: evidence_of(rule, measured) for rule in rules(at)}
+    evidence = {rule.name: evidence_of(rule, measured) for rule in rules_on(at)}
     if wrong := broken(made, at):
         reasons = "; ".join(f"{rule.argument}: {rule.words} ({evidence[rule.name]})" for rule in wrong)
         raise UsageError(f"the driver refuses this map. {reasons}.")
@@ -221,6 +221,6 @@ def to_json(planned: MapPlan, name: str, words: str) -> dict[str, Any]:
         "row_bytes": made.row_bytes, "box_bytes": planned.bytes, "pitch": planned.pitch,
         **_json(swizzles(made.swizzle)), "start_multiple_of": planned.alignment, "cuda": cuda(planned),
         "rules": [{"argument": rule.argument, "words": rule.words, "checked": rule.checked,
-                   "evidence": planned.evidence[rule.name]} for rule in rules(arch(name).number)],
+                   "evidence": planned.evidence[rule.name]} for rule in rules_on(arch(name).number)],
         "evidence": words,
     }  # fmt: skip

@@ -171,14 +171,14 @@ RULES = (
 )  # fmt: skip
 
 
-def rules(number: int) -> list[MapRule]:
+def rules_on(number: int) -> list[MapRule]:
     """The rules of the arch of a number."""
     return [rule for rule in RULES if rule.since <= number < rule.until]
 
 
 def broken(made: TensorMap, number: int = 90) -> list[MapRule]:
     """The rules of an arch that a map breaks; if the driver checks none of them, it takes the map all the same."""
-    return [rule for rule in rules(number) if rule.breaks(made)]
+    return [rule for rule in rules_on(number) if rule.breaks(made)]
 
 
 def refused(made: TensorMap) -> list[MapRule]:
