@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from functools import cache
 
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, Arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.references import documented, references, said
 from tcprobe.references.claim import Claim
 from tcprobe.store.choose import Layers, alone
@@ -35,13 +37,25 @@ def _drawn(fragment: Fragment, row: Arch) -> tuple[str, Claim] | None:
     if isinstance(words, Claim) or not words.endswith(FIGURE):
         return None
     others = [other.name for other in ARCHS if other != row]
-    saved = _below().saved(fragment.experiment, others, ["live"])
+    saved = (found for id_ in _alike(fragment) for found in _below().saved(id_, others, ["live"]))
     live = next((found for found in saved if fragment.operand in found.measured.tables), None)
     if live is None:
         return None
+    table = live.measured.tables[fragment.operand]
     section = words.partition(" shows ")[0]
     where = f"{section} as a figure, which is the table measured live on {live.measured.arch}"
-    return first.NAME, Claim(live.table(fragment), where, None, live.table(fragment))
+    return first.NAME, Claim(table, where, None, table)
+
+
+def _alike(fragment: Fragment) -> list[str]:
+    """The form itself, then those that share its figures: of one opcode and shape, with the same types of A and B."""
+    row = inventory.instructions()[fragment.experiment]
+
+    def factors(other: Instruction) -> tuple[object, ...]:
+        return other.name.partition(".sync")[0], other.shape, [(f.operand, f.type) for f in other.factors]
+
+    same = [other.id for other in inventory.of_family(row.family) if factors(other) == factors(row)]
+    return sorted(same, key=lambda id_: id_ != row.id)
 
 
 @cache
