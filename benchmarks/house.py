@@ -27,7 +27,8 @@ def main():
             raw = subprocess.run(
                 ["git", "archive", commit, "tcprobe"], cwd=ROOT, capture_output=True, check=True
             ).stdout
-            tarfile.open(fileobj=io.BytesIO(raw)).extractall(folder, filter="data")
+            with tarfile.open(fileobj=io.BytesIO(raw)) as archive:
+                archive.extractall(folder, filter="data")
             columns[commit] = figures(Path(folder))
     columns["now"] = figures(ROOT)
     print("| figure |", " | ".join(columns), "|")

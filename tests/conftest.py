@@ -95,10 +95,13 @@ def pytest_collection_modifyitems(items, config):
             item.add_marker(pytest.mark.skip(reason=consumer_missing()))
         if item.get_closest_marker("gpu") and gpu_missing():
             item.add_marker(pytest.mark.skip(reason=gpu_missing()))
+        if item.get_closest_marker("full") and not config.getoption("--all"):
+            item.add_marker(pytest.mark.skip(reason="runs with --all"))
 
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+    parser.addoption("--all", action="store_true", help="also what is marked full and takes minutes")
 
 
 @pytest.fixture

@@ -264,3 +264,14 @@ def test_a_fifo_in_place_of_a_page_is_stale_and_not_waited_for(tmp_path):
     done = CliRunner().invoke(main, ["pages", "--check", "--results", str(tmp_path)])
     assert done.exit_code == 1
     assert "changes.md" in done.stdout
+
+
+def test_a_file_that_has_these_bytes_is_left_alone(tmp_path):
+    path = tmp_path / "file"
+    files.write(path, b"same")
+    before = path.stat()
+    files.write(path, b"same")
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    files.write(path, b"else")
+    assert path.read_bytes() == b"else"
+    assert path.stat().st_ino != before.st_ino

@@ -12,7 +12,7 @@ from tcprobe.ask.tensor_map import MapOptions
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.tensor_map import DATA_TYPE_OF, DATA_TYPES, SPANS
-from tcprobe.references.shared_memory.tensor_map import RULES, broken, refused
+from tcprobe.references.shared_memory.tensor_map import broken, refused, rules_on
 from tcprobe.run import tensor_maps as live
 from tcprobe.store import tensor_maps
 from tcprobe.store.choose import alone
@@ -110,7 +110,7 @@ def test_what_the_driver_would_refuse(asked, words):
 def test_every_rule_has_its_evidence(saved):
     """As the driver's answers were: rules that it does not check are said to be such."""
     body = tensor_maps.SURVEY.read(Results(saved), "sm_90")
-    for rule in RULES:
+    for rule in rules_on(90):
         words = ask.evidence_of(rule, body)
         assert "maps that break it" in words, rule.name
         assert ("so it is not checked" in words) == (not rule.checked)
@@ -126,7 +126,7 @@ def test_the_command_says_what_it_rests_on(saved):
     assert "nobody measured sm_100" in tcprobe(*asked, "--arch", "sm_100").stdout
     found = json.loads(tcprobe(*asked, "--json").stdout)
     assert (found["boxDim"], found["globalStrides"], found["byte_swizzle"]) == ([64, 64], [128], [3, 4, 3])
-    assert len(found["rules"]) == len(RULES)
+    assert len(found["rules"]) == len(rules_on(90))
     said = tcprobe("tensormap", "--type", "bf16", "--box", "65,8", "--results", saved, "--only", code=2).stderr
     assert "driver 1 refused" in said
     assert "need sm_90" in tcprobe(*asked, "--arch", "sm_80", code=2).stderr
@@ -139,3 +139,54 @@ def test_rules_that_are_not_checked_are_refused_all_the_same():
     assert [rule.name for rule in broken(turned)] == ["swizzle: interleave"]
     with pytest.raises(UsageError, match="must be 32B with interleave 32B"):
         ask.plan(MapOptions("f16", box=(16, 8, 2), interleave="32B", address=32))
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "words"),
+    [
+        (("bf16", "64,32", "128B_ATOM_32B"), 128, "Sw<2,5,2> of the shared address"),
+        (("bf16", "64,32", "128B_ATOM_32B_FLIP_8B"), 128, "Sw<2,5,2> and Sw<1,3,4> of the shared address"),
+        (("bf16", "64,32", "128B_ATOM_64B"), 128, "Sw<1,6,1> of the shared address"),
+        (("16U4_ALIGN8B", "256,32", "128B"), 128, "Sw<3,4,3>"),
+        (("16U4_ALIGN16B", "256,32", "128B"), 128, "nobody measured what an mbarrier expects"),
+        (("16U6_ALIGN16B", "256,32", "128B_ATOM_32B"), 128, "nobody measured what an mbarrier expects"),
+    ],
+)
+def test_what_sm_100_added_is_refused_below(options, rows, words):
+    kind, tile, swizzle = options
+    asked = ("tensormap", "--type", kind, "--tile", tile, "--swizzle", swizzle, "--address", "32")
+    text = tcprobe(*asked, "--arch", "sm_100").stdout
+    assert f"rows of {rows} bytes" in text
+    assert words in text
+    assert f"CU_TENSOR_MAP_SWIZZLE_{swizzle}" in text
+    assert "need sm_100" in tcprobe(*asked, "--arch", "sm_90", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "argument"),
+    [
+        ("16U4_ALIGN16B", "64,8", "globalDim"),
+        ("16U6_ALIGN16B", "192,8", "globalDim"),
+        ("16U4_ALIGN8B", "33,8", "globalDim"),
+    ],
+)
+def test_packed_types_have_rules_of_their_own(kind, size, argument):
+    asked = ("tensormap", "--type", kind, "--box", size, "--arch", "sm_103", "--address", "32")
+    assert f"{argument}: the inner one must be a multiple of" in tcprobe(*asked, code=2).stderr
+
+
+def test_the_atoms_of_a_mode_are_what_the_driver_api_says():
+    """Chunks of so many bytes within a span of 128 stand at (chunk ^ row); the flip exchanges 8 bytes in odd rows."""
+    for name, atom in (("128B_ATOM_32B", 32), ("128B_ATOM_32B_FLIP_8B", 32), ("128B_ATOM_64B", 64)):
+        found = json.loads(tcprobe("swizzle", "table", f"SWIZZLE_{name}", "--extent", "128,8", "--json").stdout)[
+            "offsets"
+        ]
+        for row, line in enumerate(found):
+            for byte, offset in enumerate(line):
+                chunk = (byte // atom) ^ (row % (128 // atom))
+                flipped = byte ^ (8 if "FLIP" in name and row % 2 else 0)
+                assert offset == 128 * row + chunk * atom + flipped % atom
+    assert (
+        "refuses it on sm_90, as measured"
+        in tcprobe("swizzle", "table", "SWIZZLE_128B_ATOM_64B", "--extent", "128,8", "--arch", "sm_90", code=2).stderr
+    )

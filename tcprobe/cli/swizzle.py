@@ -120,12 +120,13 @@ def apply(three: str, offsets: str, as_json: bool) -> None:
 def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **options: Any) -> None:
     """Print the address map of NAME: a CUTLASS 2.x layout, a CuTe atom, SWIZZLE_NONE|32B|64B|128B, or Sw<B,M,S>.
 
-    NAME help lists them all.
+    From sm_100 on also SWIZZLE_128B_ATOM_32B, 128B_ATOM_32B_FLIP_8B and 128B_ATOM_64B. NAME help lists them all.
 
     The first coordinate is the one that the definition names first: contiguous, row, m or n, or the inner one of a box.
     As text a line is a value of the first coordinate, as `fit` reads it. --json: {"unit", "offsets"}, lists over the
     first coordinate, one for each value of the second. Offsets are in elements; those of SWIZZLE_* are byte addresses.
     """
+    from tcprobe.references.shared_memory import tma
     from tcprobe.references.shared_memory.catalogue import names, tabulate
 
     if name == "help":
@@ -135,8 +136,10 @@ def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **options: 
         raise UsageError("a table needs --extent E0,E1.")
     chosen = _options(**options)
     tabulated = tabulate(name, extent, chosen)
-    if tabulated.unit == "bytes" and chosen.arch and chosen.arch.name != "sm_90":
-        click.echo(f"measured on sm_90; nobody measured {chosen.arch}.", err=True)
+    if mode := tma.resolve(name):
+        told = mode.stands_on(chosen.arch.name if chosen.arch else f"sm_{mode.least_arch}")
+        if told:
+            click.echo(f"{told}.", err=True)
     if as_json:
         click.echo(json.dumps({"unit": tabulated.unit, "offsets": tabulated.offsets.T.tolist()}))
         return

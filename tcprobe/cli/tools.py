@@ -92,13 +92,14 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
 @JSON
 def doctor(cuda: Path | None, as_json: bool) -> None:
     """Show what of this machine can be used, and what to install for the rest. --json: one object a line."""
+    from tcprobe.cli import wrapping
     from tcprobe.run.doctor import examine
 
     for finding in examine(cuda):
         if as_json:
             click.echo(json.dumps(asdict(finding)))
             continue
-        click.echo(escaped(f"{'ok' if finding.there else '--'}  {finding.what}: {finding.words}"))
+        wrapping.line(escaped(f"{'ok' if finding.there else '--'}  {finding.what}: {finding.words}"))
 
 
 @click.command(short_help="Write the pages of a results folder anew.")

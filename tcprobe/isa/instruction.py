@@ -118,6 +118,11 @@ class Instruction:
         return "tcprobe has no probe of tensor memory" if remote else None
 
     @property
+    def named_apart(self) -> bool:
+        """Whether its name says which form it is: K = 96 of tcgen05.mma is in a descriptor, not in the name."""
+        return "tables" not in self.stated
+
+    @property
     def multiplies_registers(self) -> bool:
         """Whether it is a multiply all of whose matrices are in registers, so that there is a table of each."""
         return self.multiplies and not self.elsewhere

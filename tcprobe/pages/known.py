@@ -12,9 +12,9 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
-from tcprobe.references import documented
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.results import Results
+from tcprobe.store.stated import stated
 
 DOCUMENTED = "documented"
 
@@ -48,5 +48,5 @@ def _measured(fragment: Fragment, name: str, layers: Layers) -> Evidence | None:
 
 def _stated(fragment: Fragment, name: str) -> Evidence | None:
     row = arch(name)
-    stated = documented(fragment, row) if fragment.target.on(row) else None
-    return Evidence(DOCUMENTED, stated[1].meant) if stated else None
+    documented = stated(fragment, row) if fragment.target.on(row) else None
+    return Evidence(DOCUMENTED, documented[1].meant) if documented else None

@@ -12,7 +12,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 from tcprobe.errors import EnvironmentUnfitError
-from tcprobe.isa.arch import Arch
+from tcprobe.isa.arch import Arch, own
 from tcprobe.isa.target import version
 from tcprobe.probes.compiler_log import blame
 from tcprobe.probes.ptx import Kernel, module
@@ -64,8 +64,7 @@ class Assembler:
         source.write_text(text)
         self.cubin.unlink(missing_ok=True)
         target = text.split("\n.target ", 1)[1].split("\n", 1)[0]
-        arch = self.row.name + (target[-1] if not target[-1].isdigit() else "")
-        command = [self.tools.ptxas, "-arch", arch, str(source), "-o", str(self.cubin)]
+        command = [self.tools.ptxas, "-arch", own(self.row, target), str(source), "-o", str(self.cubin)]
         return attempt(self.scratch, command, self.tools.limit)
 
     def _stumbled(self, kernels: Sequence[Kernel], words: str) -> dict[str, str]:

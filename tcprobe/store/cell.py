@@ -115,12 +115,12 @@ def cell(fragment: Fragment, name: str | None, results: Results | Layers) -> Cel
         return of(fragment, chosen, layers)
     rows = [arch.arch(name)] if name else list(arch.ARCHS)
     if layers.with_published:
-        from tcprobe.references import documented
+        from tcprobe.store.stated import stated
 
         for row in reversed([row for row in rows if fragment.target.on(row)]):
-            stated = documented(fragment, row)
-            if stated:
-                return Cell(fragment, row.name, stated[1].meant, None, layers, stated=stated)
+            documented = stated(fragment, row)
+            if documented:
+                return Cell(fragment, row.name, documented[1].meant, None, layers, stated=documented)
     raise lookup.no_table(fragment, name, layers)
 
 

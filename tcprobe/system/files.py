@@ -76,7 +76,8 @@ def write(path: Path, data: bytes, parents: bool = False) -> None:
     """Write a file whole; EnvironmentUnfitError if that fails, and the file is then as it was.
 
     The permissions of an existing file stay, a link stays and what it leads to is written. What is no regular file (a
-    FIFO, a device), or is open already (/dev/stdout), is written through. `parents` makes missing folders.
+    FIFO, a device), or is open already (/dev/stdout), is written through. A regular file that has just these bytes is
+    left alone. `parents` makes missing folders.
     """
     try:
         if parents:
@@ -154,6 +155,8 @@ def _replace(path: str, data: bytes, mode: int | None) -> None:
     """Write aside and rename; again where the part file was taken away."""
     if mode is not None and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if mode is not None and _has(path, data):
+        return
     for left in reversed(range(TRIES)):
         part = os.path.join(os.path.dirname(path), f".tcprobe-{os.getpid()}-{os.urandom(8).hex()}.part")
         try:
@@ -173,6 +176,14 @@ def _replace(path: str, data: bytes, mode: int | None) -> None:
         finally:
             with suppress(OSError):
                 os.unlink(part)
+
+
+def _has(path: str, data: bytes) -> bool:
+    """Whether a file has these bytes; not where it cannot be read."""
+    try:
+        return os.path.getsize(path) == len(data) and Path(path).read_bytes() == data
+    except OSError:
+        return False
 
 
 def _lock(handle: int) -> None:

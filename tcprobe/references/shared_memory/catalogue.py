@@ -61,7 +61,7 @@ def tabulate(name: str, extent: Pair, options: Options = NO_OPTIONS) -> Tabulate
 
 def names() -> list[str]:
     """All names, with their template parameters."""
-    return [*tma.names(), *cute.names(), *cutlass.names(), "Sw<B,M,S>"]
+    return [*tma.names(), *tma.atom_names(), *cute.names(), *cutlass.names(), "Sw<B,M,S>"]
 
 
 def _tma(name: str, extent: Pair, options: Options) -> Tabulated | None:
@@ -69,10 +69,18 @@ def _tma(name: str, extent: Pair, options: Options) -> Tabulated | None:
     if mode is None:
         return None
     _refuse(name, "--stride", options.stride, "a box has no stride of its own")
-    if options.arch and options.arch.number < tma.LEAST_ARCH:
-        raise UsageError(f"{name}: {options.arch} has no tensor maps; sm_{tma.LEAST_ARCH} is the first that has.")
+    check_mode(mode, options.arch)
     box = tma.Box(extent, options.bits or 8, options.base or 0)
     return Tabulated(BYTES, mode(*_coordinates(extent), box), box.bits)
+
+
+def check_mode(mode: tma.Mode, arch: Arch | None) -> None:
+    """UsageError where an arch has no tensor maps, or none of this mode."""
+    if arch and arch.number < tma.LEAST_ARCH:
+        raise UsageError(f"{mode.name}: {arch} has no tensor maps; sm_{tma.LEAST_ARCH} is the first that has.")
+    if arch and arch.number < mode.least_arch:
+        least = f"sm_{mode.least_arch} is the first that has it"
+        raise UsageError(f"{mode.name}: the driver refuses it on {arch}, as measured; {least}.")
 
 
 def _cute(name: str, extent: Pair, options: Options) -> Tabulated | None:
