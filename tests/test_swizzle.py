@@ -15,7 +15,8 @@ from tcprobe.fit.affine import Affine, Modes, fit_affine
 from tcprobe.fit.coordinate import CoordinateSwizzle
 from tcprobe.fit.swizzle import fit_address, offset_bits, proven
 from tcprobe.layout.address import AddressMap
-from tcprobe.layout.swizzle import Swizzle, parse
+from tcprobe.layout.spelling import swizzle as parse
+from tcprobe.layout.swizzle import Swizzle
 
 DATA = Path(__file__).parent / "data" / "shared_memory"
 IMAGES = json.loads((DATA / "swizzles.json").read_text())["tables"]["B,M,S"]

@@ -109,6 +109,7 @@ def walk(given: TileAccess, tile: Tile, slots: Slots | None) -> Walk:
 def addresses(walked: Walk, tile: Tile, shared: Shared) -> Ints:
     """The byte address of each lane, relative to the tile; UsageError where one would be torn or misaligned."""
     width = walked.access.row.bytes
+    shared.check(tile)
     b, m, _ = shared.swizzle
     if b and width > 1 << m:
         least = width.bit_length() - 1

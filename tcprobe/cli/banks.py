@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from tcprobe.cli.options import ARCH, JSON, Given, Named, read_results, told
+from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:  # brings NumPy along
@@ -31,7 +32,7 @@ MOST_COLLISIONS = 4  # lines of a phase
 _ACCESS = re.compile(r"(ld|st|atom|red)\.shared\.|(ld|st)matrix\.|cp\.async\.")
 # what decides the form of the command, and what else goes with it
 FORMS = {
-    "size": {"fragment", "type_", "contiguous", "accesses", "placed", "proposes"},
+    "size": {"fragment", "type_", "contiguous", "accesses", "placed", "swizzle", "proposes"},
     "address": {"source", "accesses"},
     "patterns": set[str](),
     "rule": set[str](),
@@ -61,15 +62,14 @@ class Accesses(click.Command):
 @click.option(
     "--tile", "size", type=Given(), metavar="ROWSxCOLS", help="A tile in shared memory, in FRAGMENT's rows and columns."
 )
-@click.option("--type", "type_", type=Given(), metavar="T", help="Its element type. Default: FRAGMENT's.")
+@click.option("--type", "type_", type=ElementType(), metavar="T", help="Its element type. Default: FRAGMENT's.")
 @click.option("--global", "contiguous", type=click.Choice(["row", "col"]), default="row", show_default=True,
               help="What is contiguous in memory: rows (row-major) or columns.")  # fmt: skip
 @click.option("--with", "accesses", multiple=True, type=Given(), metavar="ACCESS...",
               help="ld.shared.b64, st.shared.v4, ldmatrix.x4, ...: walks FRAGMENT's slots; OP@rows, OP@cols and "
               "cp.async.16 sweep the tile.")  # fmt: skip
-@click.option("--shared", "placed", type=Given(), metavar="plain|pad:BYTES|sw:B,M,S", default="plain",
-              show_default=True,
-              help="How the tile lies in shared memory; swizzles are of byte offsets.")  # fmt: skip
+@PLACE
+@SWIZZLE
 @click.option("--propose", "proposes", is_flag=True, help="The smallest swizzle and padding for all accesses together.")
 @click.option(
     "--address", type=Given(), metavar="EXPR|@FILE", help="Addresses of 32 lanes: an expression in lane, or a file."
@@ -223,7 +223,7 @@ def _tile(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> No
     slots = slots_of(held) if held else None
     tile = parse_tile(asked["size"], asked["type_"] or (held.fragment.type if held else ""), asked["contiguous"])
     walks = [walk(parse_access(text), tile, slots) for text in asked["accesses"]]
-    answered = answer(tile, parse_shared(asked["placed"]), walks, rules(None), asked["proposes"])
+    answered = answer(tile, parse_shared(placed(asked)), walks, rules(None), asked["proposes"])
     if asked["as_json"]:
         click.echo(json.dumps({"fragment": slots.name if slots else None, **answered.to_json(asked["explain"])}))
     else:

@@ -10,6 +10,7 @@ import click
 
 from tcprobe.cli.options import ARCH, JSON, Given, Number, Output, read_results
 from tcprobe.cli.path_steps import steps_table, steps_words, table, write
+from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -33,8 +34,9 @@ OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=Fal
 )
 @MAJOR
 @click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line in global memory. Default: no gaps.")
-@click.option("--shared", "placed", type=Given(), metavar="PLACE", default="plain", show_default=True,
-              help="plain, pad:BYTES, sw:B,M,S in bytes, or SWIZZLE_32B|64B|128B.")  # fmt: skip
+@click.option("--type", "kind", type=ElementType(), metavar="T", help="Its element type, which is FRAGMENT's.")
+@PLACE
+@SWIZZLE
 @click.option("--fill", type=Given(), metavar="cp.async|tma|plain", help="Between global and shared memory; "
               "cp.async.8: 8 bytes a lane. Default: cp.async in, plain back.")  # fmt: skip
 @click.option("--with", "access", type=Given(), metavar="OP", help="ldmatrix.x4.trans, ld.shared.b32, stmatrix.x2, "
@@ -57,7 +59,8 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     from tcprobe.isa.by_name import described as described_by
 
     _only_one(asked)
-    options = PathOptions(*(asked[key] for key in ("size", "contiguous", "placed", "access", "ld", "fill")))
+    asked["placed"] = placed(asked)
+    options = PathOptions(*(asked[key] for key in ("size", "contiguous", "placed", "access", "ld", "fill", "kind")))
     if described_by(fragment):
         from tcprobe.ask.behind import shared
         from tcprobe.ask.path.operand import operand_path

@@ -3,48 +3,32 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import ARCH, JSON, Given, Number, read_results
-from tcprobe.isa.tensor_map import FILLS, INTERLEAVES, PROMOTIONS, SPANS, SWIZZLES
+from tcprobe.cli.options import ARCH, JSON, Number, read_results
+from tcprobe.cli.places import ElementType, Sides, SwizzleType
+from tcprobe.isa.tensor_map import FILLS, INTERLEAVES, PROMOTIONS
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from tcprobe.ask.tensor_map import MapPlan
     from tcprobe.store.choose import Layers
 
-MODES = [name for name, number in SWIZZLES.items() if number in (0, *SPANS)]
-
-
-class Sides(click.ParamType[tuple[int, ...]]):
-    """One to five numbers, the inner one first: 64,128."""
-
-    name = "N,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """All of them."""
-        if isinstance(value, tuple):
-            return value
-        if not re.fullmatch(r"[0-9]{1,13}(,[0-9]{1,13}){0,4}", str(value)):
-            self.fail(
-                f"{str(value)[:40]!r} is not one to five numbers such as 64,128, the inner one first.", param, ctx
-            )
-        return tuple(int(part) for part in str(value).split(","))
-
 
 @click.command(short_help="The tensor map of a tile: arguments, and what the driver checks.")
 @click.option(
-    "--type", "type", type=Given(), required=True, metavar="TYPE", help="PTX's, such as bf16, or FLOAT32_FTZ."
+    "--type", "type", type=ElementType(), required=True, metavar="TYPE", help="PTX's, such as bf16, or FLOAT32_FTZ."
 )
 @click.option("--tile", type=Sides(), help="Elements that are wanted in shared memory, inner side first: 64,128.")
 @click.option("--box", type=Sides(), help="Elements of one box, instead of --tile.")
 @click.option("--dims", type=Sides(), help="Elements of the tensor in global memory. Default: the tile.")
 @click.option("--strides", type=Sides(), help="Bytes between rows, and so on outwards. Default: no gaps.")
 @click.option("--steps", type=Sides(), help="Every how manieth element along each side. Default: every one.")
-@click.option("--swizzle", type=click.Choice(MODES), default="NONE", show_default=True)
+@click.option(
+    "--swizzle", type=SwizzleType(), default="none", show_default=True, help="none, 32, 64, 128: SWIZZLE_128B."
+)
 @click.option("--interleave", type=click.Choice(list(INTERLEAVES)), default="NONE", show_default=True)
 @click.option("--promotion", type=click.Choice(list(PROMOTIONS)), default="NONE", show_default=True, help="Of L2.")
 @click.option("--oob-fill", "fill", type=click.Choice(list(FILLS)), default="NONE", show_default=True,
@@ -62,10 +46,11 @@ def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Any) -> 
     from tcprobe.ask import tensor_map as ask
     from tcprobe.store import tensor_maps
 
+    span = asked.pop("swizzle").span
     arch = ask.check_arch(name)
     measured = tensor_maps.newest(layers, arch) or tensor_maps.newest(layers, tensor_maps.BORROWED)
     words = tensor_maps.rests_on(layers, arch)
-    plan = ask.plan(ask.MapOptions(**asked), measured)
+    plan = ask.plan(ask.MapOptions(**asked, swizzle=f"{span}B" if span else "NONE"), measured)
     if as_json:
         click.echo(json.dumps(ask.to_json(plan, arch, words)))
         return

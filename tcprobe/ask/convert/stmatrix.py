@@ -15,7 +15,6 @@ converted to. Each warp of a warpgroup stores the band of rows that it holds.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -27,7 +26,7 @@ from tcprobe.ask.convert import Conversion, require_matrix, routed
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.units import tiling
 from tcprobe.ask.path.formula import AddressText, address
-from tcprobe.ask.tile import TMA, Shared, Tile, bits_of, boxed, parse_shared
+from tcprobe.ask.tile import Shared, Tile, bits_of, parse_shared
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch, by_name
 from tcprobe.isa.arch import WARP
@@ -153,7 +152,7 @@ def stored(source: Cell, options: StoreOptions, name: str = "convert") -> Stored
     part, kind = band(source), options.kind or source.fragment.type
     bits, cols = _bits(kind), source.fragment.cols
     tile = Tile(source.fragment.rows, cols, kind, bits, options.contiguous)
-    own, shared = replace(tile, rows=part.fragment.rows), _placed(options.placed, tile)
+    own, shared = replace(tile, rows=part.fragment.rows), parse_shared(options.placed)
     _check_pitch(tile, shared)
     block = _block(options.access, own, source)
     target, evidence = _registers(block, own, source)
@@ -185,17 +184,8 @@ def _bits(kind: str) -> int:
     return bits
 
 
-def _placed(text: str, tile: Tile) -> Shared:
-    """What `parse_shared` knows, or boxes:WIDTH; UsageError. Rows of a tensor map's mode are its span apart or more."""
-    match = re.fullmatch(r"boxes:(\d{1,4})", text)
-    if match:
-        return boxed(int(match[1]), tile)
-    shared = parse_shared(text, "boxes:BYTES")
-    span = MATRIX_ROW << shared.swizzle[0] if text in TMA else 0
-    return replace(shared, padding=max(shared.padding, span - tile.line_bytes))
-
-
 def _check_pitch(tile: Tile, shared: Shared) -> None:
+    shared.check(tile)
     pitch, unit = shared.pitch(tile), 1 << shared.swizzle[1] if shared.swizzle[0] else MATRIX_ROW
     if pitch % MATRIX_ROW or unit % MATRIX_ROW:
         raise UsageError(

@@ -40,7 +40,8 @@ def struct_of(asked: TileRequest) -> str:
     """The struct's name: of what has the tile, the tile, its place and what reaches it."""
     tile, (end, reach) = asked.tile, asked.ends
     gap = f"_ld{asked.ld}" if asked.ld != tile.length else ""
-    words = f"path_{end}_{tile.rows}x{tile.cols}_{tile.contiguous}{gap}_{asked.shared}_{asked.fill}"
+    boxes = f"_boxes{asked.shared.block}" if asked.shared.block not in (0, tile.line_bytes) else ""
+    words = f"path_{end}_{tile.rows}x{tile.cols}_{tile.contiguous}{gap}_{asked.shared}{boxes}_{asked.fill}"
     return re.sub(r"\W+", "_", f"{words}_{reach}")
 
 

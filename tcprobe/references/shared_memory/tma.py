@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tcprobe.errors import UsageError
+from tcprobe.layout import spelling
 from tcprobe.layout.address import Integers, Pair
 from tcprobe.layout.swizzle import Swizzle
 
@@ -83,10 +84,12 @@ class Mode(NamedTuple):
 
 
 def resolve(name: str) -> Mode | None:
-    """The mode that SWIZZLE_128B or CU_TENSOR_MAP_SWIZZLE_128B means; None for any other name."""
-    plain = name.strip().removeprefix("CU_TENSOR_MAP_")
-    bits = MODES.get(plain.removeprefix("SWIZZLE_")) if plain.startswith("SWIZZLE_") else None
-    return None if bits is None else Mode(plain, bits)
+    """The mode that SWIZZLE_128B, or another spelling of it, means; None for any other name."""
+    try:
+        named = spelling.swizzle(name)
+    except UsageError:
+        return None
+    return Mode(str(named), named.swizzle.bits) if named.is_mode else None
 
 
 def names() -> list[str]:
