@@ -14,8 +14,8 @@ from tcprobe.errors import UsageError
 from tcprobe.fit.affine import Affine, Modes, fit_affine
 from tcprobe.fit.coordinate import CoordinateSwizzle
 from tcprobe.fit.swizzle import fit_address, offset_bits, proven
+from tcprobe.layout import spelling
 from tcprobe.layout.address import AddressMap
-from tcprobe.layout.spelling import swizzle as parse
 from tcprobe.layout.swizzle import Swizzle
 
 DATA = Path(__file__).parent / "data" / "shared_memory"
@@ -23,6 +23,10 @@ IMAGES = json.loads((DATA / "swizzles.json").read_text())["tables"]["B,M,S"]
 
 sizes = st.lists(st.sampled_from([2, 3, 4, 5, 8]), min_size=1, max_size=3).map(tuple)
 strides = st.one_of(st.integers(0, 9), st.sampled_from([16, 24, 32, 64, 72, 96, 128, 192, 256]))
+
+
+def parse(text):
+    return spelling.swizzle(text).swizzle
 
 
 @st.composite

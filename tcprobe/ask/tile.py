@@ -133,6 +133,11 @@ class Shared:
         """Bytes from one line to the next."""
         return self.block or tile.line_bytes + self.padding
 
+    def words(self, tile: Tile) -> str:
+        """How far lines, or the blocks that they are cut into, are apart."""
+        count, apart = self.blocks(tile), f"{self.pitch(tile)} bytes apart"
+        return f"{count} blocks of each line, those {apart}" if count > 1 else f"lines {apart}"
+
     def linear(self, tile: Tile, line: Any, byte: Any) -> Any:
         """Where a byte of a line would be without a swizzle, from the tile's start; numbers or arrays of them."""
         if not self.block:

@@ -58,7 +58,7 @@ class Accesses(click.Command):
 
 
 @click.command(cls=Accesses, short_help="Bank conflicts of shared memory, and what avoids them.")
-@click.argument("fragment", required=False, metavar="[FRAGMENT]")
+@click.argument("fragment", nargs=-1, metavar="[FRAGMENT | ACCESS]")
 @click.option(
     "--tile", "size", type=Given(), metavar="ROWSxCOLS", help="A tile in shared memory, in FRAGMENT's rows and columns."
 )
@@ -96,6 +96,8 @@ def banks(ctx: click.Context, /, **asked: Any) -> None:
     form = _form(ctx)
     layers: Layers = asked["layers"]
     asked["accesses"] = [name for text in asked["accesses"] for name in text.split(",")]
+    if access := _as_access(asked["fragment"]):
+        asked |= {"fragment": (), "accesses": [access, *asked["accesses"]]}
 
     @cache
     def rules(arch: str | None) -> BankRules:
@@ -107,7 +109,7 @@ def banks(ctx: click.Context, /, **asked: Any) -> None:
 def _form(ctx: click.Context) -> str:
     """Which of the three forms was asked for; UsageError where options of several were given."""
     default = ParameterSource.DEFAULT
-    given = {n for n, value in ctx.params.items() if ctx.get_parameter_source(n) != default and value is not None}
+    given = {n for n, value in ctx.params.items() if ctx.get_parameter_source(n) != default and value not in (None, ())}
     forms = sorted(given & set(FORMS))
     if len(forms) != 1:
         raise UsageError("give one of --tile, --address, --patterns and --rule.")
@@ -117,6 +119,19 @@ def _form(ctx: click.Context) -> str:
         words = ", ".join("FRAGMENT" if n == "fragment" else names[n] for n in names if n in extra)
         raise UsageError(f"{words} does not go with {names[forms[0]]}.")
     return forms[0]
+
+
+def _as_access(words: Sequence[str]) -> str | None:
+    """The access that the words before the options name, as in `banks ldmatrix x4`; None for those of a fragment."""
+    from tcprobe.ask.bank_access import parse_access
+
+    name = ".".join(words)
+    if not _ACCESS.match(f"{name}."):
+        return None
+    try:
+        return parse_access(name).name
+    except UsageError:
+        return None
 
 
 def _rule(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> None:
@@ -234,16 +249,17 @@ def _held(asked: dict[str, Any]) -> Cell | None:
     """The fragment, where one is named."""
     from tcprobe.store.names import meant
 
-    if asked["fragment"] is None:
+    if not asked["fragment"]:
         return None
-    cell, note = meant(asked["fragment"], asked["name"], asked["layers"])
+    cell, note = meant(" ".join(asked["fragment"]), asked["name"], asked["layers"])
     told(note)
     return cell
 
 
 def _tile_text(answered: TileAnswer) -> None:
     tile, shared, costs = answered.tile, answered.shared, answered.costs
-    place = f"{shared}, {shared.pitch(tile)} bytes a line, {shared.bytes(tile)} bytes"
+    cut = f"{shared.blocks(tile)} blocks of " if shared.blocks(tile) > 1 else ""
+    place = f"{shared}, {cut}{shared.pitch(tile)} bytes a line, {shared.bytes(tile)} bytes"
     click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}")
     _cost_lines(costs)
     for cost in costs:

@@ -124,7 +124,7 @@ def _plan_text(plan: PathPlan) -> None:
     asked, tile, shared = plan.asked, plan.asked.tile, plan.asked.shared
     click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart "
                f"in global memory")  # fmt: skip
-    click.echo(f"in shared memory {shared}: lines {shared.pitch(tile)} bytes apart, {shared.bytes(tile)} bytes, "
+    click.echo(f"in shared memory {shared}: {shared.words(tile)}, {shared.bytes(tile)} bytes, "
                f"start aligned to {plan.alignment}")  # fmt: skip
     steps_table(plan.steps)
     for step in plan.steps:
@@ -181,11 +181,11 @@ def _load_text(plan: StraightLoad) -> None:
     tile, fragment = plan.tile, plan.cell.fragment
     click.echo(f"{fragment.id}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, "
                f"{plan.ld_bytes} bytes apart")  # fmt: skip
-    lines = [("issue", "instruction", "slots i", "sectors")]
+    lines = [("issue", "instruction", "slots i", "sectors", "least")]
     for number, move in enumerate(plan.moves):
         last = move.run - 1
         slots = " ".join(f"{i}-{i + last}" if last else str(i) for i in move.slots)
-        lines.append((str(number), move.instruction, slots, str(plan.sectors(move))))
+        lines.append((str(number), move.instruction, slots, str(plan.sectors(move)), str(plan.least(move))))
     table(lines)
     for where, text in zip(("line", "byte in it"), plan.formulas, strict=True):
         click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")

@@ -126,3 +126,12 @@ def runs(device: Arch, target: str) -> bool:
     if suffix == "f":
         return device.family == number and device.number >= number
     return device.number >= number
+
+
+def holder_name(number: int, threads: int) -> str:
+    """A lane of a warp, or a thread of several warps with its warp and lane.
+
+    >>> holder_name(4, 32), holder_name(36, 128)
+    ('lane 4', 'thread 36 (warp 1, lane 4)')
+    """
+    return f"lane {number}" if threads <= WARP else f"thread {number} (warp {number // WARP}, lane {number % WARP})"

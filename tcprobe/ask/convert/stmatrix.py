@@ -21,12 +21,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.banks import IDLE, Ints
+from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.banks import IDLE, Ints, Judge
 from tcprobe.ask.convert import Conversion, require_matrix, routed
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.units import tiling
 from tcprobe.ask.path.formula import AddressText, address
 from tcprobe.ask.tile import Shared, Tile, bits_of, parse_shared
+from tcprobe.ask.tile_cost import ideal
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch, by_name
 from tcprobe.isa.arch import WARP
@@ -110,6 +112,21 @@ class Stored:
         linear = self.shared.linear(self.tile, self.lines, self.bytes)[:, like]
         return address(self.addresses[:, like], linear, self.shared.swizzle)
 
+    @cached_property
+    def judge(self) -> Judge:
+        """Of bank conflicts on its arch."""
+        return rules_for(self.cell.arch, self.cell.layers).judge(access(self.access))
+
+    @property
+    def wavefronts(self) -> int:
+        """Of all warps' issues in shared memory."""
+        return int(self.judge.cycles(self.addresses.reshape(-1, WARP)).sum())
+
+    @property
+    def ideal(self) -> int:
+        """What they would be if no lanes collided."""
+        return ideal(self.judge, self.addresses.reshape(-1, WARP))
+
     @property
     def ptx(self) -> str:
         """The instruction in full."""
@@ -129,7 +146,7 @@ class Stored:
             "evidence": self.cell.evidence}, "source": sources([self.cell]), "access": self.access, "ptx": self.ptx,
             "type": self.tile.type, "tile": [self.tile.rows, self.tile.cols], "contiguous": self.tile.contiguous,
             "shared": str(self.shared), "pitch": self.shared.pitch(self.tile), "bytes": self.shared.bytes(self.tile),
-            "block": self.shared.block or None, "alignment": self.alignment, "threads": self.cell.fragment.threads,
+            "block": self.shared.block or None, "wavefronts": self.wavefronts, "ideal": self.ideal, "alignment": self.alignment, "threads": self.cell.fragment.threads,
             "formula": str(self.formula) if self.formula else None, "issues": issues, "evidence": self.evidence,
         }  # fmt: skip
 

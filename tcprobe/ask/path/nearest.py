@@ -55,7 +55,7 @@ def _places(asked: PathRequest) -> Iterator[Change]:
     b, m, s = asked.shared.swizzle
     if b and m < 4:
         yield f"--shared sw:{b},4,{s}", {"shared": Shared(swizzle=(b, 4, s))}
-    for span in SPANS.values():
+    for span in sorted(SPANS.values(), key=lambda span: (span > asked.tile.line_bytes, -span)):
         yield f"--shared SWIZZLE_{span}B", {"shared": boxed(span)}
     yield "--shared plain", {"shared": Shared()}
 
