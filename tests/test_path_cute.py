@@ -12,23 +12,15 @@ from tcprobe.ask.path.cute import source
 from tcprobe.errors import UsageError
 from tcprobe.layout.swizzle import Swizzle
 
-WIDE = [Case(F16 + ".a", "64x128", "row", "SWIZZLE_128B", "ldmatrix.x4"),
-        Case(F16 + ".b", "64x64", "col", "boxes:32", "ldmatrix.x2"),
-        Case(F16 + ".b", "64x128", "row", "boxes:64", "ldmatrix.x2.trans"),
-        Case(F16 + ".a", "64x32", "row", "128", "ldmatrix.x4")]  # fmt: skip
-BY_LANES = [*(case for case in CASES if case.fill != "tma"), *WIDE]
+BY_LANES = [case for case in CASES if case.fill != "tma"]
 
 
 def parts(text, kind):
     """The numbers of cute::Shape<...> or cute::Stride<...>, nested as they are."""
     start = text.index(f"cute::{kind}<")
     python = re.sub(r"cute::Int<(\d+)>", r"\1", text[start:]).replace(f"cute::{kind}<", "[")
-    depth, end = 0, 0
-    for end, sign in enumerate(python):
-        depth += {"[": 1, ">": -1}.get(sign, 0)
-        if not depth:
-            break
-    return json.loads(python[: end + 1].replace(">", "]"))
+    depth = np.cumsum([{"[": 1, ">": -1}.get(sign, 0) for sign in python])
+    return json.loads(python[: int(np.argmin(depth > 0)) + 1].replace(">", "]"))
 
 
 def layout(line):

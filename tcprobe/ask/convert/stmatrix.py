@@ -146,7 +146,8 @@ class Stored:
             "evidence": self.cell.evidence}, "source": sources([self.cell]), "access": self.access, "ptx": self.ptx,
             "type": self.tile.type, "tile": [self.tile.rows, self.tile.cols], "contiguous": self.tile.contiguous,
             "shared": str(self.shared), "pitch": self.shared.pitch(self.tile), "bytes": self.shared.bytes(self.tile),
-            "block": self.shared.block or None, "wavefronts": self.wavefronts, "ideal": self.ideal, "alignment": self.alignment, "threads": self.cell.fragment.threads,
+            "block": self.shared.block or None, "wavefronts": self.wavefronts, "ideal": self.ideal,
+            "alignment": self.alignment, "threads": self.cell.fragment.threads,
             "formula": str(self.formula) if self.formula else None, "issues": issues, "evidence": self.evidence,
         }  # fmt: skip
 

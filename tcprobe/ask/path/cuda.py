@@ -50,7 +50,8 @@ def _head(plan: PathPlan) -> Iterator[str]:
     way = " -> ".join(f"{s.kind}: {' + '.join(s.ptx)}" for s in plan.steps)
     yield f"// made by tcprobe {__version__}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous"
     yield f"// {comment(way)}"
-    yield f"// shared memory: {asked.shared}; proven on every slot on {asked.cell.arch}; needs {_least(plan)}"
+    boxes = f", {asked.shared.words(tile)}" if asked.shared.block else ""
+    yield f"// shared memory: {asked.shared}{boxes}; proven on every slot on {asked.cell.arch}; needs {_least(plan)}"
     yield from (f"// {comment(words)}" for words in plan.evidence)
     yield from (f"#ifndef TCPROBE_{name(plan)}", f"#define TCPROBE_{name(plan)}", "", f"struct {name(plan)} {{")
 
