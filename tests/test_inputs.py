@@ -1,4 +1,4 @@
-"""Whatever names a file or a folder, in every command: nothing is waited for, and nothing but what it should be is read."""
+"""Whatever names a file or a folder, in every command: nothing is waited for, and only what it should be is read."""
 
 import json
 import os

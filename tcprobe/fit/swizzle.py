@@ -33,8 +33,8 @@ from tcprobe.layout.swizzle import MOST_BIT, Swizzle
 AFFINE, SWIZZLE, COORDINATE, XOR = "affine", "swizzle", "coordinate", "xor"
 MOST_BITS = 5  # B of the swizzles that are listed besides the first
 MOST_PAIRED = 21  # bits of the offsets for which all pairs of swizzles are tried: 228 KB, in single bits
-MOST_WORK = 1 << 22  # cells that are computed in search of one kind, if that is between these numbers of swizzles
-LEAST_TRIES, MOST_TRIES = 1 << 8, 1 << 12
+MOST_WORK = 1 << 20  # cells that are computed in search of one kind, if that is between these numbers of swizzles
+LEAST_TRIES, MOST_TRIES = 1 << 6, 1 << 10
 BEGINNING = 17  # places of the first row and of the first column that have to be the beginning of modes
 
 
