@@ -218,3 +218,13 @@ def test_matrices_over_a_tile_cost_what_those_of_a_fragment_cost():
         bare, [alone] = answer(["banks", "ldmatrix", "x4", *tile], "--type", "bf16")
         assert (code, bare) == (0, 0)
         assert {**said, "fragment": None} == alone
+
+
+def test_code_is_called_alike_however_a_swizzle_is_written(tmp_path):
+    texts = set()
+    for number, text in enumerate(modes(128)[:4]):
+        header = tmp_path / f"{number}.h"
+        words = ["convert", f"{WGMMA}.d", "stmatrix", "--type", "bf16", "--shared", text, "-o", str(header)]
+        assert CliRunner().invoke(main, words).exit_code == 0
+        texts.add(header.read_text())
+    assert len(texts) == 1

@@ -64,7 +64,13 @@ SWIZZLE = click.option(
 
 
 def placed(asked: dict[str, Any]) -> str:
-    """Where a tile lies, by --shared or by --swizzle; UsageError where both are given."""
+    """Where a tile lies, by --shared or --swizzle, a swizzle in its one spelling; UsageError where both are given."""
+    from tcprobe.layout import spelling
+
     if asked["placed"] is not None and asked["swizzle"] is not None:
         raise UsageError("--shared and --swizzle say the same: leave one of them out.")
-    return str(asked["placed"] or asked["swizzle"] or "plain")
+    text = str(asked["placed"] or asked["swizzle"] or "plain")
+    try:
+        return str(spelling.swizzle(text))
+    except UsageError:  # plain, pad:BYTES, boxes:BYTES, or nothing at all, which is said where it is read
+        return text

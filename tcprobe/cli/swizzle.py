@@ -54,7 +54,7 @@ def fit(file: Path, bits: int | None, partial: bool, table: int | None, as_json:
     """Find the layout behind FILE, and prove it on every element.
 
     FILE is a CSV of row,col,offset, a matrix of offsets (a line for each value of the first coordinate), or what
-    CUTLASS's 03_visualize_layout prints. Offsets are in elements.
+    CUTLASS's 03_visualize_layout prints; - is standard input. Offsets are in elements.
     """
     from tcprobe.ask import swizzle as ask
     from tcprobe.layout.address import whole

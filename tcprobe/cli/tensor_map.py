@@ -63,7 +63,7 @@ def _text(plan: MapPlan) -> None:
 
     made = plan.map
     count = " x ".join(map(str, plan.boxes))
-    click.echo(f"{count} boxes of {' x '.join(map(str, made.box))} elements: rows of {made.row_bytes} bytes, "
+    click.echo(f"{count} boxes of {' x '.join(map(str, made.box))} elements, inner side first: rows of {made.row_bytes} bytes, "
                f"{plan.bytes} bytes each, which is what an mbarrier expects")  # fmt: skip
     if plan.pitch:
         b = made.swizzle
