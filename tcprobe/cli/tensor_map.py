@@ -63,8 +63,8 @@ def _text(plan: MapPlan) -> None:
 
     made = plan.map
     count = " x ".join(map(str, plan.boxes))
-    click.echo(f"{count} boxes of {' x '.join(map(str, made.box))} elements, inner side first: rows of {made.row_bytes} bytes, "
-               f"{plan.bytes} bytes each, which is what an mbarrier expects")  # fmt: skip
+    click.echo(f"{count} boxes of {' x '.join(map(str, made.box))} elements, inner side first: rows of "
+               f"{made.row_bytes} bytes, {plan.bytes} bytes each, which is what an mbarrier expects")  # fmt: skip
     if plan.pitch:
         b = made.swizzle
         where = f"Sw<{b},4,3> of the shared address" if b else "without a swizzle"
