@@ -101,7 +101,9 @@ def walk(given: TileAccess, tile: Tile, slots: Slots | None) -> Walk:
     """Every instruction of an access over the tile; UsageError says why an access cannot be."""
     if given.order != "slots":
         return Walk(given, *_sweep(given, tile))
-    if slots is None and given.row.is_matrix and not tile.lines % MATRIX_ROWS:
+    if slots is None and given.row.is_matrix:
+        if tile.lines % MATRIX_ROWS:
+            raise UsageError(f"{given.name}: {tile.lines} lines are no whole matrices of {MATRIX_ROWS}.")
         return Walk(given, *_sweep(replace(given, order="cols"), tile))
     if slots is None:
         raise UsageError(

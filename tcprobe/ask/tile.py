@@ -190,11 +190,10 @@ def parse_shared(text: str) -> Shared:
         if int(match[2]) > MOST_PADDING:
             raise UsageError(f"--shared {text}: at most {MOST_PADDING} bytes of padding.")
         return Shared(int(match[2]))
-    try:
-        named = spelling.swizzle(text)
-    except UsageError:
+    if not spelling.is_swizzle(text):
         raise UsageError(f"--shared {text[:30]!r} is none of plain, pad:BYTES, boxes:BYTES, and no swizzle: "
-                         f"{spelling.SPELLINGS}.") from None  # fmt: skip
+                         f"{spelling.SPELLINGS}.")  # fmt: skip
+    named = spelling.swizzle(text)
     b, m, s = named.swizzle.to_json()
     if max(b, m, abs(s)) > MOST_SWIZZLE:
         raise UsageError(f"--shared {text}: B, M and S go up to {MOST_SWIZZLE}, and |S| is at least B, as in CuTe.")

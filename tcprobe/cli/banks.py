@@ -93,11 +93,12 @@ def banks(ctx: click.Context, /, **asked: Any) -> None:
     """
     from tcprobe.ask.bank_rules import rules_for
 
-    form = _form(ctx)
     layers: Layers = asked["layers"]
     asked["accesses"] = [name for text in asked["accesses"] for name in text.split(",")]
     if access := _as_access(asked["fragment"]):
         asked |= {"fragment": (), "accesses": [access, *asked["accesses"]]}
+        ctx.params["fragment"] = ()
+    form = _form(ctx)
 
     @cache
     def rules(arch: str | None) -> BankRules:

@@ -70,7 +70,4 @@ def placed(asked: dict[str, Any]) -> str:
     if asked["placed"] is not None and asked["swizzle"] is not None:
         raise UsageError("--shared and --swizzle say the same: leave one of them out.")
     text = str(asked["placed"] or asked["swizzle"] or "plain")
-    try:
-        return str(spelling.swizzle(text))
-    except UsageError:  # plain, pad:BYTES, boxes:BYTES, or nothing at all, which is said where it is read
-        return text
+    return str(spelling.swizzle(text)) if spelling.is_swizzle(text) else text

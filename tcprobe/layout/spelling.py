@@ -59,16 +59,26 @@ class SwizzleName(NamedTuple):
         return SPANS.get(bits, 0)
 
 
+def is_swizzle(text: str) -> bool:
+    """Whether a text is written as a swizzle, even if there is none of its numbers."""
+    return bool(_MODE.fullmatch(text.strip()) or _three(text))
+
+
 def swizzle(text: str) -> SwizzleName:
     """What a spelling means; UsageError where it is none of `SPELLINGS`."""
-    text = text.strip()
-    if match := _MODE.fullmatch(text):
+    if match := _MODE.fullmatch(text.strip()):
         bits = next((b for b, span in SPANS.items() if str(span) == match["span"]), 0)
         return SwizzleName(Swizzle(bits, 4, 3), is_mode=True)
-    three = _THREE.fullmatch(text)
-    if not three or bool(three["open"]) != bool(three["close"]):
-        raise UsageError(f"{text[:40]!r} is no swizzle; there are {SPELLINGS}.")
-    return SwizzleName(Swizzle(*map(int, three.group("b", "m", "s"))), is_mode=False)
+    if numbers := _three(text):
+        return SwizzleName(Swizzle(*numbers), is_mode=False)
+    raise UsageError(f"{text.strip()[:40]!r} is no swizzle; there are {SPELLINGS}.")
+
+
+def _three(text: str) -> tuple[int, int, int] | None:
+    match = _THREE.fullmatch(text.strip())
+    if not match or bool(match["open"]) != bool(match["close"]):
+        return None
+    return int(match["b"]), int(match["m"]), int(match["s"])
 
 
 def sides(text: str, most: int = MOST_SIDES) -> tuple[int, ...]:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +65,7 @@ def pattern(name: str, options: Options) -> tuple[Pair, Options]:
 
     UsageError where a name has no such extent of its own, and for an unknown name.
     """
-    named = _spelled(name)
+    named = spelling.swizzle(name) if spelling.is_swizzle(name) else None
     if named is None:
         atom = cute.resolve(name, options.bits)
         if atom is None:
@@ -117,19 +116,13 @@ def _cutlass(name: str, extent: Pair, options: Options) -> Tabulated | None:
 
 
 def _swizzle(name: str, extent: Pair, options: Options) -> Tabulated | None:
-    named = _spelled(name)
+    named = spelling.swizzle(name) if spelling.is_swizzle(name) else None
     if named is None:
         return None
     _refuse(name, "--base", options.base, "offsets count from where the tile begins")
     first, second = _coordinates(extent)
     offsets = first + second * (options.stride or extent[0])
     return Tabulated(ELEMENTS, named.swizzle(offsets), options.bits)
-
-
-def _spelled(name: str) -> spelling.SwizzleName | None:
-    """A swizzle by its numbers or as a mode; None for what looks like neither, UsageError for numbers that are none."""
-    looks = re.match(r"(?i)\s*(?:sw:|(?:cute::)?sw(?:izzle)?<|[0-9]+\s*,)", name) or tma.resolve(name)
-    return spelling.swizzle(name) if looks else None
 
 
 def _coordinates(extent: Pair) -> tuple[Integers, Integers]:

@@ -85,11 +85,8 @@ class Mode(NamedTuple):
 
 def resolve(name: str) -> Mode | None:
     """The mode that SWIZZLE_128B, or another spelling of it, means; None for any other name."""
-    try:
-        named = spelling.swizzle(name)
-    except UsageError:
-        return None
-    return Mode(str(named), named.swizzle.bits) if named.is_mode else None
+    named = spelling.swizzle(name) if spelling.is_swizzle(name) else None
+    return Mode(str(named), named.swizzle.bits) if named and named.is_mode else None
 
 
 def names() -> list[str]:
