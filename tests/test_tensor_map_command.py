@@ -121,7 +121,7 @@ def test_every_rule_has_its_evidence(saved):
 def test_the_command_says_what_it_rests_on(saved):
     asked = ("tensormap", "--type", "bf16", "--tile", "64,64", "--swizzle", "128B", "--results", saved, "--only")
     text = tcprobe(*asked).stdout
-    assert "1 x 1 boxes of 64 x 64 elements: rows of 128 bytes, 8192 bytes each" in text
+    assert "1 x 1 boxes of 64 x 64 elements, inner side first: rows of 128 bytes, 8192 bytes each" in text
     assert "boxes of tensor maps measured live on a machine, driver 1" in text
     assert "nobody measured sm_100" in tcprobe(*asked, "--arch", "sm_100").stdout
     found = json.loads(tcprobe(*asked, "--json").stdout)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tcprobe.errors import DataError
 from tcprobe.isa import arch, by_name, inventory
+from tcprobe.isa.arch import holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
@@ -85,7 +86,9 @@ def same_slots(stated: Table, measured: Table) -> tuple[int, int, list[str]]:
             at = measured.at(lane=lane, i=i)
             held = None if at is None else tuple(at[name] for name in stated.outputs)
             if held != cell:
-                wrong.append(f"lane {lane} i {i}: stated {list(cell)}, measured {list(held) if held else 'unused'}")
+                wrong.append(
+                    f"{_slot(measured, lane, i)}: stated {list(cell)}, measured {list(held) if held else 'unused'}"
+                )
     return given - len(wrong), given, wrong[:FIRST]
 
 
@@ -171,12 +174,14 @@ def _unstated(stated: Table, measured: Table) -> list[str]:
     """The first slots that the source leaves unused, and the measurement does not: lanes whose address counts."""
     pairs = enumerate(zip(stated.cells, measured.cells, strict=True))
     extra = ((slot, ours) for slot, (theirs, ours) in pairs if theirs is None and ours is not None)
-    return [f"{_slot(measured, slot)}: stated unused, measured {list(cell)}" for slot, cell in extra][:FIRST]
+    return [
+        f"{_slot(measured, *divmod(slot, measured.elements))}: stated unused, measured {list(cell)}"
+        for slot, cell in extra
+    ][:FIRST]
 
 
-def _slot(table: Table, slot: int) -> str:
-    lane, i = divmod(slot, table.elements)
-    return f"lane {lane} i {i}"
+def _slot(table: Table, lane: int, i: int) -> str:
+    return f"{holder_name(lane, table.threads)} i {i}"
 
 
 def numbered(fragment: Fragment) -> bool:

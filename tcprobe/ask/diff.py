@@ -15,7 +15,7 @@ from tcprobe.ask import absent
 from tcprobe.errors import UsageError
 from tcprobe.fit import fit
 from tcprobe.isa import by_name
-from tcprobe.isa.arch import ARCHS, arch
+from tcprobe.isa.arch import ARCHS, arch, holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Found, Layers, alone
@@ -88,7 +88,9 @@ class Changed:
         if self.slots is None:
             return [*lines, f"{one.elements} elements a lane -> {two.elements}"]
         places = ((s, _slot(s, one)) for s in self.slots[:FIRST])
-        shown = [f"lane {at['lane']} i {at['i']}: {one.cells[s]} -> {two.cells[s]}" for s, at in places]
+        shown = [
+            f"{holder_name(at['lane'], one.threads)} i {at['i']}: {one.cells[s]} -> {two.cells[s]}" for s, at in places
+        ]
         return [*lines, f"{len(self.slots)} of {one.points} slots: " + "; ".join(shown)]
 
 

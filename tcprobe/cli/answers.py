@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.isa.arch import WARP
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
@@ -104,11 +105,12 @@ def stored(answer: Stored, aside: bool) -> None:
     say, tile, cell = partial(click.echo, err=aside), answer.tile, answer.cell
     say(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}")
     say(f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {tile.contiguous}s contiguous, "
-        f"{answer.shared.pitch(tile)} bytes apart, {answer.shared}: {answer.shared.bytes(tile)} bytes, "
+        f"{answer.shared.words(tile).removeprefix('lines ')}, {answer.shared}: {answer.shared.bytes(tile)} bytes, "
         f"start aligned to {answer.alignment}")  # fmt: skip
     say(answer.conversion.summary + f"; a lane: {answer.conversion.words}")
-    say(f"{len(answer.addresses)} x {answer.ptx}")
-    say(f"  byte of lane 0 to {cell.fragment.threads - 1}: {answer.formula or 'no closed form'}")
+    say(f"{len(answer.addresses)} x {answer.ptx}: {answer.wavefronts} wavefronts of all warps, at least {answer.ideal}")
+    holder = "thread" if cell.fragment.threads > WARP else "lane"
+    say(f"  byte of {holder} 0 to {cell.fragment.threads - 1}: {answer.formula or 'no closed form'}")
     say("  issue, warp: bytes of its lanes")
     for issue, row in enumerate(answer.addresses.tolist()):
         for warp in range(len(row) // 32):

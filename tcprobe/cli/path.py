@@ -10,6 +10,7 @@ import click
 
 from tcprobe.cli.options import ARCH, JSON, Given, Number, Output, read_results
 from tcprobe.cli.path_steps import steps_table, steps_words, table, write
+from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -33,8 +34,9 @@ OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=Fal
 )
 @MAJOR
 @click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line in global memory. Default: no gaps.")
-@click.option("--shared", "placed", type=Given(), metavar="PLACE", default="plain", show_default=True,
-              help="plain, pad:BYTES, sw:B,M,S in bytes, or SWIZZLE_32B|64B|128B.")  # fmt: skip
+@click.option("--type", "kind", type=ElementType(), metavar="T", help="Its element type, which is FRAGMENT's.")
+@PLACE
+@SWIZZLE
 @click.option("--fill", type=Given(), metavar="cp.async|tma|plain", help="Between global and shared memory; "
               "cp.async.8: 8 bytes a lane. Default: cp.async in, plain back.")  # fmt: skip
 @click.option("--with", "access", type=Given(), metavar="OP", help="ldmatrix.x4.trans, ld.shared.b32, stmatrix.x2, "
@@ -57,7 +59,8 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     from tcprobe.isa.by_name import described as described_by
 
     _only_one(asked)
-    options = PathOptions(*(asked[key] for key in ("size", "contiguous", "placed", "access", "ld", "fill")))
+    asked["placed"] = placed(asked)
+    options = PathOptions(*(asked[key] for key in ("size", "contiguous", "placed", "access", "ld", "fill", "kind")))
     if described_by(fragment):
         from tcprobe.ask.behind import shared
         from tcprobe.ask.path.operand import operand_path
@@ -121,7 +124,7 @@ def _plan_text(plan: PathPlan) -> None:
     asked, tile, shared = plan.asked, plan.asked.tile, plan.asked.shared
     click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart "
                f"in global memory")  # fmt: skip
-    click.echo(f"in shared memory {shared}: lines {shared.pitch(tile)} bytes apart, {shared.bytes(tile)} bytes, "
+    click.echo(f"in shared memory {shared}: {shared.words(tile)}, {shared.bytes(tile)} bytes, "
                f"start aligned to {plan.alignment}")  # fmt: skip
     steps_table(plan.steps)
     for step in plan.steps:
@@ -178,11 +181,11 @@ def _load_text(plan: StraightLoad) -> None:
     tile, fragment = plan.tile, plan.cell.fragment
     click.echo(f"{fragment.id}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, "
                f"{plan.ld_bytes} bytes apart")  # fmt: skip
-    lines = [("issue", "instruction", "slots i", "sectors")]
+    lines = [("issue", "instruction", "slots i", "sectors", "least")]
     for number, move in enumerate(plan.moves):
         last = move.run - 1
         slots = " ".join(f"{i}-{i + last}" if last else str(i) for i in move.slots)
-        lines.append((str(number), move.instruction, slots, str(plan.sectors(move))))
+        lines.append((str(number), move.instruction, slots, str(plan.sectors(move)), str(plan.least(move))))
     table(lines)
     for where, text in zip(("line", "byte in it"), plan.formulas, strict=True):
         click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")

@@ -13,6 +13,7 @@ import click
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
 from tcprobe.cli.wrapping import line, stated_width, width
 from tcprobe.fit import Fit, fitted
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
@@ -218,11 +219,12 @@ def shown(cell: Cell, verdicts: Sequence[Verdict], notes: Sequence[str]) -> None
 
 
 def _drawings(table: Table, fragment: Fragment) -> Iterator[tuple[str, Iterator[str]]]:
-    yield "element (row, col) -> lane:i", draw.matrix(table, width(), fragment.span)
+    holder = "lane" if table.threads <= WARP else "thread"
+    yield f"element (row, col) -> {holder}:i", draw.matrix(table, width(), fragment.span)
     if fragment.role is Role.METADATA:
         yield "lane that is read -> row,col whose index is in bits of its register", draw.bits(table, fragment, width())
         return
-    yield "lane -> row,col of each register's elements, low bits first", draw.lanes(table, fragment, width())
+    yield f"{holder} -> row,col of each register's elements, low bits first", draw.lanes(table, fragment, width())
 
 
 def _address_drawings(table: Table, _: Fragment) -> Iterator[tuple[str, Iterator[str]]]:

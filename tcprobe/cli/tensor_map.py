@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import ARCH, JSON, Given, Number, read_results
-from tcprobe.isa.tensor_map import FILLS, INTERLEAVES, PADDED, PROMOTIONS, SWIZZLES
+from tcprobe.cli.options import ARCH, JSON, Number, read_results
+from tcprobe.cli.places import ElementType, MapSwizzle, Sides
+from tcprobe.isa.tensor_map import FILLS, INTERLEAVES, PADDED, PROMOTIONS
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
@@ -17,27 +17,11 @@ if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
 
-class Sides(click.ParamType[tuple[int, ...]]):
-    """One to five numbers, the inner one first: 64,128."""
-
-    name = "N,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """All of them."""
-        if isinstance(value, tuple):
-            return value
-        if not re.fullmatch(r"[0-9]{1,13}(,[0-9]{1,13}){0,4}", str(value)):
-            self.fail(
-                f"{str(value)[:40]!r} is not one to five numbers such as 64,128, the inner one first.", param, ctx
-            )
-        return tuple(int(part) for part in str(value).split(","))
-
-
 @click.command(short_help="The tensor map of a tile: arguments, and what the driver checks.")
 @click.option(
     "--type",
     "type",
-    type=Given(),
+    type=ElementType(),
     required=True,
     metavar="TYPE",
     help="PTX's, such as bf16, or FLOAT32_FTZ; from sm_100 on also 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6_ALIGN16B.",
@@ -47,8 +31,8 @@ class Sides(click.ParamType[tuple[int, ...]]):
 @click.option("--dims", type=Sides(), help="Elements of the tensor in global memory. Default: the tile.")
 @click.option("--strides", type=Sides(), help="Bytes between rows, and so on outwards. Default: no gaps.")
 @click.option("--steps", type=Sides(), help="Every how manieth element along each side. Default: every one.")
-@click.option("--swizzle", type=click.Choice(list(SWIZZLES)), default="NONE", show_default=True,
-              help="128B_ATOM_* from sm_100 on.")  # fmt: skip
+@click.option("--swizzle", type=MapSwizzle(), default="none", show_default=True,
+              help="none, 32, 64, 128: SWIZZLE_128B; from sm_100 on also 128B_ATOM_32B and its like.")  # fmt: skip
 @click.option("--interleave", type=click.Choice(list(INTERLEAVES)), default="NONE", show_default=True)
 @click.option("--promotion", type=click.Choice(list(PROMOTIONS)), default="NONE", show_default=True, help="Of L2.")
 @click.option("--oob-fill", "fill", type=click.Choice(list(FILLS)), default="NONE", show_default=True,
@@ -87,8 +71,8 @@ def _text(plan: MapPlan) -> None:
     count = " x ".join(map(str, plan.boxes))
     counted = "gaps included; nobody measured what an mbarrier expects" if made.type in PADDED else (
         "which is what an mbarrier expects")  # fmt: skip
-    click.echo(f"{count} boxes of {' x '.join(map(str, made.box))} elements: rows of {made.row_bytes} bytes, "
-               f"{plan.bytes} bytes each, {counted}")  # fmt: skip
+    click.echo(f"{count} boxes of {' x '.join(map(str, made.box))} elements, inner side first: rows of "
+               f"{made.row_bytes} bytes, {plan.bytes} bytes each, {counted}")  # fmt: skip
     if plan.pitch:
         names = " and ".join(one.name for one in swizzles(made.swizzle))
         where = f"{names} of the shared address" if made.swizzle else "without a swizzle"

@@ -173,7 +173,7 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     from tcprobe.store.lookup import side_by_side
 
     render.require()
-    write.require_ours(folder)
+    write.require_place(folder)
     pages = build(gather(side_by_side(sources)))
     write.write(folder, pages)
     size = sum(len(text.encode()) for text in pages.values())

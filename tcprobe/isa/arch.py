@@ -151,3 +151,12 @@ def least_ptx(target: str) -> str:
     """The PTX ISA version that brought a target."""
     row, suffix = _parts(target)
     return max(row.ptx, SUFFIXED[suffix], key=lambda text: tuple(map(int, text.split("."))))
+
+
+def holder_name(number: int, threads: int) -> str:
+    """A lane of a warp, or a thread of several warps with its warp and lane.
+
+    >>> holder_name(4, 32), holder_name(36, 128)
+    ('lane 4', 'thread 36 (warp 1, lane 4)')
+    """
+    return f"lane {number}" if threads <= WARP else f"thread {number} (warp {number // WARP}, lane {number % WARP})"

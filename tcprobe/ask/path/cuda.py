@@ -40,7 +40,8 @@ def struct_of(asked: TileRequest) -> str:
     """The struct's name: of what has the tile, the tile, its place and what reaches it."""
     tile, (end, reach) = asked.tile, asked.ends
     gap = f"_ld{asked.ld}" if asked.ld != tile.length else ""
-    words = f"path_{end}_{tile.rows}x{tile.cols}_{tile.contiguous}{gap}_{asked.shared}_{asked.fill}"
+    boxes = f"_boxes{asked.shared.block}" if asked.shared.block not in (0, tile.line_bytes) else ""
+    words = f"path_{end}_{tile.rows}x{tile.cols}_{tile.contiguous}{gap}_{asked.shared}{boxes}_{asked.fill}"
     return re.sub(r"\W+", "_", f"{words}_{reach}")
 
 
@@ -49,7 +50,8 @@ def _head(plan: PathPlan) -> Iterator[str]:
     way = " -> ".join(f"{s.kind}: {' + '.join(s.ptx)}" for s in plan.steps)
     yield f"// made by tcprobe {__version__}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous"
     yield f"// {comment(way)}"
-    yield f"// shared memory: {asked.shared}; proven on every slot on {asked.cell.arch}; needs {_least(plan)}"
+    boxes = f", {asked.shared.words(tile)}" if asked.shared.block else ""
+    yield f"// shared memory: {asked.shared}{boxes}; proven on every slot on {asked.cell.arch}; needs {_least(plan)}"
     yield from (f"// {comment(words)}" for words in plan.evidence)
     yield from (f"#ifndef TCPROBE_{name(plan)}", f"#define TCPROBE_{name(plan)}", "", f"struct {name(plan)} {{")
 

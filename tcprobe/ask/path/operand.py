@@ -233,6 +233,7 @@ class _Sought(NamedTuple):
     def request(self, options: PathOptions) -> OperandRequest:
         """What the options mean."""
         one = self.one
+        options.check_type(one.held.type)
         tile = parse_tile(options.size, one.held.type, options.contiguous, one.held.slot_bits)
         shared, held = _placed(one, tile, options.placed)
         ld = tile.length if options.ld is None else options.ld

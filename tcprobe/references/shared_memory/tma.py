@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tcprobe.errors import UsageError
+from tcprobe.layout import spelling
 from tcprobe.layout.address import Integers, Pair
 from tcprobe.layout.swizzle import Swizzle
 
@@ -106,12 +107,13 @@ class Mode(NamedTuple):
 
 
 def resolve(name: str) -> Mode | None:
-    """The mode that SWIZZLE_128B or CU_TENSOR_MAP_SWIZZLE_128B means; None for any other name."""
+    """The mode that SWIZZLE_128B, another spelling of it, or SWIZZLE_128B_ATOM_32B means; None for any other name."""
     plain = name.strip().removeprefix("CU_TENSOR_MAP_")
     bare = plain.removeprefix("SWIZZLE_") if plain.startswith("SWIZZLE_") else ""
     if bare in ATOMS:
         return Mode(plain, MODES["128B"], ATOMS[bare])
-    return Mode(plain, MODES[bare]) if bare in MODES else None
+    named = spelling.swizzle(name) if spelling.is_swizzle(name) else None
+    return Mode(str(named), named.swizzle.bits) if named and named.is_mode else None
 
 
 def names() -> list[str]:
