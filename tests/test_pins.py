@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,7 @@ from tcprobe.store.results import published
 ROOT = Path(__file__).parent.parent
 PINS = Path(__file__).parent / "golden" / "pins.json"
 # from what is known first to what leans on it: a package may import itself and what stands before it
-ORDER = (
-    "text", "errors", "plugins", "system", "isa", "layout", "fit", "references", "store", "probes", "sass", "ask",
-    "emit", "run", "pages", "api", "cli",
-)  # fmt: skip
+ORDER = tuple(re.findall(r"^\| `(\w+)` \| ", (ROOT / "ARCHITECTURE.md").read_text().partition("## Core types")[0], re.M))
 
 
 SHORT = {"wmma fragments": "wmma", "mma": "mma."}  # kinds of experiments as the pins have called them from the start
