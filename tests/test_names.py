@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
-from tcprobe.isa import beyond, by_name, inventory
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP, arch
 from tcprobe.isa.gpus import GPUS
+from tcprobe.isa.names import resolve, select, select_instructions, wrong
 from tcprobe.references import cute_copy, cute_tensor_memory
 from tcprobe.references.cute import ATOMS
 from tcprobe.store import names
@@ -83,7 +84,7 @@ def test_any_text_is_an_arch_or_an_error(text):
 def test_shuffled_words_of_an_id_mean_its_table(tables):
     """A fourth of a warp's fragments of sm_90, some of a warpgroup's; capitals and the order of words do not matter."""
     device, shuffled = arch("sm_90"), random.Random(3)
-    of = {threads: [f for f in by_name.select(device=device) if f.threads == threads] for threads in (WARP, WARPGROUP)}
+    of = {threads: [f for f in select(device=device) if f.threads == threads] for threads in (WARP, WARPGROUP)}
     for fragment in [*of[WARP][::4], *of[WARPGROUP][::60]]:
         found = tables.choose(fragment, ["sm_90"])
         parts = fragment.id.split(".")
@@ -97,7 +98,7 @@ def test_atoms_of_cute_are_their_instructions():
     for atom in ATOMS:
         for name in atom.names.split():
             if "SPARSE" not in name and not name.startswith(("SM90_64", "SM120")):
-                (row,) = by_name.instruction_candidates(name)
+                (row,) = resolve(name).some_instructions
                 shape = "x".join(map(str, row.shape))
                 assert shape in name, (name, row.id)
                 kinds = "".join(row.type(o).upper().replace("B1", "U1") for o in "dabc")
@@ -110,7 +111,7 @@ def test_atoms_of_cute_are_their_instructions():
     ("LDSM.16.MT88", "ldmatrix.m8n8.x1.trans.shared.b16"), ("MOVM.16.MT88", "movmatrix.m8n8.trans.b16"),
 ])  # fmt: skip
 def test_moves_by_the_names_of_cute_and_sass(name, id_):
-    assert [row.id for row in by_name.instruction_candidates(name)] == [id_]
+    assert [row.id for row in resolve(name).some_instructions] == [id_]
 
 
 @pytest.mark.parametrize(("name", "at", "id_"), [
@@ -130,7 +131,7 @@ def test_a_name_of_several_answers_where_their_tables_agree(name, at, id_, table
         return
     found = names.meant(name, at, tables)
     assert found.cell.fragment.id == id_
-    rows = [f for f in names._candidates(name, tables, by_name.candidates) if not at or f.target.on(arch(at))]
+    rows = [f for f in names.resolve(name, tables).fragments if not at or f.target.on(arch(at))]
     assert all(cell(f, at, tables).table == found.cell.table for f in rows)
     assert (found.note is not None) == (len(rows) > 1)
 
@@ -139,19 +140,19 @@ def test_every_opcode_means_the_multiplies_that_become_it(tables):
     body = next(tables.lowerings("sm_90"))[0]["instructions"]
     for id_, lowering in body.items():
         if list(lowering["opcodes"].values()) == [1] and names._same_shape(id_, *lowering["opcodes"]):
-            found = names._candidates(next(iter(lowering["opcodes"])), tables, by_name.instruction_candidates)
+            found = names.resolve(next(iter(lowering["opcodes"])), tables).instructions
             assert id_ in {row.id for row in found}
             assert len({row.shape for row in found}) == 1
 
 
-@pytest.mark.parametrize("row", beyond.BEYOND, ids=lambda row: row.family)
+@pytest.mark.parametrize("row", wrong.BEYOND, ids=lambda row: row.family)
 def test_what_ptx_has_is_named_until_it_is_here(row):
     """A family that lands in the inventory silences its row; until then nobody is told that there is no such thing."""
     name = {"mma.block_scale": "mma.sync.m16n8k64.block_scale", "mma.sp.block_scale": "mma.sp.block_scale"}.get(
         row.family, row.family)  # fmt: skip
     here = row.family in inventory.families()
-    assert (beyond.not_covered(name, inventory.families()) is None) == here
-    assert beyond.not_covered(name, ()).startswith(f"{row.family} (")
+    assert (wrong.not_covered(name, inventory.families()) is None) == here
+    assert wrong.not_covered(name, ()).startswith(f"{row.family} (")
     if not here:
         error = tcprobe("show", name, code=2).stderr
         assert "does not cover it yet" in error
@@ -165,7 +166,7 @@ def test_what_ptx_has_is_named_until_it_is_here(row):
     "SM80_SPARSE_16x8x32_F32F16F16F32_TN",
 ])  # fmt: skip
 def test_other_names_of_what_is_not_here(name):
-    assert beyond.not_covered(name, ())
+    assert wrong.not_covered(name, ())
 
 
 def test_what_is_said_of_names_that_mean_nothing():
@@ -186,13 +187,13 @@ def test_what_is_said_of_names_that_mean_nothing():
 ])  # fmt: skip
 def test_a_pattern_may_leave_parts_of_a_name_out(pattern, operands):
     form = "wgmma.mma_async.sp.m64n24k32" if ".sp." in pattern else "wgmma.mma_async.m64n24k16"
-    assert [f.id for f in by_name.select_or_fail(pattern)] == [f"{form}.f32.bf16.bf16.{one}" for one in operands]
+    assert [f.id for f in select(pattern)] == [f"{form}.f32.bf16.bf16.{one}" for one in operands]
 
 
 def test_operands_in_shared_memory_are_meant_by_the_same_patterns():
-    found = by_name.described("wgmma.m64n24k16.f32.bf16.*")
+    found = resolve("wgmma.m64n24k16.f32.bf16.*").shared
     assert [one.held.name for one in found] == ["a_smem", "b_smem"]
-    assert not by_name.described("wgmma.m64n24k16.f32.bf16.[cd]")
+    assert not resolve("wgmma.m64n24k16.f32.bf16.[cd]").shared
 
 
 def test_run_names_its_surveys_among_the_families():
@@ -202,16 +203,16 @@ def test_run_names_its_surveys_among_the_families():
 @given(st.text(max_size=60))
 def test_any_name_is_understood_or_refused(text):
     with suppress(UsageError):
-        assert by_name.candidates(text)
+        assert resolve(text).some_fragments
 
 
 def test_of_several_that_fit_the_best_counts():
     """The type of the operand itself, one accumulator type, the family that is named, and patterns of parts."""
-    assert {f.type for f in by_name.candidates("m16n8k16 fp16 A")} == {"f16"}
-    assert {i.id.split(".")[-1] for i in by_name.instruction_candidates("wmma 16x16x16 half float")} == {"f32"}
-    assert {i.family for i in by_name.select_instructions("mma m16n8k16 f16")} == {"mma"}
-    assert {f.shape.k for f in by_name.candidates("m16n8k8*")} == {8}
-    assert by_name.candidates("*m16n8k8*") != by_name.candidates("m16n8k*")
+    assert {f.type for f in resolve("m16n8k16 fp16 A").some_fragments} == {"f16"}
+    assert {i.id.split(".")[-1] for i in resolve("wmma 16x16x16 half float").some_instructions} == {"f32"}
+    assert {i.family for i in select_instructions("mma m16n8k16 f16")} == {"mma"}
+    assert {f.shape.k for f in resolve("m16n8k8*").some_fragments} == {8}
+    assert resolve("*m16n8k8*").some_fragments != resolve("m16n8k*").some_fragments
 
 
 def test_why_not_of_many_says_each_reason_once():
@@ -266,11 +267,11 @@ def test_scaled_atoms_of_cute_are_their_instructions(operand, kind, vector, scal
     space = "SM120::BLOCKSCALED::" + ("SPARSE::" if sparse else "")
     atom = f"{space}SM120_{'SPARSE_' if sparse else ''}16x8x{k}_TN_VS"
     types = f"float_{operand}_t, cute::float_{operand}_t, float, float_{scale}_t, {k // int(vector[0])}"
-    (row,) = by_name.instruction_candidates(f"{atom}<{types}>")
+    (row,) = resolve(f"{atom}<{types}>").some_instructions
     op = "mma.sp::ordered_metadata" if sparse else "mma"
     assert row.id == (f"{op}.m16n8k{k}.row.col.kind::{kind}.block_scale.scale_vec::{vector}."
                       f"f32.{operand}.{operand}.f32.{scale}")  # fmt: skip
-    assert by_name.resolve(f"{atom}<{types}> scale_b").id == f"{row.id}.scale_b"
+    assert resolve(f"{atom}<{types}> scale_b").fragment.id == f"{row.id}.scale_b"
 
 
 @pytest.mark.parametrize("acc", ["float", "half_t"])
@@ -278,30 +279,31 @@ def test_atoms_with_types_as_arguments_are_their_instructions(acc):
     types, c = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"), {"float": "f32", "half_t": "f16"}[acc]
     for a, b in product(types, types):
         arguments = f"<float_{a}_t, float_{b}_t, {acc}>"
-        (dense,) = by_name.instruction_candidates(f"SM120_16x8x32_TN{arguments}")
+        (dense,) = resolve(f"SM120_16x8x32_TN{arguments}").some_instructions
         assert dense.id == f"mma.m16n8k32.row.col.kind::f8f6f4.{c}.{a}.{b}.{c}"
-        (sparse,) = by_name.instruction_candidates(f"SM120::SPARSE::SM120_SPARSE_16x8x64_TN{arguments}")
+        (sparse,) = resolve(f"SM120::SPARSE::SM120_SPARSE_16x8x64_TN{arguments}").some_instructions
         assert sparse.id == f"mma.sp::ordered_metadata.m16n8k64.row.col.kind::f8f6f4.{c}.{a}.{b}.{c}"
 
 
 def test_copy_atoms_of_cute_are_their_instructions():
     for id_, atom in cute_copy.ATOMS.items():
-        (row,) = by_name.instruction_candidates(atom.name)
+        (row,) = resolve(atom.name).some_instructions
         assert row.id == id_
     for shape, atom in cute_tensor_memory.ATOMS.items():
         for op, said in cute_tensor_memory.NAMES.items():
-            (row,) = by_name.instruction_candidates(f"SM100_TMEM_{said}_{atom.name}")
+            (row,) = resolve(f"SM100_TMEM_{said}_{atom.name}").some_instructions
             assert row.id == f"{op}.{shape}"
 
 
 def test_a_qualifier_with_a_capital_letter_is_a_word():
-    assert len(by_name.select("mma block_scale scale_vec::4X ue4m3 e2m1 scale_a")) == 2
+    assert len(select("mma block_scale scale_vec::4X ue4m3 e2m1 scale_a")) == 1
+    assert len(select("mma sparse block_scale scale_vec::4X ue4m3 e2m1 scale_a")) == 1
 
 
 @pytest.mark.parametrize("size", ["30", "0", "-16", "\u00b2", "\u0663\u0662", "16x", "9" * 5000])
 def test_a_vector_size_that_no_form_has_is_refused(size):
     types = "float_e2m1_t, float_e2m1_t, float, float_ue8m0_t"
     with pytest.raises(UsageError, match="is called"):
-        by_name.resolve(f"SM120_16x8x64_TN_VS<{types}, {size}> a")
+        assert resolve(f"SM120_16x8x64_TN_VS<{types}, {size}> a").fragment
     with pytest.raises(UsageError, match="is called"):
-        by_name.resolve(f"SM120_16x8x{size}_TN a")
+        assert resolve(f"SM120_16x8x{size}_TN a").fragment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -19,9 +19,6 @@ from tcprobe.cli.options import (
     Seconds,
 )
 from tcprobe.errors import ProbeError, UsageError
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command(short_help="Measure fragments, on a GPU or from machine code.")
@@ -108,10 +105,11 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
 
 def _check_family(family: str | None) -> None:
     """UsageError, which names the surveys too, unless there is such a family."""
-    from tcprobe.isa import inventory, wrong_names
+    from tcprobe.isa import inventory
+    from tcprobe.isa.names import wrong
 
     if family not in (None, *inventory.families()):
-        raise wrong_names.no_family(family or "", SURVEYS)
+        raise wrong.no_family(family or "", SURVEYS)
 
 
 def _survey(folder: Path, as_json: bool, asked: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import click
 
+from tcprobe.cli.hints import hint
 from tcprobe.errors import TcprobeError, debugging, understood
 from tcprobe.system.interrupts import Stopped
 from tcprobe.text import message
@@ -36,6 +37,14 @@ class Group(click.Group):
             for command in importlib.import_module(self.later[cmd_name]).COMMANDS:
                 self.add_command(command)
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of a line; its words stay known, for what is to be pasted."""
+        name, command, words = super().resolve_command(ctx, args)
+        ctx.meta["args"] = words
+        return name, command, words
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse; `--help` prints here."""
@@ -76,7 +85,9 @@ def told(ctx: click.Context | None = None) -> Iterator[None]:
         if isinstance(error, OSError):
             _discard_output()
         meant = understood(error)
-        _say(f"Error: {meant}")
+        _say(f"Error: {meant} {hint(meant)}".rstrip())
+        for line in getattr(meant, "commands", ()):
+            _say(f"  {line}")
         raise click.exceptions.Exit(meant.exit_code) from None
 
 

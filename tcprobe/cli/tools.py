@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.cli.naming import named
 from tcprobe.cli.options import CUDA, JSON, WRITTEN, Given, Named, read_results
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
@@ -63,12 +64,13 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
     "--arch",
     "name",
     type=Given(),
-    metavar="sm_XX|all",
+    metavar="sm_XX[,...]|all",
     help="Default: all; with --cuda or --save all that ptxas knows.",
 )
 @CUDA
 @click.option("--save", type=Named(path_type=Path, file_okay=False), help="Also save into this results folder.")
 @JSON
+@named("patterns")
 def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: Path | None, as_json: bool) -> None:
     """Show which machine instructions a multiply or a matrix move becomes on each arch, native or emulated.
 
@@ -80,10 +82,11 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
     from tcprobe.isa import inventory
     from tcprobe.isa.arch import WARP
     from tcprobe.store.choose import default
-    from tcprobe.store.names import instructions
+    from tcprobe.store.names import resolve
 
-    rows = instructions(patterns, default()) if patterns else inventory.executed_by(WARP)
-    for answer in lowered(rows, name, cuda, save):
+    rows = dict.fromkeys(row for pattern in patterns for row in resolve(pattern, default()).some_instructions)
+    rows = rows or dict.fromkeys(inventory.executed_by(WARP))
+    for answer in lowered(list(rows), name, cuda, save):
         click.echo(json.dumps(answer.to_json()) if as_json else str(answer))
 
 

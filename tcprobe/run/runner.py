@@ -26,7 +26,7 @@ from tcprobe.errors import (
     UsageError,
     named,
 )
-from tcprobe.isa import arch, by_name, inventory, shorthand
+from tcprobe.isa import arch, inventory, names
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import Context, Experiment, kernels, ptx_hash
 from tcprobe.references import references, said
@@ -274,7 +274,7 @@ def select(patterns: Sequence[str], family: str | None = None) -> list[Experimen
     meant = _meant(patterns)
     if family is None:
         return meant
-    by_name.select(family=family)  # which refuses an unknown one
+    names.select(family=family)  # which refuses an unknown one
     chosen = [e for e in meant if any(f.family == family for f in e.fragments)]
     if not chosen:
         raise UsageError(f"nothing of family {family} can be measured here: `tcprobe why-not` says why.")
@@ -286,9 +286,10 @@ def _meant(patterns: Sequence[str]) -> list[Experiment]:
         return list(experiments().values())
     wanted: set[str] = set()
     for pattern in patterns:
-        row = inventory.instructions().get(shorthand.short(pattern))
-        chosen = row.fragments if row else by_name.select_or_fail(pattern)
-        named = {f.experiment for f in chosen} | ({row.id} if row else set())
+        meaning = names.resolve(pattern)
+        rows = meaning.instructions if len(meaning.instructions) == 1 else []
+        fragments = meaning.fragments if rows else meaning.some_fragments
+        named = {f.experiment for f in fragments} | {row.id for row in rows}
         if not named & set(experiments()):
             form = inventory.instructions()[next(iter(named))]
             raise UsageError(f"{form.id}: {form.unprobed}.")
