@@ -13,7 +13,6 @@ HINTS = {
     "names": "See `tcprobe list`.",
     "numbers": "Numbers go with --row and --col, or --lane and --i.",
     "opcodes": "`tcprobe lower` lists what they become.",
-    "selectors": "--selector says which.",
     "copies in bulk and by tensor maps": "See `tcprobe path ... --fill tma` and `tcprobe swizzle table SWIZZLE_128B`.",
     "copies from global into shared memory": "See `tcprobe banks --with cp.async.16` and `tcprobe path FRAGMENT`.",
     "accesses to shared memory": "See `tcprobe banks --with ld.shared.b64`.",

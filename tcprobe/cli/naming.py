@@ -27,16 +27,17 @@ def named(parameter: str, archs: str = "each", single: bool = False) -> Callable
     def with_names(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
         def called(*context: Any, **asked: Any) -> None:
-            words = asked[parameter]
-            if "name" in asked:
-                words, asked["name"] = _apart(words, asked["name"])
+            words, gpus = _apart(asked[parameter]) if "name" in asked else (asked[parameter], "")
+            if gpus and asked["name"] is not None:
+                raise UsageError(f"{gpus} among the words, and --arch {asked['name']}: say the arch once.")
+            asked |= {"name": gpus} if gpus else {}
             names = [" ".join(words)] if single and words else split(words)
             asked[parameter] = (names[0] if names else None) if single else tuple(names)
             try:
                 for at in _archs(asked, archs):
                     command(*context, **asked, **at)
             except AmbiguousError as error:
-                error.commands = _commands(click.get_current_context(), names, error)
+                error.commands = _commands(names, ["--arch", gpus] if gpus else [], error)
                 raise
 
         return called
@@ -54,8 +55,8 @@ def _archs(asked: dict[str, Any], archs: str) -> list[dict[str, str | None]]:
     return [{"name": at} for at in listed]
 
 
-def _apart(tokens: Sequence[str], name: str | None) -> tuple[list[str], str | None]:
-    """The words that are no GPU's name, and the archs: those of --arch, or of the GPUs among the words."""
+def _apart(tokens: Sequence[str]) -> tuple[list[str], str]:
+    """The words that are no GPU's name, and the GPUs, parted by commas."""
     words = [(at, word) for at, token in enumerate(tokens) for word in token.split()]
     kept, gpus, at = [], [], 0
     while at < len(words):
@@ -66,10 +67,8 @@ def _apart(tokens: Sequence[str], name: str | None) -> tuple[list[str], str | No
         else:
             kept.append(words[at])
         at += size or 1
-    if gpus and name is not None:
-        raise UsageError(f"{', '.join(gpus)} among the words, and --arch {name}: say the arch once.")
     rest = [" ".join(word for of, word in kept if of == at) for at in range(len(tokens))] if gpus else list(tokens)
-    return [token for token in rest if token], ",".join(gpus) or name
+    return [token for token in rest if token], ",".join(gpus)
 
 
 def _is_gpu(words: Sequence[str]) -> bool:
@@ -109,14 +108,15 @@ def _ends_name(word: str) -> bool:
     return read(word).plain[-1:] != () and read(word).plain[-1] in OPERANDS
 
 
-def _commands(ctx: click.Context, names: Sequence[str], error: AmbiguousError) -> list[str]:
+def _commands(names: Sequence[str], arch: Sequence[str], error: AmbiguousError) -> list[str]:
     """The command as it was typed, with each choice in the place of the name that means several things."""
+    ctx = click.get_current_context()
     options, _, _ = ctx.command.make_parser(ctx).parse_args(list(ctx.meta.get("args", ())))
     rest = [word for parameter in ctx.command.params for word in _typed(parameter, options)]
     lines = []
     for choice in error.choices:
         spelled = [choice if name == error.name else name for name in names]
-        lines.append(shlex.join([*ctx.command_path.split(), *spelled, *rest]))
+        lines.append(shlex.join([*ctx.command_path.split(), *spelled, *rest, *arch]))
     return lines
 
 

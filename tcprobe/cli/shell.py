@@ -43,7 +43,7 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command of a line; its words stay known, for what is to be pasted."""
         name, command, words = super().resolve_command(ctx, args)
-        ctx.meta["args"] = words
+        ctx.meta["args"] = list(words)
         return name, command, words
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:

@@ -19,7 +19,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import NoReturn, TypeVar
 
 from tcprobe.errors import AmbiguousError
@@ -208,7 +208,7 @@ def _instructions(name: str) -> list[Instruction]:
 
 def _rows(forms: Forms, reading: Reading) -> Iterator[Instruction]:
     """The forms that a name can mean, made only where their ids fit, if it is dotted alone."""
-    return (forms[id_] for id_ in forms if reading.words or reading.loose.fits(_parts(id_)))
+    return (forms[id_] for id_ in forms if reading.words or reading.fits(_parts(id_)))
 
 
 def _shared(name: str) -> list[SharedOperand]:
@@ -234,21 +234,21 @@ def _exact(name: str, find: Callable[[str], T | None]) -> T | None:
     """The row of an id, of PTX's own name, or of an atom; an operand may follow as a word."""
     reading = words.read(name)
     row = find(short(".".join(reading.plain))) if len(reading.dotted) == 1 else None
-    return row if row and reading.fits(_parts(row.id), written=_written(row)) else None
+    return row if row and _fits(reading, row) else None
 
 
 def _search(reading: Reading, rows: Iterable[T]) -> list[T]:
     """The rows that a name fits; of words in any order those that it fits best."""
-    fitting = [row for row in rows if reading.fits(*_said_of(row, reading))]
+    fitting = [row for row in rows if _fits(reading, row)]
     return _closest(reading, fitting) if reading.words and len(reading.plain) > 1 else fitting
 
 
-def _said_of(row: Row, reading: Reading) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
-    """The parts of a row, what words may say of it besides, and its PTX name, as far as the reading needs them."""
+def _fits(reading: Reading, row: Row) -> bool:
     parts = _parts(row.id)
     if isinstance(row, Fragment) and row.shared and not {"load", "store"}.isdisjoint(reading.plain):
         parts = _parts(id_of(row.instruction))
-    return parts, _more(row) if reading.words else (), _written(row) if reading.dotted else ()
+    more = _more(row) if reading.words else ()
+    return reading.fits(parts, more) and reading.written_as(partial(_written, row))
 
 
 def _more(row: Row) -> tuple[str, ...]:

@@ -16,9 +16,9 @@ A word is a pattern for one part of an id: `c|d` means c or d, `m16n8` any k.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from functools import cache
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 
 from tcprobe.isa.instruction import IMPLIED
 from tcprobe.isa.names import atoms
@@ -85,38 +85,48 @@ _SHAPE = r"(?:m)?(\d+)x(?:n)?(\d+)(?:x(?:k)?(\d+))?"
 MOST_WORDS = 24
 
 
-class Reading(NamedTuple):
+@dataclass(frozen=True)
+class Reading:
     """`dotted` are runs of parts, each in its order, with those that every form has; `words` stand in any order."""
 
     dotted: tuple[tuple[str, ...], ...]
     words: tuple[str, ...]
     majors: tuple[str, ...] = ()
 
-    @property
+    @cached_property
+    def bare(self) -> tuple[tuple[str, ...], ...]:
+        """The dotted runs, without the parts that every form has."""
+        return tuple(tuple(part for part in run if part not in IMPLIED) for run in self.dotted)
+
+    @cached_property
     def plain(self) -> tuple[str, ...]:
         """All parts and words, without the parts that every form has."""
-        return (*(part for run in self.dotted for part in _bare(run)), *self.words)
+        return (*(part for run in self.bare for part in run), *self.words)
 
-    @property
-    def loose(self) -> Reading:
-        """The same with all parts as words."""
-        return Reading((), self.plain)
+    @cached_property
+    def _literal(self) -> frozenset[str]:
+        """Dotted parts that can mean themselves alone: to look for these first is quick."""
+        return frozenset(part for run in self.bare for part in run if "|" not in part and part[0] != "m")
 
     @property
     def operand(self) -> bool:
         """Whether an operand is said."""
         return not OPERANDS.isdisjoint(self.plain)
 
-    def fits(self, parts: Sequence[str], more: Sequence[str] = (), written: Sequence[str] = ()) -> bool:
+    def fits(self, parts: Sequence[str], more: Sequence[str] = ()) -> bool:
         """Whether each word means another of the parts of an id, or of `more` that a word may say, and dotted ones
-        stand in order; those that every form has as in its PTX name, `written`.
+        stand in order.
         """
         return (
-            all(_ordered(_bare(run), parts) for run in self.dotted)
-            and all(_ordered(run, written) for run in self.dotted if not IMPLIED.isdisjoint(run))
+            self._literal.issubset(parts)
+            and all(_ordered(run, parts) for run in self.bare)
             and self._tells_apart(parts)
             and _each(self.plain, [*parts, *(part for part in more if part not in parts)])
         )
+
+    def written_as(self, parts: Callable[[], Sequence[str]]) -> bool:
+        """Whether the parts that every form has stand where they stand among those of a PTX name."""
+        return self.dotted == self.bare or all(_ordered(run, parts()) for run in self.dotted)
 
     def in_order(self, parts: Iterable[str]) -> bool:
         """Whether all words mean parts in the very order of these."""
@@ -159,16 +169,11 @@ def read(name: str) -> Reading:
     return Reading(tuple(_shaped(run) for run in runs), tuple(once[:MOST_WORDS]), atoms.majors(whole))
 
 
-def _bare(run: Sequence[str]) -> tuple[str, ...]:
-    return tuple(part for part in run if part not in IMPLIED)
-
-
-def _ordered(run: Sequence[str], parts: Iterable[str]) -> bool:
+def _ordered(run: Sequence[str], parts: Sequence[str]) -> bool:
     """Whether a dotted name has parts of these in their order; one that begins as an id begins as this one does."""
-    listed = list(parts)
-    if not listed or (run and run[0] in STEMS and run[0] != listed[0]):
+    if run and run[0] in STEMS and run[0] != parts[0]:
         return False
-    left = iter(listed)
+    left = iter(parts)
     return all(any(_means(word, part) for part in left) for word in run)
 
 
