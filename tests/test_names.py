@@ -2,6 +2,8 @@
 
 import json
 import random
+import shlex
+from collections import Counter
 from contextlib import suppress
 from itertools import product
 
@@ -307,3 +309,164 @@ def test_a_vector_size_that_no_form_has_is_refused(size):
         assert resolve(f"SM120_16x8x64_TN_VS<{types}, {size}> a").fragment
     with pytest.raises(UsageError, match="is called"):
         assert resolve(f"SM120_16x8x{size}_TN a").fragment
+
+
+def spelled():
+    """Every name of a row with dots, and the row's id: its id, and PTX's own name."""
+    rows = [*inventory.fragments().values(), *inventory.instructions().values()]
+    yield from ((row.id, row.id) for row in rows)
+    yield from ((row.name, row.id) for row in inventory.instructions().values() if "{" not in row.name)
+    yield from ((f.instruction if f.shared else f"{f.instruction}.{f.operand}", f.id)
+                for f in inventory.fragments().values() if "{" not in f.instruction)  # fmt: skip
+
+
+def mutated(name, chance):
+    """The name with two parts exchanged, one dropped, or one doubled somewhere."""
+    parts, how = name.split("."), chance.choice(["exchanged", "dropped", "doubled"])
+    first, second = chance.sample(range(len(parts)), 2)
+    if how == "exchanged":
+        parts[first], parts[second] = parts[second], parts[first]
+    elif how == "dropped":
+        del parts[first]
+    else:
+        parts.insert(second, parts[first])
+    return how, ".".join(parts)
+
+
+def mutations(count):
+    """How many mutated names were refused, meant what they came from, or are names of others; and those that are not,
+    and mean others all the same.
+    """
+    chance, pool, counts, silent = random.Random(19), list(spelled()), Counter(), []
+    known = {name for name, _ in pool}
+    for _ in range(count):
+        name, id_ = chance.choice(pool)
+        how, text = mutated(name, chance)
+        meaning = resolve(text)
+        ids = {row.id for row in (*meaning.fragments, *meaning.instructions)}
+        ids |= {row.id.rpartition(".")[0] for row in meaning.fragments if not row.shared}
+        if text in known:
+            counts[how, "a name as it stands"] += 1
+        elif not ids:
+            counts[how, "refused"] += 1
+        elif how == "dropped" and id_ in ids:
+            counts[how, "what it was, and others" if len(meaning.fragments) > 1 else "what it was"] += 1
+        else:
+            counts[how, "silently another"] += 1
+            silent.append((name, text, sorted(ids)[:3]))
+    return counts, silent
+
+
+def test_a_dotted_name_keeps_its_order():
+    """A sample of 400; a name with parts exchanged or doubled means nothing unless it is another's very name."""
+    assert mutations(400)[1] == []
+
+
+@pytest.mark.full
+def test_a_dotted_name_keeps_its_order_in_full(capsys):
+    counts, silent = mutations(10_000)
+    with capsys.disabled():
+        print("", *(f"{how}: {what}: {count}" for (how, what), count in sorted(counts.items())), sep="\n")
+    assert silent == []
+
+
+@pytest.mark.parametrize(("name", "meant"), [
+    ("mma.m16n8k16.row.col.f32.f32.bf16.bf16.d", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.d"),
+    ("mma.m16n8k16.col.row.f32.bf16.bf16.f32.a", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a"),
+    ("wmma.wmma.m16n16k16.a.row.f16", "wmma.m16n16k16.a.row.f16"),
+    ("mma.aligned.sync.m16n8k16.row.col.f32.bf16.bf16.f32.a", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a"),
+    ("mma.m16n8k16.col.row.f32.bf16.bf16.f32 a", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a"),
+])  # fmt: skip
+def test_parts_in_another_order_are_refused_with_the_name_that_was_meant(name, meant):
+    for command in (["where", name, "--lane", 0], ["show", name], ["load", name], ["why-not", name, "--arch", "sm_90"]):
+        assert f"keep their order. Did you mean {meant}?" in tcprobe(*command, code=2).stderr
+
+
+@pytest.mark.parametrize(("name", "id_"), [
+    ("m16n8k16 bf16 A", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a"),
+    ("mma.m16n8k16.row.col.f32.bf16.bf16.f32 a", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a"),
+    ("sparse m16n8k32 bf16 A ordered_metadata", "mma.sp::ordered_metadata.m16n8k32.row.col.f32.bf16.bf16.f32.a"),
+    ("sparse mma.sp m16n8k32 f32 bf16 accumulator D", "mma.sp.m16n8k32.row.col.f32.bf16.bf16.f32.d"),
+    ("m16n8k64 mxfp4 A", "mma.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0.a"),
+    ("m16n8k64 nvfp4 scale_a",
+     "mma.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3.scale_a"),
+    ("m64n64k16 f32 bf16 D", "wgmma.mma_async.m64n64k16.f32.bf16.bf16.d"),
+    ("SM90_64x64x16_F32BF16BF16_SS<Major::K, Major::MN> d", "wgmma.mma_async.m64n64k16.f32.bf16.bf16.d"),
+])  # fmt: skip
+def test_words_mean_one_fragment(name, id_):
+    assert resolve(name).fragment.id == id_
+
+
+@given(st.sampled_from([row for row in inventory.instructions().values() if row.family == "mma"]))
+def test_dense_is_meant_unless_sparse_is_said(row):
+    words = " ".join(row.id.split("."))
+    assert {i.family for i in resolve(words).instructions} == {"mma"}
+    assert not {i.family for i in resolve(f"{words} sparse").instructions} & {"mma", "mma.block_scale"}
+
+
+def test_words_of_tensor_memory_and_scales():
+    assert {row.kind for row in resolve("TMEM mma nvfp4").instructions} == {"mxf4nvf4"}
+    assert {row.kind for row in resolve("m16n8k32 mxfp8").instructions} == {"mxf8f6f4"}
+    assert {row.family for row in resolve("m16n8k32 block-scaled").instructions} == {"mma.block_scale"}
+    atom = "SM100_MMA_F16BF16_2x1SM_SS<half_t, half_t, float, 256, 128, UMMA::Major::K>"
+    assert [row.id for row in resolve(atom).bare] == ["tcgen05.mma.cta_group::2.kind::f16"]
+
+
+def test_the_majors_of_a_template_are_those_of_the_descriptor():
+    name = "SM90_64x64x16_F32F16F16_SS<GMMA::Major::K, GMMA::Major::MN>"
+    place = ["--row", "3", "--col", "5"]
+    for operand, major in (("a_smem", "k"), ("b_smem", "mn")):
+        by_id = tcprobe("where", f"wgmma.m64n64k16.f32.f16.f16.{operand}", *place, "--major", major).stdout
+        assert tcprobe("where", name, operand, *place).stdout == by_id
+
+
+A, D = (f"mma.m16n8k16.row.col.f32.bf16.bf16.f32.{operand}" for operand in "ad")
+MULTIPLY = A.removesuffix(".a")
+
+
+@pytest.mark.parametrize(("words", "quoted"), [
+    (["path", "m16n8k16", "bf16", "A", "--tile", "64x64"], ["path", A, "--tile", "64x64"]),
+    (["load", "m16n8k16", "bf16", "A", "h100"], ["load", A, "--arch", "h100"]),
+    (["banks", "m16n8k16", "A", "bf16", "--tile", "16x64", "--with", "ldmatrix.x4"],
+     ["banks", A, "--tile", "16x64", "--with", "ldmatrix.x4"]),
+    (["lower", "mma", "m16n8k16", "bf16", "--arch", "sm_80,sm_90"], ["lower", MULTIPLY, "A100", "H100"]),
+    (["show", "m16n8k16", "bf16", "f32", "D"], ["show", D]),
+    (["where", "m16n8k16", "bf16", "A", "RTX", "4090", "--lane", 0], ["where", A, "--arch", "4090", "--lane", 0]),
+    (["trace", "m16n8k16", "bf16", "--row", 0, "--col", 0, "--arch", "sm_80"],
+     ["trace", MULTIPLY, "sm_80", "--row", 0, "--col", 0]),
+    (["convert", "m16n8k16", "bf16", "f32", "D", "m16n8k16", "bf16", "A", "--json"], ["convert", D, A, "--json"]),
+    (["convert", "D", "m16n8k16", "bf16", "f32", "A", "m16n8k16", "bf16", "--json"], ["convert", D, A, "--json"]),
+    (["reduce", "m16n8k16", "bf16", "f32", "D", "--over", "row"], ["reduce", D, "--over", "row"]),
+    (["emit", "m16n8k16", "bf16", "A", "--to", "csv"], ["emit", A, "--to", "csv"]),
+    (["why-not", "m16n8k16", "bf16", "A", "v100"], ["why-not", A, "--arch", "sm_70"]),
+    (["list", "m16n8k16", "bf16", "A"], ["list", A]),
+])  # fmt: skip
+def test_words_without_quotes_in_every_command(words, quoted):
+    assert tcprobe(*words).stdout == tcprobe(*quoted).stdout
+
+
+def test_archs_said_twice_or_where_one_is_needed():
+    assert "say the arch once" in tcprobe("where", A, "h100", "--arch", "sm_80", "--lane", 0, code=2).stderr
+    assert "one arch is needed here" in tcprobe("emit", A, "--to", "csv", "--arch", "sm_80,sm_90", code=2).stderr
+
+
+def test_metadata_without_a_selector_gives_every_one():
+    e = "mma.sp.m16n8k16.row.col.f32.f16.f16.f32.e"
+    lines = tcprobe("where", e, "--row", 3, "--col", 5, "--json").stdout.splitlines()
+    assert [json.loads(line)["selector"] for line in lines] == [0, 1, 2, 3]
+    assert tcprobe("where", e, "--row", 3, "--col", 5, "--selector", 2, "--json").stdout.strip() == lines[2]
+    assert tcprobe("trace", e.removesuffix(".e"), "--row", 3, "--col", 5).stdout.count("selector") == 4
+
+
+def test_what_means_several_things_gives_commands_to_paste():
+    first, *commands = tcprobe("where", "m16n8k16", "A", "h100", "--row", 0, "--col", "0-3", code=2).stderr.splitlines()
+    assert first.endswith("Say more of the name:")
+    assert len(commands) == 3
+    for command in commands:
+        assert command.endswith("--row 0 --col 0-3 --arch h100")
+        assert tcprobe(*shlex.split(command)[1:]).stdout
+
+
+if __name__ == "__main__":
+    for (how, what), count in sorted(mutations(10_000)[0].items()):
+        print(f"{how}: {what}: {count}")

@@ -86,7 +86,7 @@ class Accesses(click.Command):
 @read_results
 @JSON
 @click.pass_context
-@named("fragment", single=True)
+@named("fragment", count="one")
 def banks(ctx: click.Context, /, **asked: Any) -> None:
     """Count bank conflicts by the hardware's own rule: wavefronts, and who collides with whom.
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @ARCH
 @read_results
 @JSON
-@named("names", "one")
+@named("names", "one", "pairs")
 def convert(
     names: tuple[str, ...], called: tuple[str, ...], output: Path | None, namespace: str | None, **asked: Any
 ) -> None:

@@ -170,7 +170,7 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, asked: dic
 @ARCHS
 @read_results
 @JSON
-@named("fragment", single=True)
+@named("fragment", count="one")
 def why_not(fragment: str, name: str | None, layers: Layers, as_json: bool) -> None:
     """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json: one object a line."""
     from tcprobe.ask.absent import why_not as explained

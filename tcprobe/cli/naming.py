@@ -19,9 +19,9 @@ _NUMBERED = r"(?i)(sm_?|compute_)[0-9]{2,3}[af]?"
 _MOST_WORDS = 5  # of a GPU's name: NVIDIA RTX PRO 6000 Blackwell
 
 
-def named(parameter: str, archs: str = "each", single: bool = False) -> Callable[..., Callable[..., Any]]:
-    """A command whose `parameter` gets names of the words there, one text if it takes a `single` one, and whose --arch
-    may stand among them. With archs "each" it runs for one after the other, with "one" it takes one, with "list" all.
+def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[..., Callable[..., Any]]:
+    """A command whose `parameter` gets names of the words there, a `count` of one, pairs or many, and whose --arch may
+    stand among them. With archs "each" it runs for one after the other, with "one" it takes one, with "list" all.
     """
 
     def with_names(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,8 +31,9 @@ def named(parameter: str, archs: str = "each", single: bool = False) -> Callable
             if gpus and asked["name"] is not None:
                 raise UsageError(f"{gpus} among the words, and --arch {asked['name']}: say the arch once.")
             asked |= {"name": gpus} if gpus else {}
-            names = [" ".join(words)] if single and words else split(words)
-            asked[parameter] = (names[0] if names else None) if single else tuple(names)
+            apart = count == "pairs" and len(words) == 2
+            names = [" ".join(words)] * bool(words) if count == "one" else list(words) if apart else split(words)
+            asked[parameter] = " ".join(names) or None if count == "one" else tuple(names)
             try:
                 for at in _archs(asked, archs):
                     command(*context, **asked, **at)

@@ -45,7 +45,7 @@ OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=Fal
 @ARCHS
 @read_results
 @JSON
-@named("fragment", single=True)
+@named("fragment", count="one")
 def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     """Plan the way of a tile from global through shared memory into FRAGMENT's registers, or back.
 
@@ -85,7 +85,7 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
 @ARCHS
 @read_results
 @JSON
-@named("fragment", single=True)
+@named("fragment", count="one")
 def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     """Load FRAGMENT straight from global memory by the widest vectors that its table allows."""
     from tcprobe.ask.load import load as planned

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 @ARCHS
 @read_results
 @JSON
-@named("fragment", single=True)
+@named("fragment", count="one")
 def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i).
 
@@ -113,7 +113,7 @@ def _holders(cell: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
 @ARCHS
 @read_results
 @JSON
-@named("instruction", single=True)
+@named("instruction", count="one")
 def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 

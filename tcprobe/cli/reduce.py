@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @ARCHS
 @read_results
 @JSON
-@named("fragment", single=True)
+@named("fragment", count="one")
 def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, **asked: Any) -> None:
     """Combine what the lanes hold of each row or column of FRAGMENT, and give every lane its results; the code.
 

@@ -69,7 +69,8 @@ NOISE = {
     *("sync", "aligned", "precision", "nvcuda", "fragment", "frag", "operand", "matrix", "layout", "register"),
     *("registers", "of", "the", "for", "in", "with", "warp", "tensor", "core", "tile", "ptx", "dense", "block"),
 }  # fmt: skip
-ONCE = {"wmma", "a", "b", "c|d", "d"}  # what C++ says again and again: wmma::fragment<wmma::matrix_a, ...>
+# what C++ and people say again and again: wmma::fragment<wmma::matrix_a, ...>, sparse mma.sp
+ONCE = {"wmma", "a", "b", "c|d", "d", "sp|sp::ordered_metadata", "block_scale", "tcgen05"}
 OPERANDS = {"a", "b", "c", "d", "c|d", "e", "scale_a", "scale_b", "address", "selector", "a_smem", "b_smem"}
 # parts that set a form apart from the plain one, so that a name must say them, and words that say so too
 APART = {
@@ -165,8 +166,11 @@ def read(name: str) -> Reading:
                 words += re.findall(_WORD, token.strip("."))
     meant = [part for word in _shaped(words) if word not in NOISE for part in _FREE.get(word, [word])]
     meant += ["wgmma"] * (any(word.startswith("m64n") for word in meant) and "wgmma" not in meant)
-    once = [word for at, word in enumerate(meant) if word not in ONCE or word not in meant[:at]]
-    return Reading(tuple(_shaped(run) for run in runs), tuple(once[:MOST_WORDS]), atoms.majors(whole))
+    dotted, meant = tuple(_shaped(run) for run in runs), meant[: 2 * MOST_WORDS]
+    others = {*meant, *(part for run in dotted for part in run)}
+    again = [word in meant[:at] or any(_means(word, o) for o in others - {word}) for at, word in enumerate(meant)]
+    once = [word for word, repeats in zip(meant, again, strict=True) if word not in ONCE or not repeats]
+    return Reading(dotted, tuple(once[:MOST_WORDS]), atoms.majors(whole))
 
 
 def _ordered(run: Sequence[str], parts: Sequence[str]) -> bool:
