@@ -15,7 +15,7 @@ from tcprobe.ask.trace import held
 from tcprobe.errors import RowError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import DTYPES, dtype
-from tcprobe.isa.names import multiplies, resolve
+from tcprobe.isa.names import resolve, select_instructions
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout import descriptor
 from tcprobe.layout.descriptor import decode
@@ -250,7 +250,7 @@ def test_the_mistake_is_another_layout_of_the_same_elements():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one")
 def test_nvrtc_compiles_what_runs_on_the_gpu():
-    rows = [r for r in multiplies() if r.target.on(arch("sm_90"))][::20]
+    rows = [r for r in select_instructions() if r.multiplies_registers and r.target.on(arch("sm_90"))][::20]
     assert any(row.metadata for row in rows)
     rows += [resolve(name).instruction for name in WARPGROUPS]
     todo = [case for row in rows for case in verify_case.cases(row, operands(row, "sm_90", RESULTS))]
@@ -260,7 +260,7 @@ def test_nvrtc_compiles_what_runs_on_the_gpu():
 
 
 def test_random_indices_are_legal_and_say_which_columns_are_stored():
-    for row in (r for r in multiplies() if r.metadata):
+    for row in (r for r in select_instructions() if r.multiplies_registers and r.metadata):
         e, rule = row.metadata, sparsity(row.metadata)
         index = multiplicands.indices(e, np.random.default_rng(4))
         assert index.shape == (e.rows, e.cols // e.span)

@@ -25,4 +25,4 @@ def hint(error: TcprobeError) -> str:
     """What to type, one line; empty where nothing is known."""
     if isinstance(error, AmbiguousError):
         return "Say more of the name" + (":" if error.commands else ".")
-    return HINTS[error.topic].format(**error.about) if isinstance(error, UsageError) and error.topic else ""
+    return HINTS.get(error.topic, "").format(**error.about) if isinstance(error, UsageError) else ""

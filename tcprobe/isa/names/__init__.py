@@ -77,7 +77,10 @@ class Meaning:
     @property
     def some_multiplies(self) -> list[Instruction]:
         """The multiplies of registers, or behind descriptors; UsageError if there is none."""
-        return _some_multiplies(self.some_instructions, lambda row: row.multiplies_registers or bool(row.described))
+        rows = [row for row in self.some_instructions if row.multiplies_registers or row.described]
+        if not rows:
+            raise wrong.no_multiply(self.instructions[0])
+        return rows
 
     @property
     def fragment(self) -> Fragment:
@@ -156,18 +159,6 @@ def select_instructions(*patterns: str) -> list[Instruction]:
     return list(dict.fromkeys(row for pattern in patterns for row in resolve(pattern).some_instructions))
 
 
-def multiplies(*patterns: str) -> list[Instruction]:
-    """The multiplies of registers among the instructions that patterns mean; UsageError if there is none."""
-    return _some_multiplies(select_instructions(*patterns), lambda row: row.multiplies_registers)
-
-
-def _some_multiplies(rows: Sequence[Instruction], multiplies: Callable[[Instruction], bool]) -> list[Instruction]:
-    chosen = [row for row in rows if multiplies(row)]
-    if not chosen:
-        raise wrong.no_multiply(rows[0])
-    return chosen
-
-
 def _fitting(wanted: Sequence[str]) -> list[str]:
     """Ids of what words mean in any order: operands if they say one, else instructions."""
     reading = Reading((), tuple(wanted))
@@ -212,22 +203,20 @@ def _rows(forms: Forms, reading: Reading) -> Iterator[Instruction]:
 
 
 def _shared(name: str) -> list[SharedOperand]:
-    if whole := _exact(name, inventory.instructions().get):
-        return list(whole.described)
     reading = words.read(name)
-    forms = [forms for forms in inventory.instructions().parts if forms.threads == WARPGROUP]
-    if not any(part.meant_by(short(name) if _is_pattern(name) else ".".join(reading.plain)) for part in forms):
-        return []
     if _is_pattern(name):
-        return _globbed(name, _all_shared())
-    if not any(word.endswith("_smem") for word in reading.plain):
-        return [one for row in _instructions(name) for one in row.described]
-    rows = [one for one in _all_shared() if reading.says(one.held.name)]
-    return [one for one in rows if one.id == short(name)] or _search(reading, rows)
+        return _globbed(name, _all_shared(short(name)))
+    if any(word.endswith("_smem") for word in reading.plain):
+        return _search(reading, _all_shared(".".join(reading.plain)))
+    return [operand for row in _instructions(name) for operand in row.described]
 
 
-def _all_shared() -> Iterator[SharedOperand]:
-    return (one for row in inventory.executed_by(WARPGROUP) for one in row.described)
+def _all_shared(pattern: str) -> Iterator[SharedOperand]:
+    """The operands in shared memory of the forms that a pattern can mean."""
+    parts = (forms for forms in inventory.instructions().parts if forms.threads == WARPGROUP)
+    return (
+        operand for forms in parts if forms.meant_by(pattern) for row in forms.values() for operand in row.described
+    )
 
 
 def _exact(name: str, find: Callable[[str], T | None]) -> T | None:

@@ -1,10 +1,8 @@
 """What is wrong with a name that means nothing, or something else than what is asked for; what PTX has beside.
 
->>> from tcprobe.isa.names.wrong import not_covered
->>> not_covered("ldmatrix.m8n8.x4") is None
-True
->>> not_covered("shfl.sync.bfly.b32")
-"shfl (exchanges between lanes) is PTX's, but holds no matrix"
+>>> from tcprobe.isa.names.wrong import neighbour
+>>> neighbour("ldmatrix.m8n8.x4") is None, neighbour("shfl.sync.bfly.b32").what
+(True, 'exchanges between lanes')
 
 Source of what PTX has: PTX ISA 9.1, sections 9.7.14 to 9.7.17.
 """
@@ -25,28 +23,6 @@ if TYPE_CHECKING:
     from tcprobe.isa.names import Meaning
 
 MOST_NAME = 200
-
-
-class Beyond(NamedTuple):
-    """A family, a pattern of the names that mean it, what it is, and from which target on."""
-
-    family: str
-    pattern: str
-    what: str
-    target: str
-
-
-# the more special first
-BEYOND = (
-    Beyond("mma.sp.block_scale", r"mma\W+sp.*(block_?scale|mxf)", "sparse multiplies with scales", "sm_120a"),
-    Beyond("mma.block_scale", r"block_?scale|scale_vec|mxf[468]|nvf4|OMMA|SM120_.*_VS", "multiplies with scales",
-           "sm_120a"),
-    Beyond("wgmma.sp", r"wgmma.*\bsp\b|SM90_64x.*SPARSE|GMMA::SPARSE", "sparse multiplies of a warpgroup", "sm_90a"),
-    Beyond("wgmma", r"wgmma|warpgroup|\bGMMA|[HIQB]GMMA|SM90_64x|m64n\d", "multiplies of a warpgroup", "sm_90a"),
-    Beyond("tcgen05", r"tcgen05|\bumma|UTC\w*MMA|SM100_|tmem|tensor memory|cta_group", "multiplies in tensor memory",
-           "sm_100a"),
-    Beyond("mma.sp", r"mma\W+sp|\bsparse|\w+MMA\.SP|SM\d+_SPARSE", "sparse multiplies of a warp", "sm_80"),
-)  # fmt: skip
 
 
 class Neighbour(NamedTuple):
@@ -70,17 +46,8 @@ NEIGHBOURS = (
 )  # fmt: skip
 
 
-def not_covered(name: str, families: Iterable[str] = ()) -> str | None:
-    """What PTX has under such a name and `families` lack, in words; None where it is not known to have it."""
-    if neighbour := _neighbour(name):
-        return f"{name.split('.', maxsplit=1)[0].lower()} ({neighbour.what}) is PTX's, but holds no matrix"
-    row = next((row for row in BEYOND if re.search(row.pattern, name[:MOST_NAME], re.I)), None)
-    if row is None or row.family in set(families):
-        return None
-    return f"{row.family} ({row.what}, from {row.target} on) is PTX's, but tcprobe does not cover it yet"
-
-
-def _neighbour(name: str) -> Neighbour | None:
+def neighbour(name: str) -> Neighbour | None:
+    """What PTX has under such a name that holds no matrix."""
     return next((row for row in NEIGHBOURS if re.match(rf"(?:{row.pattern})(?:\.|$)", name[:MOST_NAME], re.I)), None)
 
 
@@ -96,9 +63,8 @@ def unknown(meaning: Meaning, fitting: Callable[[Sequence[str]], list[str]]) -> 
         return UsageError(
             f"{operand.id} is in shared memory, behind a descriptor.", "behind", id=operand.instruction.id
         )
-    if ptx := not_covered(name, inventory.families()):
-        topic = getattr(_neighbour(name), "what", "")
-        return UsageError(f"{quoted(name)}: {ptx}. It has: {', '.join(inventory.families())}.", topic)
+    if beside := neighbour(name):
+        return UsageError(f"{quoted(name)} ({beside.what}) is PTX's, but holds no matrix.", beside.what)
     if meaning.fragments:
         return UsageError(f"{quoted(name)} is an operand of {some(meaning.users, 2)}.")
     return _nearest(name, fitting)
@@ -127,8 +93,8 @@ def _alike(name: str) -> list[str]:
 
 def no_family(name: str, others: Iterable[str] = ()) -> UsageError:
     """What is wrong with the name of a family; `others` are known besides."""
-    ptx, known = not_covered(name, inventory.families()), ", ".join((*inventory.families(), *others))
-    return UsageError(f"{ptx or f'no family is called {quoted(name)}'}; known: {known}.")
+    known = ", ".join((*inventory.families(), *others))
+    return UsageError(f"no family is called {quoted(name)}; known: {known}.")
 
 
 def no_registers(row: Instruction) -> UsageError:
