@@ -157,6 +157,7 @@ def test_what_ptx_has_beside_is_named(name, words):
 
 def test_what_is_said_of_names_that_mean_nothing():
     for name, words in {
+        "mma m16n8k64 e4m3 a": "Say sparse for mma.sp.m16n8k64.row.col.f32.e4m3.e4m3.f32.a",
         "wmma m16n16k16 foo": "Not known: 'foo'. Without foo it would mean wmma.mma.",
         "mma m16n8k16 bf16 f16": "Without f16 it would mean mma.m16n8k16.row.col.f32.bf16.bf16.f32",
         "foo": "Not known: 'foo'. See `tcprobe list`",
@@ -424,6 +425,8 @@ MULTIPLY = A.removesuffix(".a")
     (["emit", "m16n8k16", "bf16", "A", "--to", "csv"], ["emit", A, "--to", "csv"]),
     (["why-not", "m16n8k16", "bf16", "A", "v100"], ["why-not", A, "--arch", "sm_70"]),
     (["list", "m16n8k16", "bf16", "A"], ["list", A]),
+    (["diff", "sm_80", "sm_90", "m16n8k16", "bf16", "A"], ["diff", "sm_80", "sm_90", A]),
+    (["compare", "m16n8k16", "bf16", "A", "a100"], ["compare", A, "--arch", "sm_80"]),
 ])  # fmt: skip
 def test_words_without_quotes_in_every_command(words, quoted):
     assert tcprobe(*words).stdout == tcprobe(*quoted).stdout

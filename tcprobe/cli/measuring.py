@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     CUDA,
     JSON,
@@ -53,6 +54,7 @@ from tcprobe.errors import ProbeError, UsageError
 )
 @click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
 @JSON
+@named("patterns", "one")
 def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 

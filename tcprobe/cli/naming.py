@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -111,6 +110,8 @@ def _ends_name(word: str) -> bool:
 
 def _commands(names: Sequence[str], arch: Sequence[str], error: AmbiguousError) -> list[str]:
     """The command as it was typed, with each choice in the place of the name that means several things."""
+    import shlex
+
     ctx = click.get_current_context()
     options, _, _ = ctx.command.make_parser(ctx).parse_args(list(ctx.meta.get("args", ())))
     rest = [word for parameter in ctx.command.params for word in _typed(parameter, options)]

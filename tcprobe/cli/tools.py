@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.naming import named
+from tcprobe.cli.naming import named, split
 from tcprobe.cli.options import CUDA, JSON, WRITTEN, Given, Named, read_results
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
@@ -47,8 +47,9 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
     from tcprobe.cli import printing
     from tcprobe.run.compilers import compilers
 
-    same = True
-    differences = compilers(folders, name, names) if folders else compared(names, name, layers)
+    same, sides = True, names[: 0 if folders else 2]
+    patterns = split(names[len(sides) :])
+    differences = compilers(folders, name, patterns) if folders else compared((*sides, *patterns), name, layers)
     for difference in differences:
         same = same and difference.none
         if asked["as_json"]:

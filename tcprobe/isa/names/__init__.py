@@ -214,9 +214,8 @@ def _shared(name: str) -> list[SharedOperand]:
 def _all_shared(pattern: str) -> Iterator[SharedOperand]:
     """The operands in shared memory of the forms that a pattern can mean."""
     parts = (forms for forms in inventory.instructions().parts if forms.threads == WARPGROUP)
-    return (
-        operand for forms in parts if forms.meant_by(pattern) for row in forms.values() for operand in row.described
-    )
+    rows = (row for forms in parts if forms.meant_by(pattern) for row in forms.values())
+    return (operand for row in rows for operand in row.described)
 
 
 def _exact(name: str, find: Callable[[str], T | None]) -> T | None:

@@ -115,17 +115,18 @@ def _by_words(name: str, fitting: Callable[[Sequence[str]], list[str]]) -> Usage
     wanted = words.read(name).plain
     known = {part for id_ in inventory.instructions() for part in id_.lower().split(".")} | words.OPERANDS
     strange = words.read(name).strange(known)
-    tries = [(*wanted[:at], *wanted[at + 1 :]) for at in reversed(range(len(wanted)))]
     if strange:
         tries = [tuple(word for word in wanted if word not in strange)]
+    elif sparse := fitting((*wanted, *words.MEANT["sparse"].split())):
+        return _none(name, f"Say sparse for {some(sparse, 3)}.")
+    else:
+        tries = [(*wanted[:at], *wanted[at + 1 :]) for at in reversed(range(len(wanted)))]
     kept, ids = next(((kept, ids) for kept in tries if (ids := fitting(kept))), ((), []))
     hint = f"Not known: {', '.join(map(quoted, strange))}. " if strange else ""
     topic = "numbers" if any(word.isdigit() for word in strange) else "" if ids else "names"
     if ids:
         left_out = [word for word in wanted if word not in kept] or ["one of the types"]
         hint += f"Without {', '.join(left_out)} it would mean {some(ids, 3)}."
-    elif sparse := fitting((*wanted, "sp|sp::ordered_metadata")):
-        return _none(name, f"{hint}Say sparse for {some(sparse, 3)}.")
     return _none(name, hint, topic)
 
 
