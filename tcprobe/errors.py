@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 
 ADVICE = "raise the limits (`ulimit -v`, `ulimit -u`), or end other programs."
 # as Python's threads, locks and calls say it, and the loader of shared libraries
@@ -28,9 +29,22 @@ class TcprobeError(Exception):
 
 
 class UsageError(TcprobeError):
-    """A name, option or value that does not fit."""
+    """A name, option or value that does not fit. By `topic` and `about` the command line says which command helps."""
 
     exit_code = 2
+
+    def __init__(self, message: str = "", topic: str = "", **about: str) -> None:
+        super().__init__(message)
+        self.topic, self.about = topic, about
+
+
+class AmbiguousError(UsageError):
+    """A name that means several things where one is asked for: its `choices`, by id."""
+
+    def __init__(self, message: str = "", name: str = "", choices: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.name, self.choices = name, tuple(choices)
+        self.commands: list[str] = []  # to paste, where the command line knows them
 
 
 class VariableError(UsageError, ValueError):

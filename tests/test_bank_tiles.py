@@ -20,8 +20,9 @@ from tcprobe.ask.tile import TMA, Shared, Tile, parse_shared, parse_tile, swizzl
 from tcprobe.ask.tile_cost import cost
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
+from tcprobe.isa.names import resolve
 from tcprobe.isa.operand import WHOLE
 from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.store.cell import load
@@ -109,7 +110,7 @@ FRAGMENTS = [
 ][::9]  # fmt: skip
 
 
-@pytest.mark.parametrize("fragment", [*FRAGMENTS, by_name.resolve(MMA + ".b"), by_name.resolve(MMA + ".a")],
+@pytest.mark.parametrize("fragment", [*FRAGMENTS, resolve(MMA + ".b").fragment, resolve(MMA + ".a").fragment],
                          ids=lambda f: f.id)  # fmt: skip
 @pytest.mark.parametrize("contiguous", ["row", "col"])
 def test_a_walk_moves_each_slot_once_from_where_its_element_lies(fragment, contiguous):

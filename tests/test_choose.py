@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tcprobe.cli import main
 from tcprobe.errors import DataError
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
+from tcprobe.isa.names import select
 from tcprobe.layout.table import slot_table
 from tcprobe.pages import known, overview
 from tcprobe.store.cell import cell, for_emit, load
@@ -118,7 +119,7 @@ def test_a_failed_live_measurement_hides_no_table_anywhere(tmp_path):
 def test_pages_compare_and_show_choose_the_same(tmp_path):
     """Over everything published: one table for each cell, whoever asks."""
     layers, facts = alone(published()), known.facts(published())
-    for one in for_emit(by_name.select("wmma.*", "mma.m*"), "all", layers):
+    for one in for_emit(select("wmma.*", "mma.m*"), "all", layers):
         assert facts[one.fragment.id][one.arch].table.id == one.table.id
 
 

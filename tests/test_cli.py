@@ -13,7 +13,8 @@ from click.testing import CliRunner
 
 from tcprobe.cli import main
 from tcprobe.fit import fit
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
+from tcprobe.isa.names import resolve
 from tcprobe.store.results import Results, published
 
 RESULTS = ["--results", str(published().root)]
@@ -28,8 +29,8 @@ def tcprobe(*arguments, code=0):
 
 def test_list_json_keeps_its_keys():
     entries = json.loads(tcprobe("list", "--json").stdout)
-    shared = [one.id for one in by_name.described()]
-    bare = [row.id for row in inventory.bare()]
+    shared = [one.id for one in resolve("*").shared]
+    bare = [row.id for row in resolve("*").bare]
     assert [entry["id"] for entry in entries] == [*inventory.fragments(), *shared, *bare]
     for entry in entries:
         assert {"id", "family", "instruction", "shape", "operand", "layout", "type", "threads"} <= set(entry)

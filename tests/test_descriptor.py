@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tcprobe.store.surveys import DESCRIPTORS
 from warpgroup import LAYERS, tcprobe
 
-from tcprobe.ask.behind import behind, shared
+from tcprobe.ask.behind import behind
 from tcprobe.ask.descriptor import tile
 from tcprobe.errors import DataError, UsageError
+from tcprobe.isa.names import resolve
 from tcprobe.layout.descriptor import SWIZZLES, Descriptor, decode
 from tcprobe.layout.expression import values
 from tcprobe.store import acceptance
 from tcprobe.store.results import published
-from tcprobe.store.surveys import DESCRIPTORS
 
 fields = st.integers(0, (1 << 14) - 1).map(lambda n: 16 * n)
 
@@ -49,7 +50,7 @@ def said(text, numbers, cols):
                                   "wgmma.m64n8k256.b1.b_smem", "wgmma.m64n16k32.u8.s8.b_smem",
                                   "wgmma.sp.m64n8k16.tf32.b_smem", "wgmma.m64n8k8.tf32.a_smem"])  # fmt: skip
 def test_the_formula_says_every_offset(name):
-    one = shared(name)
+    one = resolve(name).shared_operand
     for major, swizzle in product(one.held.majors, SWIZZLES):
         given_ = {"lbo": 48, "sbo": 2064, "base_offset": 3, "start": 80}
         found = behind(one, LAYERS, major, swizzle, **given_)

@@ -181,12 +181,13 @@ def test_addresses_of_other_lanes_may_be_anything(whole, gpu, idle):
 FAULT = """
 import sys
 import numpy as np
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
+from tcprobe.isa.names import resolve
 from tcprobe.probes.move_kernels import kernel, launch, patterns
 from tcprobe.run.backend import BackendFaultError
 from tcprobe.run.gpu import Gpu
 
-form, gpu = by_name.instruction(sys.argv[1]), Gpu()
+form, gpu = resolve(sys.argv[1]).instruction, Gpu()
 gpu.open(0)
 assert gpu.load([kernel(form)]) == {}
 rows = patterns()[:1].copy()

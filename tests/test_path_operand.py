@@ -14,13 +14,13 @@ import wgmma_products
 from click.testing import CliRunner
 from wgmma_products import PRODUCTS
 
-from tcprobe.ask.behind import shared
 from tcprobe.ask.path import PathOptions
 from tcprobe.ask.path.cuda import struct_of
 from tcprobe.ask.path.operand import described, operand_path
 from tcprobe.ask.path.operand_code import cute, source
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
+from tcprobe.isa.names import resolve
 from tcprobe.store.choose import alone
 from tcprobe.store.results import published
 
@@ -33,7 +33,7 @@ LAYERS = alone(published())
 
 
 def plan(name, *options, arch=None, **more):
-    return operand_path(shared(name), LAYERS, PathOptions(*options, **more), arch)
+    return operand_path(resolve(name).shared_operand, LAYERS, PathOptions(*options, **more), arch)
 
 
 @cache

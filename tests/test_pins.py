@@ -17,7 +17,9 @@ from tcprobe.store.results import published
 ROOT = Path(__file__).parent.parent
 PINS = Path(__file__).parent / "golden" / "pins.json"
 # from what is known first to what leans on it: a package may import itself and what stands before it
-ORDER = tuple(re.findall(r"^\| `(\w+)` \| ", (ROOT / "ARCHITECTURE.md").read_text().partition("## Core types")[0], re.M))
+ORDER = tuple(
+    re.findall(r"^\| `(\w+)` \| ", (ROOT / "ARCHITECTURE.md").read_text().partition("## Core types")[0], re.M)
+)
 
 
 SHORT = {"wmma fragments": "wmma", "mma": "mma."}  # kinds of experiments as the pins have called them from the start

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tcprobe.fit import LINEAR, fit
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
+from tcprobe.isa.names import select
 from tcprobe.layout.structure import predict
 from tcprobe.pages import known, overview
 from tcprobe.pages.tables import MADE
@@ -153,7 +154,7 @@ def test_what_is_not_measured_on_an_arch_is_documented_there():
     """Every fragment that an arch has is measured on it or stated by a reference, and never both in one cell."""
     facts = known.facts(RESULTS)
     for name in RESULTS.archs():
-        for f in by_name.select("wmma.*", "mma.m*", device=arch(name)):
+        for f in select("wmma.*", "mma.m*", device=arch(name)):
             found = cell(f, name, RESULTS)
             assert (found.measured is None) == (alone(RESULTS).choose(f, [name]) is None)
             assert (facts[f.id][name].how == known.DOCUMENTED) == (found.measured is None)

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from tcprobe import errors
 from tcprobe.cli.shell import Group
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
+from tcprobe.isa.names import resolve
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell and signals")
 LIST = f"{sys.executable} -m tcprobe list"
@@ -44,7 +45,7 @@ def test_a_full_or_closed_stderr_leaves_the_exit_code():
             for wrong in ("nonsense", "--nonsense"):
                 assert shell(f"{LIST} {wrong} {how}", PYTHONUNBUFFERED=unbuffered) == (2, "", "")
     code, out, _ = shell(f"{LIST} --json 2>&-")
-    others = [*by_name.described(), *inventory.bare()]
+    others = [*resolve("*").shared, *resolve("*").bare]
     assert (code, len(json.loads(out))) == (0, len(inventory.fragments()) + len(others))
     script = "import os; from tcprobe.system import interrupts; interrupts.prepare(); print(os.fstat(2).st_rdev)"
     assert shell(f'{sys.executable} -c "{script}" 2>&-') == (

@@ -295,7 +295,8 @@ def test_trace_leads_through_the_metadata(saved):
     assert {(m["a"][0]["row"], m["a"][0]["col"]) for m in fed["meetings"]} == {(3, 5)}
     text = said(saved, "trace", row.id, "--row", "3", "--col", "2", "--selector", "2")
     assert "by E" in text
-    assert "say which with --selector" in said(saved, "trace", row.id, "--row", "3", "--col", "2", code=2)
+    every = said(saved, "trace", row.id, "--row", "3", "--col", "2", "--json").splitlines()
+    assert [json.loads(line)["selector"] for line in every] == list(row.metadata.selectors)
     dense = ["trace", "mma.m16n8k8.row.col.f32.f16.f16.f32", "--operand", "e", "--lane", "0", "--i", "0"]
     assert "has no operand E" in CliRunner().invoke(main, dense).output
 

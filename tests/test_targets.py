@@ -8,8 +8,9 @@ from machine_code import TOOLS, needs_tools
 from tcprobe.ask.absent import why_not
 from tcprobe.ask.lowered import lowered
 from tcprobe.errors import RowError, UsageError
-from tcprobe.isa import arch, by_name, inventory
+from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import ARCHS, covers, runs
+from tcprobe.isa.names import resolve
 from tcprobe.isa.target import Target
 from tcprobe.sass.lowering import _kernel
 from tcprobe.sass.ptxas import Assembler
@@ -117,10 +118,10 @@ def test_a_suffix_is_as_young_as_its_ptx_version():
 
 
 def test_why_not_names_the_targets():
-    answer = why_not(by_name.resolve("tcgen05.ld.red.32x32b.d"), arch.arch("sm_103"), default())
+    answer = why_not(resolve("tcgen05.ld.red.32x32b.d").fragment, arch.arch("sm_103"), default())
     assert answer.allowed
     assert "is allowed on sm_103 (target sm_103f or sm_103a)" in answer.words
-    plain = why_not(by_name.resolve("mma.m16n8k16.row.col.f32.f16.f16.f32.a"), arch.arch("sm_103"), default())
+    plain = why_not(resolve("mma.m16n8k16.row.col.f32.f16.f16.f32.a").fragment, arch.arch("sm_103"), default())
     assert "is allowed on sm_103;" in plain.words
 
 

@@ -14,8 +14,9 @@ from click.testing import CliRunner
 from tcprobe.ask.diff import Changed
 from tcprobe.cli import main
 from tcprobe.errors import EnvironmentUnfitError
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
+from tcprobe.isa.names import resolve
 from tcprobe.layout.table import slot_table
 from tcprobe.sass import toolchain
 from tcprobe.sass.lowering import Lowering, count
@@ -79,10 +80,10 @@ def test_every_arch_has_a_lowering_of_every_multiply():
 
 
 def test_counting():
-    multiply = by_name.instruction("mma.m16n8k16.row.col.f32.f16.f16.f32")
+    multiply = resolve("mma.m16n8k16.row.col.f32.f16.f16.f32").instruction
     found = count(["LDG.E", "HMMA.16816.F32", "HMMA.16816.F32", "EXIT", "BRA", "NOP", "STG.E"], multiply)
     assert (dict(found.opcodes), found.others) == ({"HMMA.16816.F32": 2}, 2)
-    move = by_name.instruction("movmatrix.m8n8.trans.b16")
+    move = resolve("movmatrix.m8n8.trans.b16").instruction
     found = count(["LDG.E", "MOVM.16.MT88", "EXIT", "STG.E"], move)
     assert (dict(found.opcodes), found.others, found.native(move)) == ({"MOVM.16.MT88": 1}, 2, True)
     assert not count(["SHFL.IDX"], move).native(move)

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tcprobe.errors import DataError
-from tcprobe.isa import arch, by_name, inventory
+from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import select
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
 from tcprobe.references import Claim, Reference, references, said
@@ -276,7 +277,7 @@ class Repetition(NamedTuple):
 
 def measurements_agree(layers: Layers, arch_name: str, patterns: Sequence[str] = ()) -> Iterator[Repetition]:
     """The table that counts against every other of the arch: of its other methods, and of folders below."""
-    for fragment in by_name.select_or_fail(*patterns):
+    for fragment in select(*patterns):
         tables = list(layers.tables(fragment, [arch_name]))
         for other in tables[1:]:
             same = tables[0].table(fragment) == other.table(fragment)
@@ -291,7 +292,7 @@ def measured_fragments(
     layers: Layers, arch_name: str, patterns: Sequence[str] = ()
 ) -> Iterator[tuple[Fragment, Found]]:
     """Fragments that `patterns` mean (all without one) with the measurements that count on an arch."""
-    for fragment in by_name.select_or_fail(*patterns):
+    for fragment in select(*patterns):
         chosen = layers.choose(fragment, [arch_name])
         if chosen:
             yield fragment, chosen

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from tcprobe.ask import absent
 from tcprobe.errors import UsageError
 from tcprobe.fit import fit
-from tcprobe.isa import by_name
 from tcprobe.isa.arch import ARCHS, arch, holder_name
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.names import select
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Found, Layers, alone
 from tcprobe.store.results import Results
@@ -125,7 +125,7 @@ class Difference:
 def difference(first: Side, second: Side, patterns: Sequence[str] = ()) -> Difference:
     """Compare two sets of tables, over the fragments that `patterns` mean (all without one)."""
     sides = (first, second)
-    cells = [(f, first.found(f), second.found(f)) for f in by_name.select_or_fail(*patterns)]
+    cells = [(f, first.found(f), second.found(f)) for f in select(*patterns)]
     both = [(f, one, two) for f, one, two in cells if one and two]
     return Difference(
         sides,

@@ -2,11 +2,11 @@
 
 >>> from tcprobe.ask.behind import behind
 >>> from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, traced
->>> from tcprobe.isa import by_name
+>>> from tcprobe.isa.names import resolve
 >>> from tcprobe.store.cell import operands
 >>> from tcprobe.store.choose import alone
 >>> from tcprobe.store.results import published
->>> row = by_name.instruction("wgmma.m64n24k16.f32.bf16.bf16")
+>>> row = resolve("wgmma.m64n24k16.f32.bf16.bf16").instruction
 >>> b = behind(row.described[-1], alone(published()), "k", 128)
 >>> memory = SharedMultiply(row, operands(row, "sm_90", published()), b)
 >>> found = traced(memory, 3, 5)

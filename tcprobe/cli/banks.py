@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from tcprobe.cli.options import ARCH, JSON, Given, Named, read_results, told
+from tcprobe.cli.naming import named
+from tcprobe.cli.options import ARCHS, JSON, Given, Named, fragment_names, read_results, told
 from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
 from tcprobe.errors import UsageError
 
@@ -58,7 +59,7 @@ class Accesses(click.Command):
 
 
 @click.command(cls=Accesses, short_help="Bank conflicts of shared memory, and what avoids them.")
-@click.argument("fragment", nargs=-1, metavar="[FRAGMENT | ACCESS]")
+@click.argument("fragment", nargs=-1, metavar="[FRAGMENT | ACCESS]", shell_complete=fragment_names)
 @click.option(
     "--tile", "size", type=Given(), metavar="ROWSxCOLS", help="A tile in shared memory, in FRAGMENT's rows and columns."
 )
@@ -81,10 +82,11 @@ class Accesses(click.Command):
               help='Many accesses: a line each, {"op": "ld.shared.b64", "address": [32 numbers or null]}.')  # fmt: skip
 @click.option("--rule", is_flag=True, help="The rule itself, by access, and what it rests on.")
 @click.option("--explain", is_flag=True, help="With --json: who collides with whom.")
-@ARCH
+@ARCHS
 @read_results
 @JSON
 @click.pass_context
+@named("fragment", count="one")
 def banks(ctx: click.Context, /, **asked: Any) -> None:
     """Count bank conflicts by the hardware's own rule: wavefronts, and who collides with whom.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, Given, Output, fragment_names, read_results, redirected, told
 from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
 from tcprobe.errors import UsageError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 @ARCH
 @read_results
 @JSON
+@named("names", "one", "pairs")
 def convert(
     names: tuple[str, ...], called: tuple[str, ...], output: Path | None, namespace: str | None, **asked: Any
 ) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tcprobe.ask.descriptor import SharedTile
     from tcprobe.ask.trace_shared import SharedTrace
     from tcprobe.isa.instruction import Instruction, SharedOperand
+    from tcprobe.isa.names import Meaning
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
@@ -55,6 +56,20 @@ def behind(one: SharedOperand, layers: Layers, asked: dict[str, Any]) -> Behind:
     span = asked["swizzle"].span if asked["swizzle"] else 0
     given = {name: asked[name] for name in ("lbo", "sbo", "base_offset", "start") if asked[name] is not None}
     return lying_behind(one, layers, asked["major"] or "k", span, **given)
+
+
+def in_shared_memory(name: str) -> Meaning | None:
+    """What a name means that says an operand in shared memory."""
+    from tcprobe.isa.names import resolve, words
+
+    smem = any(word.endswith("_smem") for word in words.read(name).plain)
+    return resolve(name) if smem else None
+
+
+def meant(meaning: Meaning, layers: Layers, asked: dict[str, Any]) -> Behind:
+    """The operand that a name means, behind the descriptor that the options say; its major may be in the name."""
+    one = meaning.shared_operand
+    return behind(one, layers, {**asked, "major": asked["major"] or meaning.major(one)})
 
 
 def check_asked(one: SharedOperand, name: str | None, selector: int | None) -> None:
@@ -261,16 +276,15 @@ def _explain(value: str, as_json: bool) -> None:
 
 def _kind(asked: dict[str, Any], lines: int) -> tuple[str, int, int]:
     """The type, and the lines and bytes of k that one wgmma takes, of --type and --instruction."""
-    from tcprobe.ask.behind import shared
-    from tcprobe.isa import by_name
+    from tcprobe.isa.names import resolve
 
     if asked["instruction"] is None:
         if asked["kind"] is None:
             raise UsageError("say --type or --instruction: what the tile holds.")
         return asked["kind"], min(64, lines), 32
-    named = asked["instruction"].strip().endswith("_smem")
-    one = shared(asked["instruction"]) if named else None
-    row = one.instruction if one else by_name.instruction(asked["instruction"])
+    meaning = resolve(asked["instruction"])
+    one = meaning.shared_operand if in_shared_memory(asked["instruction"]) else None
+    row = one.instruction if one else meaning.instruction
     if not row.described:
         raise UsageError(f"{row.id} has no operand behind a descriptor; those of wgmma have.")
     held = one.held if one else row.described[-1].held

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     CUDA,
     JSON,
@@ -53,6 +54,7 @@ from tcprobe.errors import UsageError
 )
 @click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
 @JSON
+@named("patterns", "one")
 def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
@@ -102,13 +104,14 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
 
 def _check_family(family: str | None) -> None:
     """UsageError, which names the kinds of findings too, unless there is such a family."""
-    from tcprobe.isa import inventory, wrong_names
+    from tcprobe.isa import inventory
+    from tcprobe.isa.names import wrong
     from tcprobe.run.runner import KINDS
     from tcprobe.store import kinds
 
     known = [*kinds.names(), *KINDS]
     if family not in (None, *inventory.families(), *known):
-        raise wrong_names.no_family(family or "", known)
+        raise wrong.no_family(family or "", known)
 
 
 @click.command(short_help="Fit closed formulas to saved tables.")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import ARCH, JSON, Given, Number, Output, read_results
+from tcprobe.cli.naming import named
+from tcprobe.cli.options import ARCHS, JSON, Given, Number, Output, fragment_names, read_results, told
 from tcprobe.cli.path_steps import steps_table, steps_words, table, write
 from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
 from tcprobe.errors import UsageError
@@ -28,7 +29,7 @@ OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=Fal
 
 
 @click.command(short_help="From global memory into a fragment and back: every step.")
-@click.argument("fragment", metavar="FRAGMENT")
+@click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option(
     "--tile", "size", type=Given(), required=True, metavar="ROWSxCOLS", help="The tile, in FRAGMENT's rows and columns."
 )
@@ -43,9 +44,10 @@ OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=Fal
               "...; the path has its direction. Default: the most matrices that there can be.")  # fmt: skip
 @CODE
 @OUTPUT
-@ARCH
+@ARCHS
 @read_results
 @JSON
+@named("fragment", count="one")
 def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     """Plan the way of a tile from global through shared memory into FRAGMENT's registers, or back.
 
@@ -56,16 +58,15 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     from tcprobe.ask.path import path as planned
     from tcprobe.ask.path.answer import described
     from tcprobe.cli import operand
-    from tcprobe.isa.by_name import described as described_by
+    from tcprobe.isa.names import resolve
 
     _only_one(asked)
     asked["placed"] = placed(asked)
     options = PathOptions(*(asked[key] for key in ("size", "contiguous", "placed", "access", "ld", "fill", "kind")))
-    if described_by(fragment):
-        from tcprobe.ask.behind import shared
+    if resolve(fragment).shared:
         from tcprobe.ask.path.operand import operand_path
 
-        operand.answer(operand_path(shared(fragment), layers, options, name), asked)
+        operand.answer(operand_path(resolve(fragment).shared_operand, layers, options, name), asked)
         return
     plan = planned(request(_cell(fragment, name, layers), options))
     if asked["code"] or asked["output"]:
@@ -77,16 +78,17 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
 
 
 @click.command(short_help="A fragment straight from global memory: widest loads.")
-@click.argument("fragment", metavar="FRAGMENT")
+@click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option("--from", "source", type=click.Choice(["global"]), default="global", show_default=True,
               help="Where the matrix is.")  # fmt: skip
 @click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line. Default: the fragment's own lines.")
 @MAJOR
 @click.option("--code", "code", is_flag=True, help="Print a CUDA header instead.")
 @OUTPUT
-@ARCH
+@ARCHS
 @read_results
 @JSON
+@named("fragment", count="one")
 def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     """Load FRAGMENT straight from global memory by the widest vectors that its table allows."""
     from tcprobe.ask.load import load as planned
@@ -108,10 +110,11 @@ def _only_one(asked: dict[str, Any]) -> None:
 
 
 def _cell(fragment: str, name: str | None, layers: Layers) -> Cell:
-    from tcprobe.isa.by_name import resolve
-    from tcprobe.store.cell import cell
+    from tcprobe.store.names import meant
 
-    return cell(resolve(fragment), name, layers)
+    cell, note = meant(fragment, name, layers)
+    told(note)
+    return cell
 
 
 def _source(plan: PathPlan, code: str | None) -> str:

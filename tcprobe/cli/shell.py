@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import click
 
+from tcprobe.cli.hints import hint
 from tcprobe.errors import InternalError, UsageError, debugging, understood
 from tcprobe.system.interrupts import Stopped
 from tcprobe.text import message
@@ -45,6 +46,14 @@ class Group(click.Group):
             words = "completion takes COMP_WORDS, and COMP_CWORD as a number, from the shell's own script"
             _say(f"Error: {words}: {type(error).__name__}: {error}")
             sys.exit(UsageError.exit_code)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of a line; its words stay known, for what is to be pasted."""
+        name, command, words = super().resolve_command(ctx, args)
+        ctx.meta["args"] = list(words)
+        return name, command, words
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse; `--help` prints here."""
@@ -85,7 +94,9 @@ def told(ctx: click.Context | None = None) -> Iterator[None]:
             traceback.print_exc()
         if isinstance(error, OSError):
             _discard_output()
-        _say(f"Error: {meant}")
+        _say(f"Error: {meant} {hint(meant)}".rstrip())
+        for line in getattr(meant, "commands", ()):
+            _say(f"  {line}")
         raise click.exceptions.Exit(meant.exit_code) from None
 
 

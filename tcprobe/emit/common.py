@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from tcprobe import __version__
 from tcprobe.errors import UsageError
 from tcprobe.fit import Formula, Layout, fitted
-from tcprobe.isa import inventory, wrong_names
+from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import wrong
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 from tcprobe.text import comment
@@ -95,5 +96,5 @@ def multiplies(tables: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str, 
     """As `instructions`; UsageError for one that does not multiply."""
     for row, operands in instructions(tables):
         if not row.multiplies:
-            raise wrong_names.no_multiply(row)
+            raise wrong.no_multiply(row)
         yield row, operands

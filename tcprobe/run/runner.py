@@ -28,7 +28,7 @@ from tcprobe.errors import (
     named,
     starved,
 )
-from tcprobe.isa import arch, by_name, inventory, shorthand
+from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.probes import dialogues, experiments
@@ -322,7 +322,7 @@ def select(patterns: Sequence[str], family: str | None = None) -> list[Probe]:
     meant = _meant(patterns)
     if family is None:
         return list(meant)
-    by_name.select(family=family)  # which refuses an unknown one
+    names.select(family=family)  # which refuses an unknown one
     chosen: list[Probe] = [e for e in meant if any(f.family == family for f in e.fragments)]
     if not chosen:
         raise UsageError(f"nothing of family {family} can be measured here: `tcprobe why-not` says why.")
@@ -345,9 +345,10 @@ def _meant(patterns: Sequence[str]) -> list[Experiment]:
         return list(experiments().values())
     wanted: set[str] = set()
     for pattern in patterns:
-        row = inventory.instructions().get(shorthand.short(pattern))
-        chosen = row.fragments if row else by_name.select_or_fail(pattern)
-        named = {f.experiment for f in chosen} | ({row.id} if row else set())
+        meaning = names.resolve(pattern)
+        rows = meaning.instructions if len(meaning.instructions) == 1 else []
+        fragments = meaning.fragments if rows else meaning.some_fragments
+        named = {f.experiment for f in fragments} | {row.id for row in rows}
         if not named & set(experiments()):
             form = inventory.instructions()[next(iter(named))]
             raise UsageError(f"{form.id}: {form.unprobed}.")

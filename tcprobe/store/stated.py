@@ -1,7 +1,8 @@
 """What is documented of a fragment: as a reference states it, or as PTX draws it, read by what was measured.
 
->>> from tcprobe.isa import arch, by_name
->>> stated(by_name.resolve("mma.sp.m16n8k32.row.col.f32.f16.f16.f32.e"), arch.arch("sm_80"))[1].where
+>>> from tcprobe.isa import arch
+>>> from tcprobe.isa.names import resolve
+>>> stated(resolve("mma.sp.m16n8k32.row.col.f32.f16.f16.f32.e").fragment, arch.arch("sm_80"))[1].where
 'section 9.7.14.6.2 as a figure, which is the table measured live on sm_90'
 
 A figure says the same of every arch, but in no form that could be compared. Where an arch of which tcprobe publishes a

@@ -26,8 +26,9 @@ from tcprobe.ask.convert.route import route
 from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
-from tcprobe.isa import arch, inventory, wrong_names
+from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.names import wrong
 from tcprobe.isa.operand import Role
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, sources
@@ -125,7 +126,7 @@ def require_matrix(cell: Cell) -> None:
     fragment = cell.fragment
     row = inventory.instructions().get(fragment.experiment)
     if row and not row.multiplies:
-        raise wrong_names.no_multiply(row)
+        raise wrong.no_multiply(row)
     if fragment.selectors or (row and row.metadata and fragment.operand == "a"):
         held = {Role.METADATA: "index fields", Role.SCALE: "scales"}
         what = held.get(fragment.role, "what is stored of a sparse matrix")

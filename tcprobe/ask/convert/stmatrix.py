@@ -29,9 +29,10 @@ from tcprobe.ask.path.formula import AddressText, address
 from tcprobe.ask.tile import Shared, Tile, bits_of, parse_shared
 from tcprobe.ask.tile_cost import ideal
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch, by_name
+from tcprobe.isa import arch
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import resolve
 from tcprobe.isa.operand import Operand, Role
 from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, access
 from tcprobe.layout.banks import IDLE, Ints, Judge
@@ -231,7 +232,7 @@ def _block(name: str, tile: Tile, source: Cell) -> MatrixBlock:
         size = f"{tile.lines} lines of {tile.line_bytes} bytes"
         raise UsageError(f"{_said(name)}: a warp holds {size}, which its matrices of 8 lines of 16 bytes do not fill.")
     turned = ".trans" if trans else ""
-    return MatrixBlock(by_name.instruction(f"stmatrix.sync.aligned.m8n8.x{fit[0] * fit[1]}{turned}.shared.b16"), *fit)
+    return MatrixBlock(resolve(f"stmatrix.sync.aligned.m8n8.x{fit[0] * fit[1]}{turned}.shared.b16").instruction, *fit)
 
 
 def _registers(block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Cell, list[str]]:
