@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from tcprobe.isa import inventory
+from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.pages.tables import grid
 from tcprobe.store.choose import alone
 from tcprobe.store.finding import Finding
@@ -35,12 +37,26 @@ def _section(name: str, found: Sequence[Finding]) -> Iterator[str]:
     yield f"and the tables of registers alone: {wrong} wrong."
     yield ""
     groups: dict[tuple[str, ...], list[Case]] = {}
-    for case in (one.plain["case"] for one in found if one.body.case):
+    for case in sorted((one.plain["case"] for one in found if one.body.case), key=_place):
         family = inventory.instructions()[case["instruction"]].family
         key = (case["operand"], family, str(case["swizzle"] or "none"), ", ".join(case["ignored"]) or "-")
         groups.setdefault(key, []).append(case)
     heads = ["operand of", "swizzle", "major, bits", "descriptors", "elements", "ignored", "base offset"]
     yield from grid(heads, (_row(key, cases) for key, cases in groups.items()))
+
+
+def _place(case: Case) -> tuple[int, str, str, int]:
+    """Where a case stands: by family and width as the inventory has them, operand, major and swizzle."""
+    family = inventory.instructions()[case["instruction"]].family
+    swizzle = list(SWIZZLES).index(case["swizzle"])
+    return _widths().index((family, case["bits"])), case["operand"], case["major"], swizzle
+
+
+@cache
+def _widths() -> list[tuple[str, int]]:
+    """Families with operands behind descriptors, and bits of their elements."""
+    rows = inventory.instructions().values()
+    return list(dict.fromkeys((row.family, operand.held.slot_bits) for row in rows for operand in row.described))
 
 
 def _row(key: tuple[str, ...], cases: Sequence[Case]) -> list[str]:

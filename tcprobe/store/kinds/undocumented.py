@@ -17,7 +17,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.store.finding import Finding, how
+from tcprobe.store.finding import Finding, makers
 
 METHODS = ("live",)
 WHAT = "tries what PTX does not document"
@@ -80,4 +80,4 @@ def _is_outcome(row: Instruction, found: Outcome, selector: int | None) -> bool:
 def words(findings: Sequence[Finding]) -> str:
     """What was tried on an arch."""
     rows = {split(f.subject)[0] for f in findings}
-    return f"{how(findings[0])}: {len(rows)} sparse multiplies beyond PTX's text"
+    return f"{makers(findings)}: {len(rows)} sparse multiplies beyond PTX's text"
