@@ -77,12 +77,15 @@ class ModeExperiment(OfTensorMaps):
         return {"maps": of_lines(said), **_copied(bench, taken)}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """The rule; none where the driver takes no map."""
+        """The rule; none where the driver takes no map. ProbeError where it takes maps and no box can be followed."""
         said = lines_of(reading["maps"])
         unlike = [n for n, case in enumerate(self.cases) if (said[n] == TAKEN) == bool(refused(case.map))]
         taken = said.count(TAKEN)
         maps = MapCounts(taken, len(said) - taken, [_box(self.cases[n], result=said[n]) for n in unlike])
-        return Body(mode=self._mode(reading), maps=maps)
+        mode = self._mode(reading)
+        if taken and mode is None:
+            raise ProbeError(f"no box of {taken} maps could be followed, first {lines_of(reading['wrong'])[0]}.")
+        return Body(mode=mode, maps=maps)
 
     def _mode(self, reading: Reading) -> ModeRule | None:
         placed = {way: dict(_boxes_of(reading[way], self.cases)) for way in DIRECTIONS}

@@ -86,6 +86,11 @@ class Finding:
         return None if self.body is None else msgspec.to_builtins(self.body)
 
 
+def is_number(text: str) -> bool:
+    """Whether a part of a subject is a number as it is written: 7, not 07."""
+    return text.isascii() and text.isdigit() and text == str(int(text))
+
+
 def made_by(finding: AnyFinding) -> tuple[str, ...]:
     """The device, driver, CUDA version and compiler that a finding rests on."""
     return tuple(finding.provenance[key] for key in MAKER)

@@ -15,7 +15,7 @@ import msgspec
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.tensor_map import SWIZZLES
 from tcprobe.layout.swizzle import Swizzle
-from tcprobe.store.finding import Finding, how
+from tcprobe.store.finding import Finding, how, is_number
 
 METHODS = ("live",)
 WHAT = "copies boxes by tensor maps"
@@ -104,7 +104,7 @@ def _parts(subject: str) -> list[set[str]]:
     if subject == ENCODINGS:
         return [{"calls"}, {"calls", "maps"}]
     number = subject.removeprefix(MISALIGNED)
-    return [{"fault"}] if subject != number and number.isascii() and number.isdigit() else []
+    return [{"fault"}] if subject != number and is_number(number) else []
 
 
 def _check_mode(name: str, mode: ModeRule) -> None:

@@ -17,7 +17,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.store.finding import Finding, makers
+from tcprobe.store.finding import Finding, is_number, makers
 
 METHODS = ("live",)
 WHAT = "tries what PTX does not document"
@@ -43,7 +43,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 def split(subject: str) -> tuple[str, int | None]:
     """The instruction of a subject, and its selector."""
     id_, _, number = subject.partition(SELECTOR)
-    return id_, int(number) if number.isascii() and number.isdigit() else None
+    return id_, int(number) if is_number(number) else None
 
 
 def check(finding: Finding) -> None:
