@@ -85,7 +85,8 @@ class Report:
             "experiments": [{"id": f.key.subject, "status": f.status, "words": f.words} for f in self.every],
             "kept": self.kept, "complaints": self.complaints, "contradictions": self.contradictions,
             "unchecked": self.unchecked,
-            **({"kind": self.kind, "findings": {f.subject: f.plain for f in self.findings}} if self.findings else {}),
+            **({"kind": self.kind, "findings": {f.subject: f.plain for f in self.findings if f.body}}
+               if self.kind != TABLE else {}),
         }  # fmt: skip
 
 

@@ -82,8 +82,8 @@ class Finding:
 
     @property
     def plain(self) -> Any:
-        """The body as plain data."""
-        return None if self.body is None else msgspec.to_builtins(self.body)
+        """The body as plain data of JSON."""
+        return None if self.body is None else msgspec.json.decode(msgspec.json.encode(self.body))
 
 
 def is_number(text: str) -> bool:
