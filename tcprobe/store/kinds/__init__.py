@@ -1,6 +1,6 @@
 """Kinds of findings: a module each, found by being here. A new kind is a file here and one of probes.
 
-A module has `METHODS`, which can find it; `WHAT`, one line that says what a run of it does; `Body`, the shape of what
+A module has `METHODS`, which can find it; `Body`, the shape of what
 is found (its JSON Schema follows from it); `check`, which raises DataError for a body that has the shape and cannot be
 true of its subject and arch; and `words`, which says of all findings of an arch what was found. The module's name is
 the kind's.
@@ -18,7 +18,7 @@ from tcprobe import plugins
 from tcprobe.errors import DataError
 from tcprobe.store.finding import Finding
 
-NEEDS = ("METHODS", "WHAT", "Body", "check", "words")
+NEEDS = ("METHODS", "Body", "check", "words")
 
 
 @cache

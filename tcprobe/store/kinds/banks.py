@@ -20,7 +20,6 @@ from tcprobe.layout.source_tags import SourceTags, from_json
 from tcprobe.store.finding import Finding, makers
 
 METHODS = ("live",)
-WHAT = "times the accesses of shared memory"
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 

@@ -19,7 +19,6 @@ from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.store.finding import Finding, makers
 
 METHODS = ("live",)
-WHAT = "follows descriptors"
 FIELDS, READINGS = {"lbo", "sbo", "base_offset", "start"}, {"subtracted", "added", "ignored"}
 PRODUCTS = ".products"
 ALL = "wgmma"  # in place of an instruction: earlier documents counted the products of all of them together

@@ -18,7 +18,6 @@ from tcprobe.layout.swizzle import Swizzle
 from tcprobe.store.finding import Finding, how, is_number
 
 METHODS = ("live",)
-WHAT = "copies boxes by tensor maps"
 ENCODINGS, MISALIGNED = "encodings", "misaligned."
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Pitch = Literal["row"] | Annotated[int, msgspec.Meta(gt=0)]

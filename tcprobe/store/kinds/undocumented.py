@@ -20,7 +20,6 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.store.finding import Finding, is_number, makers
 
 METHODS = ("live",)
-WHAT = "tries what PTX does not document"
 NIBBLES, MOST_SELECTORS, SELECTOR = 16, 16, ".selector"
 Position = Annotated[int, msgspec.Meta(ge=0, lt=NIBBLES)]
 
