@@ -241,6 +241,9 @@ def test_run_says_what_was_found_and_what_was_kept(tcprobe, tmp_path):
     for body in told["findings"].values():
         jsonschema.validate(body, kinds.schema("banks"))
     again = json.loads(tcprobe("--family", "banks", *LOADS, "--json").stdout)
+    schema = json.loads((HERE.parent / "docs" / "schema.json").read_text())
+    for printed in (told, again):
+        jsonschema.validate(printed, schema | {"$ref": "#/$defs/run"})
     assert (again["kind"], again["findings"], again["kept"]) == ("banks", {}, 3)
 
 

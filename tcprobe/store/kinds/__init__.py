@@ -1,9 +1,8 @@
 """Kinds of findings: a module each, found by being here. A new kind is a file here and one of probes.
 
-A module has `METHODS`, which can find it; `Body`, the shape of what
-is found (its JSON Schema follows from it); `check`, which raises DataError for a body that has the shape and cannot be
-true of its subject and arch; and `words`, which says of all findings of an arch what was found. The module's name is
-the kind's.
+A module has `METHODS`, which can find it; `Body`, the shape of what is found (its JSON Schema follows); `check`,
+which raises DataError for a body that has the shape and cannot be true of its subject and arch; and `words`, which says
+of all findings of an arch what was found. The module's name is the kind's.
 """
 
 from __future__ import annotations
