@@ -82,6 +82,10 @@ class ProbeError(TcprobeError):
     """What a probe brought back is not what a fragment or a matrix product can bring back."""
 
 
+class UnmeasuredError(ProbeError):
+    """A table that a conclusion rests on was not measured."""
+
+
 class UnreadProbeError(ProbeError):
     """Machine code that the reader does not follow exactly; the message names the opcode or operand."""
 

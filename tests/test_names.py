@@ -183,8 +183,11 @@ def test_operands_in_shared_memory_are_meant_by_the_same_patterns():
     assert not resolve("wgmma.m64n24k16.f32.bf16.[cd]").shared
 
 
-def test_run_names_its_surveys_among_the_families():
-    assert "wgmma.sp, banks, descriptors, tma" in tcprobe("run", "--family", "bank", code=2).stderr
+def test_run_names_the_kinds_of_findings_among_the_families():
+    assert (
+        "wgmma.sp, banks, descriptors, tensor_maps, undocumented, tma"
+        in tcprobe("run", "--family", "bank", code=2).stderr
+    )
 
 
 @given(st.text(max_size=60))

@@ -1,8 +1,9 @@
 """What is drawn as a figure: B and E of every mma.sp form have an answer on every arch, the measured table."""
 
 from tcprobe.ask.absent import why_not
-from tcprobe.isa import arch, by_name, inventory
+from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import ARCHS
+from tcprobe.isa.names import resolve
 from tcprobe.references import documented
 from tcprobe.store.cell import cell
 from tcprobe.store.choose import default
@@ -27,7 +28,7 @@ def test_b_and_e_are_answered_on_every_arch():
 
 
 def test_why_not_says_where_it_is_drawn():
-    fragment = by_name.resolve("mma.sp.m16n8k32.row.col.f32.f16.f16.f32.e")
+    fragment = resolve("mma.sp.m16n8k32.row.col.f32.f16.f16.f32.e").fragment
     words = why_not(fragment, arch.arch("sm_80"), default()).words
     assert "documented by PTX ISA, section 9.7.14.6.2 as a figure" in words
     assert "nor documented" not in words
@@ -37,7 +38,7 @@ def test_figures_are_by_shape_and_factors():
     """fp8 with f16 accumulators, which no arch that was measured live has, shares the figures of fp8 with f32 ones."""
     for operand in "be":
         narrow, wide = (
-            by_name.resolve(f"mma.sp::ordered_metadata.m16n8k64.row.col.{d}.e4m3.e5m2.{d}.{operand}")
+            resolve(f"mma.sp::ordered_metadata.m16n8k64.row.col.{d}.e4m3.e5m2.{d}.{operand}").fragment
             for d in ("f16", "f32")
         )
         found = stated(narrow, arch.arch("sm_120"))

@@ -10,7 +10,6 @@ import nvrtc
 import pytest
 from emulation import shuffled
 from machine_code import TOOLS, needs_tools
-from tcprobe.store.surveys import DESCRIPTORS
 from warpgroup import FORMS, LAYERS, tcprobe
 
 from tcprobe import emit
@@ -26,6 +25,7 @@ from tcprobe.store import layouts
 from tcprobe.store.acceptance import misfit
 from tcprobe.store.cell import cell
 from tcprobe.store.cell import selected as selected_cells
+from tcprobe.store.findings import every
 from tcprobe.store.results import published
 
 
@@ -162,11 +162,13 @@ def test_warps_that_hold_no_bands_are_refused():
 
 
 def test_everything_is_published_and_agrees():
-    body = DESCRIPTORS.read(published(), "sm_90")
-    assert all(case["agree"] == case["elements"] for case in body["cases"])
-    assert (body["method"], body["products"]["wrong"]) == ("live", 0)
-    assert sum(case["descriptors"] for case in body["cases"]) > 5000
-    told = [case["base_offset"] for case in body["cases"] if case["swizzle"] in (64, 128)]
+    found = list(every(published(), "descriptors", "sm_90"))
+    assert {(one.method, one.status) for one in found} == {("live", "measured")}
+    cases = [one.body.case for one in found if one.body.case]
+    assert all(case.agree == case.elements for case in cases)
+    assert {one.body.products.wrong for one in found if one.body.products} == {0}
+    assert sum(case.descriptors for case in cases) > 5000
+    told = [case.base_offset for case in cases if case.swizzle in (64, 128)]
     assert all(of["subtracted"][0] == of["subtracted"][1] > 0 and not of["added"][0] for of in told if of["added"][1])
     for row in FORMS.values():
         for one in row.described:

@@ -47,7 +47,7 @@ class Lying(NamedTuple):
 
 @dataclass(frozen=True)
 class Behind:
-    """`measured` is the case of descriptors.json that covers it, with its provenance; None where there is none."""
+    """`measured` is the measured case of descriptors that covers it, with its provenance; None where there is none."""
 
     operand: SharedOperand
     major: str

@@ -63,8 +63,8 @@ def verdicts(fragment: Fragment, measured: Measurement) -> list[Verdict]:
 
 def findings(reference: Reference) -> Iterator[tuple[str, str, str]]:
     """(fragments, where, words) of the errors of a source that show in no layout."""
-    for finding in reference.FINDINGS:
-        yield finding.pattern, finding.where, finding.words
+    for erratum in reference.ERRATA:
+        yield erratum.pattern, erratum.where, erratum.words
 
 
 def same_slots(stated: Table, measured: Table) -> tuple[int, int, list[str]]:

@@ -120,8 +120,8 @@ def run_summary(report: Report, results: Results) -> None:
     for complaint in report.complaints:
         say(f"measured again, not trusted: {complaint}")
     if report.beside:
-        count = len(report.beside)
-        say(f"{count} tables measured before stay; what happened now is recorded beside them: {report.beside[0]}")
+        count = f"{len(report.beside)} {'tables' if report.kind == TABLE else 'findings'}"
+        say(f"{count} measured before stay; what happened now is recorded beside them: {report.beside[0]}")
     for contradiction in report.contradictions:
         click.echo(click.style("contradiction: ", fg="red") + escaped(contradiction), err=True)
     if report.unchecked:

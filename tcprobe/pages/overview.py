@@ -102,8 +102,8 @@ def _overview(results: Results, facts: known.ByFragment, pages: Iterable[str]) -
 
 def _errata(results: Results) -> Iterator[str]:
     for reference in references():
-        for finding in reference.FINDINGS:
-            yield f"- {reference.NAME}, {finding.where}: {finding.words} (`{finding.pattern}`)"
+        for erratum in reference.ERRATA:
+            yield f"- {reference.NAME}, {erratum.where}: {erratum.words} (`{erratum.pattern}`)"
     device = arch.arch(results.archs()[-1])
     seen = set()
     for fragment in inventory.of_a_warp().values():

@@ -24,6 +24,7 @@ from tcprobe.errors import (
     EnvironmentUnfitError,
     NewerSchemaError,
     ProbeError,
+    UnmeasuredError,
     UsageError,
     named,
     starved,
@@ -32,7 +33,7 @@ from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.probes import dialogues, experiments
-from tcprobe.probes.experiment import Context, Dialogue, Experiment, kernels, ptx_hash
+from tcprobe.probes.experiment import EVENTS, Context, Dialogue, Experiment, kernels, ptx_hash
 from tcprobe.references import references, said
 from tcprobe.run.backend import Device
 from tcprobe.run.conclude import conclude
@@ -61,7 +62,7 @@ class Done:
 
 
 class WorkerLostError(EnvironmentUnfitError):
-    """The worker died, hung or lost its device; the message says how, `event` which: "fault" or "hangs"."""
+    """The worker died, hung or lost its device; the message says how, `event` which: "fault", "hangs" or "bug"."""
 
     def __init__(self, words: str, event: str = "fault") -> None:
         super().__init__(words)
@@ -128,8 +129,8 @@ class Session:
             raise self._lost()
         if isinstance(message, Exception):
             raise message
-        if message[0]["event"] == "fault":
-            raise WorkerLostError(message[0]["words"])
+        if message[0]["event"] in ("fault", "bug"):
+            raise WorkerLostError(message[0]["words"], message[0]["event"])
         if message[0]["event"] == "unfit":
             raise named(message[0]["error"])(message[0]["words"])
         return message
@@ -285,12 +286,14 @@ class Attempt:
         if words is None:
             try:
                 return conclude(experiment, arrays, self._context(experiment), device.method, origin)
+            except UnmeasuredError as error:
+                event, words = "unmeasured", str(error)
             except ProbeError as error:
                 event, words = "unsound", str(error)
         status: Status = "refused" if event == "refused" else "failed"
         if not isinstance(experiment, Dialogue):
             return Measurement(experiment.id, device.arch, device.method, status, origin, words=words)
-        body = experiment.instead(event, words)
+        body = experiment.instead(event, words) if event in EVENTS else None
         status, said = (status, words) if body is None else ("measured", None)
         return Finding(kind_of(experiment), experiment.id, device.arch, device.method, status, origin, body, said)
 

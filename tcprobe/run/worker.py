@@ -5,7 +5,8 @@ It says hello with its devices, takes one job {device, kind, experiments, carefu
     hello    devices                            compiled  (all kernels that will be)
     begin    experiment                         reading   experiment, ptx, arrays
     refused  experiment, ptx, words             unsound   experiment, ptx, words: outputs contradict each other
-    fault    words: the context is lost         unfit     words, error: nothing can run here, by the error's class
+    fault    words: the context is lost         bug       words: an error that nobody expects
+    unfit    words, error: nothing can run here, by the error's class
     done     stages (seconds), peak_mb
 
 Three things go on at once: a thread compiles the kernels chunk by chunk, the main thread runs experiments as
@@ -36,7 +37,7 @@ from tcprobe.layout.table import Table
 from tcprobe.probes import experiments, of_kind
 from tcprobe.probes.experiment import Dialogue, Experiment, Reading, ptx_hash
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
-from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendFaultError, Device
+from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendBugError, BackendFaultError, Device
 from tcprobe.run.wire import Arrays, receive, send
 from tcprobe.store.choose import Layers, alone, over_published
 from tcprobe.store.measurement import TABLE
@@ -194,7 +195,7 @@ class Job:
             raise
         except Exception as error:
             self._drain()
-            raise BackendFaultError(str(_fault(error))) from None
+            raise BackendBugError(str(_fault(error))) from None
         self._decoding.append(self._decoders.submit(_decode, plan, decode))
 
     def _drain(self, keep: int = 0) -> None:
@@ -226,7 +227,7 @@ def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], metho
         folder = header["folder"] and Path(header["folder"])
         job.work(todo, Desk(job.backend, job.backend.devices()[header["device"]], folder), header["careful"])
     except BackendFaultError as error:
-        send(sink, {"event": "fault", "words": str(error)})
+        send(sink, {"event": error.event, "words": str(error)})
     except BrokenPipeError:
         raise
     except Exception as error:

@@ -11,7 +11,7 @@ Tables of fragments are the kind "table" (`store.measurement`); every other kind
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -37,7 +37,7 @@ class Key(NamedTuple):
     subject: str
 
 
-class Evidence(Protocol):
+class AnyFinding(Protocol):
     """What findings of all kinds say: of what they are, what came of it, and what they rest on."""
 
     @property
@@ -82,8 +82,8 @@ class Finding:
 
     @property
     def plain(self) -> Any:
-        """The body as plain data."""
-        return None if self.body is None else msgspec.to_builtins(self.body)
+        """The body as plain data of JSON."""
+        return None if self.body is None else msgspec.json.decode(msgspec.json.encode(self.body))
 
 
 def from_code(kind: str, subject: str, arch: str, compiler: str, body: Any) -> Finding:
@@ -92,12 +92,22 @@ def from_code(kind: str, subject: str, arch: str, compiler: str, body: Any) -> F
     return Finding(kind, subject, arch, "sass", "measured", made, body)
 
 
-def made_by(finding: Evidence) -> tuple[str, ...]:
+def is_number(text: str) -> bool:
+    """Whether a part of a subject is a number as it is written: 7, not 07."""
+    return text.isascii() and text.isdigit() and text == str(int(text))
+
+
+def made_by(finding: AnyFinding) -> tuple[str, ...]:
     """The device, driver, CUDA version and compiler that a finding rests on."""
     return tuple(finding.provenance[key] for key in MAKER)
 
 
-def how(finding: Evidence) -> str:
+def makers(findings: Iterable[AnyFinding]) -> str:
+    """How findings were made, in words, each way once."""
+    return " and ".join(dict.fromkeys(how(finding) for finding in findings))
+
+
+def how(finding: AnyFinding) -> str:
     """The method and what it was done with, in words."""
     made = finding.provenance
     if finding.method in FROM_CODE:

@@ -15,7 +15,6 @@ from tcprobe.store.finding import Finding, from_code
 from tcprobe.store.results import Results
 
 METHODS = ("sass",)
-WHAT = "reads how opcodes are encoded"
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True):

@@ -16,7 +16,6 @@ from tcprobe.store.finding import Finding, from_code
 from tcprobe.store.results import Results
 
 METHODS = ("sass",)
-WHAT = "reads what instructions become"
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 

@@ -17,7 +17,6 @@ from tcprobe.store.finding import Finding, from_code
 from tcprobe.store.results import Results
 
 METHODS = ("sass",)
-WHAT = "reads the layouts of opcodes"
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True):
