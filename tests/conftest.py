@@ -93,8 +93,6 @@ def pytest_collection_modifyitems(items, config):
     for item in items:
         if item.get_closest_marker("consumer") and not alone and consumer_missing():
             item.add_marker(pytest.mark.skip(reason=consumer_missing()))
-        if item.get_closest_marker("full") and not config.getoption("--all"):
-            item.add_marker(pytest.mark.skip(reason="a law in full: --all"))
         if item.get_closest_marker("gpu") and gpu_missing():
             item.add_marker(pytest.mark.skip(reason=gpu_missing()))
         if item.get_closest_marker("full") and not config.getoption("--all"):
@@ -104,7 +102,6 @@ def pytest_collection_modifyitems(items, config):
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="every law in full, not its sample")
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
-    parser.addoption("--all", action="store_true", help="also what is marked full and takes minutes")
 
 
 @pytest.fixture

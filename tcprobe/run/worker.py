@@ -46,6 +46,7 @@ from tcprobe.store.results import published
 if TYPE_CHECKING:
     from tcprobe.references.shared_memory.tensor_map import TensorMap
 
+_KEPT: list[Job] = []  # to take a lost device apart, as Python would at a function's end, prints a lot
 CHUNK = 48  # multiplies that are compiled together, while the chunk before them runs
 Message = tuple[dict[str, object], Arrays]
 
@@ -213,6 +214,7 @@ def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], metho
         threading.Thread(target=_listen, args=(source, asked), daemon=True).start()
         start = time.perf_counter()
         job = Job(make(), sink)
+        _KEPT.append(job)
         job.stages["import"] = time.perf_counter() - start
         if method:
             threading.Thread(target=_plan, args=(method, begun), daemon=True).start()
