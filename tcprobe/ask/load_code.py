@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from tcprobe import __version__
 from tcprobe.ask.load import Move, StraightLoad
+from tcprobe.code.names import made
+from tcprobe.code.origin import origin
 from tcprobe.errors import UsageError
 from tcprobe.text import comment
 
@@ -17,12 +18,12 @@ def source(plan: StraightLoad) -> str:
     fragment, (line, byte) = cell.fragment, plan.formulas
     if line is None or byte is None:
         raise UsageError(f"{fragment.id}: its addresses have no closed form, so there is no code; --json has them all.")
-    name = re.sub(r"\W+", "_", f"load_{fragment.id}_{tile.contiguous}_ld{plan.ld}")
+    name = made(f"load_{fragment.id}_{tile.contiguous}_ld{plan.ld}")
     word = "unsigned long long" if fragment.register_bits == 64 else "unsigned"
     widest = max(move.width for move in plan.moves)
     lines = [
         f"// made by tcprobe {__version__}: {fragment.id}, {tile.contiguous}s contiguous, {len(plan.moves)} loads",
-        f"// {comment(cell.evidence)}; proven on every slot on {cell.arch}",
+        f"// {comment(origin(cell))}; its loads are proven on every slot",
         f"#ifndef TCPROBE_{name}",
         f"#define TCPROBE_{name}",
         "",

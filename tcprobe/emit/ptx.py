@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe.ask.describe import ranges
+from tcprobe.code.cuda import holder, of_holder
 from tcprobe.emit.common import formulas, heading, instructions
 from tcprobe.emit.metadata import lanes_in_words, lanes_read
 from tcprobe.isa.dtypes import dtype
@@ -102,11 +103,11 @@ def _registers(operand: str, cell: Cell) -> Iterator[str]:
         which = f"i = {first}" + (f" to {first + size - 1}, low bits first" if size > 1 else "")
         cells = cell.table.cells[first : first + size]
         shown = ", ".join("unused" if c is None else f"{operand.upper()}[{c[0]}][{c[1]}]" for c in cells[:4])
-        yield f".reg .{kind} {name};  // {which}; in lane 0: {shown}{', ...' if size > 4 else ''}"
+        yield f".reg .{kind} {name};  // {which}; in {holder(fragment.threads)} 0: {shown}{', ...' if size > 4 else ''}"
 
 
 def _formulas(cell: Cell) -> str:
-    return ", ".join(f"{name} = {f}" for name, f in formulas(cell).items())
+    return ", ".join(f"{name} = {of_holder(str(f), cell.fragment.threads)}" for name, f in formulas(cell).items())
 
 
 def _scales(cell: Cell) -> str:

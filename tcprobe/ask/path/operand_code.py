@@ -14,6 +14,7 @@ from tcprobe.ask.path.cuda import NUMBER, known, moved, struct_of
 from tcprobe.ask.path.cute import head, lanes, layout
 from tcprobe.ask.path.formula import of_pair
 from tcprobe.ask.path.operand import OperandPlan
+from tcprobe.code.origin import of_tables
 from tcprobe.errors import UsageError
 from tcprobe.text import comment
 
@@ -30,7 +31,7 @@ def _head(plan: OperandPlan) -> Iterator[str]:
     yield f"// {comment(' -> '.join(f'{s.kind}: {s.ptx[0]}' for s in plan.steps))}"
     yield (f"// shared memory: {asked.shared}, blocks of {asked.shared.block} bytes of each line; proven byte by byte; "
            f"needs {asked.operand.instruction.target.name}")  # fmt: skip
-    yield from (f"// {comment(words)}" for words in plan.evidence)
+    yield from (f"// {comment(of_tables(words))}" for words in plan.evidence)
     yield from (f"#ifndef TCPROBE_{name}", f"#define TCPROBE_{name}", "", f"struct {name} {{")
 
 
