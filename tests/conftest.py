@@ -91,12 +91,25 @@ def pytest_collection_modifyitems(items, config):
     for item in items:
         if item.get_closest_marker("consumer") and not alone and consumer_missing():
             item.add_marker(pytest.mark.skip(reason=consumer_missing()))
+        if item.get_closest_marker("full") and not config.getoption("--all"):
+            item.add_marker(pytest.mark.skip(reason="the full suite alone: --all"))
         if item.get_closest_marker("gpu") and gpu_missing():
             item.add_marker(pytest.mark.skip(reason=gpu_missing()))
 
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+    parser.addoption("--all", action="store_true", help="every case where tests take a sample, and tests marked full")
+
+
+@pytest.fixture(scope="session")
+def sample(request):
+    """Every so many of the cases, all of them with --all."""
+
+    def chosen(cases, every: int) -> list:
+        return list(cases) if request.config.getoption("--all") else list(cases)[::every]
+
+    return chosen
 
 
 @pytest.fixture

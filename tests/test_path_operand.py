@@ -6,8 +6,8 @@ import shutil
 from functools import cache
 from itertools import product
 
+import host_cuda
 import nvrtc
-import path_host
 import path_reference
 import pytest
 import wgmma_products
@@ -133,7 +133,7 @@ def test_the_code_gives_the_descriptors(tmp_path):
                 k, block = divmod(j, found.blocks)
                 calls.append(f'printf("%llx\\n", {name}::descriptor(4096, {k}, {block}));')
                 wanted.append(int(issue["descriptor"], 16) + (4096 >> 4))
-    out = path_host.execute(tmp_path, headers, calls, b"").decode().split()
+    out = host_cuda.execute(tmp_path, headers, calls, b"").decode().split()
     assert [int(text, 16) for text in out] == wanted
 
 

@@ -1,0 +1,101 @@
+"""What commands print as code is compiled and run by all its threads, 32 or 128, and gives what the table says.
+
+A sample of every family here, everything with --all.
+"""
+
+import itertools
+import shutil
+from contextlib import suppress
+
+import emitted
+import pytest
+
+from tcprobe.ask.convert import require_matrix
+from tcprobe.ask.convert.casts import cast
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import arch
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
+FAMILIES = {"wmma", "mma", "mma.sp", "mma.block_scale", "mma.sp.block_scale", "wgmma", "wgmma.sp", "ldmatrix",
+            "stmatrix", "movmatrix"}  # fmt: skip
+
+
+def check(folder, what, cases, least):
+    found = emitted.tried(folder, cases)
+    print(f"{what}: {found}")
+    assert found.wrong == []
+    assert found.functions >= least
+
+
+def few(request, cells, every):
+    return cells if request.config.getoption("--all") else emitted.spread(cells, every)
+
+
+def test_every_family_is_there():
+    assert {cell.fragment.family for cell in emitted.cells()} >= FAMILIES
+
+
+def test_reductions(tmp_path, request):
+    check(tmp_path, "reduce --over", emitted.reductions(few(request, emitted.cells(), 9)), 60)
+
+
+def test_masks_and_fills(tmp_path, request, sample):
+    cells = few(request, emitted.cells(), 12)
+    ways = sample(list(itertools.product(emitted.MASKS, emitted.FILLS)), 5)
+    cases = (case for mask, fill in ways for case in emitted.masks(cells, [mask], [fill]))
+    check(tmp_path, "reduce --mask, --fill", cases, 300)
+
+
+def test_loads(tmp_path, request):
+    cells = [cell for cell in emitted.cells() if cell.fragment.threads == 32 and cell.fragment.products == 1]
+    check(tmp_path, "load", emitted.loads(few(request, cells, 5)), 60)
+
+
+def test_a_warp_s_lane_in_place_of_the_thread_is_noticed(tmp_path):
+    """As masks of a warpgroup were once."""
+    d = next(c for c in emitted.cells() if c.fragment.family == "wgmma" and c.fragment.operand == "d")
+    [case] = emitted.masks([d], ["row >= col"], [None])
+    wrong = case._replace(code=case.code.replace("threadIdx.x % 128", "threadIdx.x % 32"))
+    assert wrong.code != case.code
+    assert emitted.tried(tmp_path, [case, wrong]).wrong == [wrong.of]
+
+
+def matrices(name, large):
+    """A matrix of every layout and type on an arch."""
+    found = {}
+    for cell in emitted.on(name):
+        if cell.fragment.products == 1 and cell.fragment.rows * cell.fragment.cols <= large:
+            with suppress(UsageError):
+                require_matrix(cell)
+                found.setdefault((cell.table.id, cell.fragment.type), cell)
+    return found.values()
+
+
+def convertible(name, large):
+    """Pairs of matrices whose types convert."""
+    for source, target in itertools.product(matrices(name, large), repeat=2):
+        with suppress(UsageError):
+            cast(source.fragment, target.fragment, arch(name))
+            yield source, target
+
+
+@pytest.mark.parametrize(("name", "every"), [("sm_70", 23), ("sm_80", 61), ("sm_90", 97), ("sm_120", 61)])
+def test_conversions(tmp_path, request, sample, name, every):
+    whole = request.config.getoption("--all")
+    pairs = sample(convertible(name, 4096 if whole else 1024), every)
+    ways = list(itertools.product((False, True), (False, True)))
+    cases = (case for number, pair in enumerate(pairs)
+             for turned, permuted in (ways if whole else [ways[number % 4], ways[0]])
+             for case in emitted.conversions([pair], [turned], [permuted]))  # fmt: skip
+    check(tmp_path, f"convert on {name}", cases, 15)
+
+
+def test_stores(tmp_path, request, sample):
+    options = list(itertools.product(
+        ("stmatrix", "stmatrix.x1", "stmatrix.x2.trans"), (None, "bf16", "e4m3", "s8"), ("row", "col"),
+        ("plain", "pad:16", "SWIZZLE_128B", "boxes:64"),
+    ))  # fmt: skip
+    results = [c for c in emitted.on("sm_90") if c.fragment.operand == "d" and c.fragment.cols <= 128
+               and c.fragment.family in FAMILIES - {"ldmatrix", "movmatrix"}]  # fmt: skip
+    cells = few(request, list({(c.table.id, c.fragment.type): c for c in results}.values()), 4)
+    check(tmp_path, "convert to stmatrix", emitted.stores(cells, sample(options, 5)), 20)
