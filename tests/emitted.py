@@ -19,7 +19,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import by_name, inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.operand import WHOLE
-from tcprobe.store.cell import emittable, for_emit
+from tcprobe.store.cell import emittable, for_emit, selected
 from tcprobe.store.results import published
 
 CHUNK = 120
@@ -54,14 +54,14 @@ class Tried(NamedTuple):
         return f"{self.functions} functions tried, {self.run} of them different, {len(self.wrong)} wrong"
 
 
-def tried(folder, cases):
-    """Run cases, those of the same text and data once."""
+def tried(folder, cases, before=""):
+    """Run cases, those of the same text and data once; the text `before` stands above all."""
     cases = list(cases)
     different = list({case._replace(of=""): case for case in cases}.values())
     wrong = []
     for start in range(0, len(different), CHUNK):
         part = different[start : start + CHUNK]
-        codes = list(dict.fromkeys(renamed(case.code, number) for number, case in enumerate(part)))
+        codes = [before, *dict.fromkeys(renamed(case.code, number) for number, case in enumerate(part))]
         codes += [f"void case{number}() {{ {renamed(case.body, number)} }}" for number, case in enumerate(part)]
         out = host_cuda.execute(folder, codes, map(call, range(len(part)), part), b"".join(c.given for c in part))
         for case in part:
@@ -99,6 +99,12 @@ def cells():
     return list(found.values())
 
 
+def of_role(role):
+    """Every layout that an operand of a role has, for each selector."""
+    listed = for_emit([f for f in inventory.fragments().values() if f.role is role], "all", published())
+    return list({(c.fragment.family, c.table.id): c for c in selected(listed, None, every=True)}.values())
+
+
 @cache
 def on(name):
     """Every matrix that an arch has a table of."""
@@ -107,12 +113,13 @@ def on(name):
 
 
 def spread(found, every):
-    """Of each family and number of threads every so many, and the first."""
+    """Of each family and operand every so many, the smallest among them."""
 
     def kind(cell):
         return cell.fragment.family, cell.fragment.operand
 
-    return [cell for _, group in groupby(sorted(found, key=kind), kind) for cell in list(group)[::every]]
+    ordered = sorted(found, key=lambda cell: (kind(cell), cell.table.points))
+    return [cell for _, group in groupby(ordered, kind) for cell in list(group)[::every]]
 
 
 def element(cell, row, col, number_of_product=0):

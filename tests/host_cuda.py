@@ -7,7 +7,7 @@ numbers keep the low bits of whole numbers, so that what comes out still names t
 import re
 import subprocess
 
-ASM = re.compile(r'asm(?: volatile)?\("([^"]*)" ?: ?([^:]*?) ?(?:: ?([^:]*?))?(?: : "memory")?\);')
+ASM = re.compile(r'asm(?: volatile)?\("([^"]*)"\s*: ?([^:]*?) ?(?:: ?([^:]*?))?(?: ?: "memory")?\);')
 OPERAND = re.compile(r'"=?([hrlf])"\(((?:[^()]|\([^()]*\))*)\)')
 BYTES = {"h": 2, "r": 4, "f": 4, "l": 8}
 RUNTIME = r"""
@@ -85,6 +85,18 @@ static unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
 static float __int_as_float(int bits) { float value; memcpy(&value, &bits, 4); return value; }
 static double __longlong_as_double(long long bits) { double value; memcpy(&value, &bits, 8); return value; }
 
+// a tensor map of two dimensions: bytes of an element, its box, and the bits that the swizzle moves
+static struct Map { u8* start; long long ld; int size, inner, rows, bits, pitch; } map_;
+static void box(const Map& map, unsigned shared, int x, int y, bool fills) {
+  for (int j = 0; j < map.rows; ++j)
+    for (int i = 0; i < map.inner * map.size; ++i) {
+      const unsigned at = shared + j * map.pitch + i;
+      u8& there = memory[at ^ (at >> 7 & ((1 << map.bits) - 1)) << 4];
+      u8& here = map.start[(y + j) * map.ld + x * map.size + i];
+      if (fills) there = here; else here = there;
+    }
+}
+
 // PTX
 static bool begins(const std::string& text, const char* start) { return text.compare(0, strlen(start), start) == 0; }
 static bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
@@ -154,7 +166,12 @@ static void run(const char* text, int outs, const Out* to, int ins, const long l
   else if (begins(name, "movmatrix")) movmatrix(out[0], unsigned(in[0]));
   else if (name.find("matrix") == 2) matrices(name, out, in);
   else if (begins(name, "cvt") || name[0] == '{') converted(name, out[0], in);
-  else if (begins(name, "cp.async")) {
+  else if (begins(name, "cp.async.bulk.tensor")) {
+    const bool fills = has(ptx, "], [%1");
+    const Map& map = *reinterpret_cast<Map*>(in[fills]);
+    box(map, unsigned(in[fills ? 0 : 3]), int(in[1 + fills]), int(in[2 + fills]), fills);
+  } else if (begins(name, "cp.async.bulk")) {  // a wait or a commit
+  } else if (begins(name, "cp.async")) {
     const int bytes = std::stoi(ptx.substr(ptx.rfind(", ") + 2));
     if (in[0] % bytes || in[1] % bytes) std::abort();
     memcpy(memory + in[0], reinterpret_cast<u8*>(in[1]), bytes);

@@ -8,20 +8,23 @@ import shutil
 from contextlib import suppress
 
 import emitted
+import emitted_layouts
 import pytest
 
 from tcprobe.ask.convert import require_matrix
 from tcprobe.ask.convert.casts import cast
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.operand import Role
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
 FAMILIES = {"wmma", "mma", "mma.sp", "mma.block_scale", "mma.sp.block_scale", "wgmma", "wgmma.sp", "ldmatrix",
             "stmatrix", "movmatrix"}  # fmt: skip
 
 
-def check(folder, what, cases, least):
-    found = emitted.tried(folder, cases)
+def check(folder, what, cases, least, before=""):
+    found = emitted.tried(folder, cases, before)
     print(f"{what}: {found}")
     assert found.wrong == []
     assert found.functions >= least
@@ -40,15 +43,16 @@ def test_reductions(tmp_path, request):
 
 
 def test_masks_and_fills(tmp_path, request, sample):
-    cells = few(request, emitted.cells(), 12)
-    ways = sample(list(itertools.product(emitted.MASKS, emitted.FILLS)), 5)
+    kinds = {(c.table.id, dtype(c.fragment.type).is_float, c.fragment.type == "f64"): c for c in emitted.cells()}
+    cells = few(request, list(kinds.values()), 5)
+    ways = sample(list(itertools.product(emitted.MASKS, emitted.FILLS)), 8)
     cases = (case for mask, fill in ways for case in emitted.masks(cells, [mask], [fill]))
-    check(tmp_path, "reduce --mask, --fill", cases, 300)
+    check(tmp_path, "reduce --mask, --fill", cases, 200)
 
 
 def test_loads(tmp_path, request):
     cells = [cell for cell in emitted.cells() if cell.fragment.threads == 32 and cell.fragment.products == 1]
-    check(tmp_path, "load", emitted.loads(few(request, cells, 5)), 60)
+    check(tmp_path, "load", emitted.loads(few(request, cells, 9)), 60)
 
 
 def test_a_warp_s_lane_in_place_of_the_thread_is_noticed(tmp_path):
@@ -98,4 +102,27 @@ def test_stores(tmp_path, request, sample):
     results = [c for c in emitted.on("sm_90") if c.fragment.operand == "d" and c.fragment.cols <= 128
                and c.fragment.family in FAMILIES - {"ldmatrix", "movmatrix"}]  # fmt: skip
     cells = few(request, list({(c.table.id, c.fragment.type): c for c in results}.values()), 4)
-    check(tmp_path, "convert to stmatrix", emitted.stores(cells, sample(options, 5)), 20)
+    check(tmp_path, "convert to stmatrix", emitted.stores(cells, sample(options, 11)), 20)
+
+
+def test_headers(tmp_path, request):
+    metadata = emitted.of_role(Role.METADATA)
+    cells = few(request, emitted.cells() + metadata, 20)
+    check(tmp_path, "emit --to cuda", emitted_layouts.headers(cells), 30)
+
+
+def test_types_of_cute(tmp_path, request):
+    cases = emitted_layouts.cute_types(few(request, emitted.cells(), 4))
+    check(tmp_path, "emit --to cute", cases, 60, emitted_layouts.CUTE)
+
+
+def test_paths(tmp_path, request, sample):
+    small = {(c.fragment.family, c.fragment.operand, c.fragment.type): c for c in reversed(emitted.cells())
+             if c.fragment.rows * c.fragment.cols <= 1024}  # fmt: skip
+    asked = sample(emitted_layouts.asked_paths(small.values()), 41)
+    check(tmp_path, "path --code cuda", emitted_layouts.paths(asked), 20)
+
+
+def test_paths_through_tensor_maps(tmp_path):
+    asked = [case for case in emitted_layouts.path_cases.CASES if case.fill == "tma"]
+    check(tmp_path, "path --fill tma --code cuda", emitted_layouts.paths(asked), 8)

@@ -6,6 +6,8 @@ import shutil
 from functools import cache
 from itertools import product
 
+import emitted
+import emitted_layouts
 import host_cuda
 import nvrtc
 import path_reference
@@ -135,6 +137,14 @@ def test_the_code_gives_the_descriptors(tmp_path):
                 wanted.append(int(issue["descriptor"], 16) + (4096 >> 4))
     out = host_cuda.execute(tmp_path, headers, calls, b"").decode().split()
     assert [int(text, 16) for text in out] == wanted
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
+def test_fills_bring_every_byte(tmp_path, sample):
+    found = emitted.tried(tmp_path, emitted_layouts.operand_fills(sample(cases(), 7)))
+    print(f"path to a descriptor --code cuda: {found}")
+    assert found.wrong == []
+    assert found.functions > 10
 
 
 @pytest.mark.parametrize("product", PRODUCTS[:: len(PRODUCTS) - 1], ids=str)

@@ -51,7 +51,7 @@ def literal(given: float, kind: str) -> str:
         sign = "-" if given < 0 else ""
         return sign + _BITS[wide]["nan" if math.isnan(given) else "inf"]
     most = _largest(kind if dtype(kind).is_float and dtype(kind).bits >= 16 else "f32")
-    if abs(given) > most or (given and abs(given) < 1 / most):
+    if abs(given) > most or (given and abs(given) < 1 / _largest(wide)):
         raise UsageError(
             f"{quoted(str(given))} is out of the range of {kind}, up to {most:g}; infinity is inf or -inf."
         )
