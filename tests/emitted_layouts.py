@@ -8,12 +8,14 @@ import path_cases
 from emitted import Case
 
 from tcprobe import emit
+from tcprobe.ask import descriptor, tensor_map
 from tcprobe.ask.path import cuda, operand_code
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.tile import TMA
 from tcprobe.emit.common import named
 from tcprobe.errors import UsageError
 from tcprobe.isa.operand import Role
+from tcprobe.isa.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES
 
 HEADER = """using L = {name};
   int own[L::elements][3];
@@ -139,3 +141,48 @@ def asked_paths(cells):
     for cell, (major, shared, access, fill) in product(cells, shapes):
         f = cell.fragment
         yield path_cases.Case(f.id, f"{2 * f.rows}x{2 * f.cols}", major, shared, access, None, fill)
+
+
+# calls and single lines
+
+DRIVER = "\n".join([
+    "typedef unsigned long long cuuint64_t; typedef unsigned cuuint32_t; struct CUtensorMap {};",
+    "static unsigned __cvta_generic_to_shared(unsigned address) { return address; }",
+    *(f"enum {{ {', '.join(f'CU_TENSOR_MAP_{kind}_{name} = {number}' for name, number in names.items())} }};"
+      for kind, names in {"DATA_TYPE": {name: number for name, (number, _) in DATA_TYPES.items()},
+                          "INTERLEAVE": INTERLEAVES, "SWIZZLE": SWIZZLES, "L2_PROMOTION": PROMOTIONS,
+                          "FLOAT_OOB_FILL": FILLS}.items()),
+    """typedef int CUresult;
+static int cuTensorMapEncodeTiled(CUtensorMap*, int type, unsigned rank, void* address, const cuuint64_t* dims,
+                                  const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t* steps,
+                                  int interleave, int swizzle, int promotion, int fill) {
+  u64* out = (u64*)output;
+  *out++ = type; *out++ = rank; *out++ = (u64)address;
+  for (unsigned j = 0; j < rank; ++j) { *out++ = dims[j]; *out++ = box[j]; *out++ = steps[j]; }
+  for (unsigned j = 0; j + 1 < rank; ++j) *out++ = strides[j];
+  *out++ = interleave; *out++ = swizzle; *out++ = promotion; *out++ = fill;
+  return 0;
+}""",
+])  # fmt: skip
+
+
+def calls(options):
+    """`tensormap`: the call, whose arguments are written down."""
+    for asked in options:
+        try:
+            planned = tensor_map.plan(asked)
+        except UsageError:
+            continue
+        made = planned.map
+        numbers = [made.type, made.rank, 1 << 20, *(n for each in zip(made.dims, made.box, made.steps, strict=True)
+                   for n in each), *made.strides, made.interleave, made.swizzle, made.promotion, made.fill]  # fmt: skip
+        body = f"void* address = (void*)(1 << 20); {tensor_map.cuda(planned)}"
+        yield Case(str(asked), "", body, 1, b"", np.array(numbers, np.uint64).tobytes())
+
+
+def descriptors(tiles):
+    """`descriptor`: the line that makes one."""
+    for tile in tiles:
+        body = f"unsigned smem = 5 << 12; {descriptor.cuda(tile)} memcpy(MINE(output, desc), &desc, sizeof desc);"
+        wanted = tile.descriptor._replace(start=5 << 12).encode()
+        yield Case(str(tile), "", body, 1, b"", np.array([wanted], np.uint64).tobytes())

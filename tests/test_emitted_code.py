@@ -13,6 +13,7 @@ import pytest
 
 from tcprobe.ask.convert import require_matrix
 from tcprobe.ask.convert.casts import cast
+from tcprobe.ask.tensor_map import MapOptions
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
@@ -126,3 +127,11 @@ def test_paths(tmp_path, request, sample):
 def test_paths_through_tensor_maps(tmp_path):
     asked = [case for case in emitted_layouts.path_cases.CASES if case.fill == "tma"]
     check(tmp_path, "path --fill tma --code cuda", emitted_layouts.paths(asked), 8)
+
+
+def test_calls_of_the_driver(tmp_path, sample):
+    ways = itertools.product(("bf16", "f32", "u8", "f64"), ((64, 32), (128, 64), (256,), (32, 8, 4), (16, 4, 2, 2, 2)),
+                             ("NONE", "32B", "128B"), ("NONE", "L2_128B"), (16, 32))  # fmt: skip
+    options = [MapOptions(kind, tile=tile, swizzle=swizzle, promotion=promotion, address=address)
+               for kind, tile, swizzle, promotion, address in ways]  # fmt: skip
+    check(tmp_path, "tensormap", emitted_layouts.calls(sample(options, 5)), 15, emitted_layouts.DRIVER)

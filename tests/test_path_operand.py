@@ -145,6 +145,10 @@ def test_fills_bring_every_byte(tmp_path, sample):
     print(f"path to a descriptor --code cuda: {found}")
     assert found.wrong == []
     assert found.functions > 10
+    lines = emitted_layouts.descriptors(plan.asked.held for plan in cases())
+    found = emitted.tried(tmp_path, lines, emitted_layouts.DRIVER)
+    print(f"descriptor: {found}")
+    assert found.wrong == []
 
 
 @pytest.mark.parametrize("product", PRODUCTS[:: len(PRODUCTS) - 1], ids=str)
