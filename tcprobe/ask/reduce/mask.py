@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
+from tcprobe.ask.banks import Ints
 from tcprobe.ask.reduce.condition import Comparison, Condition, Linear, condition, holds, in_order, linear, names
 from tcprobe.ask.reduce.number import literal, number
 from tcprobe.code.cuda import DeviceFunction, Parameter, holder
@@ -161,15 +164,20 @@ class _Writer:
 
     def _split(self, asked: Linear, i: int) -> tuple[str, int]:
         """(name of the lane's value, what element i adds to it): a value of its own where the two do not part."""
-        lanes = range(self.table.threads)
-        moves = {asked.at(self._at(lane, i)) - asked.at(self._at(lane, 0)) for lane in lanes}
-        moved = moves.pop() if len(moves) == 1 else None
+        moves = self._numbers(asked, i) - self._numbers(asked, 0)
+        moved = int(moves[0]) if (moves == moves[0]).all() else None
         at = 0 if moved is not None else i
         text = self._text(Linear(asked.terms, 0), at)
         total = asked.number + (moved or 0)
         if text.lstrip("-").isdigit():
             return "", total + int(text)
         return self._bases.setdefault(text, f"d{len(self._bases)}"), total
+
+    def _numbers(self, asked: Linear, i: int) -> Ints:
+        """What it is for element i of every lane; names other than row and col count as 0."""
+        columns = {name: np.array(self.table.values[name][i :: self.table.elements]) for name in ("row", "col")}
+        zero: Ints = np.zeros(self.table.threads, int)
+        return sum((columns[name] * factor for name, factor in asked.terms if name in columns), zero)
 
     def _at(self, lane: int, i: int) -> dict[str, int]:
         cell = self.table.cells[lane * self.table.elements + i]
