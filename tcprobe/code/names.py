@@ -40,7 +40,10 @@ TAKEN = _words("""
     stderr stdin stdout strdupa strndupa timezone tzname unix va_arg va_copy va_end va_start
     dim3 half half2 nv_bfloat16 nv_bfloat162 uchar ushort uint ulong
 """)
-_TYPE = re.compile(r"(u?(char|short|int|long|longlong)|float|double)[1-4]|(cuda|CU)[A-Z]\w*|\w+_t")
+_TYPE = re.compile(
+    r"(u?(char|short|int|long|longlong)|float|double)[1-4]|(cuda|CU)[A-Z]\w*|u?int(_fast|_least)?(8|16|32|64|ptr|max)_t|"
+    r"(s?size|ptrdiff|nullptr|max_align|wint|time|clock|clockid|timer|off|pid|l?l?div|float|double|fpos|va|mbstate)_t"
+)
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]+|(M|L|P)_\w+|SNAN\w+|TCPROBE_\w+|(be|le)(16|32|64)toh|hto[bl]e(16|32|64)")
 _RESERVED = re.compile(r"_.*|.*__.*")
 _REASONS: tuple[tuple[Callable[[str], object], str], ...] = (
