@@ -11,8 +11,6 @@ import numpy as np
 from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.stmatrix import StoreOptions
 from tcprobe.ask.convert.store_code import coded
-from tcprobe.ask.load import load
-from tcprobe.ask.load_code import source as load_source
 from tcprobe.ask.reduce import reduce
 from tcprobe.ask.reduce.mask import masked
 from tcprobe.errors import UsageError
@@ -331,24 +329,3 @@ def stored(found, ids):
         line, place = (r, c) if tile.contiguous == "row" else (c, r)
         memory[found.shared.offset(tile, line, place * tile.bits // 8 + byte)] = ids[r, c] >> 8 * byte & 255
     return memory
-
-
-# load
-
-
-def loads(cells_, majors=("row", "col"), gaps=(0, 2)):
-    """`load --code`."""
-    for cell, major, gap in product(cells_, majors, gaps):
-        fragment, bits = cell.fragment, cell.fragment.slot_bits
-        lines, length = (fragment.rows, fragment.cols) if major == "row" else (fragment.cols, fragment.rows)
-        try:
-            text = load_source(load(cell, major, length + gap))
-        except UsageError:
-            continue
-        image = np.random.default_rng(3).integers(1, 256, lines * (length + gap) * bits // 8, np.uint8)
-        pieces = np.unpackbits(image, bitorder="little").reshape(lines, length + gap, bits)[:, :length]
-        row, col = (np.array(cell.table.values[axis]).reshape(32, -1) for axis in ("row", "col"))
-        wanted = np.packbits((pieces[row, col] if major == "row" else pieces[col, row]).reshape(-1), bitorder="little")
-        name = re.search(r"struct (\w+)", text)[1]
-        what = f"{fragment.id} {major} {gap}"
-        yield Case(what, text, f"straight<{name}>();", 32, image.tobytes(), wanted.tobytes())

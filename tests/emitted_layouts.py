@@ -9,6 +9,8 @@ from emitted import Case
 
 from tcprobe import emit
 from tcprobe.ask import descriptor, tensor_map
+from tcprobe.ask.load import load
+from tcprobe.ask.load_code import source as load_source
 from tcprobe.ask.path import cuda, operand_code
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.tile import TMA
@@ -143,6 +145,28 @@ def asked_paths(cells):
         yield path_cases.Case(f.id, f"{2 * f.rows}x{2 * f.cols}", major, shared, access, None, fill)
 
 
+# load
+
+
+def loads(cells_, majors=("row", "col"), gaps=(0, 2)):
+    """`load --code`."""
+    for cell, major, gap in product(cells_, majors, gaps):
+        fragment, bits = cell.fragment, cell.fragment.slot_bits
+        lines, length = (fragment.rows, fragment.cols) if major == "row" else (fragment.cols, fragment.rows)
+        try:
+            text = load_source(load(cell, major, length + gap))
+        except UsageError:
+            continue
+        image = np.random.default_rng(3).integers(1, 256, lines * (length + gap) * bits // 8, np.uint8)
+        pieces = np.unpackbits(image, bitorder="little").reshape(lines, length + gap, bits)[:, :length]
+        row, col = (np.array(cell.table.values[axis]).reshape(32, -1) for axis in ("row", "col"))
+        wanted = np.packbits((pieces[row, col] if major == "row" else pieces[col, row]).reshape(-1), bitorder="little")
+        name = re.search(r"struct (\w+)", text)[1]
+        what = f"{fragment.id} {major} {gap}"
+        code = f"namespace {cell.arch} {{ {text} }}"
+        yield Case(what, code, f"straight<{cell.arch}::{name}>();", 32, image.tobytes(), wanted.tobytes())
+
+
 # calls and single lines
 
 DRIVER = "\n".join([
@@ -186,3 +210,23 @@ def descriptors(tiles):
         body = f"unsigned smem = 5 << 12; {descriptor.cuda(tile)} memcpy(MINE(output, desc), &desc, sizeof desc);"
         wanted = tile.descriptor._replace(start=5 << 12).encode()
         yield Case(str(tile), "", body, 1, b"", np.array([wanted], np.uint64).tobytes())
+
+
+# PTX
+
+ZERO = {"f32": "0f00000000", "f64": "0d0000000000000000"}
+ADDRESSES = [f".reg .b64 %p{o}; .reg .b32 %ld{o}; mov.b64 %p{o}, 0; mov.b32 %ld{o}, 16;" for o in "abcd"]
+
+
+def module(text, target):
+    """PTX of one instruction with registers that are zero, as a kernel of a target."""
+    lines = text.splitlines()
+    declared = [line for line in lines if line.startswith(".reg")]
+    named_ = (re.match(r"\.reg \.(\w+) (%\w+);", line).groups() for line in declared)
+    zero = [f"setp.eq.u32 {name}, 0, 0;" if kind == "pred" else f"mov.{kind} {name}, {ZERO.get(kind, 0)};"
+            for kind, name in named_]  # fmt: skip
+    version = max(target.ptx, "7.8", key=float)
+    head = [f".version {version}", f".target {target.name}", ".address_size 64", ".visible .entry f() {"]
+    return "\n".join(
+        [*head, *ADDRESSES, *declared, *zero, *(line for line in lines if line not in declared), "ret;", "}"]
+    )

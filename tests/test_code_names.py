@@ -152,3 +152,16 @@ def test_two_functions_of_one_name_that_differ_are_refused():
 def test_names_that_no_user_gave_are_legal(tmp_path):
     """Names of functions after names of fragments that begin with digits, or are long."""
     tcprobe("convert", "16x16x16 wmma d f32", "16x16x16 wmma a row f16", "--arch", "sm_90", "-o", tmp_path / "x.h")
+
+
+@gcc
+def test_headers_that_differ_under_one_name_do_not_compile_together(tmp_path):
+    """A fragment's loads on two archs: the second was left out once, and the first one's code used for both."""
+    a = "wmma.m16n16k16.a.row.f16"
+    one, two = (tcprobe("load", a, "--code", "--arch", name).stdout for name in ("sm_70", "sm_90"))
+    assert re.findall(r"struct \w+", one) == re.findall(r"struct \w+", two)
+    for texts, fine in (((one, one), True), ((one, two), False), ((one, f"namespace sm_90 {{ {two} }}"), True)):
+        (tmp_path / "x.cpp").write_text("#define __device__\n" + re.sub(r"asm volatile.*", "", "\n".join(texts)))
+        command = ["g++", "-std=c++17", "-fsyntax-only", "-w", str(tmp_path / "x.cpp")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) == fine, done.stderr

@@ -5,19 +5,25 @@ A sample of every family here, everything with --all.
 
 import itertools
 import shutil
+import subprocess
 from contextlib import suppress
 
 import emitted
 import emitted_layouts
 import pytest
+from machine_code import TOOLS, needs_tools
 
+from tcprobe import emit
 from tcprobe.ask.convert import require_matrix
 from tcprobe.ask.convert.casts import cast
 from tcprobe.ask.tensor_map import MapOptions
 from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.operand import Role
+from tcprobe.store.cell import emittable, selected
+from tcprobe.store.results import published
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
 FAMILIES = {"wmma", "mma", "mma.sp", "mma.block_scale", "mma.sp.block_scale", "wgmma", "wgmma.sp", "ldmatrix",
@@ -53,7 +59,7 @@ def test_masks_and_fills(tmp_path, request, sample):
 
 def test_loads(tmp_path, request):
     cells = [cell for cell in emitted.cells() if cell.fragment.threads == 32 and cell.fragment.products == 1]
-    check(tmp_path, "load", emitted.loads(few(request, cells, 9)), 60)
+    check(tmp_path, "load", emitted_layouts.loads(few(request, cells, 9)), 60)
 
 
 def test_a_warp_s_lane_in_place_of_the_thread_is_noticed(tmp_path):
@@ -135,3 +141,25 @@ def test_calls_of_the_driver(tmp_path, sample):
     options = [MapOptions(kind, tile=tile, swizzle=swizzle, promotion=promotion, address=address)
                for kind, tile, swizzle, promotion, address in ways]  # fmt: skip
     check(tmp_path, "tensormap", emitted_layouts.calls(sample(options, 5)), 15, emitted_layouts.DRIVER)
+
+
+@needs_tools
+def test_ptxas_takes_the_ptx(tmp_path, sample):
+    """Of instructions whose tables one arch has, and whose target this ptxas knows."""
+    tried = {}
+    for row in sample([row for row in inventory.instructions().values() if row.fragments], 53):
+        choice = max((fragment.selectors for fragment in row.fragments), key=len)
+        try:
+            tables, _ = emittable(list(row.fragments), None, published())
+            text = emit.emit("ptx", selected(tables, choice[0] if len(choice) > 1 else None))
+        except UsageError:
+            continue
+        (tmp_path / "f.ptx").write_text(emitted_layouts.module(text, row.target))
+        command = [TOOLS.ptxas, "-arch", row.target.name, str(tmp_path / "f.ptx"), "-o", str(tmp_path / "f.cubin")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if "Unsupported .version" not in done.stderr and "not defined for option 'gpu-name'" not in done.stderr:
+            tried[row.id] = done.stderr
+    wrong = {name: words for name, words in tried.items() if words}
+    print(f"emit --to ptx: {len(tried)} texts tried, {len(wrong)} wrong")
+    assert wrong == {}
+    assert len(tried) > 10

@@ -13,7 +13,8 @@ __device__ inline void half(T (&x)[2], unsigned thread = threadIdx.x % 128) {
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 from tcprobe.isa.arch import WARP
@@ -31,6 +32,16 @@ def holder(threads: int) -> str:
 def of_holder(text: str, threads: int) -> str:
     """Code or a formula in `lane`, in what the number of the thread is called."""
     return _VARIABLE.sub(holder(threads), text)
+
+
+def once(lines: Sequence[str]) -> list[str]:
+    """Lines that count once, however many headers have the very same but for comments.
+
+    What has the same name and says something else is an error of the compiler, not left out.
+    """
+    code = "\n".join(line for line in lines if not line.lstrip().startswith("//"))
+    guard = f"TCPROBE_{sha256(code.encode()).hexdigest()[:12]}"
+    return [f"#ifndef {guard}", f"#define {guard}", *lines, "#endif"]
 
 
 class Parameter(NamedTuple):

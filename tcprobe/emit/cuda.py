@@ -11,9 +11,9 @@ that share fragments stand side by side: what two have alike counts once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 
 from tcprobe import __version__
+from tcprobe.code.cuda import once
 from tcprobe.code.origin import of_tables
 from tcprobe.emit import metadata
 from tcprobe.emit.common import counting, formulas, named
@@ -124,15 +124,8 @@ def emit(tables: Sequence[Cell]) -> str:
         lines += _layout(cell)
     lines += ["namespace tcprobe {", ""]
     for variants in by_fragment.values():
-        lines += _once(list(_fragment(variants, newest)))
+        lines += once(list(_fragment(variants, newest)))
     return "\n".join([*lines, "}  // namespace tcprobe"])
-
-
-def _once(lines: Sequence[str]) -> list[str]:
-    """Lines that count once, however many headers have the very same but for comments."""
-    code = "\n".join(line for line in lines if not line.startswith("///"))
-    guard = f"TCPROBE_{sha256(code.encode()).hexdigest()[:12]}"
-    return [f"#ifndef {guard}", f"#define {guard}", *lines, "#endif"]
 
 
 def _layout(cell: Cell) -> Iterator[str]:

@@ -12,7 +12,7 @@ from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import LaneCopy, PathStep, RegisterCopy
-from tcprobe.code.cuda import holder
+from tcprobe.code.cuda import holder, once
 from tcprobe.code.names import made
 from tcprobe.code.origin import of_tables
 from tcprobe.errors import UsageError
@@ -31,7 +31,7 @@ def source(plan: PathPlan) -> str:
     moves, registers = moved(plan.asked, plan.transfer), _registers(plan, plan.registers)
     parts = [moves, registers] if plan.asked.loads else [registers, moves]
     body = [f"  {line}".rstrip() if line[:1] != "#" else line for part in (_sizes(plan), *parts) for line in part]
-    return "\n".join([*_head(plan), *body[:-1], "};", "", "#endif", ""])
+    return "\n".join([*_head(plan), *once([f"struct {name(plan)} {{", *body[:-1], "};"]), ""])
 
 
 def name(plan: PathPlan) -> str:
@@ -54,7 +54,6 @@ def _head(plan: PathPlan) -> Iterator[str]:
     yield f"// {comment(way)}"
     yield f"// shared memory: {asked.shared}; proven on every slot on {asked.cell.arch}; needs {_least(plan)}"
     yield from (f"// {comment(of_tables(words))}" for words in plan.evidence)
-    yield from (f"#ifndef TCPROBE_{name(plan)}", f"#define TCPROBE_{name(plan)}", "", f"struct {name(plan)} {{")
 
 
 def _least(plan: PathPlan) -> str:
