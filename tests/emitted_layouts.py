@@ -49,11 +49,12 @@ BOX = "if (!running) {{ map_ = {{{memory}, {ld}, {size}, {inner}, {rows}, {bits}
 
 
 def headers(cells):
-    """`emit --to cuda`: a struct a fragment."""
+    """`emit --to cuda`: a struct a fragment, and one on each arch; those of one fragment stand in one header."""
     for cell in cells:
+        together = [other for other in cells if named(other) == named(cell)]
         name = f"tcprobe::{cell.arch}::{named(cell)}"
         try:
-            text = emit.emit("cuda", [cell])
+            text = emit.emit("cuda", together)
         except UsageError:
             continue
         read = "L::read(running)" if cell.fragment.role is Role.METADATA else "true"
@@ -218,15 +219,18 @@ ZERO = {"f32": "0f00000000", "f64": "0d0000000000000000"}
 ADDRESSES = [f".reg .b64 %p{o}; .reg .b32 %ld{o}; mov.b64 %p{o}, 0; mov.b32 %ld{o}, 16;" for o in "abcd"]
 
 
-def module(text, target):
-    """PTX of one instruction with registers that are zero, as a kernel of a target."""
-    lines = text.splitlines()
-    declared = [line for line in lines if line.startswith(".reg")]
-    named_ = (re.match(r"\.reg \.(\w+) (%\w+);", line).groups() for line in declared)
-    zero = [f"setp.eq.u32 {name}, 0, 0;" if kind == "pred" else f"mov.{kind} {name}, {ZERO.get(kind, 0)};"
-            for kind, name in named_]  # fmt: skip
-    version = max(target.ptx, "7.8", key=float)
-    head = [f".version {version}", f".target {target.name}", ".address_size 64", ".visible .entry f() {"]
-    return "\n".join(
-        [*head, *ADDRESSES, *declared, *zero, *(line for line in lines if line not in declared), "ret;", "}"]
-    )
+def module(text):
+    """(PTX of instructions with registers that are zero, as a kernel; the latest target that they need)."""
+    needed = re.findall(r": \.target (\S+), \.version (\S+) or later", text)
+    target = max((target for target, _ in needed), key=lambda name: int(re.search(r"\d+", name)[0]))
+    version = max(("7.8", *(version for _, version in needed)), key=float)
+    head = [f".version {version}", f".target {target}", ".address_size 64", ".visible .entry f() {"]
+    body = re.sub(r"(?m)^\.reg \.(\w+) (%\w+);.*$", zeroed, text)
+    return "\n".join([*head, *ADDRESSES, body, "ret;", "}"]), target
+
+
+def zeroed(declared):
+    """A declaration of a register, and its value."""
+    kind, name = declared.groups()
+    value = f"setp.eq.u32 {name}, 0, 0;" if kind == "pred" else f"mov.{kind} {name}, {ZERO.get(kind, 0)};"
+    return f".reg .{kind} {name}; {value}"
