@@ -1,7 +1,7 @@
 """Whether two folders of results say the same, finding by finding: python benchmarks/same_findings.py ONE OTHER
 
-Tables are compared slot by slot with their structure tensors and the slots that are not read; findings of other kinds by
-what two devices must agree on. Counts what is the same, and lists what is not and what only one folder has.
+Tables are compared slot by slot with their structure tensors and the slots that are not read; findings of other kinds
+by what two devices must agree on. Counts what is the same, and lists what is not and what only one folder has.
 """
 
 import sys

@@ -100,8 +100,18 @@ def pytest_collection_modifyitems(items, config):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all", action="store_true", help="every law in full, not its sample")
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+    parser.addoption("--all", action="store_true", help="every case where tests take a sample, and tests marked full")
+
+
+@pytest.fixture(scope="session")
+def sample(request):
+    """Every so many of the cases, all of them with --all."""
+
+    def chosen(cases, every: int) -> list:
+        return list(cases) if request.config.getoption("--all") else list(cases)[::every]
+
+    return chosen
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.cuda import name as namespace
 from tcprobe.ask.path.cuda import source
+from tcprobe.isa.operand import Role
 from tcprobe.store.cell import load
 
 F16 = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -251,7 +252,7 @@ def order(found):
     """The fragments that cover the tile, k outermost."""
     fragment, tile = found.asked.cell.fragment, found.asked.tile
     downs, rights = range(0, tile.rows, fragment.rows), range(0, tile.cols, fragment.cols)
-    if fragment.operand == "a":
+    if fragment.operand == "a" and fragment.role is Role.FACTOR:
         return [(down, right) for right in rights for down in downs]
     return [(down, right) for down in downs for right in rights]
 

@@ -131,8 +131,7 @@ def test_masks_and_fills_on_the_host(tmp_path):
             fill = (None, "row * 16 + col", "-7", "col - row + row0")[(number + at) % 4]
             found = masked(cell, mask, fill, f"m{number}_{at}")
             functions.append(found.code)
-            head = found.code.splitlines()[1]
-            given = [name for name in ("col0", "row0") if f"int {name}" in head]
+            given = list(dict.fromkeys(re.findall("row0|col0", mask + (fill or ""))))
             arguments = ["x", *(["-1.f"] if fill is None else []), *(str(VALUES[name]) for name in given)]
             calls.append(f"{{ {filled(cell, 't')} m{number}_{at}({', '.join(arguments)}); "
                          "for (float v : x) out[tid].push_back(v); }")  # fmt: skip

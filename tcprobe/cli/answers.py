@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.isa.arch import WARP
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ def trace(answer: Trace) -> None:
 
 def conversion(answer: Conversion, aside: bool) -> None:
     """`convert`: what is tiled how, what has to move, what it costs; all that on stderr, and no code, if `aside`."""
+    from tcprobe.code.origin import origin
+
     tiles, say = answer.tiling, partial(click.echo, err=aside)
     turned = ", transposed" if tiles.transpose else ""
     say(f"{tiles.rows} x {tiles.cols} on {tiles.source.arch}")
@@ -96,12 +97,15 @@ def conversion(answer: Conversion, aside: bool) -> None:
         say(f"  {answer.load['id']}: load i of a lane from row {row}, column {col}")
     if answer.plan and not aside:
         say(f"\n{answer.code}\n")
-    for evidence in dict.fromkeys((tiles.source.evidence, tiles.target.evidence)):
-        say(evidence)
+    for words in dict.fromkeys(map(origin, (tiles.source, tiles.target))):
+        say(words)
 
 
 def stored(answer: Stored, aside: bool) -> None:
     """`convert` to stmatrix: the tile, what happens in registers, the addresses; on stderr, and no code, if `aside`."""
+    from tcprobe.code.cuda import holder, of_holder
+    from tcprobe.code.origin import of_tables
+
     say, tile, cell = partial(click.echo, err=aside), answer.tile, answer.cell
     say(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}")
     say(f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {tile.contiguous}s contiguous, "
@@ -109,8 +113,9 @@ def stored(answer: Stored, aside: bool) -> None:
         f"start aligned to {answer.alignment}")  # fmt: skip
     say(answer.conversion.summary + f"; a lane: {answer.conversion.words}")
     say(f"{len(answer.addresses)} x {answer.ptx}: {answer.wavefronts} wavefronts of all warps, at least {answer.ideal}")
-    holder = "thread" if cell.fragment.threads > WARP else "lane"
-    say(f"  byte of {holder} 0 to {cell.fragment.threads - 1}: {answer.formula or 'no closed form'}")
+    threads = cell.fragment.threads
+    said = of_holder(str(answer.formula), threads) if answer.formula else "no closed form"
+    say(f"  byte of {holder(threads)} 0 to {threads - 1}: {said}")
     say("  issue, warp: bytes of its lanes")
     for issue, row in enumerate(answer.addresses.tolist()):
         for warp in range(len(row) // 32):
@@ -118,8 +123,8 @@ def stored(answer: Stored, aside: bool) -> None:
             say(f"  {issue:3} {warp}: {' '.join(given)}")
     if not aside:
         say(f"\n{answer.conversion.code}\n")
-    for evidence in answer.evidence:
-        say(evidence)
+    for words in answer.evidence:
+        say(of_tables(words))
 
 
 def against(path: str, cell: Cell, answer: Against) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,13 +72,15 @@ def convert(
 
 def _function_names(names: tuple[str, ...], in_file: bool, asked: dict[str, Any]) -> list[str]:
     """Names of functions where none is given: `convert`, or in a file what is turned into what, and how."""
+    from tcprobe.code.names import made
+
     pairs = zip(names[::2], names[1::2], strict=False)
     if not in_file and len(names) <= 2:
         return ["convert" for _ in pairs]
     given = (asked["kind"], asked["contiguous"], placed(asked))
     ways = ["transposed"] * asked["transpose"] + ["permuted_k"] * asked["permute_k"]
     how = [*ways, *(value for value in given if value not in (None, "row", "plain"))]
-    return [re.sub(r"\W+", "_", "_".join([f"{a}_to_{b}", *how])).strip("_") for a, b in pairs]
+    return [made("_".join([f"{a}_to_{b}", *how])) for a, b in pairs]
 
 
 def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str, Any]) -> list[Conversion | Stored]:
@@ -92,13 +93,13 @@ def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str,
 
 def _converted(pair: tuple[str, str], name: str, asked: dict[str, Any]) -> Conversion | Stored:
     from tcprobe.ask.convert import convert as converted
-    from tcprobe.ask.convert.header import check_name
     from tcprobe.ask.convert.stmatrix import is_store
     from tcprobe.ask.convert.store_code import coded
+    from tcprobe.code.names import FUNCTION, chosen
     from tcprobe.store.names import meant
 
     source, target = pair
-    from_, function = meant(source, asked["name"], asked["layers"]), check_name(name)
+    from_, function = meant(source, asked["name"], asked["layers"]), chosen(name, FUNCTION)
     if is_store(target):
         told(from_.note)
         return coded(from_.cell, _store_options(target, asked), function)

@@ -64,12 +64,14 @@ def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, 
 
 def _say(answer: Reduction | Masked) -> None:
     """What the code does, on stdout where that is a terminal, else on stderr."""
+    from tcprobe.code.origin import origin
+
     say = partial(click.echo, err=redirected())
     fragment = answer.cell.fragment
     say(f"{bold(fragment.id)} on {answer.cell.arch}, {fragment.rows} x {fragment.cols} of {fragment.type}")
     for line in answer.words():
         say(line)
-    say(answer.cell.evidence)
+    say(origin(answer.cell))
 
 
 COMMANDS = (reduce,)
