@@ -14,8 +14,9 @@ from tcprobe.ask.convert.store_code import coded
 from tcprobe.ask.reduce import reduce
 from tcprobe.ask.reduce.mask import masked
 from tcprobe.errors import UsageError
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
+from tcprobe.isa.names import select
 from tcprobe.isa.operand import WHOLE
 from tcprobe.store.cell import emittable, for_emit, selected
 from tcprobe.store.results import published
@@ -106,7 +107,7 @@ def of_role(role):
 @cache
 def on(name):
     """Every matrix that an arch has a table of."""
-    fragments = by_name.select(device=arch(name))
+    fragments = select(device=arch(name))
     return emittable([f for f in fragments if f.role in WHOLE], name, published())[0]
 
 
