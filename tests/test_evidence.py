@@ -13,8 +13,9 @@ from wrapped_tools import run as run_tools
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.isa.dtypes import dtype
+from tcprobe.layout import structure
 from tcprobe.layout.table import slot_table
-from tcprobe.probes import multiply, structure
+from tcprobe.probes import multiply
 from tcprobe.probes.numbers import decode, encode
 from tcprobe.references import ptx_isa
 from tcprobe.sass import derive, evidence, product_run, same_opcode, tensor
