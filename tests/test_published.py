@@ -11,7 +11,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.names import select
 from tcprobe.layout.structure import predict
-from tcprobe.pages import known, overview
+from tcprobe.pages import overview
 from tcprobe.pages.tables import MADE
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels, ptx_hash
@@ -152,7 +152,7 @@ def test_layouts_of_opcodes_are_stored_whole():
 
 def test_what_is_not_measured_on_an_arch_is_documented_there():
     """Every fragment that an arch has is measured on it or stated by a reference, and never both in one cell."""
-    facts = known.facts(RESULTS)
+    facts = overview.cells_of(RESULTS)
     for name in RESULTS.archs():
         for f in select("wmma.*", "mma.m*", device=arch(name)):
             found = cell(f, name, RESULTS)
