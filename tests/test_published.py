@@ -18,7 +18,7 @@ from tcprobe.probes.experiment import kernels, ptx_hash
 from tcprobe.sass import tensor
 from tcprobe.sass.move_trace import form_kernel
 from tcprobe.store.acceptance import misfit
-from tcprobe.store.cell import cell
+from tcprobe.store.cell import DOCUMENTED, cell
 from tcprobe.store.choose import alone
 from tcprobe.store.results import Results, published
 
@@ -157,5 +157,5 @@ def test_what_is_not_measured_on_an_arch_is_documented_there():
         for f in select("wmma.*", "mma.m*", device=arch(name)):
             found = cell(f, name, RESULTS)
             assert (found.measured is None) == (alone(RESULTS).choose(f, [name]) is None)
-            assert (facts[f.id][name].how == known.DOCUMENTED) == (found.measured is None)
+            assert (facts[f.id][name].how == DOCUMENTED) == (found.measured is None)
             assert facts[f.id][name].table == found.table
