@@ -1,7 +1,7 @@
 """CPU seconds of the tests by file, and the dearest tests: python benchmarks/suite.py [PYTEST ARGUMENTS]
 
-CPU seconds, with those of the programs that a test starts and waits for, say the same on a busy machine. What tests share
-counts for the first that asks. All runs in this process, so that nothing is counted twice: `-p no:xdist` is meant.
+CPU seconds, with those of the programs that a test starts and waits for, say the same on a busy machine. What several
+tests share counts for the first that asks. All runs in this process, so that each second counts once (`-p no:xdist`).
 """
 
 import os
