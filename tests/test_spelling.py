@@ -6,9 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from path_cases import CASES
+from sampling import examples
 
 from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.answer import described
@@ -165,7 +166,7 @@ def planned(case, size, major, placed, fill):
         return str(error).replace("SWIZZLE_", "boxes:")
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.sampled_from(sorted({case.fragment for case in CASES})), sides, sides, st.sampled_from(["row", "col"]),
        st.sampled_from([32, 64, 128]), st.sampled_from([None, "tma"]))  # fmt: skip
 def test_the_plan_of_a_mode_is_that_of_its_boxes(fragment, rows, cols, major, span, fill):
