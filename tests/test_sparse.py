@@ -129,7 +129,7 @@ def test_the_rows_are_those_of_the_isa():
     by_variant = Counter(row.name.split(".sync")[0] for row in SPARSE.values())
     assert by_variant == {"mma.sp": 28, "mma.sp::ordered_metadata": 82}
     native = [row for row in SPARSE.values() if not row.kind]
-    assert (len(native), sum(len(row.fragment("e").selectors) for row in native)) == (56, 104)
+    assert (len(native), sum(len(row.fragment("e").selectors) for row in native)) == (60, 108)
     for row in SPARSE.values():
         a, e = row.fragment("a"), row.fragment("e")
         assert (a.cols, a.copies, e.registers) == (row.shape.k // 2, 1, 1), row.id
