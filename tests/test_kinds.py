@@ -295,6 +295,7 @@ def test_mistakes_in_the_call(tcprobe, arguments, words):
 
 
 @pytest.mark.parametrize("kind", kinds.names())
+@pytest.mark.sampled(3)
 def test_what_is_published_of_a_kind_has_its_schema(kind):
     found = list(findings.every(published(), kind, "sm_90"))
     for one in found:

@@ -348,6 +348,7 @@ def test_spoiled_print_outs_are_read_or_refused(tmp_path, name, data):
     ],
     ids=range(12),
 )
+@pytest.mark.sampled(4)
 def test_hostile_sizes_end_soon(text, write):
     read_or_refusal(write(text))
 
