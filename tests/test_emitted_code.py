@@ -48,9 +48,9 @@ def test_reductions(tmp_path, sample):
 def test_masks_and_fills(tmp_path, sample):
     kinds = {(c.table.id, dtype(c.fragment.type).is_float, c.fragment.type == "f64"): c for c in emitted.cells()}
     cells = sample(kinds.values(), 5, emitted.spread)
-    ways = sample(list(itertools.product(emitted.MASKS, emitted.FILLS)), 8)
+    ways = sample(itertools.product(emitted.MASKS, emitted.FILLS), 16)
     cases = (case for mask, fill in ways for case in emitted.masks(cells, [mask], [fill]))
-    check(tmp_path, "reduce --mask, --fill", cases, 200)
+    check(tmp_path, "reduce --mask, --fill", cases, 100)
 
 
 def test_loads(tmp_path, sample):
@@ -105,7 +105,7 @@ def test_stores(tmp_path, sample):
     results = [c for c in emitted.on("sm_90") if c.fragment.operand == "d" and c.fragment.cols <= 128
                and c.fragment.family in FAMILIES - {"ldmatrix", "movmatrix"}]  # fmt: skip
     cells = sample({(c.table.id, c.fragment.type): c for c in results}.values(), 4, emitted.spread)
-    check(tmp_path, "convert to stmatrix", emitted.stores(cells, sample(options, 11)), 20)
+    check(tmp_path, "convert to stmatrix", emitted.stores(cells, sample(options, 23)), 10)
 
 
 def test_headers(tmp_path, sample):

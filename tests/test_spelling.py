@@ -67,6 +67,7 @@ def threes(b, m, s):
 
 @pytest.mark.parametrize("span", [0, *SPANS.values()])
 @pytest.mark.parametrize(("words", "option"), ANY + MODES, ids=lambda v: str(v)[:50])
+@pytest.mark.sampled(5)
 def test_every_spelling_of_a_mode_gives_the_same_answer(words, option, span):
     answers = [answer(words, option, text) for text in modes(span)]
     assert answers[0][0] == 0
@@ -75,6 +76,7 @@ def test_every_spelling_of_a_mode_gives_the_same_answer(words, option, span):
 
 @pytest.mark.parametrize("bits", SPANS)
 @pytest.mark.parametrize(("words", "option"), MODES, ids=lambda v: str(v)[:50])
+@pytest.mark.sampled(5)
 def test_where_there_are_modes_alone_a_swizzle_is_its_mode(words, option, bits):
     first = answer(words, option, str(SPANS[bits]))
     assert [answer(words, option, text) for text in threes(bits, 4, 3)] == [first] * 5
