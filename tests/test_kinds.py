@@ -68,6 +68,7 @@ def test_a_run_saves_a_file_for_each_subject_and_keeps_it(kind, whole):
 
 
 @pytest.mark.parametrize("kind", OF_KIND)
+@pytest.mark.sampled(2)
 def test_what_is_missing_is_measured_and_all_of_it_by_force(kind, whole, tmp_path):
     folder, (_, subjects) = copied(whole, tmp_path), OF_KIND[kind]
     gone = folder / "sm_90" / "live" / kind / f"{subjects[1]}.json"
@@ -80,6 +81,7 @@ def test_what_is_missing_is_measured_and_all_of_it_by_force(kind, whole, tmp_pat
 
 
 @pytest.mark.parametrize("kind", OF_KIND)
+@pytest.mark.sampled(2)
 def test_another_compiler_measures_all_of_it_again(kind, whole, tmp_path):
     folder, (_, subjects) = copied(whole, tmp_path), OF_KIND[kind]
     made = run(folder, kind, compiler="another")

@@ -396,12 +396,12 @@ def no_layouts():
         yield AddressMap.of(np.repeat([0, 1], count), np.tile(number, 2), both)
 
 
-def test_what_is_no_layout_is_given_up_after_so_many_tries(monkeypatch):
+def test_what_is_no_layout_is_given_up_after_so_many_tries(monkeypatch, sample):
     """Whatever the offsets are: the maps that are computed in full are counted."""
     tried = []
     whole_fit = swizzle.fit_affine
     monkeypatch.setattr(swizzle, "fit_affine", lambda *given: tried.append(1) or whole_fit(*given))
-    for address in no_layouts():
+    for address in sample(no_layouts(), 3):
         tried.clear()
         assert fit_address(address) is None
         assert len(tried) <= 6 * swizzle.MOST_TRIES
