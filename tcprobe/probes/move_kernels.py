@@ -101,7 +101,7 @@ def in_memory(instruction: Instruction) -> Operand:
 
 
 def patterns(size: int = ROW_BYTES) -> NDArray[np.uint32]:
-    """Addresses of rows of `size` bytes from the start of shared memory, (patterns, lanes): in order, apart, at random."""
+    """Addresses of rows of `size` bytes from the start of shared memory, (patterns, lanes), in order and not."""
     regular = [list(range(0, step * WARP, step)) for step in (1, 7)]
     scattered = [random.Random(seed).sample(range(SIZE // size), WARP) for seed in (1, 2)]
     return np.array([*regular, *scattered], np.uint32) * np.uint32(size)

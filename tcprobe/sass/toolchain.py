@@ -67,12 +67,12 @@ def find(folder: Path | None = None, limit: float = LIMIT) -> Toolchain:
 
     `folder` names a compiler, so it must have ptxas; where it lacks nvdisasm, that is taken from elsewhere.
     """
-    return of(compiler(folder) if folder else _find("ptxas", None), _find("nvdisasm", folder), limit)
+    return of(compiler(folder), _find("nvdisasm", folder), limit)
 
 
-def compiler(folder: Path) -> str:
-    """The ptxas of a folder; EnvironmentUnfitError if it has none."""
-    path = _in(folder, "ptxas")
+def compiler(folder: Path | None = None) -> str:
+    """The ptxas of a folder, or the first found; EnvironmentUnfitError if there is none."""
+    path = _in(folder, "ptxas") if folder else _find("ptxas", None)
     if not path:
         raise EnvironmentUnfitError(
             f"{folder} has no ptxas, nor has its bin, or a wheel in it: name the folder of a CUDA toolkit."
