@@ -78,7 +78,7 @@ def test_conclusions_do_not_rest_on_another_compiler_s_tables(tmp_path):
         ("refuse", "failed", "refused, though this compiler took it before: no such form"),
     ],
 )
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(5)
 def test_what_goes_wrong_stands_beside_a_table_never_over_it(tmp_path, mode, status, words):
     run(tmp_path, worker("fine"))
     before = files(tmp_path)
