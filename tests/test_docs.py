@@ -36,12 +36,16 @@ def name(value):
 
 
 @pytest.mark.parametrize(("page", "text"), blocks("console"), ids=name)
-def test_commands_print_what_the_page_says(page, text, monkeypatch):
-    """The command's real output, in order; `...` stands for lines left out."""
+def test_commands_print_what_the_page_says(page, text, monkeypatch, tmp_path):
+    """The command's real output, in order; `...` stands for lines left out. What it writes goes elsewhere."""
     command, *expected = text.strip().splitlines()
     monkeypatch.chdir(ROOT)
     runner = CliRunner(env={"COLUMNS": "120", "PATH": "", "CUDA_HOME": None})
-    done = runner.invoke(main, shlex.split(command.removeprefix("$ tcprobe ")))
+    words = shlex.split(command.removeprefix("$ tcprobe "))
+    words = [
+        str(tmp_path / word) if before == "-o" else word for before, word in zip(["", *words], words, strict=False)
+    ]
+    done = runner.invoke(main, words)
     assert isinstance(done.exception, SystemExit | None), done.exception
     assert done.exit_code in (0, 1), done.output
     printed, position, free = (done.output if command.startswith(TALKS) else done.stdout).splitlines(), 0, False

@@ -47,6 +47,7 @@ FRAGMENTS = [f for f in inventory.fragments().values() if f.role in WHOLE and f.
 
 @pytest.mark.parametrize("fragment", FRAGMENTS, ids=lambda f: f.id)
 @pytest.mark.parametrize("major", ["row", "col"])
+@pytest.mark.sampled(5)
 def test_every_slot_gets_its_element(fragment, major):
     try:
         cell = table(fragment.id)
