@@ -233,7 +233,7 @@ def on_the_host(code):
         out = "".join(f"{{&({name}), {BYTES[letter]}}}, " for letter, name in outputs)
         given = "".join(f"(long long)({name}), " for _, name in inputs)
         arrays = f"const Out out_[] = {{{out}{{}}}}; const long long in_[] = {{{given}0}};"
-        return f'{{ {arrays} run({match[1].strip()}, {len(outputs)}, out_, {len(inputs)}, in_); }}'
+        return f"{{ {arrays} run({match[1].strip()}, {len(outputs)}, out_, {len(inputs)}, in_); }}"
 
     found = ASM.sub(called, code)
     assert not re.search(r"\basm\b", found), re.search(r".*\basm\b.*", found)[0]
