@@ -171,7 +171,7 @@ def test_one_gpu_is_named_whatever_the_arch(tmp_path, name, options):
 
 def test_every_arch_of_every_fragment_is_named():
     tables = for_emit(MATRICES, "all", RESULTS)
-    named = re.findall(r"namespace (sm_\d+) {\s*struct (\w+) :", header())
+    named = re.findall(r"namespace (sm_\d+) {\s*struct (\w+) : (?!calls)", header())
     assert sorted(named) == sorted((table.arch, identifier(table.fragment.id)) for table in tables)
 
 

@@ -10,7 +10,7 @@ import click
 
 from tcprobe.cli.answers import bold
 from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCHS, JSON, Given, fragment_names, read_results, redirected, told
+from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, fragment_names, read_results, redirected, told
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     metavar="VALUE",
     help="What the others become, or without --mask all: a number, 'row * 16 + col'.",
 )
-@click.option("--name", "called", type=Given(), metavar="NAME", help="Of the function.")
+@NAME
+@NAMESPACE
 @ARCHS
 @read_results
 @JSON
@@ -40,6 +41,7 @@ def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, 
     Or, with --mask and --fill, code that changes elements by their row and col. Other names in a condition, as in
     'row + row0 >= col + col0', become arguments. Where the output is no terminal, stdout is code alone.
     """
+    from tcprobe.code.scope import scoped
     from tcprobe.store.names import meant
 
     if (over is None) == (mask is None and fill is None):
@@ -59,7 +61,7 @@ def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, 
         click.echo(json.dumps(answer.to_json()))
         return
     _say(answer)
-    click.echo(answer.code)
+    click.echo(scoped(answer.code, asked["namespace"]))
 
 
 def _say(answer: Reduction | Masked) -> None:

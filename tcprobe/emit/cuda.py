@@ -80,7 +80,8 @@ TCPROBE_HD constexpr bool proven(unsigned long long hash) {{
 }}  // namespace tcprobe
 #endif
 
-#if !defined(TCPROBE_ARCH) && !defined(TCPROBE_UNSAID)
+#if !defined(TCPROBE_ARCH)
+#ifndef TCPROBE_UNSAID
 #define TCPROBE_UNSAID
 namespace tcprobe {{
 template <class F>
@@ -108,6 +109,7 @@ struct host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU {{
 #endif
 }};
 }}  // namespace tcprobe
+#endif
 #endif
 """
 

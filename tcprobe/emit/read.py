@@ -53,7 +53,7 @@ TCPROBE_HD constexpr unsigned scales(int lane, const T* scale) {{
 """
 
 
-class Pattern(NamedTuple):
+class BitMask(NamedTuple):
     """Numbers n with (n & mask) == value."""
 
     mask: int
@@ -64,11 +64,11 @@ class Pattern(NamedTuple):
         return f"({name} & {self.mask}) == {self.value}"
 
 
-class Slots(NamedTuple):
+class SlotsRead(NamedTuple):
     """What is read: these elements of these lanes."""
 
-    lanes: Pattern
-    elements: Pattern
+    lanes: BitMask
+    elements: BitMask
 
     @property
     def condition(self) -> str:
@@ -88,25 +88,25 @@ def lanes_read(cell: Cell) -> list[int]:
     return [lane for lane in range(table.threads) if any(table.cells[lane * table.elements :][: table.elements])]
 
 
-def read(cell: Cell) -> Slots:
+def read(cell: Cell) -> SlotsRead:
     """What is read. UsageError where no masks of lane and i say so."""
     table, lanes = cell.table, lanes_read(cell)
     used = [divmod(slot, table.elements) for slot, place in enumerate(table.cells) if place is not None]
     elements = sorted({i for _, i in used})
-    slots = Slots(_pattern(lanes, table.threads), _pattern(elements, table.elements))
+    slots = SlotsRead(_pattern(lanes, table.threads), _pattern(elements, table.elements))
     product = [(lane, i) for lane in _meant(slots.lanes, table.threads) for i in _meant(slots.elements, table.elements)]
     if product != used:
         raise UsageError(f"{cell.fragment.id} on {cell.arch}: no mask of lane says which slots are read.")
     return slots
 
 
-def _pattern(numbers: Sequence[int], size: int) -> Pattern:
+def _pattern(numbers: Sequence[int], size: int) -> BitMask:
     """The bits that all have alike."""
     ones, zeros = reduce(int.__and__, numbers), reduce(int.__and__, (~number for number in numbers))
-    return Pattern((ones | zeros) & size - 1, ones)
+    return BitMask((ones | zeros) & size - 1, ones)
 
 
-def _meant(pattern: Pattern, size: int) -> list[int]:
+def _meant(pattern: BitMask, size: int) -> list[int]:
     return [number for number in range(size) if number & pattern.mask == pattern.value]
 
 
