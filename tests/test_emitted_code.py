@@ -49,6 +49,17 @@ def test_reductions(tmp_path, request):
     check(tmp_path, "reduce --over", emitted.reductions(few(request, emitted.cells(), 9)), 60)
 
 
+def test_reductions_of_tiles(tmp_path, request):
+    cells = [cell for cell in emitted.cells() if cell.table.elements <= 64 and cell.fragment.operand == "d"]
+    tiles = ((1, 3), (4, 1), (2, 2))
+    check(tmp_path, "reduce --over --tile", emitted.reductions(few(request, cells, 7), tiles_=tiles), 30)
+
+
+def test_softmax(tmp_path, request):
+    cells = [cell for cell in emitted.cells() if cell.table.elements <= 64 and cell.fragment.operand == "d"]
+    check(tmp_path, "reduce --op softmax", emitted.softmaxes(few(request, cells, 4)), 10)
+
+
 def test_masks_and_fills(tmp_path, request, sample):
     kinds = {(c.table.id, dtype(c.fragment.type).is_float, c.fragment.type == "f64"): c for c in emitted.cells()}
     cells = few(request, list(kinds.values()), 5)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 @click.command(short_help="Combine by row or column, mask, fill: exchanges and code.")
 @click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option("--over", type=click.Choice(["row", "col"]), help="Combine the elements of each row, or of each column.")
-@click.option("--op", type=click.Choice(["max", "sum"]), default="sum", show_default=True, help="With what.")
+@click.option("--op", type=click.Choice(["max", "sum", "softmax"]), default="sum", show_default=True,
+              help="With what; softmax: a step of online softmax, and the total of its sums.")  # fmt: skip
+@click.option("--tile", "size", type=Given(), metavar="ROWSxCOLS", help="With --over: a tile of several fragments.")
 @click.option("--mask", type=Given(), metavar="CONDITION", help="Keep only where this holds, for example 'row >= col'.")
 @click.option(
     "--fill",
@@ -46,6 +48,8 @@ def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, 
 
     if (over is None) == (mask is None and fill is None):
         raise UsageError("give --over row or --over col, or --mask and --fill.")
+    if over is None and asked["size"]:
+        raise UsageError("--tile goes with --over.")
     cell, note = meant(fragment, asked["name"], asked["layers"])
     told(note)
     answer: Reduction | Masked
@@ -56,7 +60,7 @@ def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, 
     else:
         from tcprobe.ask.reduce import reduce as reduced
 
-        answer = reduced(cell, over, asked["op"], asked["called"] or "reduce")
+        answer = reduced(cell, over, asked["op"], asked["called"] or "reduce", asked["size"])
     if asked["as_json"]:
         click.echo(json.dumps(answer.to_json()))
         return
