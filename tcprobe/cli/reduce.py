@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tcprobe.ask.reduce.mask import Masked
 
 
+WORDS = {"softmax": "softmax"}  # functions that are not called reduce
+
+
 @click.command(short_help="Combine by row or column, mask, fill: exchanges and code.")
 @click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option("--over", type=click.Choice(["row", "col"]), help="Combine the elements of each row, or of each column.")
@@ -60,7 +63,7 @@ def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, 
     else:
         from tcprobe.ask.reduce import reduce as reduced
 
-        answer = reduced(cell, over, asked["op"], asked["called"] or "reduce", asked["size"])
+        answer = reduced(cell, over, asked["op"], asked["called"] or WORDS.get(asked["op"], "reduce"), asked["size"])
     if asked["as_json"]:
         click.echo(json.dumps(answer.to_json()))
         return

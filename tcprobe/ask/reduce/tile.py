@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from tcprobe.code.cuda import holder
 from tcprobe.errors import UsageError
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.store.cell import Cell
@@ -48,7 +49,7 @@ class FragmentTile(NamedTuple):
     def words(self) -> str:
         """What the argument is."""
         fragment, elements = self.cell.fragment, self.cell.table.elements
-        each = f"the {elements} elements of a thread"
+        each = f"the {elements} elements of a {holder(fragment.threads)}"
         if self.fragments == 1:
             return each
         return (f"{each}, of {self.fragments} fragments: x[f] is the one at row {fragment.rows} * (f / {self.across}), "
