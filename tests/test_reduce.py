@@ -234,7 +234,7 @@ def test_a_warpgroup_and_a_tile_of_fragments():
     assert (of_warpgroup["shuffles"], len(of_warpgroup["results"])) == ({"combine": 2, "back": 1}, 128)
     assert [of_warpgroup["results"][thread] for thread in (0, 37, 127)] == [[0, 8], [17, 25], [55, 63]]
     tile = json.loads(tcprobe("reduce", D, "--over", "row", "--tile", "64x128", "--json").stdout)
-    assert (tile["shuffles"], tile["fewest"], tile["tile"]) == ({"combine": 6, "back": 6}, True, {"fragments": [4, 16]})
+    assert (tile["shuffles"], tile["fewest"], tile["fragments"]) == ({"combine": 6, "back": 6}, True, [4, 16])
     step = tcprobe("reduce", D, "--over", "row", "--op", "softmax").stdout
     assert len(re.findall("__shfl_xor_sync", step)) == 6  # of the maximum, and of the total
     assert "void softmax(" in step

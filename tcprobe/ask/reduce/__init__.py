@@ -64,7 +64,7 @@ class Reduction:
         return {
             "id": self.cell.fragment.id, "arch": self.cell.arch, "source": self.cell.source,
             "evidence": self.cell.evidence, "over": self.over, "op": self.op,
-            "tile": {"fragments": [self.tile.down, self.tile.across]},
+            "fragments": [self.tile.down, self.tile.across],
             "groups": [list(group) for group in scheme.groups],
             "rounds": [{"lane_xor": one.lane, "shuffles": one.words} for one in scheme.rounds],
             "shuffles": {"combine": scheme.shuffles, "back": scheme.back}, "fewest": scheme.fewest,
