@@ -74,12 +74,13 @@ def test_python_sessions(page, text):
 @pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one")
 @pytest.mark.parametrize(("page", "text"), blocks("cuda"), ids=name)
 def test_cuda_blocks_compile_with_the_header(page, text):
-    """Their first line names the fragments of the header that they include."""
-    fragments = [resolve(n).fragment for n in text.splitlines()[0].removeprefix("// header: ").split()]
+    """Their first line names what the header that they include is of; a second one may name the target."""
+    names, target = text.splitlines()[0].removeprefix("// header: ").split(), re.match(".*\n// target: (.*)", text)
+    fragments = [fragment for name in names for fragment in resolve(name).some_fragments]
     header = emit.emit("cuda", for_emit(fragments, "all", published()))
     lib = nvrtc.library()
-    for arch in (80, 90):
-        done, log = nvrtc.compile_cuda(lib, header + text, f"-arch=sm_{arch}", "-std=c++17")
+    for arch in (target[1],) if target else ("sm_80", "sm_90"):
+        done, log = nvrtc.compile_cuda(lib, header + text, f"-arch={arch}", "-std=c++17")
         assert (done, log) == (True, ""), (page, log)
 
 

@@ -51,7 +51,7 @@ def test_nvrtc_compiles_the_header_for_every_arch_it_knows():
         first = count % 10 == 0 or count == known_archs[0]  # of its generation, for which all families are compiled
         text = header() if first else of_wmma
         done, log = nvrtc.compile_cuda(lib, text + users, f"-arch=sm_{count}", "-std=c++17")
-        log = re.sub(r"(nvrtc: warning: Architectures prior|ptxas info ).*\n", "", log)
+        log = re.sub(r"(nvrtc: warning: Architectures prior|ptxas info).*\n", "", log)
         assert (done, log) == (True, ""), count
 
 
@@ -173,7 +173,7 @@ def test_one_gpu_is_named_whatever_the_arch(tmp_path, name, options):
 
 def test_every_arch_of_every_fragment_is_named():
     tables = for_emit(MATRICES, "all", RESULTS)
-    named = re.findall(r"namespace (sm_\d+) {\s*struct (\w+) :", header())
+    named = re.findall(r"namespace (sm_\d+) {\s*struct (\w+) : (?!calls)", header())
     assert sorted(named) == sorted((table.arch, identifier(table.fragment.id)) for table in tables)
 
 

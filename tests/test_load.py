@@ -101,6 +101,13 @@ def test_sectors():
     assert [(s["instruction"], s["sectors"], len(s["issues"])) for s in answer["steps"]] == [("ld.global.b32", 32, 4)]
 
 
+def test_a_warpgroup_s_sectors_are_those_of_its_four_warps():
+    """wgmma's D of f32: 8 bytes a lane, four lanes to a sector of a line."""
+    answer = answered("wgmma.m64n8k16.f32.f16.f16.d", "--arch", "sm_90", "--ld", "64")
+    assert [(s["instruction"], s["sectors"], s["least"]) for s in answer["steps"]] == [("ld.global.v2.b32", 64, 64)]
+    assert [len(issue["global"]) for step in answer["steps"] for issue in step["issues"]] == [128, 128]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

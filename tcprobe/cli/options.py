@@ -86,6 +86,8 @@ ARCH = click.option("--arch", "name", type=Given(), metavar="sm_XX", help="Compu
 ARCHS = click.option(
     "--arch", "name", type=Given(), metavar="sm_XX[,...]", help="Compute capability: sm_90; or several: sm_70,h100."
 )
+NAME = click.option("--name", "called", type=Given(), metavar="NAME", help="Of the struct or function in the code.")
+NAMESPACE = click.option("--namespace", type=Given(), metavar="NS", help="Of the code: a name, or a::b.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
 SELECTOR = click.option(
     "--selector",
