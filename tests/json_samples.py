@@ -16,7 +16,8 @@ SCALED = "mma.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1
 FP8 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 PATTERN = json.dumps({"op": "ld.shared.b32", "address": [4 * lane for lane in range(32)]})
 TILE = ("banks", "ldmatrix.m8n8.x4.shared.b16.d", "--tile", "64x64", "--global", "row", "--with", "ldmatrix.x4")
-# command -> calls; {folder} is an empty folder, {csv} a table of A, {patterns} lines of addresses, {offsets} a map, {code} PTX
+# command -> calls; {folder} is an empty folder, {csv} a table of A, {patterns} lines of addresses, {offsets} a map,
+# {code} PTX
 CALLS = {
     "list": [("list",), ("list", "--family", "tcgen05")],
     "show": [("show", "wmma.m16n16k16.?.row.f16", "--arch", "all"), ("show", MULTIPLY),

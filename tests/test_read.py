@@ -142,7 +142,7 @@ def test_source_lines_of_cuda_code(tmp_path):
         pytest.skip("no NVRTC")
     text = """extern "C" __global__ void multiply(unsigned *p) {
       unsigned a = p[0], b = p[1], c = p[2];
-      asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1},{%2},{%3},{%0,%1};" : "+r"(a), "+r"(b) : "r"(c), "r"(c));
+      asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1},{%2},{%2},{%0,%1};" : "+r"(a), "+r"(b) : "r"(c));
       p[0] = a; p[1] = b; }"""
     path = tmp_path / "k.ptx"
     path.write_text(nvrtc.ptx(lib, text, "-arch=compute_80", "-lineinfo"))
