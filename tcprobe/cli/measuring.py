@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,9 +18,14 @@ from tcprobe.cli.options import (
     Given,
     Named,
     Number,
+    Output,
     Seconds,
 )
-from tcprobe.errors import UsageError
+from tcprobe.errors import EnvironmentUnfitError, UsageError
+from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.run.campaign import Report
 
 
 @click.command(short_help="Measure fragments, on a GPU or from machine code.")
@@ -52,10 +58,17 @@ from tcprobe.errors import UsageError
     show_default=True,
     help="Seconds without an answer after which a launch, or a call of ptxas or nvdisasm, counts as hung.",
 )
+@click.option(
+    "--report",
+    "report",
+    type=Output(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Also write one file with all that is measured of these devices and archs, for others to merge.",
+)
 @click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
 @JSON
 @named("patterns", "one")
-def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
+def run(folder: Path, report: Path | None, show_stages: bool, as_json: bool, **asked: Any) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
     Without FRAGMENT: every form on a GPU; every wmma fragment from machine code, and what follows. Without --arch: the
@@ -91,15 +104,32 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
         Results(folder).sweep()
         with printing.progress() as tick:
             reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
-    for report in reports:
+    for done in reports:
         if as_json:
-            click.echo(json.dumps(report.to_json() | {"results": str(folder)}))
+            click.echo(json.dumps(done.to_json() | {"results": str(folder)}))
             continue
-        printing.run_summary(report, Results(folder))
-        if show_stages and report.done:
-            printing.stages(report.done)
-    if any(finding.status == "failed" for report in reports for finding in report.every):
+        printing.run_summary(done, Results(folder))
+        if show_stages and done.done:
+            printing.stages(done.done)
+    if report:
+        _write_report(report, folder, reports)
+    if any(finding.status == "failed" for done in reports for finding in done.every):
         sys.exit(1)
+
+
+def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:
+    """Write what the folder has of the archs of a run, by the methods that it took."""
+    from tcprobe.run import merge, report
+    from tcprobe.store.finding import FROM_CODE
+    from tcprobe.store.results import Results
+
+    live = {done.device.arch for done in reports if done.device.method == "live"}
+    read = {done.device.arch for done in reports if done.device.method != "live"}
+    known = [f for f in merge.own(Results(folder)) if f.arch in (read if f.method in FROM_CODE else live)]
+    if not known:
+        raise EnvironmentUnfitError(f"nothing was measured for a report; {path} is not written.")
+    report.write(path, known)
+    click.echo(escaped(f"{len(known)} findings in {path}; `tcprobe merge` takes them in."), err=True)
 
 
 def _check_family(family: str | None) -> None:
