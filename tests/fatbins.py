@@ -8,7 +8,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.probes.ptx import module
 from tcprobe.sass.fatbin import ENTRY, HEADER
-from tcprobe.sass.lowering import _kernel
+from tcprobe.sass.lowering import probe
 
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 FP8 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
@@ -17,7 +17,7 @@ FP8 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 def ptx(*names, on="sm_80"):
     """PTX with a kernel of each instruction."""
     rows = [inventory.instructions()[name] for name in names or (MULTIPLY,)]
-    return module([_kernel(row) for row in rows], arch(on))
+    return module([probe(row) for row in rows], arch(on))
 
 
 def cubin(folder, *names, on="sm_80", options=()):

@@ -53,6 +53,7 @@ CALLS = {
     "compare": [("compare", "wmma.m16n16k16.d.f32"), ("compare", "mma.m16n8k256.row.col.s32.b1.b1.s32.and.popc.a")],
     "compare FILE": [("compare", "docs/found.csv", A)],
     "lower": [("lower", MULTIPLY, "--arch", "sm_90"), ("lower", "wmma.mma.row.col.m16n16k16.f32.bf16.bf16.f32")],
+    "compilers": [("compilers", "wmma.m8n8k4.*", "--arch", "sm_80")],
     "read": [("read", "{code}"), ("read", "{code}", "--arch", "sm_86")],
     "diff": [("diff", "sm_70", "sm_75", "wmma.m16n16k16.*")],
     "run": [("run", "wmma.m8n8k4.*", "--arch", "sm_80", "--method", "sass", "--results", "{folder}")],

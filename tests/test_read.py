@@ -57,7 +57,7 @@ def test_what_is_found_is_what_nvdisasm_prints(on):
     """The code of every form that a warp executes, and the matrix instructions of the whole disassembly."""
     row = arch(on)
     forms = [form for form in inventory.executed_by(WARP) if form.target.on(row)]
-    codes, _ = assemble(TOOLS, [lowering._kernel(form) for form in forms], row)
+    codes, _ = assemble(TOOLS, [lowering.probe(form) for form in forms], row)
     assert len(codes) > 20
     found = matrix_code.find(TOOLS, on, [code.raw for code in codes.values()])
     for code, places in zip(codes.values(), found, strict=True):
