@@ -1,4 +1,4 @@
-"""`tcprobe compilers`: what several ptxas agree in; one that differs is found, one too old for a form refuses nothing."""
+"""`tcprobe compilers`: what several ptxas agree in; what differs is found; too old for a form is no refusal."""
 
 import json
 import sys

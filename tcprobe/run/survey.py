@@ -29,7 +29,7 @@ TOO_NEW = ".version 99.9\n.target sm_80\n.address_size 64\n"
 _CURRENT = re.compile(r"current version is '(\d{1,2}\.\d{1,2})'")
 
 
-class Fact(NamedTuple):
+class ComparedFact(NamedTuple):
     """What versions are compared in: a fragment's "table" or a form's "lowering", on an arch."""
 
     what: str
@@ -41,12 +41,12 @@ class Fact(NamedTuple):
 class Survey:
     """What each version says of each fact, the archs that it knows, and what its ptxas refuses, by version."""
 
-    said: dict[Fact, dict[str, str]] = field(default_factory=dict)
+    said: dict[ComparedFact, dict[str, str]] = field(default_factory=dict)
     archs: dict[str, list[str]] = field(default_factory=dict)
-    refused: dict[Fact, dict[str, str]] = field(default_factory=dict)
+    refused: dict[ComparedFact, dict[str, str]] = field(default_factory=dict)
 
     @property
-    def differing(self) -> dict[Fact, dict[str, str]]:
+    def differing(self) -> dict[ComparedFact, dict[str, str]]:
         """The facts of which two versions say different things."""
         return {fact: said for fact, said in sorted(self.said.items()) if len(set(said.values())) > 1}
 
@@ -55,7 +55,7 @@ class Survey:
         return sum(fact.what == what and len(set(said.values())) == 1 for fact, said in self.said.items())
 
     @property
-    def since(self) -> dict[Fact, list[str]]:
+    def since(self) -> dict[ComparedFact, list[str]]:
         """Exceptions: facts that some version says nothing of, though it knows the arch; who does."""
         return {fact: list(said) for fact, said in sorted(self.said.items()) if set(said) != self._knowing(fact.arch)}
 
@@ -93,12 +93,12 @@ def survey(folders: Sequence[Path], name: str | None, patterns: Sequence[str] = 
     return found
 
 
-def _note(said: dict[Fact, dict[str, str]], compiler: str, facts: Mapping[Fact, str]) -> None:
+def _note(said: dict[ComparedFact, dict[str, str]], compiler: str, facts: Mapping[ComparedFact, str]) -> None:
     for fact, content in facts.items():
         said.setdefault(fact, {})[compiler] = content
 
 
-def _tables(folder: Path | None, row: Arch, patterns: Sequence[str]) -> dict[Fact, str]:
+def _tables(folder: Path | None, row: Arch, patterns: Sequence[str]) -> dict[ComparedFact, str]:
     """The layouts that a compiler's code shows."""
     with Scratch() as scratch:
         request = Request(tuple(patterns), row.name, method="sass", cuda=folder)
@@ -106,12 +106,12 @@ def _tables(folder: Path | None, row: Arch, patterns: Sequence[str]) -> dict[Fac
         return dict(_layouts(Results(scratch.folder), row))
 
 
-def _layouts(results: Results, row: Arch) -> Iterator[tuple[Fact, str]]:
+def _layouts(results: Results, row: Arch) -> Iterator[tuple[ComparedFact, str]]:
     for method in (m for m in results.methods(row.name) if m in SHOWN):
         for measured in results.measurements(row.name, method):
             for fragment in inventory.of_experiment(measured.experiment):
                 if fragment.operand in measured.tables:
-                    yield Fact("table", fragment.id, row.name), measured.tables[fragment.operand].id
+                    yield ComparedFact("table", fragment.id, row.name), measured.tables[fragment.operand].id
 
 
 def _note_lowerings(found: Survey, compiler: str, tools: Toolchain, row: Arch) -> None:
@@ -121,7 +121,7 @@ def _note_lowerings(found: Survey, compiler: str, tools: Toolchain, row: Arch) -
     kernels = {id_: lowering.probe(form) for id_, form in forms.items()}
     codes, refused = assemble(tools, list(kernels.values()), row)
     for id_, form in forms.items():
-        fact, kernel = Fact("lowering", id_, row.name), kernels[id_].name
+        fact, kernel = ComparedFact("lowering", id_, row.name), kernels[id_].name
         if kernel in refused:
             found.refused.setdefault(fact, {})[compiler] = refused[kernel]
         else:
