@@ -73,3 +73,16 @@ def test_a_version_too_old_for_a_form_refuses_nothing(tmp_path):
 def test_mistakes(tmp_path):
     twice = compilers(ptxas(tmp_path / "a", "12.8.93"), ptxas(tmp_path / "b", "12.8.93"), code=2)
     assert "ptxas 12.8.93 is given twice" in twice
+
+
+def test_run_takes_several_toolkits(tmp_path):
+    """The first into the folder, each other into a run beside it."""
+    a, b = ptxas(tmp_path / "a", "12.8.93"), ptxas(tmp_path / "b", "13.1.1")
+    words = ["run", WMMA, "--arch", "sm_80", "--results", str(tmp_path / "r"), "--cuda", str(a), "--cuda", str(b)]
+    done = CliRunner().invoke(main, [*words, "--method", "sass"])
+    assert done.exit_code == 0, done.output
+    assert len(list((tmp_path / "r" / "sm_80" / "sass").iterdir())) == 6
+    (run,) = (tmp_path / "r" / "runs").iterdir()
+    assert run.name.startswith("ptxas-13.1.1")
+    assert len(list((run / "sm_80" / "sass").iterdir())) == 6
+    assert "add --method sass" in CliRunner().invoke(main, words).stderr

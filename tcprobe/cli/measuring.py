@@ -12,7 +12,7 @@ import click
 
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
-    CUDA,
+    CUDAS,
     JSON,
     WRITTEN,
     Given,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Only this family: wmma, wgmma, ...; or a kind of finding: banks, tma, ...",
 )
-@CUDA
+@CUDAS
 @WRITTEN
 @click.option("--force", is_flag=True, help="Measure again what is already there.")
 @click.option(
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 @click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
 @JSON
 @named("patterns", "one")
-def run(folder: Path, report: Path | None, show_stages: bool, as_json: bool, **asked: Any) -> None:
+def run(folder: Path, toolkits: tuple[Path, ...], report: Path | None, show_stages: bool, **asked: Any) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
     Without FRAGMENT: every form on a GPU; every wmma fragment from machine code, and what follows. Without --arch: the
@@ -76,8 +76,12 @@ def run(folder: Path, report: Path | None, show_stages: bool, as_json: bool, **a
     taken up where it ended. --json: one object a device or arch.
     """
     from tcprobe.isa import arch
+    from tcprobe.run import toolkits as several
     from tcprobe.run.process import Worker, ended_by_errors, sass_worker
 
+    as_json = asked.pop("as_json")
+    several.check(toolkits, asked["method"])
+    asked["cuda"] = next(iter(toolkits), None)
     _check_family(asked["family"])
     if asked["name"] not in (None, "all"):
         arch.arch(asked["name"])
@@ -104,17 +108,28 @@ def run(folder: Path, report: Path | None, show_stages: bool, as_json: bool, **a
         Results(folder).sweep()
         with printing.progress() as tick:
             reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
+        others, conflicts = several.read_beside(toolkits[1:], Request(**asked), folder, printing.say)
+        reports += others
     for done in reports:
-        if as_json:
-            click.echo(json.dumps(done.to_json() | {"results": str(folder)}))
-            continue
-        printing.run_summary(done, Results(folder))
-        if show_stages and done.done:
-            printing.stages(done.done)
+        _print(done, folder, as_json, show_stages)
     if report:
         _write_report(report, folder, reports)
-    if any(finding.status == "failed" for done in reports for finding in done.every):
+    for conflict in conflicts:
+        click.echo(escaped(f"conflict: {conflict}"), err=True)
+    if conflicts or any(finding.status == "failed" for done in reports for finding in done.every):
         sys.exit(1)
+
+
+def _print(done: Report, folder: Path, as_json: bool, show_stages: bool) -> None:
+    from tcprobe.cli import printing
+    from tcprobe.store.results import Results
+
+    if as_json:
+        click.echo(json.dumps(done.to_json() | {"results": str(folder)}))
+        return
+    printing.run_summary(done, Results(folder))
+    if show_stages and done.done:
+        printing.stages(done.done)
 
 
 def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:

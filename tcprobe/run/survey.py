@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import WARP, Arch
-from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import version
 from tcprobe.run.campaign import Campaign, Request
 from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.cubin import assemble
+from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.store.results import Results
 from tcprobe.system.children import Scratch
@@ -120,17 +120,20 @@ def _note_lowerings(found: Survey, compiler: str, tools: Toolchain, row: Arch) -
     forms = {f.id: f for f in inventory.executed_by(WARP) if f.target.on(row) and version(f.target.ptx) <= newest}
     kernels = {id_: lowering.probe(form) for id_, form in forms.items()}
     codes, refused = assemble(tools, list(kernels.values()), row)
+    untried = [form for id_, form in forms.items() if kernels[id_].name in refused]
+    at_own_targets = lowering.lower(tools, row, untried)  # refused is said only after the arch's own targets
     for id_, form in forms.items():
-        fact, kernel = ComparedFact("lowering", id_, row.name), kernels[id_].name
-        if kernel in refused:
-            found.refused.setdefault(fact, {})[compiler] = refused[kernel]
+        fact = ComparedFact("lowering", id_, row.name)
+        lowered = at_own_targets.get(id_) or lowering.count(codes[kernels[id_].name].opcodes, form)
+        if lowered.refused:
+            found.refused.setdefault(fact, {})[compiler] = lowered.refused
         else:
-            found.said.setdefault(fact, {})[compiler] = _opcodes(codes[kernel].opcodes, form)
+            found.said.setdefault(fact, {})[compiler] = _words(lowered)
 
 
-def _opcodes(opcodes: Sequence[str], form: Instruction) -> str:
-    counts = lowering.count(opcodes, form).opcodes
-    return ", ".join(f"{opcode} x {n}" if n > 1 else opcode for opcode, n in counts.items()) or "none"
+def _words(lowered: Lowering) -> str:
+    opcodes = [f"{opcode} x {n}" if n > 1 else opcode for opcode, n in lowered.opcodes.items()]
+    return ", ".join(opcodes) or "none"
 
 
 def newest_ptx(tools: Toolchain) -> tuple[int, int]:
