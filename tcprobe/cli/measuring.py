@@ -25,7 +25,9 @@ from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.run.campaign import Report
+    from tcprobe.run.campaign import Report, Request
+    from tcprobe.run.merge import Conflict
+    from tcprobe.run.process import Worker
 
 
 @click.command(short_help="Measure fragments, on a GPU or from machine code.")
@@ -73,21 +75,22 @@ def run(folder: Path, toolkits: tuple[Path, ...], report: Path | None, show_stag
 
     Without FRAGMENT: every form on a GPU; every wmma fragment from machine code, and what follows. Without --arch: the
     GPU that is there, else machine code for all archs. What is measured already is kept, so a run that was stopped is
-    taken up where it ended. --json: one object a device or arch.
+    taken up where it ended. With --cuda probes are assembled by that ptxas, on a GPU as well, which measures what the
+    driver's compiler is too old for. --json: one object a device or arch.
     """
     from tcprobe.isa import arch
-    from tcprobe.run import toolkits as several
-    from tcprobe.run.process import Worker, ended_by_errors, sass_worker
+    from tcprobe.run.process import ended_by_errors, sass_worker
 
     as_json = asked.pop("as_json")
-    several.check(toolkits, asked["method"])
+    if len(toolkits) > 1 and asked["method"] != "sass":
+        raise UsageError("--cuda given several times is for machine code: add --method sass.")
     asked["cuda"] = next(iter(toolkits), None)
     _check_family(asked["family"])
     if asked["name"] not in (None, "all"):
         arch.arch(asked["name"])
     if asked["method"] == "sass" and asked["index"] is not None:
         raise UsageError("--device means a live GPU; --method sass reads machine code.")
-    worker = Worker(limit=asked["limit"])
+    worker = _live(asked["cuda"], asked["limit"])
     process = None if asked["method"] == "sass" else worker.start()
     early = {}
     if asked["method"] == "sass" and asked["name"] not in (None, "all"):
@@ -108,7 +111,7 @@ def run(folder: Path, toolkits: tuple[Path, ...], report: Path | None, show_stag
         Results(folder).sweep()
         with printing.progress() as tick:
             reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
-        others, conflicts = several.read_beside(toolkits[1:], Request(**asked), folder, printing.say)
+        others, conflicts = _read_beside(toolkits[1:], Request(**asked), folder)
         reports += others
     for done in reports:
         _print(done, folder, as_json, show_stages)
@@ -118,6 +121,16 @@ def run(folder: Path, toolkits: tuple[Path, ...], report: Path | None, show_stag
         click.echo(escaped(f"conflict: {conflict}"), err=True)
     if conflicts or any(finding.status == "failed" for done in reports for finding in done.every):
         sys.exit(1)
+
+
+def _read_beside(toolkits: Sequence[Path], request: Request, folder: Path) -> tuple[list[Report], list[Conflict]]:
+    """What further toolkits show, and what contradicts what is there."""
+    if not toolkits:
+        return [], []
+    from tcprobe.cli import printing
+    from tcprobe.run.toolkits import read_beside
+
+    return read_beside(toolkits, request, folder, printing.say)
 
 
 def _print(done: Report, folder: Path, as_json: bool, show_stages: bool) -> None:
@@ -145,6 +158,14 @@ def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:
         raise EnvironmentUnfitError(f"nothing was measured for a report; {path} is not written.")
     report.write(path, known)
     click.echo(escaped(f"{len(known)} findings in {path}; `tcprobe merge` takes them in."), err=True)
+
+
+def _live(cuda: Path | None, limit: float) -> Worker:
+    """The worker on the GPU, with the compiler of a toolkit where there is one."""
+    from tcprobe.run.process import live_worker
+    from tcprobe.sass import toolchain
+
+    return live_worker(toolchain.compiler(cuda) if cuda else None, limit)
 
 
 def _check_family(family: str | None) -> None:

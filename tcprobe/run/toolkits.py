@@ -6,17 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tcprobe.errors import UsageError
 from tcprobe.run.campaign import Campaign, Report, Request
 from tcprobe.run.merge import Conflict, merge
 from tcprobe.store.results import Results
 from tcprobe.system.children import Scratch
-
-
-def check(cuda: Sequence[Path], method: str) -> None:
-    """UsageError where several toolkits mean nothing."""
-    if len(cuda) > 1 and method != "sass":
-        raise UsageError("--cuda given several times is for machine code: add --method sass.")
 
 
 def read_beside(
