@@ -28,7 +28,7 @@ from tcprobe.text import escaped
 MOST_BYTES = 512 << 20  # of a file that is read
 MOST_FILES = 10_000  # of a folder
 SUFFIXES = (".cubin", ".ptx", ".fatbin", ".so", ".o", ".a", ".exe", ".dll", ".obj", ".lib", ".bin")
-WITH_LINES = 200  # cubins of a file whose line information is read
+WITH_LINES = 20  # cubins of a file whose line information is read: each takes half a second
 _TARGET = re.compile(r"^\s*\.target\s+(sm_(\d{2,3})[af]?)", re.MULTILINE)
 _HEAD = re.compile(r"\.(?:entry|func)\s+(?:\([^()]{0,2000}\)\s*)?([\w$%]{1,1000})")
 _CALL = re.compile(
