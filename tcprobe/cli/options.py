@@ -102,6 +102,12 @@ CUDA = click.option(
     "Default: CUDA_HOME, the installed wheels, PATH.",
 )  # fmt: skip
 
+CUDAS = click.option(
+    "--cuda", "toolkits", multiple=True, type=Named(path_type=Path, exists=True, file_okay=False),
+    help="Folder of a CUDA toolkit whose ptxas to use, and its nvdisasm if it has one; with --method sass several. "
+    "Default: CUDA_HOME, the installed wheels, PATH.",
+)  # fmt: skip
+
 
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 

@@ -31,7 +31,7 @@ from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.store import documents
-from tcprobe.store.finding import METHODS, Finding, Key, made_by
+from tcprobe.store.finding import METHODS, Finding, Key, witness
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 
@@ -130,12 +130,12 @@ class Layers:
         return counting
 
     def _strongest(self, fragment: Fragment, first: Found) -> Found:
-        """Of what stands beside `first` in its folder, by the same method: the table that most devices agree on."""
+        """Of what stands beside `first` in its folder, by the same method: the table that most kinds of GPUs show."""
         beside = [f for f in self.tables(fragment, [first.measured.arch])
                   if (f.group, f.measured.method) == (first.group, first.measured.method)]  # fmt: skip
-        by_table: dict[str, set[tuple[str, ...]]] = {}
+        by_table: dict[str, set[str]] = {}
         for one in beside:
-            by_table.setdefault(one.table(fragment).id, set()).add(made_by(one.measured))
+            by_table.setdefault(one.table(fragment).id, set()).add(witness(one.measured))
         return max(beside, key=lambda one: len(by_table[one.table(fragment).id]))
 
     def tables(self, fragment: Fragment, archs: Sequence[str]) -> Iterator[Found]:
