@@ -261,7 +261,7 @@ def test_no_mutation_gives_a_number(id_, change, codes):
     shown = codes([k for k in experiment.kernels() if "once" in k.op.variant or "second." in k.op.variant])
     shown |= codes(kernels)
     reading = experiment.measure(Clock(lambda op, row: 2000.0, shown))
-    with pytest.raises(ProbeError, match="should hold|beside the loop|taken out"):
+    with pytest.raises(ProbeError, match=r"should hold|beside the loop|taken out"):
         experiment.conclude(reading, Context(HOPPER, lambda _: None))
 
 

@@ -1,4 +1,4 @@
-"""Round trips of bulk copies, by bytes: cp.async.bulk and TMA boxes from global memory, both ways, issued and waited for.
+"""Round trips of bulk copies, by bytes: cp.async.bulk and TMA boxes, both ways, issued and waited for.
 
 One thread of a block issues one copy after the other and waits for each, at an mbarrier or for its bulk group. What is
 read is in the L2 cache after the first pass; what is written stays there.
@@ -18,7 +18,7 @@ from tcprobe.probes.cost import KIND, Costs, Numbers, Run
 from tcprobe.probes.experiment import Context, Reading
 from tcprobe.probes.timing import Block, Loop
 from tcprobe.references.shared_memory.tensor_map import TensorMap, packed
-from tcprobe.store.kinds.cost import Body, Bytes
+from tcprobe.store.kinds.cost import Body, Trip
 
 __all__ = ("KIND", "experiments")
 COPIES = 4
@@ -71,8 +71,8 @@ class Bulk:
             copy = f"{form}.shared::cluster.global.mbarrier::complete_tx::bytes [%to], {source}, [%barrier];"
             issue = ["mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], %word0;", copy]
             return [*issue, *(line.replace("{n}", str(number)) for line in WAIT)]
-        copy = ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {%zero, %zero}], [%to];" if self.tiled else
-                "cp.async.bulk.global.shared::cta.bulk_group [%data], [%to], %word0;")  # fmt: skip
+        copy = ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {%zero, %zero}], [%to];"
+                if self.tiled else "cp.async.bulk.global.shared::cta.bulk_group [%data], [%to], %word0;")  # fmt: skip
         return [copy, "cp.async.bulk.commit_group;", "cp.async.bulk.wait_group 0;"]
 
     @property
@@ -129,8 +129,8 @@ class BulkCosts(Costs):
         cycles = numbers.proved("trip", COPIES, each, around)
         if cycles is None:
             raise ProbeError(numbers.refused["trip"])
-        trips = [Bytes(size, value) for size, value in zip(self.bulk.sizes, cycles.tolist(), strict=True)]
-        return Body(opcodes={o: 1.0 for o in each}, spread=numbers.spread, round_trip=trips, mhz=numbers.mhz)
+        trips = [Trip(value, size) for size, value in zip(self.bulk.sizes, cycles.tolist(), strict=True)]
+        return Body(opcodes=dict.fromkeys(each, 1.0), spread=numbers.spread, round_trip=trips, mhz=numbers.mhz)
 
 
 def experiments() -> list[BulkCosts]:

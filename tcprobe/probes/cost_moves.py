@@ -21,7 +21,7 @@ from tcprobe.probes.cost import DECIMALS, KIND, Costs, Numbers, Run
 from tcprobe.probes.cost_multiplies import WARPS, interval
 from tcprobe.probes.experiment import Context, Reading
 from tcprobe.probes.timing import Block, Loop
-from tcprobe.store.kinds.cost import Body, Bytes, Passes, Point
+from tcprobe.store.kinds.cost import Body, Passes, Point, Trip
 
 __all__ = ("KIND", "experiments")
 COPIES = 8
@@ -71,8 +71,18 @@ class Move:
         return self._loop("trip", body, ["%joined"], ["%joined"])
 
     def _loop(self, variant: str, body: Lines, loaded: Sequence[str], results: Sequence[str]) -> Loop:
-        return Loop(self.name, variant, self.target, COPIES, body, loaded, results,
-                    [f".reg .u32 %address, %at<{COPIES}>;", ".reg .u64 %source;"], self._before(), shared=True)  # fmt: skip
+        return Loop(
+            self.name,
+            variant,
+            self.target,
+            COPIES,
+            body,
+            loaded,
+            results,
+            [f".reg .u32 %address, %at<{COPIES}>;", ".reg .u64 %source;"],
+            self._before(),
+            shared=True,
+        )
 
     def _names(self, copy: int) -> list[str]:
         return [f"%v{copy * self.registers + j}" for j in range(self.registers)]
@@ -190,9 +200,9 @@ class MoveCosts(Costs):
         if passes:
             passes.insert(0, Passes(1, points[-1].cycles))
         return Body(
-            opcodes={o: 1.0 for o in each}, spread=numbers.spread, latency=None if chain is None else float(chain[0]),
+            opcodes=dict.fromkeys(each, 1.0), spread=numbers.spread, latency=None if chain is None else float(chain[0]),
             interval=interval(points), one_warp=points[0].cycles, curve=points, passes=passes, mhz=numbers.mhz,
-            round_trip=None if trip is None else [Bytes(move.stride * WARP, float(trip[0]))], refused=numbers.refused,
+            round_trip=[] if trip is None else [Trip(float(trip[0]), move.stride * WARP)], refused=numbers.refused,
         )  # fmt: skip
 
 

@@ -81,7 +81,8 @@ class Chained:
             self.row.id, self.variant, self.row.target.at_least(ptx.ALIGNED), self.copies,
             [line for copy in range(self.copies) for line in self._copy(copy % self.chains)],
             [*(name for f in self._plain for name in self._own(f)), *results], results, self._declared(),
-            self._before(), wide=frozenset(n for n in self._all if self._wide), threads=threads_for(self.registers + self._spare),
+            self._before(), wide=frozenset(n for n in self._all if self._wide),
+            threads=threads_for(self.registers + self._spare),
         )  # fmt: skip
 
     @property
@@ -231,7 +232,8 @@ def body(row: Instruction, numbers: Numbers, changed: bool) -> Body:
         opcodes={o: float(n) for o, n in each.items()}, spread=numbers.spread, emulated=not native,
         latency=latency, at_most=sorted(set(bounds)), interval=best, curve=points,
         one_warp=min(p.cycles for p in points if p.warps == 1), macs_per_cycle=round(row.triples / best.cycles, 1),
-        random=random, mhz=numbers.mhz, overlap=cost_overlap.overlaps(row, numbers, each, {}), refused={k: v for k, v in numbers.refused.items() if k in _wanted(end)},
+        random=random, mhz=numbers.mhz, overlap=cost_overlap.overlaps(row, numbers, each, {}),
+            refused={k: v for k, v in numbers.refused.items() if k in _wanted(end)},
     )  # fmt: skip
 
 

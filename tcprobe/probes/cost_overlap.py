@@ -92,8 +92,14 @@ def partners(row: Instruction) -> list[Partner]:
 
 def overlapped() -> list[str]:
     """Instructions that kernels are made of."""
-    warp = ("m16n8k16.row.col.f16.f16.f16.f16", "m16n8k16.row.col.f32.f16.f16.f32", "m16n8k16.row.col.f32.bf16.bf16.f32",
-            "m16n8k8.row.col.f32.tf32.tf32.f32", "m16n8k32.row.col.s32.s8.s8.s32", "m8n8k4.row.col.f64.f64.f64.f64")  # fmt: skip
+    warp = (
+        "m16n8k16.row.col.f16.f16.f16.f16",
+        "m16n8k16.row.col.f32.f16.f16.f32",
+        "m16n8k16.row.col.f32.bf16.bf16.f32",
+        "m16n8k8.row.col.f32.tf32.tf32.f32",
+        "m16n8k32.row.col.s32.s8.s8.s32",
+        "m8n8k4.row.col.f64.f64.f64.f64",
+    )
     groups = [f"m64n{n}k{k}.f32.{t}.{t}" for n in (64, 128, 256) for k, t in ((16, "f16"), (16, "bf16"), (32, "e4m3"))]
     return [*(f"mma.{form}" for form in warp), *(f"wgmma.mma_async.{form}" for form in groups)]
 

@@ -27,7 +27,7 @@ from tcprobe.probes.cost_multiplies import METADATA
 from tcprobe.probes.experiment import Context, Reading
 from tcprobe.probes.proof import Counts, stem
 from tcprobe.probes.timing import RANDOM, Block, Loop
-from tcprobe.store.kinds.cost import Body, Flight, Form, Place
+from tcprobe.store.kinds.cost import Body, Flight, Form, Place, Trip
 
 __all__ = ("KIND", "experiments")
 COPIES = 8
@@ -198,7 +198,7 @@ class WarpgroupCosts(Costs):
         best = min(flight.cycles for flight in found.intervals)
         opcode, usual = one_opcode(numbers, Flown(self.row, max(USUAL))), Flown(self.row, max(USUAL))
         return Body(
-            opcodes={o: 1.0 for o in opcode}, spread=numbers.spread, interval=found.intervals, round_trip=found.trips,
+            opcodes=dict.fromkeys(opcode, 1.0), spread=numbers.spread, interval=found.intervals, round_trip=found.trips,
             forms=found.forms, macs_per_cycle=round(self.row.triples / best, 1), random=found.random, mhz=numbers.mhz,
             overlap=cost_overlap.overlaps(self.row, numbers, opcode, usual.beside), refused=numbers.refused,
         )  # fmt: skip
@@ -208,7 +208,7 @@ class Found(NamedTuple):
     """Numbers of one form, sorted; `randoms` are random inputs' cycles over those of zeros."""
 
     intervals: list[Flight]
-    trips: list[Flight]
+    trips: list[Trip]
     forms: list[Form]
     randoms: list[float]
 
@@ -225,7 +225,8 @@ class Found(NamedTuple):
             base = [f.cycles for f in self.forms if (f.a, f.swizzle, f.major) == (place, swizzle, one.major)]
             self.randoms.append(round(value / base[0], 3))
         elif one.trip:
-            self.trips.append(Flight(round(value * one.in_flight, DECIMALS), place, groups, one.in_flight))
+            cycles = round(value * one.in_flight, DECIMALS)
+            self.trips.append(Trip(cycles, None, place, groups, one.in_flight))
         elif usual and not _has(self.intervals, place, groups, one.in_flight):
             self.intervals.append(Flight(round(value / groups, DECIMALS), place, groups, one.in_flight))
         else:

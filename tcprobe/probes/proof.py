@@ -52,12 +52,14 @@ def seen(text: Sequence[str]) -> dict[str, Seen]:
 
 def own(counts: Mapping[str, int]) -> Counts:
     """The opcodes that do the work."""
-    return {opcode: n for opcode, n in counts.items() if not FREE.fullmatch(stem(opcode)) and stem(opcode) not in SPILLED}
+    return {
+        opcode: n for opcode, n in counts.items() if not FREE.fullmatch(stem(opcode)) and stem(opcode) not in SPILLED
+    }
 
 
 def stem(opcode: str) -> str:
     """An opcode without its modifiers."""
-    return opcode.split(".")[0]
+    return opcode.split(".", maxsplit=1)[0]
 
 
 def prove(variant: str, code: Seen, wanted: Mapping[str, int], around: Mapping[str, int] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The loop that is timed, as its machine code has it: what stands in it, and what beside it between the clock's readings.
+"""The loop that is timed, as machine code has it: what stands in it, and what beside it while the clock runs.
 
 A loop ends with a branch back. The timed one is the longest between the first and the last reading of the clock. Where
 a group of warpgroup multiplies is empty, the compiler puts one into it that makes nothing: it is named so, with ->RZ.
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tcprobe.isa.arch import Arch
 from tcprobe.probes.experiment import TimedCode
 from tcprobe.sass.decode import opcode_of
-from tcprobe.sass.toolchain import Toolchain, find
+from tcprobe.sass.toolchain import Toolchain, disassembler
 from tcprobe.system.children import Scratch
 
 if TYPE_CHECKING:
     from tcprobe.sass.cubin import Line
 
 _BRANCH = re.compile(r"(?:@!?U?P\d\s+)?BRA(?:\.\w+)*\s+(?:!?U?P\d\s*,\s*)?(0x[0-9a-f]+)")
+LINE_BYTES = 16
 _CLOCK = "SR_CLOCKLO"
 _NOTHING = re.compile(r"[A-Z]GMMA\S* RZ, gdesc\[URZ\]")
 
@@ -28,17 +28,14 @@ _NOTHING = re.compile(r"[A-Z]GMMA\S* RZ, gdesc\[URZ\]")
 def timed_code(cubin: bytes, row: Arch, tools: Toolchain | None = None) -> dict[str, TimedCode]:
     """What is timed in each kernel of a cubin."""
     from tcprobe.sass.cubin import printed
-    from tcprobe.sass.elf import contents
+    from tcprobe.sass.elf import code_by_kernel
 
-    tools = tools or find()
+    kernels = code_by_kernel(cubin)
     with Scratch() as scratch:
-        path = Path(scratch.folder) / "timed.cubin"
-        path.write_bytes(cubin)
-        kernels = contents(path)[1]
-        lines = printed(tools, row, scratch, b"".join(content.raw for content in kernels.values()))
+        lines = printed(tools or disassembler(), row, scratch, b"".join(kernels.values()))
     codes, start = {}, 0
-    for name, content in kernels.items():
-        end = start + len(content.raw) // 16
+    for name, raw in kernels.items():
+        end = start + len(raw) // LINE_BYTES
         codes[name] = timed(lines[start:end])
         start = end
     return codes

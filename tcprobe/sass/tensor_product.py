@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.isa.native import TENSOR
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.native import TENSOR
 from tcprobe.layout.structure import elements, holder
 from tcprobe.layout.table import Table
 from tcprobe.probes.numbers import FLOATS, decode, encode

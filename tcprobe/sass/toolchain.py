@@ -71,6 +71,13 @@ def find(folder: Path | None = None, limit: float = LIMIT) -> Toolchain:
     return of(_find("ptxas", folder), _find("nvdisasm", folder), limit)
 
 
+@cache
+def disassembler(limit: float = LIMIT) -> Toolchain:
+    """nvdisasm alone, for code that another compiler made; EnvironmentUnfitError if it is nowhere."""
+    nvdisasm = _find("nvdisasm", None)
+    return Toolchain("", nvdisasm, "", version(nvdisasm, limit), limit)
+
+
 def _find(program: str, folder: Path | None) -> str:
     for place in (folder, os.environ.get("CUDA_HOME"), *_wheel_folders()):
         path = _in(Path(place), program) if place else None

@@ -46,7 +46,7 @@ class Point(Base):
 
 
 class Flight(Base):
-    """Cycles of one warpgroup multiply, or of a round trip of `in_flight` of them."""
+    """Cycles an SM needs for one warpgroup multiply."""
 
     cycles: Cycles
     a: Place
@@ -63,11 +63,14 @@ class Form(Base):
     major: Literal["k", "mn"]
 
 
-class Bytes(Base):
-    """Cycles from the issue of a copy of so many bytes to the end of waiting for it."""
+class Trip(Base):
+    """Cycles from issue to the end of waiting: of `in_flight` warpgroup multiplies in a group, or of a copy of `bytes`."""
 
-    bytes: Positive
     cycles: Cycles
+    bytes: Positive | None = None
+    a: Place | None = None
+    warpgroups: Positive | None = None
+    in_flight: Positive | None = None
 
 
 class Passes(Base):
@@ -78,7 +81,7 @@ class Passes(Base):
 
 
 class Overlap(Base):
-    """One warp's cycles for one of each, `alone` and `together`; `hidden` is the share of the shorter that is hidden."""
+    """Cycles for one of each in every warp, `alone` and `together`; `hidden` is how much of the shorter is hidden."""
 
     alone: list[Cycles]
     together: Cycles
@@ -103,7 +106,7 @@ class Body(Base):
     one_warp: Cycles | None = None
     curve: list[Point] = []
     macs_per_cycle: float | None = None
-    round_trip: list[Flight | Bytes] | list[Bytes] | list[Flight] | None = None
+    round_trip: list[Trip] = []
     forms: list[Form] = []
     passes: list[Passes] = []
     overlap: dict[str, Overlap] = {}
@@ -119,7 +122,8 @@ def check(finding: Finding) -> None:
         raise DataError(f"{finding.subject}: no opcode of it was seen in the loop.")
     if not 0 <= body.spread <= MOST_SPREAD:
         raise DataError(
-            f"{finding.subject}: runs differ by {body.spread:.0%}, more than {MOST_SPREAD:.0%}: is the GPU used by others?"
+            f"{finding.subject}: runs differ by {body.spread:.0%}, more than {MOST_SPREAD:.0%}: "
+            "is the GPU used by others?"
         )
     if isinstance(body.interval, Point) and body.curve and body.interval not in body.curve:
         raise DataError(f"{finding.subject}: its interval is no point of its curve.")
