@@ -1,23 +1,33 @@
 """Costs: a machine whose clock follows a model is read back; loops are proved by their machine code."""
 
+import fnmatch
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from tcprobe.ask.cost import Cost, beside
+from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP, arch
+from tcprobe.pages import costs
 from tcprobe.probes import dialogues, timing
 from tcprobe.probes.experiment import Context, TimedCode
 from tcprobe.probes.timing import LONG, ROUNDS, SHORT
+from tcprobe.references.cost import rows, stated
+from tcprobe.run.conclude import conclude
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.loops import timed
-from tcprobe.store import kinds
-from tcprobe.store.finding import Finding
+from tcprobe.store import findings, kinds
+from tcprobe.store.finding import Finding, Key
+from tcprobe.store.results import Results
 
+SIMULATED = Path(__file__).parent / "data" / "costs"
 HOPPER = arch("sm_90")
 MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 FP8 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
@@ -295,8 +305,8 @@ def test_runs_that_differ_are_noticed(codes):
 
 def test_every_form_has_an_experiment():
     known = dialogues("cost")
-    rows = [row for row in inventory.instructions().values() if not row.unprobed]
-    assert not [row.id for row in rows if row.id not in known]
+    probed = [row for row in inventory.instructions().values() if not row.unprobed]
+    assert not [row.id for row in probed if row.id not in known]
 
 
 def test_a_loop_is_found_between_the_clocks():
@@ -309,3 +319,49 @@ def test_a_loop_is_found_between_the_clocks():
 
 def test_the_difference_of_counts_is_the_loop():
     assert (LONG - SHORT) % 2 == 0
+
+
+@pytest.mark.parametrize("id_", [MMA, WGMMA, LOAD, "cp.async.bulk.shared.global"])
+def test_a_body_is_read_back_from_its_file(id_, codes, tmp_path):
+    made = concluded(id_, lambda op, row: 2000.0, codes)
+    findings.save(Results(tmp_path), finding(made, id_))
+    assert findings.read(Results(tmp_path), Key("cost", "sm_90", "live", id_)).body == made
+
+
+def test_a_body_that_cannot_be_true_fails_its_own_experiment(codes):
+    experiment = dialogues("cost")[MMA]
+    bench = Clock(core({"a": 24, "b": 24, "c": 24}, 0.9, 0.9), codes(experiment.kernels()))
+    with pytest.raises(ProbeError, match="beyond the 2048"):
+        conclude(experiment, experiment.measure(bench), Context(HOPPER, lambda _: None), "live", ORIGIN)
+
+
+def test_references_stand_beside_what_is_measured(body):
+    pairs = {p.row.source: p for p in beside([Cost(MMA, "sm_90", body, "x")])}
+    assert pairs["arXiv 2402.13499, table VII"].agrees
+    assert {row.arch for row in stated(MMA)} == {"sm_80", "sm_89", "sm_90", "sm_120"}
+    known = dialogues("cost")
+    assert not [r.forms for r in rows() if r.number and not any(fnmatch.fnmatchcase(id_, r.forms) for id_ in known)]
+
+
+def test_commands_answer_from_a_folder():
+    def answered(*call):
+        done = CliRunner().invoke(main, [*call, "--results", str(SIMULATED), "--only"])
+        assert done.exit_code in (0, 1), done.output
+        return done.output
+
+    assert "latency to D, from A 24, B 24, C 24 cycles" in answered("cost", MMA)
+    assert "of the shorter is hidden" in answered("cost", MMA, "--with", "ldmatrix.x4")
+    assert answered("cost", "HMMA.16816.F32").count(" on sm_90: ") == 2
+    assert "emulated" in answered("cost", "--table")
+    assert "agrees" in answered("compare", "--cost")
+    assert "| `mma.m16n8k16.row.col.f32.f16.f16.f32` | 24, 24, 24 |" in "\n".join(costs.page(Results(SIMULATED)))
+
+
+def test_what_is_not_there_is_said():
+    for call, words in ((("cost",), "name an INSTRUCTION"), (("cost", "nothing"), "no cost of 'nothing'"),
+                        (("cost", MMA, "--with", "shfl"), "was not timed with 'shfl'"),
+                        (("cost", MMA, "--arch", "sm_70"), "on sm_70"),
+                        (("cost", "--table", "--with", "x"), "--with goes with")):  # fmt: skip
+        done = CliRunner().invoke(main, [*call, "--results", str(SIMULATED), "--only"])
+        assert done.exit_code == 2
+        assert words in done.output

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tcprobe.ask import cost
 from tcprobe.isa import arch, by_name, inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
@@ -82,6 +83,8 @@ def why_not(fragment: Fragment, row: Arch, layers: Layers) -> WhyNot:
         allowed = f"nothing is in the way: {fragment.instruction} is allowed on {row.name}"
         words = f"{allowed}; {of(fragment, chosen, layers).evidence if chosen else reason(fragment, row.name, layers)}"
         words += "" if saved else f"; {_remedy(fragment, row)}"
+        measured = cost.of(fragment.experiment, row.name, layers)
+        words += f"; it costs: {cost.short(measured)}" if measured else ""
     source = saved.source if saved else layers.names
     return WhyNot(fragment.id, row.name, not forbidden, chosen is not None, words, source)
 

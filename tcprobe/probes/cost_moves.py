@@ -28,7 +28,7 @@ COPIES = 8
 BASE = 4096  # where patterns begin: behind what the system takes of shared memory
 PASSES = (1, 2, 4, 8)
 ROW = 16  # bytes of a row of a matrix
-LINE = 128  # bytes of all banks
+AREA = 8 << 10  # bytes from there on, all zero
 WAITS = ("LDGDEPBAR", "DEPBAR.LE")  # what cp.async.wait_all becomes
 Lines = list[str]
 
@@ -88,13 +88,22 @@ class Move:
         return [f"%v{copy * self.registers + j}" for j in range(self.registers)]
 
     def _before(self) -> Lines:
-        """The lane's address: its number times word 0 of the plan, modulo the area, behind BASE."""
+        """Shared memory of zeros; the lane's address: its number times word 0 of the plan, behind BASE."""
         return [
             "and.b32 %address, %lane, 31;",
             "mul.lo.u32 %address, %address, %word0;",
             f"add.u32 %address, %address, {BASE};",
+            "mul.wide.u32 %source, %from, 4;",  # the lane's place in its image, which is no multiple of 16
+            "sub.u64 %data, %data, %source;",
             "mul.wide.u32 %source, %address, 1;",
             "add.u64 %source, %source, %data;",
+            "shl.b32 %at0, %lane, 2;",
+            "FILL:",
+            f"st.shared.u32 [%at0+{BASE}], %zero;",
+            "mad.lo.u32 %at0, %warps, 4, %at0;",
+            f"setp.lt.u32 %more, %at0, {AREA};",
+            "@%more bra FILL;",
+            "bar.sync 0, %warps;",
             "add.u32 %at0, %address, %zero;",
             *(f"add.u32 %at{copy}, %at{copy - 1}, %zero;" for copy in range(1, COPIES)),
         ]

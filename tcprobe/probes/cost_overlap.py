@@ -58,7 +58,7 @@ class Partner:
         """Addresses of rows."""
         if self.name != LOAD:
             return []
-        first = ["and.b32 %at0, %lane, 31;", f"mad.lo.u32 %at0, %at0, 16, {BASE};"]
+        first = [f"mad.lo.u32 %at0, %from, 16, {BASE};"]
         return [*first, *(f"add.u32 %at{copy}, %at{copy - 1}, %zero;" for copy in range(1, COPIES))]
 
     @property

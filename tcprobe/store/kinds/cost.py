@@ -64,7 +64,7 @@ class Form(Base):
 
 
 class Trip(Base):
-    """Cycles from issue to the end of waiting: of `in_flight` warpgroup multiplies in a group, or of a copy of `bytes`."""
+    """Cycles from issue to the end of waiting: of `in_flight` warpgroup multiplies, or of a copy of `bytes`."""
 
     cycles: Cycles
     bytes: Positive | None = None
