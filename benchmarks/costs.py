@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tcprobe.ask.cost import KIND, Cost, beside, costs, words
+from tcprobe.ask.cost import KIND, InstructionCost, beside, costs, words
 from tcprobe.isa.arch import ARCHS
 from tcprobe.store.choose import alone
 from tcprobe.store.results import Results
@@ -45,14 +45,14 @@ def numbers(body: Any, path: str = "") -> Iterator[tuple[str, float]]:
         yield path, body
 
 
-def found(folder: str) -> dict[str, Cost]:
+def found(folder: str) -> dict[str, InstructionCost]:
     """All costs of a folder, by arch and id."""
     layers = alone(Results(Path(folder)))
     archs = [row.name for row in ARCHS if layers.findings(KIND, row.name)]
     return {f"{cost.arch} {cost.id}": cost for name in archs for cost in costs([], name, layers)}
 
 
-def compare(first: dict[str, Cost], second: dict[str, Cost]) -> None:
+def compare(first: dict[str, InstructionCost], second: dict[str, InstructionCost]) -> None:
     """How many numbers differ, and which."""
     apart, count = [], 0
     for key in first.keys() & second.keys():

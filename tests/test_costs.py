@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.ask.cost import Cost, beside
+from tcprobe.ask.cost import InstructionCost, beside
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError
 from tcprobe.isa import inventory
@@ -336,7 +336,7 @@ def test_a_body_that_cannot_be_true_fails_its_own_experiment(codes):
 
 
 def test_references_stand_beside_what_is_measured(body):
-    pairs = {p.row.source: p for p in beside([Cost(MMA, "sm_90", body, "x")])}
+    pairs = {p.row.source: p for p in beside([InstructionCost(MMA, "sm_90", body, "x")])}
     assert pairs["arXiv 2402.13499, table VII"].agrees
     assert {row.arch for row in stated(MMA)} == {"sm_80", "sm_89", "sm_90", "sm_120"}
     known = dialogues("cost")

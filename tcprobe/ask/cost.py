@@ -31,7 +31,7 @@ AGREES = 0.05  # relative
 RUN = "`tcprobe run --family cost` on a GPU of it measures them"
 
 
-class Cost(NamedTuple):
+class InstructionCost(NamedTuple):
     """The cost of an instruction on an arch."""
 
     id: str
@@ -75,7 +75,7 @@ def archs(layers: Layers) -> list[str]:
     return [row.name for row in arch.ARCHS if layers.findings(KIND, row.name)]
 
 
-def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[Cost]:
+def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[InstructionCost]:
     """The costs that names, patterns or opcodes mean, on an arch: the newest that has any where none is named.
 
     UsageError where there is none.
@@ -93,15 +93,15 @@ def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[Cos
     return [_cost(known[id_]) for id_ in dict.fromkeys(ids)]
 
 
-def of(id_: str, name: str, layers: Layers) -> Cost | None:
+def of(id_: str, name: str, layers: Layers) -> InstructionCost | None:
     """The cost of one instruction, None where it is not measured."""
     found = layers.finding(KIND, name, id_)
     return _cost(found) if found else None
 
 
-def _cost(one: Sourced) -> Cost:
+def _cost(one: Sourced) -> InstructionCost:
     finding = one.finding
-    return Cost(finding.subject, finding.arch, finding.body, f"{how(finding)} ({whence(one.source)})")
+    return InstructionCost(finding.subject, finding.arch, finding.body, f"{how(finding)} ({whence(one.source)})")
 
 
 def _meant(pattern: str, place: str, known: dict[str, Sourced], layers: Layers) -> list[str]:
@@ -117,7 +117,7 @@ def _meant(pattern: str, place: str, known: dict[str, Sourced], layers: Layers) 
 # in words
 
 
-def words(cost: Cost, partner: str | None = None) -> Iterator[str]:
+def words(cost: InstructionCost, partner: str | None = None) -> Iterator[str]:
     """Lines on one instruction."""
     body = cost.body
     opcodes = ", ".join(f"{opcode} x {n:g}" if n != 1 else opcode for opcode, n in body.opcodes.items())
@@ -173,7 +173,7 @@ def _others(body: Body) -> Iterator[str]:
         yield f"no number: {variant}: {why.partition(': ')[2]}"
 
 
-def short(cost: Cost) -> str:
+def short(cost: InstructionCost) -> str:
     """The cost on one line of other commands."""
     best = cost.body.interval
     cycles = min((f.cycles for f in best), default=None) if isinstance(best, list) else best.cycles if best else None
@@ -210,7 +210,7 @@ class Beside(NamedTuple):
                 "device": self.row.device, "condition": self.row.condition}  # fmt: skip
 
 
-def beside(found: Sequence[Cost]) -> list[Beside]:
+def beside(found: Sequence[InstructionCost]) -> list[Beside]:
     """All that is stated of measured numbers on the same arch."""
     pairs = ((row, cost, number_of(cost.body, row.number)) for cost in found for row in stated(cost.id)
              if row.arch == cost.arch and row.number)  # fmt: skip
@@ -233,7 +233,7 @@ def number_of(body: Body, number: str | None) -> float | None:
 class Line(NamedTuple):
     """A form in the table of products."""
 
-    cost: Cost
+    cost: InstructionCost
     share: float
 
     def __str__(self) -> str:
@@ -241,7 +241,7 @@ class Line(NamedTuple):
         return f"{cost.id:<56}{short(cost):<44}{cost.body.macs_per_cycle:>8g} {self.share:>5.0%}  {native}"
 
 
-def table(found: Sequence[Cost]) -> list[Line]:
+def table(found: Sequence[InstructionCost]) -> list[Line]:
     """Multiplies by multiply-adds a cycle, with their share of the best form of that type on the arch."""
     rows = [(cost, cost.row, cost.body.macs_per_cycle) for cost in found]
     best: dict[str, float] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tcprobe.ask.cost import Cost, archs, beside, costs, number_of
+from tcprobe.ask.cost import InstructionCost, archs, beside, costs, number_of
 from tcprobe.pages.tables import MADE, grid
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.kinds.cost import Body, Point
@@ -26,8 +26,8 @@ def page(results: Results) -> Iterator[str]:
     """A section an arch."""
     layers = alone(results)
     yield from (MADE, "# What instructions cost", "")
-    yield "Cycles of an SM, measured by `tcprobe run --family cost`: the difference of two loop counts, with the machine"
-    yield "code of the loop read. One block has its SM for itself, other SMs may be busy, inputs are zeros, nobody knows"
+    yield "Cycles of an SM, measured by `tcprobe run --family cost`: the difference of two loop counts, with the code"
+    yield "of the loop read. One block has its SM for itself, other SMs may be busy, inputs are zeros, and nobody knows"
     yield "the mode of the clock. `tcprobe cost INSTRUCTION` has the whole curve, what others state, and evidence."
     for name in archs(layers):
         yield from ("", f"## {name}", "", markdown(costs([], name, layers)[0].evidence))
@@ -56,7 +56,7 @@ def _tables(name: str, layers: Layers) -> Iterator[str]:
         yield from ("", *grid(("instruction", "number", "measured", "stated", "by", ""), stated))
 
 
-def _multiply(cost: Cost) -> Sequence[str]:
+def _multiply(cost: InstructionCost) -> Sequence[str]:
     body = cost.body
     latency = body.latency if isinstance(body.latency, dict) else {}
     each = [("at most " if o in body.at_most else "") + f"{latency[o]:g}" if o in latency else "-" for o in "abc"]
@@ -66,14 +66,14 @@ def _multiply(cost: Cost) -> Sequence[str]:
     return name, ", ".join(each), _number(body.one_warp), *best, _number(body.macs_per_cycle)
 
 
-def _group(cost: Cost) -> Sequence[str]:
+def _group(cost: InstructionCost) -> Sequence[str]:
     body = cost.body
     trip = next((t.cycles for t in body.round_trip if (t.a, t.warpgroups, t.in_flight) == ("shared", 1, 1)), None)
     sides = (_number(number_of(body, f"{place} interval")) for place in ("shared", "registers"))
     return f"`{cost.id}`", *sides, _number(trip), _number(body.macs_per_cycle)
 
 
-def _move(cost: Cost) -> Sequence[str]:
+def _move(cost: InstructionCost) -> Sequence[str]:
     body, point = cost.body, cost.body.interval
     best = (f"{point.cycles:g}", str(point.warps)) if isinstance(point, Point) else ("", "")
     latency = body.latency if isinstance(body.latency, float) else None
@@ -81,7 +81,7 @@ def _move(cost: Cost) -> Sequence[str]:
     return f"`{cost.id}`", _number(latency), _number(body.one_warp), *best, passes or "-"
 
 
-def _copy(cost: Cost) -> Sequence[str]:
+def _copy(cost: InstructionCost) -> Sequence[str]:
     return f"`{cost.id}`", _trips(cost.body)
 
 

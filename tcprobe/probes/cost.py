@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from tcprobe.probes import timing
 from tcprobe.probes.experiment import Bench, Dialogue, Reading, lines_of, of_lines
 from tcprobe.probes.proof import Counts, Seen, lines, own, prove, seen
 from tcprobe.probes.ptx import Bytes, Kernel
-from tcprobe.probes.timing import RUNS, Block, Floats
+from tcprobe.probes.timing import RUNS, Floats, TimedBlock
 from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 KIND = "cost"
@@ -29,7 +30,7 @@ class Run(NamedTuple):
     """A kernel and the blocks that run it; `maps` are of tensors in the input."""
 
     kernel: Kernel
-    blocks: Sequence[Block]
+    blocks: Sequence[TimedBlock]
     maps: tuple[TensorMap, ...] = ()
     inputs: Bytes | None = None
 
@@ -43,13 +44,18 @@ class Costs(Dialogue):
     def runs(self) -> Mapping[str, Run]:
         """What is launched, by variant."""
 
+    @cached_property
+    def _made(self) -> Mapping[str, Run]:
+        """The runs, made once: their texts are long."""
+        return self.runs()
+
     def kernels(self) -> list[Kernel]:
         """The kernels of all runs."""
-        return [run.kernel for run in self.runs().values()]
+        return [run.kernel for run in self._made.values()]
 
     def measure(self, bench: Bench) -> Reading:
         """Cycles by variant, (blocks, RUNS + 2) each, and the opcodes of all loops as "code"."""
-        alone, runs = bench.shared_bytes() // 2 + 1024, self.runs()
+        alone, runs = bench.shared_bytes() // 2 + 1024, self._made
         launches = {
             variant: timing.launch(run.kernel, run.blocks, alone, run.inputs, run.maps) for variant, run in runs.items()
         }
@@ -63,7 +69,7 @@ class Costs(Dialogue):
 
 
 @dataclass
-class Numbers:
+class ProvedNumbers:
     """The numbers of a reading that machine code proves; `refused` says of the others why they are none."""
 
     reading: Reading

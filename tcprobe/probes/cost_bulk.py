@@ -14,9 +14,9 @@ import numpy as np
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import Target
-from tcprobe.probes.cost import KIND, Costs, Numbers, Run
+from tcprobe.probes.cost import KIND, Costs, ProvedNumbers, Run
 from tcprobe.probes.experiment import Context, Reading
-from tcprobe.probes.timing import Block, Loop
+from tcprobe.probes.timing import Loop, TimedBlock
 from tcprobe.references.shared_memory.tensor_map import TensorMap, packed
 from tcprobe.store.kinds.cost import Body, Trip
 
@@ -83,7 +83,7 @@ class Bulk:
     def run(self) -> Run:
         """A block of one thread for each size."""
         maps = tuple(_box(size) for size in self.sizes) if self.tiled else ()
-        blocks = [Block(1, 0, (size,)) for size in self.sizes]
+        blocks = [TimedBlock(1, 0, (size,)) for size in self.sizes]
         return Run(self.loop().kernel(), blocks, maps, np.zeros((1, AREA), np.uint8))
 
 
@@ -122,7 +122,7 @@ class BulkCosts(Costs):
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError where its loop does not show what was written."""
-        numbers = Numbers(reading)
+        numbers = ProvedNumbers(reading)
         found = numbers.each("trip")
         each = {o: 1 for o in found if o.split(".")[0] == self.bulk.opcode}
         around = {o: n for o, n in found.items() if o not in each}

@@ -17,10 +17,10 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.isa.target import Target
 from tcprobe.probes import ptx
-from tcprobe.probes.cost import DECIMALS, KIND, Costs, Numbers, Run
+from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
 from tcprobe.probes.cost_multiplies import WARPS, interval
 from tcprobe.probes.experiment import Context, Reading
-from tcprobe.probes.timing import Block, Loop
+from tcprobe.probes.timing import Loop, TimedBlock
 from tcprobe.store.kinds.cost import Body, Passes, Point, Trip
 
 __all__ = ("KIND", "experiments")
@@ -34,7 +34,7 @@ Lines = list[str]
 
 
 @dataclass(frozen=True)
-class Move:
+class TimedMove:
     """`written` makes the text of one from (destination registers, address register); `registers` of each copy.
 
     `opcode` is what its machine code must have; `joined` whether what comes is consumed; `strided` whether lanes'
@@ -108,10 +108,10 @@ class Move:
             *(f"add.u32 %at{copy}, %at{copy - 1}, %zero;" for copy in range(1, COPIES)),
         ]
 
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[TimedBlock]:
         """Warps by lanes' stride; of matrices with the most warps those that conflict after them."""
-        plain = [Block(n * WARP, 0, (self.stride,)) for n in WARPS]
-        return [*plain, *([Block(WARPS[-1] * WARP, 0, (p * ROW,)) for p in PASSES[1:]] if self.matrices else [])]
+        plain = [TimedBlock(n * WARP, 0, (self.stride,)) for n in WARPS]
+        return [*plain, *([TimedBlock(WARPS[-1] * WARP, 0, (p * ROW,)) for p in PASSES[1:]] if self.matrices else [])]
 
 
 def _vector(names: Sequence[str]) -> str:
@@ -135,30 +135,30 @@ def _said(form: str, names: Sequence[str], source: str) -> str:
     return form.replace("{to}", names[0] if names else "").replace("{source}", source)
 
 
-def _moves() -> list[Move]:
-    rows: list[Move] = []
+def _moves() -> list[TimedMove]:
+    rows: list[TimedMove] = []
     for row in inventory.of_family("ldmatrix", "stmatrix"):
         loads = row.family == "ldmatrix"
         held = row.fragment("d" if loads else "a").registers
-        rows.append(Move(row.id, row.target.at_least(ptx.ALIGNED), "LDSM" if loads else "STSM", held,
+        rows.append(TimedMove(row.id, row.target.at_least(ptx.ALIGNED), "LDSM" if loads else "STSM", held,
                          partial(_matrix, row.name, loads=loads), loads, loads, True, ROW))  # fmt: skip
     for row in inventory.of_family("movmatrix"):
-        rows.append(Move(row.id, row.target, "MOVM", 1, partial(_said, f"{row.name} {{to}}, {{source}};")))
+        rows.append(TimedMove(row.id, row.target, "MOVM", 1, partial(_said, f"{row.name} {{to}}, {{source}};")))
     for name, access in accesses().items():
         kind = name.split(".")[0]
         if kind in ("ld", "st"):
             count = max(1, access.bytes // 4)
             form = f"{kind}.volatile.shared" + (f".u{8 * access.bytes}" if access.bytes < 8 else f".v{count}.u32")
             written = partial(_load if kind == "ld" else _store, form)
-            rows.append(Move(name, access.target, "LDS" if kind == "ld" else "STS", count, written, kind == "ld",
+            rows.append(TimedMove(name, access.target, "LDS" if kind == "ld" else "STS", count, written, kind == "ld",
                              kind == "ld", stride=access.bytes))  # fmt: skip
     for mode in ("idx", "up", "down", "bfly"):
         form = f"shfl.sync.{mode}.b32"
         written = partial(_said, f"{form} {{to}}, {{source}}, %address, 31, -1;")
-        rows.append(Move(form, Target("sm_70", "6.0"), "SHFL", 1, written, stride=1))
+        rows.append(TimedMove(form, Target("sm_70", "6.0"), "SHFL", 1, written, stride=1))
     for size, way in ((4, "ca"), (8, "ca"), (16, "ca"), (16, "cg")):
         written = partial(_said, f"cp.async.{way}.shared.global [%at0], [%source], {size};")
-        rows.append(Move(f"cp.async.{way}.{size}", Target("sm_80", "7.0"), "LDGSTS", 0, written, False, False,
+        rows.append(TimedMove(f"cp.async.{way}.{size}", Target("sm_80", "7.0"), "LDGSTS", 0, written, False, False,
                          stride=size, ends=("cp.async.wait_all;",)))  # fmt: skip
     return rows
 
@@ -167,7 +167,7 @@ def _moves() -> list[Move]:
 class MoveCosts(Costs):
     """Latency from address to data, the curve over warps, and what conflicts add."""
 
-    move: Move
+    move: TimedMove
 
     @property
     def id(self) -> str:
@@ -184,14 +184,14 @@ class MoveCosts(Costs):
         move = self.move
         runs = {"many": Run(move.many().kernel(), move.blocks())}
         if move.chained:
-            runs["chain"] = Run(move.chain().kernel(), [Block(WARP, 0, (move.stride,))])
+            runs["chain"] = Run(move.chain().kernel(), [TimedBlock(WARP, 0, (move.stride,))])
         if move.ends:
-            runs["trip"] = Run(move.trip().kernel(), [Block(WARP, 0, (move.stride,))])
+            runs["trip"] = Run(move.trip().kernel(), [TimedBlock(WARP, 0, (move.stride,))])
         return runs
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError where its loop does not show what was written."""
-        numbers, move = Numbers(reading), self.move
+        numbers, move = ProvedNumbers(reading), self.move
         each = {o: 1 for o in numbers.each("many") if o.split(".")[0] == move.opcode}
         ends = dict.fromkeys(WAITS, 1) if move.ends else {}
         cycles = numbers.proved("many", COPIES, each, ends)

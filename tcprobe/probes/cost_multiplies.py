@@ -22,10 +22,10 @@ from tcprobe.isa.native import is_native, tensor
 from tcprobe.isa.operand import Role
 from tcprobe.isa.target import Target
 from tcprobe.probes import cost_overlap, ptx
-from tcprobe.probes.cost import DECIMALS, KIND, Costs, Numbers, Run
+from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
 from tcprobe.probes.experiment import Context, Reading
 from tcprobe.probes.proof import MOVES, Counts, Seen
-from tcprobe.probes.timing import RANDOM, Block, Loop, threads_for
+from tcprobe.probes.timing import RANDOM, Loop, TimedBlock, threads_for
 from tcprobe.store.kinds.cost import Body, Point
 
 __all__ = ("KIND", "experiments")
@@ -74,6 +74,19 @@ class Chained:
         """Whether a thread has so many registers."""
         return self.registers <= MOST_REGISTERS
 
+    @property
+    def threads(self) -> int:
+        """The most threads of a block."""
+        return threads_for(self.registers + self._spare)
+
+    def blocks(self) -> list[TimedBlock]:
+        """Independent chains with every number of warps, others in one warp."""
+        if self.through != "c" or self.copies == 1:
+            return [TimedBlock(WARP)]
+        warps = [n for n in WARPS if n * WARP <= self.threads]
+        random = [TimedBlock(warps[-1] * WARP, RANDOM)] if self.chains == RANDOM_CHAINS else []
+        return [*(TimedBlock(n * WARP) for n in warps), *random]
+
     def loop(self) -> Loop:
         """The loop."""
         results = [name for chain in range(self.chains) for name in self._names("d", chain)]
@@ -82,7 +95,7 @@ class Chained:
             [line for copy in range(self.copies) for line in self._copy(copy % self.chains)],
             [*(name for f in self._plain for name in self._own(f)), *results], results, self._declared(),
             self._before(), wide=frozenset(n for n in self._all if self._wide),
-            threads=threads_for(self.registers + self._spare),
+            threads=self.threads,
         )  # fmt: skip
 
     @property
@@ -191,27 +204,18 @@ class MultiplyCosts(Costs):
     def runs(self) -> dict[str, Run]:
         """Every loop, by its name; independent chains with every number of warps."""
         first = Chained(self.row, chains=OVERLAPPED_CHAINS, copies=cost_overlap.COPIES)
-        pairs = cost_overlap.runs(self.row, first.loop(), Block(cost_overlap.WARPS * WARP))
-        return {one.variant: _run(one) for one in loops(self.row)} | pairs
+        pairs = cost_overlap.runs(self.row, first.loop(), TimedBlock(cost_overlap.WARPS * WARP))
+        return {one.variant: Run(one.loop().kernel(), one.blocks()) for one in loops(self.row)} | pairs
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError where no loop shows what was written."""
-        plain = body(self.row, Numbers(reading), changed=False)
+        plain = body(self.row, ProvedNumbers(reading), changed=False)
         if not may_be_emulated(self.row) or not plain.emulated:
             return plain
-        return body(self.row, Numbers(reading), changed=True)
+        return body(self.row, ProvedNumbers(reading), changed=True)
 
 
-def _run(one: Chained) -> Run:
-    loop = one.loop()
-    warps = [n for n in WARPS if n * WARP <= loop.threads] if one.through == "c" and one.copies > 1 else [1]
-    blocks = [Block(n * WARP) for n in warps]
-    if one.through == "c" and one.chains == RANDOM_CHAINS:
-        blocks.append(Block(warps[-1] * WARP, RANDOM))
-    return Run(loop.kernel(), blocks)
-
-
-def body(row: Instruction, numbers: Numbers, changed: bool) -> Body:
+def body(row: Instruction, numbers: ProvedNumbers, changed: bool) -> Body:
     """Of the plain loops, or of those whose factors change."""
     end = "_changed" if changed else ""
     each = numbers.each(f"once{end}")
@@ -241,7 +245,7 @@ def _wanted(end: str) -> list[str]:
     return [name + end for name in ("a", "b", *(f"c{n}" for n in CHAINS))]
 
 
-def _curve(row: Instruction, numbers: Numbers, each: Counts, end: str) -> tuple[list[Point], float | None]:
+def _curve(row: Instruction, numbers: ProvedNumbers, each: Counts, end: str) -> tuple[list[Point], float | None]:
     """Points by chains and warps; and random inputs' cycles over those of zeros."""
     points: list[Point] = []
     random = None
@@ -249,7 +253,7 @@ def _curve(row: Instruction, numbers: Numbers, each: Counts, end: str) -> tuple[
         if one.through != "c" or one.copies == 1 or one.variant != f"c{one.chains}{end}":
             continue
         cycles = numbers.proved(one.variant, COPIES, each)
-        blocks = _run(one).blocks
+        blocks = one.blocks()
         for block, value in zip(blocks, [] if cycles is None else cycles.tolist(), strict=False):
             if block.image == RANDOM:
                 random = round(value / points[-1].cycles / points[-1].warps, 3)

@@ -14,9 +14,9 @@ from typing import Literal
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.isa.instruction import Instruction
-from tcprobe.probes.cost import DECIMALS, Numbers, Run
+from tcprobe.probes.cost import DECIMALS, ProvedNumbers, Run
 from tcprobe.probes.proof import Counts
-from tcprobe.probes.timing import Block, Loop
+from tcprobe.probes.timing import Loop, TimedBlock
 from tcprobe.store.kinds.cost import Overlap
 
 COPIES = 8
@@ -126,14 +126,14 @@ def _copy(loop: Loop, copy: int) -> list[str]:
     return list(loop.body[head + copy * each : head + (copy + 1) * each])
 
 
-def runs(row: Instruction, first: Loop, block: Block) -> dict[str, Run]:
+def runs(row: Instruction, first: Loop, block: TimedBlock) -> dict[str, Run]:
     """Of every partner the pair and both alone."""
     return {f"{part}.{partner.name}": Run(joined(first, partner, part).kernel(), [block])
             for partner in partners(row) for part in PARTS}  # fmt: skip
 
 
 def overlaps(
-    row: Instruction, numbers: Numbers, each: Mapping[str, int], around: Mapping[str, int]
+    row: Instruction, numbers: ProvedNumbers, each: Mapping[str, int], around: Mapping[str, int]
 ) -> dict[str, Overlap]:
     """By partner, what machine code proves; `each` is what a copy of the multiply becomes."""
     found = {}

@@ -22,12 +22,12 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
 from tcprobe.layout.descriptor import Descriptor
 from tcprobe.probes import cost_overlap, ptx
-from tcprobe.probes.cost import DECIMALS, KIND, Costs, Numbers, Run
+from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
 from tcprobe.probes.cost_multiplies import METADATA
 from tcprobe.probes.experiment import Context, Reading
 from tcprobe.probes.proof import Counts, stem
-from tcprobe.probes.timing import RANDOM, Block, Loop
-from tcprobe.store.kinds.cost import Body, Flight, Form, Place, Trip
+from tcprobe.probes.timing import RANDOM, Loop, TimedBlock
+from tcprobe.store.kinds.cost import Body, Flight, Place, Placed, Trip
 
 __all__ = ("KIND", "experiments")
 COPIES = 8
@@ -128,7 +128,7 @@ class Flown:
         groups = self.copies // self.in_flight if self.trip else 1
         return {FENCE: groups, WAIT: groups if self.trip else self.copies}
 
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[TimedBlock]:
         """Warpgroups by swizzle; that of 128 bytes first, with random inputs after it."""
         if self.trip or self.in_flight != max(USUAL):
             return [self._block(groups, USUAL_SWIZZLE) for groups in WARPGROUPS]
@@ -136,10 +136,10 @@ class Flown:
         others = [self._block(1, swizzle) for swizzle in SWIZZLES]
         return [*usual, *others, self._block(1, USUAL_SWIZZLE, RANDOM)]
 
-    def _block(self, groups: int, swizzle: int, image: int = 0) -> Block:
+    def _block(self, groups: int, swizzle: int, image: int = 0) -> TimedBlock:
         a, b = (canonical(self.major, swizzle, start) for start in (0, A_BYTES))
         words = tuple(n >> shift & 0xFFFFFFFF for n in (a.encode(), b.encode()) for shift in (0, 32))
-        return Block(groups * WARPGROUP, image, words)
+        return TimedBlock(groups * WARPGROUP, image, words)
 
 
 def canonical(major: str, swizzle: int, start: int) -> Descriptor:
@@ -188,7 +188,7 @@ class WarpgroupCosts(Costs):
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError where no loop shows what was written."""
-        numbers, found = Numbers(reading), Found([], [], [], [])
+        numbers, found = ProvedNumbers(reading), FormNumbers([], [], [], [])
         for one in flown(self.row):
             cycles = numbers.proved(one.variant, COPIES, one_opcode(numbers, one), one.beside)
             for block, value in zip(one.blocks(), [] if cycles is None else cycles.tolist(), strict=False):
@@ -204,12 +204,12 @@ class WarpgroupCosts(Costs):
         )  # fmt: skip
 
 
-class Found(NamedTuple):
+class FormNumbers(NamedTuple):
     """Numbers of one form, sorted; `randoms` are random inputs' cycles over those of zeros."""
 
     intervals: list[Flight]
     trips: list[Trip]
-    forms: list[Form]
+    forms: list[Placed]
     randoms: list[float]
 
     @property
@@ -217,7 +217,7 @@ class Found(NamedTuple):
         """The first of them."""
         return next(iter(self.randoms), None)
 
-    def add(self, one: Flown, block: Block, value: float) -> None:
+    def add(self, one: Flown, block: TimedBlock, value: float) -> None:
         """What a block of a loop took for one copy."""
         groups, place, swizzle = block.threads // WARPGROUP, one.place, swizzle_of(block)
         usual = one.major == "k" and swizzle == USUAL_SWIZZLE
@@ -230,19 +230,19 @@ class Found(NamedTuple):
         elif usual and not _has(self.intervals, place, groups, one.in_flight):
             self.intervals.append(Flight(round(value / groups, DECIMALS), place, groups, one.in_flight))
         else:
-            self.forms.append(Form(value, place, swizzle, one.major))
+            self.forms.append(Placed(value, place, swizzle, one.major))
 
 
 def _has(flights: Sequence[Flight], place: str, groups: int, count: int) -> bool:
     return any((f.a, f.warpgroups, f.in_flight) == (place, groups, count) for f in flights)
 
 
-def swizzle_of(block: Block) -> int:
+def swizzle_of(block: TimedBlock) -> int:
     """Of a block's descriptors."""
     return {0: 0, 1: 128, 2: 64, 3: 32}[block.words[1] >> 30]
 
 
-def one_opcode(numbers: Numbers, one: Flown) -> Counts:
+def one_opcode(numbers: ProvedNumbers, one: Flown) -> Counts:
     """What one copy becomes: the tensor opcode of its loop that has the form's shape."""
     m, n, k = one.row.shape
     shape = f".{m}x{n}x{k}."

@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Timed:
+class LoopTiming:
     """What a timing kernel times; only a GPU has its clock."""
 
     subject: str
@@ -87,7 +87,7 @@ class Loop:
         pointers = (*POINTERS[:2], "maps", POINTERS[2]) if self.mapped else POINTERS
         text = entry(self.name, pointers, self._declared(), self._lines(), f".maxntid {self.threads}, 1, 1 .pragma "
                      '"nounroll";')  # fmt: skip
-        op = Timed(self.subject, self.variant, self.copies)
+        op = LoopTiming(self.subject, self.variant, self.copies)
         return Kernel(self.name, op, memory + text, self.target, optimised=True, read=True)
 
     def _declared(self) -> list[str]:
@@ -172,7 +172,7 @@ class Loop:
         return [f"mov.b64 {{%low, %high}}, {name};", "xor.b32 %sum, %sum, %low;", "xor.b32 %sum, %sum, %high;"]
 
 
-class Block(NamedTuple):
+class TimedBlock(NamedTuple):
     """A block's threads, the image that it takes its inputs from, and words of its own."""
 
     threads: int
@@ -196,7 +196,7 @@ def images() -> Bytes:
 
 
 def launch(
-    kernel: Kernel, blocks: Sequence[Block], shared_bytes: int, inputs: Bytes | None = None,
+    kernel: Kernel, blocks: Sequence[TimedBlock], shared_bytes: int, inputs: Bytes | None = None,
     maps: tuple[TensorMap, ...] = (),
 ) -> Launch:  # fmt: skip
     """All blocks in one launch; `shared_bytes` keep a second block off an SM, `maps` are of tensors in the input."""
@@ -223,7 +223,7 @@ def decode(launch: Launch, output: Bytes) -> Floats:
     if (cycles <= 0).any() or (long.min(axis=1) <= short.min(axis=1)).any():
         raise ProbeError(f"{launch.kernel.name}: a pass of {LONG} rounds took no longer than one of {SHORT}.")
     op = launch.kernel.op
-    assert isinstance(op, Timed)
+    assert isinstance(op, LoopTiming)
     made = (LONG - SHORT) * op.copies
     rate = long.sum(axis=1) / np.maximum(ns[:, 2::2].sum(axis=1), 1)
     number = long.min(axis=1) - short.min(axis=1)
