@@ -14,10 +14,13 @@ from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.sass import toolchain
 from tcprobe.system.children import Scratch
 
+os.environ.pop("COLUMNS", None)  # answers keep to its width
 # what is read of the published tables stays: to look it over took a tenth of the time
 gc.set_threshold(100_000, 50, 100)
 QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-settings.register_profile("tcprobe", deadline=None, suppress_health_check=QUIET, print_blob=True)
+# The same examples each time, so that what is green stays so; TCPROBE_EXAMPLES=random tries others.
+ALIKE = os.environ.get("TCPROBE_EXAMPLES") != "random"
+settings.register_profile("tcprobe", deadline=None, suppress_health_check=QUIET, print_blob=True, derandomize=ALIKE)
 settings.load_profile("tcprobe")
 # The first starts commands whose memory is measured, where a worker that has grown counts in. Then come those that take
 # longest, so that workers end together; the files of the site build it once.
@@ -93,10 +96,23 @@ def pytest_collection_modifyitems(items, config):
             item.add_marker(pytest.mark.skip(reason=consumer_missing()))
         if item.get_closest_marker("gpu") and gpu_missing():
             item.add_marker(pytest.mark.skip(reason=gpu_missing()))
+        if item.get_closest_marker("full") and not config.getoption("--all"):
+            item.add_marker(pytest.mark.skip(reason="runs with --all"))
 
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+    parser.addoption("--all", action="store_true", help="every case where tests take a sample, and tests marked full")
+
+
+@pytest.fixture(scope="session")
+def sample(request):
+    """Every so many of the cases, all of them with --all."""
+
+    def chosen(cases, every: int) -> list:
+        return list(cases) if request.config.getoption("--all") else list(cases)[::every]
+
+    return chosen
 
 
 @pytest.fixture

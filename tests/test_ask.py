@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tcprobe.ask import trace
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
+from tcprobe.isa.names import resolve, select
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.structure import predict
 from tcprobe.store.cell import cell, operands
@@ -20,7 +21,7 @@ from tcprobe.store.results import published
 
 RESULTS = published()
 FRAGMENTS = [f for f in inventory.of_a_warp().values() if f.role in WHOLE and f.target.on(arch("sm_90"))]
-FRAGMENTS += by_name.select("wgmma.mma_async.m64n24k*.[ad]")
+FRAGMENTS += select("wgmma.mma_async.m64n24k*.[ad]")
 MULTIPLIES = [i for i in inventory.executed_by(32) if i.multiplies and i.target.on(arch("sm_90")) and not i.metadata]
 RESULTS_OPTION = ["--results", str(RESULTS.root)]
 
@@ -126,4 +127,4 @@ def test_mistakes_get_a_message(arguments, words):
 
 def test_tables_of_an_arch_that_lacks_one_are_refused():
     with pytest.raises(UsageError, match="no table of"):
-        operands(by_name.instruction("mma.m16n8k16.row.col.f32.f16.f16.f32"), "sm_75", RESULTS)
+        operands(resolve("mma.m16n8k16.row.col.f32.f16.f16.f32").instruction, "sm_75", RESULTS)

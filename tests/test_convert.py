@@ -20,8 +20,9 @@ from tcprobe.ask.convert.schedule import degree, rounds
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.fit import fit
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
+from tcprobe.isa.names import resolve, select
 from tcprobe.store.cell import cell, load
 from tcprobe.store.results import published
 
@@ -66,7 +67,7 @@ def distinct(name):
     multiplied = {
         f.id for row in inventory.executed_by(32) if row.multiplies and not row.metadata for f in row.fragments
     }
-    for fragment in by_name.select(device=arch(name)):
+    for fragment in select(device=arch(name)):
         if fragment.id in multiplied and fragment.products == 1 and fragment.rows * fragment.cols <= 512:
             table = cell(fragment, name, published())
             found.setdefault((table.table.id, fragment.type), table)
@@ -188,7 +189,7 @@ E4M3 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 def test_an_order_of_k_spares_all_exchange(source, target, costs):
     """The plan run on names brings k order[k] to place k; the other factor, loaded as said, meets it in the product."""
     found = convert(load(source, "sm_90"), load(target, "sm_90"), permute_k=True)
-    order, row = found.tiling.order, by_name.instruction(target.removesuffix(".a"))
+    order, row = found.tiling.order, resolve(target.removesuffix(".a")).instruction
     assert found.costs == costs
     assert sorted(order) == list(range(row.shape.k))
     assert arrives(found)
@@ -221,7 +222,7 @@ def test_orders_of_k_that_do_not_exist(source, target, words):
 def test_in_the_order_of_k_no_table_needs_what_it_would_not_need_without():
     """Where nothing has to move as it is, an order exists (k as it is, or as good), and costs no more."""
     device = arch("sm_90")
-    for fragment in by_name.select("mma.*.a", device=device)[::5]:
+    for fragment in select("mma.*.a", device=device)[::5]:
         row = inventory.instructions()[fragment.experiment]
         try:
             plain = convert(load(f"{row.id}.d", "sm_90"), load(fragment.id, "sm_90"))

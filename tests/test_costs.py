@@ -2,117 +2,36 @@
 
 import fnmatch
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
+from cost_model import FP8, HOPPER, LOAD, MMA, WGMMA, Clock, codes, concluded, core
 
 from tcprobe.ask.cost import InstructionCost, beside
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import WARP, WARPGROUP, arch
+from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.pages import costs
-from tcprobe.probes import dialogues, timing
+from tcprobe.probes import dialogues
 from tcprobe.probes.experiment import Context, TimedCode
-from tcprobe.probes.timing import LONG, ROUNDS, SHORT
+from tcprobe.probes.timing import LONG, SHORT
 from tcprobe.references.cost import rows, stated
 from tcprobe.run.conclude import conclude
-from tcprobe.sass import toolchain
-from tcprobe.sass.cubin import assemble
 from tcprobe.sass.loops import timed
 from tcprobe.store import findings, kinds
 from tcprobe.store.finding import Finding, Key
 from tcprobe.store.results import Results
 
+__all__ = ("codes",)
 SIMULATED = Path(__file__).parent / "data" / "costs"
-HOPPER = arch("sm_90")
-MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
-FP8 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
-WGMMA = "wgmma.mma_async.m64n256k16.f32.bf16.bf16"
-LOAD = "ldmatrix.m8n8.x4.shared.b16"
 ORIGIN = dict.fromkeys(("device", "driver", "cuda", "compiler", "ptx", "tcprobe"), "x")
 FORMS = [MMA, FP8, WGMMA, LOAD, "mma.m8n8k4.row.col.f64.f64.f64.f64", "wmma.mma.row.col.m16n16k16.f32.f32",
          "mma.sp.m16n8k32.row.col.f32.f16.f16.f32", "stmatrix.m8n8.x4.shared.b16", "movmatrix.m8n8.trans.b16",
          "ld.shared.b128", "st.shared.b8", "shfl.sync.idx.b32", "cp.async.ca.16", "cp.async.bulk.shared.global",
          "cp.async.bulk.tensor.2d.shared.global", "wgmma.mma_async.sp.m64n64k64.s32.u8.u8",
          "mma.m8n8k128.row.col.s32.b1.b1.s32.xor.popc"]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def codes():
-    """The machine code of loops, by ptxas of this environment; each form once."""
-    made = {}
-
-    def of(kernels):
-        tools = toolchain.find()
-        missing = [k for k in kernels if k.text not in made]
-        lines, refused = assemble(tools, missing, HOPPER) if missing else ({}, {})
-        assert not refused
-        made.update({k.text: code_of(lines[k.name]) for k in missing})
-        return {k.name: made[k.text] for k in kernels}
-
-    return of
-
-
-def code_of(code):
-    return timed([(code.start + 16 * j, text) for j, text in enumerate(code.lines)])
-
-
-class Clock:
-    """A GPU whose clock follows `cycles`(operation, block): cycles of one copy; what is around a loop takes 700."""
-
-    device = HOPPER
-
-    def __init__(self, cycles, codes, noise=0.0, rate=1.7):
-        self.cycles, self.codes, self.rate = cycles, codes, rate
-        self.noise = np.random.default_rng(0), noise
-
-    def shared_bytes(self):
-        return 233472
-
-    def timed_code(self, kernel):
-        return self.codes[kernel.name]
-
-    def run(self, launches):
-        return [self.one(launch) for launch in launches]
-
-    def one(self, launch):
-        plan = launch.inputs[1].view(np.uint32).reshape(-1, timing.ROW_WORDS)
-        told = np.zeros((len(plan), len(ROUNDS) + 1, 2), np.uint32)
-        rng, size = self.noise
-        assert launch.grid == (len(plan), 1, 1)
-        assert not plan[:, -1].any()
-        assert launch.shared_bytes > self.shared_bytes() / 2
-        for row, out in zip(plan, told, strict=True):
-            assert row[0] <= launch.threads <= timing.MOST_THREADS
-            rounds = row[2 + timing.MOST_WORDS :][: len(ROUNDS)].astype(np.int64)
-            each = self.cycles(launch.kernel.op, row) * launch.kernel.op.copies
-            made = 700 + rounds * each + np.abs(rng.normal(0, size, len(rounds)))
-            out[: len(ROUNDS), 0] = made.round()
-            out[: len(ROUNDS), 1] = (made / self.rate).round()
-        return told.view(np.uint8).reshape(-1)
-
-
-def concluded(id_, cycles, codes, **more):
-    experiment = dialogues("cost")[id_]
-    bench = Clock(cycles, codes(experiment.kernels()), **more)
-    return experiment.conclude(experiment.measure(bench), Context(HOPPER, lambda _: None))
-
-
-def core(latency, interval, one_warp):
-    """A tensor core: a chain waits for its latency, a warp for its own interval, all warps for the SM's."""
-
-    def cycles(op, row):
-        warps, shape = int(row[0]) // WARP, op.variant.split("_")[0]
-        if shape in ("a", "b"):
-            return latency[shape]
-        chains = int(shape[1:]) if shape[:1] == "c" and shape[1:].isdigit() else 1
-        return max(latency["c"] / chains, one_warp, interval * warps)
-
-    return cycles
 
 
 @pytest.mark.parametrize("latency", [{"a": 24, "b": 25, "c": 26}, {"a": 33, "b": 33, "c": 18}])
@@ -196,85 +115,6 @@ def test_the_loops_of_every_kind_hold_what_was_written(id_, codes):
     assert found.opcodes
 
 
-# mutations: what would make a number wrong
-
-
-def mutated(kernel, change):
-    text = change(kernel.text)
-    assert text != kernel.text
-    return replace(kernel, text=text)
-
-
-def lines_with(text, word):
-    loop = text[text.index("ROUND:") : text.index("@%more bra ROUND")]
-    return [line for line in loop.splitlines() if word in line]
-
-
-def emptied(word):
-    def change(text):
-        for line in set(lines_with(text, word)):
-            text = text.replace(line + "\n", "")
-        return text
-
-    return change
-
-
-def halved(word):
-    def change(text):
-        head, rest = text.split("ROUND:", 1)
-        lines, kept = rest.splitlines(), 0
-        out = []
-        for line in lines:
-            kept += word in line
-            if not (word in line and kept % 2):
-                out.append(line)
-        return head + "ROUND:" + "\n".join(out) + "\n"
-
-    return change
-
-
-def hoisted(word):
-    """The loop's work once before it, as a compiler would that finds it the same every round."""
-
-    def change(text):
-        work = "\n".join(lines_with(text, word))
-        return emptied(word)(text).replace("    ROUND:", work + "\n    ROUND:", 1)
-
-    return change
-
-
-def dropped(_):
-    """Nobody wants what the loop makes."""
-    return lambda text: text.replace("setp.eq.u32 %first, %sum,", "mov.u32 %sum, 0; setp.eq.u32 %first, %sum,")
-
-
-def once(_):
-    """The loop runs once, so that it is none."""
-    return lambda text: text.replace("@%more bra ROUND;", "", 1)
-
-
-WORDS = {MMA: "mma.sync", "wmma.mma.row.col.m16n16k16.f32.f32": "wmma.mma", LOAD: "ldmatrix", WGMMA: "wgmma.mma_async",
-         "movmatrix.m8n8.trans.b16": "movmatrix", "ld.shared.b128": "ld.volatile", FP8: "mma.sync",
-         "shfl.sync.idx.b32": "shfl", "cp.async.ca.16": "cp.async.ca"}  # fmt: skip
-KEPT_WHOEVER_WANTS = ("cp.async.ca.16", "ld.shared.b128", WGMMA)  # volatile: there is nothing to drop
-
-
-@pytest.mark.parametrize("change", [emptied, halved, hoisted, dropped, once], ids=lambda f: f.__name__)
-@pytest.mark.parametrize("id_", WORDS)
-def test_no_mutation_gives_a_number(id_, change, codes):
-    """Every loop of a form is mutated, really compiled, and refused; with all of them refused there is no body."""
-    if change is dropped and id_ in KEPT_WHOEVER_WANTS:
-        pytest.skip("volatile: it stays, whoever wants what comes")
-    experiment = dialogues("cost")[id_]
-    kernels = [mutated(k, change(WORDS[id_])) for k in experiment.kernels() if ".second" not in k.op.variant
-               and "second." not in k.op.variant and "once" not in k.op.variant]  # fmt: skip
-    shown = codes([k for k in experiment.kernels() if "once" in k.op.variant or "second." in k.op.variant])
-    shown |= codes(kernels)
-    reading = experiment.measure(Clock(lambda op, row: 2000.0, shown))
-    with pytest.raises(ProbeError, match=r"should hold|beside the loop|taken out"):
-        experiment.conclude(reading, Context(HOPPER, lambda _: None))
-
-
 # what cannot be true
 
 
@@ -298,7 +138,7 @@ def test_a_number_beyond_the_peak_is_none(codes):
 
 
 def test_runs_that_differ_are_noticed(codes):
-    made = concluded(MMA, core({"a": 24, "b": 24, "c": 24}, 1.5, 6.25), codes, noise=3_000)
+    made = concluded(MMA, core({"a": 24, "b": 24, "c": 24}, 1.5, 6.25), codes, noise=30_000)
     with pytest.raises(DataError, match="used by others"):
         kinds.check(finding(made))
 

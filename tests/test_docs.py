@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from tcprobe import emit
 from tcprobe.cli import main
-from tcprobe.isa import by_name
+from tcprobe.isa.names import resolve
 from tcprobe.store.cell import for_emit
 from tcprobe.store.results import published
 
@@ -71,7 +71,7 @@ def test_python_sessions(page, text):
 @pytest.mark.parametrize(("page", "text"), blocks("cuda"), ids=name)
 def test_cuda_blocks_compile_with_the_header(page, text):
     """Their first line names the fragments of the header that they include."""
-    fragments = [by_name.resolve(n) for n in text.splitlines()[0].removeprefix("// header: ").split()]
+    fragments = [resolve(n).fragment for n in text.splitlines()[0].removeprefix("// header: ").split()]
     header = emit.emit("cuda", for_emit(fragments, "all", published()))
     lib = nvrtc.library()
     for arch in (80, 90):

@@ -1,11 +1,13 @@
-"""Some of the faults and kills of `benchmarks/faults.py`, which tries them all."""
+"""Some of the faults, kills and limits of memory of `benchmarks/faults.py`, which tries them all."""
 
+import functools
 import os
 import random
 
 import faults
 import kills
 import pytest
+import scarcity
 from machine_code import needs_tools
 
 pytestmark = [pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell and signals"), needs_tools]
@@ -34,6 +36,32 @@ def test_a_command_may_be_stopped_at_any_moment(work, how, tmp_path):
     whole, seconds = kills.undisturbed(work, tmp_path / "whole")
     after = random.Random(work.name).uniform(0.1, seconds)
     assert not kills.stop(work, how, after, tmp_path / "stopped", whole)
+
+
+STARVED = (
+    ("run", 90),
+    ("run", 300),
+    ("show formulas", 80),
+    ("where", 60),
+    ("merge", 100),
+    ("merge", 150),
+    ("site", 130),
+)
+
+
+@functools.cache
+def unhindered(work, parent):
+    """The digests of the files that a work makes; a site is not begun with so little memory."""
+    folder = parent / f"whole {work.name}"
+    folder.mkdir()
+    return kills.undisturbed(work, folder)[0] if work.name != "site" else {}
+
+
+@pytest.mark.parametrize(("name", "megabytes"), STARVED)
+def test_a_command_that_gets_little_memory_works_or_says_so(name, megabytes, tmp_path, tmp_path_factory):
+    (work,) = [work for work in scarcity.WORKS if work.name == name]
+    _, wrong, errors = scarcity.starve(work, megabytes, tmp_path, unhindered(work, tmp_path_factory.getbasetemp()))
+    assert not wrong, errors
 
 
 def test_there_are_as_many_faults_as_are_claimed():

@@ -2,7 +2,8 @@
 
 import pytest
 from click.testing import CliRunner
-from test_costs import HOPPER, MMA, WGMMA, WORDS, emptied, halved, hoisted, mutated
+from cost_model import HOPPER, MMA, WGMMA
+from test_cost_mutations import WORDS, emptied, halved, hoisted, mutated
 
 from tcprobe.cli import main
 from tcprobe.errors import ProbeError

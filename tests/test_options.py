@@ -7,7 +7,7 @@ from crafted import MMA, filled
 
 from tcprobe.cli import main
 from tcprobe.cli.options import Given, Named, Number, Numbers, Seconds
-from tcprobe.cli.tensor_map import Sides
+from tcprobe.cli.places import ElementType, Sides, SwizzleType
 
 A, D = "wmma.m16n16k16.a.row.f16", f"{MMA}.d"
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -33,6 +33,7 @@ NOWHERE = ("", "a\0b", "\ud800")
 NO_NUMBERS = ("", " ", "nan", "inf", "-1", "1_0", "\u0663", "1e3", "0x3", "9" * 30, "9" * 6000, "\x1b[31m", "3\n4")
 NO_SECONDS = (*NO_NUMBERS, "0", "0.5", "1e999", "100000")
 WRONG = {Named: NOWHERE, Given: ("", " "), Number: NO_NUMBERS, Numbers: NO_NUMBERS, Seconds: NO_SECONDS,
+         ElementType: ("", " "), SwizzleType: (*NO_NUMBERS, "48", "3,4", "sw:4,4,3", "3,4,3>", "SWIZZLE_48B", "5,60,9"),
          Sides: (*NO_NUMBERS, "64,", "-1,8", "1,1,1,1,1,1")}  # fmt: skip
 
 

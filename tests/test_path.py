@@ -78,14 +78,17 @@ def goes_on(answer):
 
 
 def placed(answer, table, found):
-    """Each element is at swizzle(pitch * major + minor * size) of shared memory."""
+    """Each element is at swizzle(pitch * major + minor * size) of its block of shared memory."""
     text = answer["shared"]
     three = tuple(map(int, text[3:-1].split(","))) if text.startswith("Sw") else (0, 0, 0)
     bits = table.fragment.slot_bits
     for at, (row, col, p) in found.shared.items():
         line, place = (row, col) if answer["global"] == "row" else (col, row)
         bit = place * bits + p * found.piece
-        assert at == 8 * reference.swizzled(line * answer["pitch"] + bit // 8, three) + bit % 8
+        block, byte = divmod(bit // 8, answer["block"] or 1 << 20)
+        lines = answer["tile"][0 if answer["global"] == "row" else 1]
+        linear = block * lines * answer["pitch"] + line * answer["pitch"] + byte
+        assert at == 8 * reference.swizzled(linear, three) + bit % 8
 
 
 def test_the_example_of_the_manual():
@@ -247,7 +250,7 @@ def test_a_start_as_aligned_as_it_says_changes_nothing(case):
 
 
 def test_boxes_of_one_line_where_lines_are_wider_than_the_span():
-    answer = described(plan(F16 + ".a", "16x128", "row", "SWIZZLE_128B", fill="tma"))
+    answer = described(plan(F16 + ".a", "16x128", "row", "sw:3,4,3", fill="tma"))
     assert [issue["box"] for issue in answer["steps"][0]["issues"]] == [[64, 1]] * 32
     check(answer, load(F16 + ".a", "sm_90"))
 

@@ -53,7 +53,7 @@ REFUSED = [
         ["tears", "--shared sw:3,4,3"],
     ),
     (
-        [F16 + ".a", "--tile", "64x32", "--shared", "SWIZZLE_128B", "--fill", "tma"],
+        [F16 + ".a", "--tile", "64x32", "--shared", "sw:3,4,3", "--fill", "tma"],
         ["--shared SWIZZLE_64B", "--fill cp.async"],
     ),
     (

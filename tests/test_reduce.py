@@ -18,8 +18,8 @@ from tcprobe.ask.reduce.mask import masked
 from tcprobe.ask.reduce.plan import LANES, plan
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
-from tcprobe.isa import by_name
 from tcprobe.isa.arch import ARCHS
+from tcprobe.isa.names import select
 from tcprobe.isa.operand import WHOLE
 from tcprobe.store.cell import load
 
@@ -48,7 +48,7 @@ def layouts():
     """A cell of every layout of an accumulator or result, on any arch, and of some factors."""
     found = {}
     for row in ARCHS:
-        for fragment in by_name.select(device=row):
+        for fragment in select(device=row):
             of_multiply = fragment.family in ("wmma", "mma") and fragment.role in WHOLE
             if of_multiply and (fragment.operand == "d" or fragment.id.startswith("wmma.m16n16k16.a.")):
                 cell = load(fragment.id, row.name)
@@ -131,8 +131,7 @@ def test_masks_and_fills_on_the_host(tmp_path):
             fill = (None, "row * 16 + col", "-7", "col - row + row0")[(number + at) % 4]
             found = masked(cell, mask, fill, f"m{number}_{at}")
             functions.append(found.code)
-            head = found.code.splitlines()[1]
-            given = [name for name in ("col0", "row0") if f"int {name}" in head]
+            given = list(dict.fromkeys(re.findall("row0|col0", mask + (fill or ""))))
             arguments = ["x", *(["-1.f"] if fill is None else []), *(str(VALUES[name]) for name in given)]
             calls.append(f"{{ {filled(cell, 't')} m{number}_{at}({', '.join(arguments)}); "
                          "for (float v : x) out[tid].push_back(v); }")  # fmt: skip

@@ -11,17 +11,23 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tcprobe.errors import UsageError
+from tcprobe.fit import swizzle
 from tcprobe.fit.affine import Affine, Modes, fit_affine
 from tcprobe.fit.coordinate import CoordinateSwizzle
 from tcprobe.fit.swizzle import fit_address, offset_bits, proven
+from tcprobe.layout import spelling
 from tcprobe.layout.address import AddressMap
-from tcprobe.layout.swizzle import Swizzle, parse
+from tcprobe.layout.swizzle import Swizzle
 
 DATA = Path(__file__).parent / "data" / "shared_memory"
 IMAGES = json.loads((DATA / "swizzles.json").read_text())["tables"]["B,M,S"]
 
 sizes = st.lists(st.sampled_from([2, 3, 4, 5, 8]), min_size=1, max_size=3).map(tuple)
 strides = st.one_of(st.integers(0, 9), st.sampled_from([16, 24, 32, 64, 72, 96, 128, 192, 256]))
+
+
+def parse(text):
+    return spelling.swizzle(text).swizzle
 
 
 @st.composite
@@ -369,3 +375,45 @@ def test_maps_that_are_not_whole():
         found = fit_address(left)
         assert (found.kind, found.swizzle) == ("swizzle", Swizzle(2, 3, 3))
         assert proven(found, full)
+
+
+# --- what is no layout ----------------------------------------------------------------------------------------------
+
+
+def no_layouts():
+    """Maps of one row, one column, and sums of such, that look like a layout for a while and are none."""
+    rng = np.random.default_rng(7)
+    for count, top in ((64, 20), (64, 39)):
+        offsets, number = rng.integers(0, 1 << top, count), np.arange(count)
+        paired = offsets >> 3 << 3
+        paired[1::2] = paired[::2] + 1
+        for values in (offsets, paired):
+            yield AddressMap.of(0 * number, number, values)
+            yield AddressMap.of(number, 0 * number, values)
+            yield AddressMap.of(0 * number, number + 1, values)
+        both = np.concatenate([offsets, offsets + (1 << top)])
+        yield AddressMap.of(np.repeat([0, 1], count), np.tile(number, 2), both)
+
+
+def test_what_is_no_layout_is_given_up_after_so_many_tries(monkeypatch):
+    """Whatever the offsets are: the maps that are computed in full are counted."""
+    tried = []
+    whole_fit = swizzle.fit_affine
+    monkeypatch.setattr(swizzle, "fit_affine", lambda *given: tried.append(1) or whole_fit(*given))
+    for address in no_layouts():
+        tried.clear()
+        assert fit_address(address) is None
+        assert len(tried) <= 6 * swizzle.MOST_TRIES
+        assert len(tried) * address.cells <= 6 * max(swizzle.MOST_WORK, swizzle.LEAST_TRIES * address.cells)
+
+
+@given(st.integers(2, 90), st.lists(strides, min_size=1, max_size=2), swizzles(negative=False))
+def test_a_row_that_has_a_layout_is_found(size, steps, one):
+    """The quick condition on beginnings rejects none."""
+    layout = Modes((4,) * (len(steps) - 1) + (size,), tuple(step * (n + 1) for n, step in enumerate(steps)))
+    number = np.arange(size)
+    for address in (AddressMap.of(0 * number, number, one(layout(number))),
+                    AddressMap.of(number, 0 * number, one(layout(number)))):  # fmt: skip
+        found = fit_address(address)
+        assert found is not None
+        assert proven(found, address)

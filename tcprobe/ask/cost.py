@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch, inventory, shorthand
+from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.instruction import Instruction
 from tcprobe.references.cost import Row, stated
 from tcprobe.store.choose import Layers, Sourced, whence
@@ -58,7 +58,7 @@ class InstructionCost(NamedTuple):
 
     def overlap(self, partner: str) -> Overlap:
         """How much of both is hidden; UsageError where they were not timed together."""
-        meant = [name for name in self.body.overlap if partner == name or shorthand.shortens(partner, name)]
+        meant = [name for name in self.body.overlap if partner == name or names.shortens(partner, name)]
         if len(meant) != 1:
             known = ", ".join(self.body.overlap) or "nothing"
             raise UsageError(f"{self.id} was not timed with {quoted(partner)} on {self.arch}, but with {known}.")
@@ -83,7 +83,7 @@ def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[Ins
     place = arch.arch(name).name if name else next(reversed(archs(layers)), None)
     if place is None:
         raise UsageError(f"no cost is measured in {layers.words}: {RUN}.")
-    exact = [layers.finding(KIND, place, shorthand.short(pattern)) for pattern in patterns]
+    exact = [layers.finding(KIND, place, names.short(pattern)) for pattern in patterns]
     if patterns and all(exact):
         return [_cost(one) for one in exact if one]
     known = layers.findings(KIND, place)
@@ -106,8 +106,8 @@ def _cost(one: Sourced) -> InstructionCost:
 
 def _meant(pattern: str, place: str, known: dict[str, Sourced], layers: Layers) -> list[str]:
     """Subjects that a name, a pattern or an opcode means."""
-    wanted = shorthand.short(pattern)
-    ids = [id_ for id_ in known if id_ == wanted] or shorthand.meant(wanted, list(known))
+    wanted = names.short(pattern)
+    ids = [id_ for id_ in known if id_ == wanted] or names.matching(wanted, known)
     ids = list(ids) or [id_ for id_, one in known.items() if pattern.upper() in one.finding.body.opcodes]
     if not ids:
         raise UsageError(f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}: {RUN}.")

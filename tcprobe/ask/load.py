@@ -76,6 +76,10 @@ class StraightLoad:
         first = self.addresses(move)
         return len(np.unique(np.concatenate([first // SECTOR, (first + move.width - 1) // SECTOR])))
 
+    def least(self, move: Move) -> int:
+        """How many sectors its bytes would fill, each once, without a gap."""
+        return -(-len(np.unique(self.addresses(move))) * move.width // SECTOR)
+
     @property
     def formulas(self) -> tuple[str | None, str | None]:
         """Line, and byte in it, in lane and issue: the number of the move."""
@@ -92,6 +96,7 @@ class StraightLoad:
             "fragment": self.cell.fragment.id, "arch": self.cell.arch, "type": self.tile.type,
             "global": self.tile.contiguous, "ld": self.ld, "proven": True,
             "steps": [{"kind": "global->registers", "instruction": name, "sectors": sum(map(self.sectors, moves)),
+                       "least": sum(map(self.least, moves)),
                        "issues": [self._issue(move) for move in moves]} for name, moves in steps.items()],
             "formula": {"line": line, "byte": byte}, "evidence": [self.cell.evidence],
         }  # fmt: skip

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     CUDA,
     JSON,
@@ -19,6 +20,9 @@ from tcprobe.cli.options import (
     Seconds,
 )
 from tcprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    from tcprobe.run.process import Worker
 
 
 @click.command(short_help="Measure fragments, on a GPU or from machine code.")
@@ -53,22 +57,24 @@ from tcprobe.errors import UsageError
 )
 @click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
 @JSON
+@named("patterns", "one")
 def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
     Without FRAGMENT: every form on a GPU; every wmma fragment from machine code, and what follows. Without --arch: the
     GPU that is there, else machine code for all archs. What is measured already is kept, so a run that was stopped is
-    taken up where it ended. --json: one object a device or arch.
+    taken up where it ended. With --cuda probes are assembled by that ptxas, on a GPU as well, which measures what the
+    driver's compiler is too old for. --json: one object a device or arch.
     """
     from tcprobe.isa import arch
-    from tcprobe.run.process import Worker, ended_by_errors, sass_worker
+    from tcprobe.run.process import ended_by_errors, sass_worker
 
     _check_family(asked["family"])
     if asked["name"] not in (None, "all"):
         arch.arch(asked["name"])
     if asked["method"] == "sass" and asked["index"] is not None:
         raise UsageError("--device means a live GPU; --method sass reads machine code.")
-    worker = Worker(limit=asked["limit"])
+    worker = _live(asked["cuda"], asked["limit"])
     process = None if asked["method"] == "sass" else worker.start()
     early = {}
     if asked["method"] == "sass" and asked["name"] not in (None, "all"):
@@ -100,15 +106,24 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
         sys.exit(1)
 
 
+def _live(cuda: Path | None, limit: float) -> Worker:
+    """The worker on the GPU, with the compiler of a toolkit where there is one."""
+    from tcprobe.run.process import live_worker
+    from tcprobe.sass import toolchain
+
+    return live_worker(toolchain.compiler(cuda) if cuda else None, limit)
+
+
 def _check_family(family: str | None) -> None:
     """UsageError, which names the kinds of findings too, unless there is such a family."""
-    from tcprobe.isa import inventory, wrong_names
+    from tcprobe.isa import inventory
+    from tcprobe.isa.names import wrong
     from tcprobe.run.runner import KINDS
     from tcprobe.store import kinds
 
     known = [*kinds.names(), *KINDS]
     if family not in (None, *inventory.families(), *known):
-        raise wrong_names.no_family(family or "", known)
+        raise wrong.no_family(family or "", known)
 
 
 @click.command(short_help="Fit closed formulas to saved tables.")

@@ -24,7 +24,10 @@ class Named(click.Path):
             self.fail("an empty name.", param, ctx)
         if not _for_the_system(str(value)):
             self.fail(f"{quoted(str(value))} is no name that this system has.", param, ctx)
-        return super().convert(value, param, ctx)
+        path = super().convert(value, param, ctx)
+        if not self.file_okay and os.path.lexists(path) and not os.path.isdir(path):
+            self.fail(f"{quoted(str(value))} is no folder.", param, ctx)
+        return path
 
 
 def _for_the_system(name: str) -> bool:

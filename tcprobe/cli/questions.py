@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.cli import descriptor
+from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCH,
     ARCHS,
@@ -21,7 +22,6 @@ from tcprobe.cli.options import (
     Output,
     fragment_names,
     read_results,
-    several,
     told,
 )
 from tcprobe.errors import UsageError
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 @ARCHS
 @read_results
 @JSON
-def where(fragment: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+@named("fragment", count="one")
+def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i).
 
     Of an operand of wgmma in shared memory (a_smem, b_smem) at which bytes an element lies, or what lies at --byte,
@@ -56,25 +57,22 @@ def where(fragment: tuple[str, ...], name: str | None, layers: Layers, as_json: 
     """
     from tcprobe.cli import answers
     from tcprobe.store import names
-    from tcprobe.store.cell import selection
+    from tcprobe.store.cell import selections
 
-    if fragment[-1].endswith("_smem"):
-        from tcprobe.ask.behind import shared
-
-        one = shared(" ".join(fragment))
-        descriptor.check_asked(one, name, asked["selector"])
-        descriptor.located(descriptor.behind(one, layers, asked), asked, as_json)
+    if meaning := descriptor.in_shared_memory(fragment):
+        descriptor.check_asked(meaning.shared_operand, name, asked["selector"])
+        descriptor.located(descriptor.meant(meaning, layers, asked), asked, as_json)
         return
     if beyond := descriptor.beyond(asked, "byte"):
         raise UsageError(f"{beyond[0]} goes with an operand in shared memory: a_smem, b_smem.")
-    for at in several(name):
-        cell, note = names.meant(" ".join(fragment), at, layers)
-        told(note)
-        cell = selection(cell, asked["selector"])
+    whole, note = names.meant(fragment, name, layers)
+    told(note)
+    for cell in selections(whole, asked["selector"]):
         by_lane, holders = _holders(cell, asked)
         if as_json:
             head = {"id": cell.fragment.id, "arch": cell.arch, "source": cell.source, "evidence": cell.evidence}
-            click.echo(json.dumps({**head, "holders": [holder.to_json() for holder in holders]}))
+            of = {} if cell.selector is None else {"selector": cell.selector}
+            click.echo(json.dumps({**head, **of, "holders": [holder.to_json() for holder in holders]}))
         else:
             answers.holders(cell, holders, by_lane)
 
@@ -112,10 +110,11 @@ def _holders(cell: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
 @click.option("--a-in", type=click.Choice(["registers", "shared"]), help="Of a wgmma: where A is. Default: registers.")
 @descriptor.fields
 @SELECTOR
-@ARCH
+@ARCHS
 @read_results
 @JSON
-def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+@named("instruction", count="one")
+def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 
     Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet. Of
@@ -128,9 +127,8 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
     from tcprobe.cli import answers
     from tcprobe.isa.operand import Role
     from tcprobe.store import names
-    from tcprobe.store.cell import selected
 
-    multiply, tables, note = names.multiply(" ".join(instruction), name, layers)
+    multiply, tables, note = names.multiply(instruction, name, layers)
     tables = {o: cell for o, cell in tables.items() if cell.fragment.role is not Role.SCALE}
     told(note)
     if multiply.described:
@@ -147,17 +145,25 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
     if forward and asked["product"] is not None:
         raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
-    tables = dict(zip(tables, selected(tables.values(), asked["selector"]), strict=True))
-    pairs = product(lane, element) if forward else product(row, col)
-    for first, second in pairs:
+    pairs = list(product(lane, element) if forward else product(row, col))
+    for of, (first, second) in product(_selections(tables, asked["selector"]), pairs):
         if forward:
-            answer = trace.feeds(multiply, tables, operand, first, second)
+            answer = trace.feeds(multiply, of, operand, first, second)
         else:
-            answer = trace.trace(multiply, tables, first, second, asked["product"])
+            answer = trace.trace(multiply, of, first, second, asked["product"])
         if as_json:
             click.echo(json.dumps(answer.to_json()))
         else:
             answers.trace(answer)
+
+
+def _selections(tables: dict[str, Cell], selector: int | None) -> list[dict[str, Cell]]:
+    """The operands' tables under the selector of the metadata that is asked for, or under each."""
+    from tcprobe.store.cell import selected
+
+    metadata = tables.get("e")
+    numbers = metadata.fragment.selectors if metadata and selector is None else (selector,)
+    return [dict(zip(tables, selected(tables.values(), number), strict=True)) for number in numbers]
 
 
 @click.command(short_help="Write fragments as code or data for other programs.")
@@ -174,6 +180,7 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
 @SELECTOR
 @ARCH
 @read_results
+@named("patterns", "one")
 def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Any) -> None:
     """Write fragments as code or data for other programs.
 
@@ -216,6 +223,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
 @click.option("--seed", type=Number(), default=0, show_default=True, help="Of the random matrices.")
 @read_results
 @JSON
+@named("patterns")
 def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:
     """Check the tables on a live GPU: operands go in and out by emitted code, D is compared with NumPy.
 

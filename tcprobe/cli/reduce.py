@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.cli.answers import bold
-from tcprobe.cli.options import ARCH, JSON, Given, fragment_names, read_results, redirected, told
+from tcprobe.cli.naming import named
+from tcprobe.cli.options import ARCHS, JSON, Given, fragment_names, read_results, redirected, told
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
     help="What the others become, or without --mask all: a number, 'row * 16 + col'.",
 )
 @click.option("--name", "called", type=Given(), metavar="NAME", help="Of the function.")
-@ARCH
+@ARCHS
 @read_results
 @JSON
-def reduce(fragment: tuple[str, ...], over: str | None, mask: str | None, fill: str | None, **asked: Any) -> None:
+@named("fragment", count="one")
+def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, **asked: Any) -> None:
     """Combine what the lanes hold of each row or column of FRAGMENT, and give every lane its results; the code.
 
     Or, with --mask and --fill, code that changes elements by their row and col. Other names in a condition, as in
@@ -42,7 +44,7 @@ def reduce(fragment: tuple[str, ...], over: str | None, mask: str | None, fill: 
 
     if (over is None) == (mask is None and fill is None):
         raise UsageError("give --over row or --over col, or --mask and --fill.")
-    cell, note = meant(" ".join(fragment), asked["name"], asked["layers"])
+    cell, note = meant(fragment, asked["name"], asked["layers"])
     told(note)
     answer: Reduction | Masked
     if over is None:
@@ -62,12 +64,14 @@ def reduce(fragment: tuple[str, ...], over: str | None, mask: str | None, fill: 
 
 def _say(answer: Reduction | Masked) -> None:
     """What the code does, on stdout where that is a terminal, else on stderr."""
+    from tcprobe.code.origin import origin
+
     say = partial(click.echo, err=redirected())
     fragment = answer.cell.fragment
     say(f"{bold(fragment.id)} on {answer.cell.arch}, {fragment.rows} x {fragment.cols} of {fragment.type}")
     for line in answer.words():
         say(line)
-    say(answer.cell.evidence)
+    say(origin(answer.cell))
 
 
 COMMANDS = (reduce,)

@@ -11,11 +11,12 @@ that share fragments stand side by side: what two have alike counts once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 
 from tcprobe import __version__
+from tcprobe.code.cuda import once
+from tcprobe.code.origin import of_tables
 from tcprobe.emit import metadata
-from tcprobe.emit.common import formulas, named
+from tcprobe.emit.common import counting, formulas, named
 from tcprobe.errors import UsageError
 from tcprobe.fit.inverse import inverted
 from tcprobe.isa import arch
@@ -115,7 +116,7 @@ def emit(tables: Sequence[Cell]) -> str:
         by_fragment.setdefault(named(cell), []).append(cell)
     layouts = {_map(cell): cell for cell in tables}
     newest = max(map(_number, tables))
-    lines = [f"// made by tcprobe {__version__}; i counts a lane's elements from the low bits of its first register"]
+    lines = [f"// made by tcprobe {__version__}; {counting(tables)}"]
     lines += ["#pragma once", *COMMON.format(newest=newest, offset=OFFSET, prime=PRIME).splitlines(), ""]
     if any(map(metadata.is_metadata, tables)):
         lines += metadata.CUDA.format(offset=OFFSET, prime=PRIME, zero=SINGLE[0], one=SINGLE[1]).lstrip().splitlines()
@@ -123,15 +124,8 @@ def emit(tables: Sequence[Cell]) -> str:
         lines += _layout(cell)
     lines += ["namespace tcprobe {", ""]
     for variants in by_fragment.values():
-        lines += _once(list(_fragment(variants, newest)))
+        lines += once(list(_fragment(variants, newest)))
     return "\n".join([*lines, "}  // namespace tcprobe"])
-
-
-def _once(lines: Sequence[str]) -> list[str]:
-    """Lines that count once, however many headers have the very same but for comments."""
-    code = "\n".join(line for line in lines if not line.startswith("///"))
-    guard = f"TCPROBE_{sha256(code.encode()).hexdigest()[:12]}"
-    return [f"#ifndef {guard}", f"#define {guard}", *lines, "#endif"]
 
 
 def _layout(cell: Cell) -> Iterator[str]:
@@ -209,7 +203,7 @@ def _evidence(variants: Sequence[Cell]) -> Iterator[str]:
     """What the tables rest on, archs with the same evidence together."""
     by_evidence: dict[str, list[str]] = {}
     for cell in variants:
-        words = cell.evidence.replace(f"not measured on {cell.arch} in", "not measured in")
+        words = of_tables(cell.evidence.replace(f"not measured on {cell.arch} in", "not measured in"))
         by_evidence.setdefault(f"layout {cell.table.id}, {words}", []).append(cell.arch)
     yield from (f"/// {', '.join(archs)}: {comment(words)}" for words, archs in by_evidence.items())
 

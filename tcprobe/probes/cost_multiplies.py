@@ -5,7 +5,8 @@
 - once: the same with a single copy: what one of them becomes in such a loop
 
 With `changed`, A and B change before every copy by a zero that only memory knows: otherwise what an emulated form does
-to its inputs would be done once, before the loop.
+to its inputs would be done once, before the loop. Without, a round is nothing but COPIES multiplies, so many that what
+stands at its end counts for little: there the compiler waits for every result, which one warp alone feels.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from tcprobe.probes.timing import RANDOM, Loop, TimedBlock, threads_for
 from tcprobe.store.kinds.cost import Body, Point
 
 __all__ = ("KIND", "experiments")
-COPIES = 16
+COPIES = 128
+CHANGED_COPIES = 16  # of emulated forms, each of them many opcodes
 CHAINS = (1, 2, 4, 8)
 WARPS = (1, 4, 8, 16, 32)
 OVERLAPPED_CHAINS = 4
@@ -172,11 +174,17 @@ def loops(row: Instruction) -> list[Chained]:
 
 
 def _loops(row: Instruction, changed: bool) -> list[Chained]:
+    copies = round_of(changed)
     return [
         Chained(row, copies=1, changed=changed),
-        *(Chained(row, chains=n, changed=changed) for n in CHAINS),
-        *(Chained(row, through, changed=changed) for through in ("a", "b")),
+        *(Chained(row, chains=n, copies=copies, changed=changed) for n in CHAINS),
+        *(Chained(row, through, copies=copies, changed=changed) for through in ("a", "b")),
     ]
+
+
+def round_of(changed: bool) -> int:
+    """Copies in a round."""
+    return CHANGED_COPIES if changed else COPIES
 
 
 def may_be_emulated(row: Instruction) -> bool:
@@ -218,10 +226,10 @@ class MultiplyCosts(Costs):
 def body(row: Instruction, numbers: ProvedNumbers, changed: bool) -> Body:
     """Of the plain loops, or of those whose factors change."""
     end = "_changed" if changed else ""
-    each = numbers.each(f"once{end}")
+    each, copies = numbers.each(f"once{end}"), round_of(changed)
     points, random = _curve(row, numbers, each, end)
     native = is_native(row, tensor(each))
-    latency = {o: float(found[0]) for o in ("a", "b") if (found := numbers.proved(o + end, COPIES, each)) is not None}
+    latency = {o: float(found[0]) for o in ("a", "b") if (found := numbers.proved(o + end, copies, each)) is not None}
     if "c1" + end not in numbers.refused and points:
         latency["c"] = next(p.cycles for p in points if (p.warps, p.chains) == (1, 1))
     if not points:
@@ -229,7 +237,9 @@ def body(row: Instruction, numbers: ProvedNumbers, changed: bool) -> Body:
             return Body(opcodes=dict(each), spread=0.0, emulated=True)
         raise ProbeError(next(iter(numbers.refused.values())))
     best = interval(points)
-    bounds = [o for o in latency if _has_moves(numbers.code((f"{o}1" if o == "c" else o) + end), native)]
+    bounds = (
+        [o for o in latency if _has_moves(numbers.code((f"{o}1" if o == "c" else o) + end), copies)] if native else []
+    )
     if not native and latency.get("c", 0) < min((latency[o] for o in latency if o != "c"), default=0):
         bounds.append("c")
     return Body(
@@ -252,7 +262,7 @@ def _curve(row: Instruction, numbers: ProvedNumbers, each: Counts, end: str) -> 
     for one in loops(row):
         if one.through != "c" or one.copies == 1 or one.variant != f"c{one.chains}{end}":
             continue
-        cycles = numbers.proved(one.variant, COPIES, each)
+        cycles = numbers.proved(one.variant, one.copies, each)
         blocks = one.blocks()
         for block, value in zip(blocks, [] if cycles is None else cycles.tolist(), strict=False):
             if block.image == RANDOM:
@@ -270,9 +280,9 @@ def interval(points: Sequence[Point]) -> Point:
     return min(near, key=lambda point: (point.warps * point.chains, point.warps))
 
 
-def _has_moves(code: Seen, native: bool) -> bool:
-    """Whether registers are moved in the loop of a native form, beside what counts rounds."""
-    return native and sum(n for opcode, n in code.loop.items() if MOVES.match(opcode)) >= COPIES
+def _has_moves(code: Seen, copies: int) -> bool:
+    """Whether registers are moved for every copy, beside what counts rounds."""
+    return sum(n for opcode, n in code.loop.items() if MOVES.match(opcode)) >= copies
 
 
 def experiments() -> list[MultiplyCosts]:

@@ -26,10 +26,10 @@ from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables, entry, identifier
 from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 SHORT, LONG = 32, 96
-RUNS = 3
+RUNS = 5
 ROUNDS = (4, *(SHORT, LONG) * RUNS)  # of each pass: the first one warms up
 MOST_WORDS = 6  # of a block's own, such as descriptors
-ROW_WORDS = 16  # of the plan: threads, image, words of its own, rounds of each pass, zero
+ROW_WORDS = 20  # of the plan: threads, image, words of its own, rounds of each pass, zero
 IMAGE_WORDS = 64 * WARP  # of input: word j of a lane at 32 j + lane
 NEVER = 0x9E3779B9  # a sum that does not come up
 REGISTERS = 1 << 16  # of an SM

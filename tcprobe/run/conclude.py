@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tcprobe.errors import DataError, ProbeError
 from tcprobe.layout.predicted import anchor, read_slots
-from tcprobe.layout.structure import StructureHash
+from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.probes.experiment import Conclusion, Context, Dialogue, Experiment, Reading
 from tcprobe.store import kinds
 from tcprobe.store.finding import Finding

@@ -72,8 +72,7 @@ def merge(paths: Sequence[Path], target: Results, contributor: str = "") -> Merg
     for name, made in runs.items():
         _describe(target.root / "runs" / name / "run.json", made[0], contributor)
         folder = target.run(name)
-        for finding in made:
-            findings.save(folder, finding)
+        findings.save_all(folder, made)
     added = {name: len(made) for name, made in runs.items()}
     known = sum(_identity(finding) in there for finding in given)
     return Merged(added, known, list(_conflicts(before, given)))

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tcprobe.ask.convert.header import check_name
 from tcprobe.ask.reduce.code import OPS, source
 from tcprobe.ask.reduce.plan import Scheme, plan
+from tcprobe.code.names import FUNCTION, chosen
 from tcprobe.errors import UsageError
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
@@ -73,6 +73,6 @@ def reduce(cell: Cell, over: str, op: str = "sum", name: str = "reduce") -> Redu
     if over not in AXES or op not in OPS:
         raise UsageError(f"over {over!r} with {op!r}; known: over {', '.join(AXES)}, with {', '.join(OPS)}.")
     require_fit(cell.fragment, cell.table)
-    check_name(name)
+    chosen(name, FUNCTION, taken="T")
     scheme = plan(cell.table, AXES.index(over))
-    return Reduction(cell, over, op, scheme, source(scheme, op, cell.table.elements, name))
+    return Reduction(cell, over, op, scheme, source(scheme, op, cell, name))

@@ -6,17 +6,21 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tcprobe.ask.reduce.plan import Round, Scheme
+from tcprobe.code.cuda import DeviceFunction, Parameter
+from tcprobe.code.origin import origin
+from tcprobe.store.cell import Cell
 
 OPS = {"max": "{0} > {1} ? {0} : {1}", "sum": "{0} + {1}"}
 
 
-def source(plan: Scheme, op: str, elements: int, name: str) -> str:
+def source(plan: Scheme, op: str, cell: Cell, name: str) -> str:
     """The function `name`(x, out): out[g] is the result of the row of group g, in every lane that holds it."""
-    lines = list(_body(plan, op))
-    uses_lane = any("lane" in line for line in lines)
-    lane = ["unsigned lane;", 'asm("mov.u32 %0, %%laneid;" : "=r"(lane));'] if uses_lane else []
-    head = f"__device__ inline void {name}(const T (&x)[{elements}], T (&out)[{len(plan.groups)}]) {{"
-    return "\n".join(["template <class T>", head, *(f"  {line}" for line in [*lane, *lines]), "}"])
+    elements, groups = cell.table.elements, len(plan.groups)
+    parameters = (
+        Parameter(f"const T (&x)[{elements}]", f"the {elements} elements of a lane"),
+        Parameter(f"T (&out)[{groups}]", f"{op}s, in every lane that holds elements of them"),
+    )
+    return str(DeviceFunction(name, parameters, tuple(_body(plan, op)), cell.fragment.threads, (origin(cell),)))
 
 
 def _body(plan: Scheme, op: str) -> Iterator[str]:
