@@ -16,6 +16,7 @@ SCALED = "mma.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1
 FP8 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 PATTERN = json.dumps({"op": "ld.shared.b32", "address": [4 * lane for lane in range(32)]})
 TILE = ("banks", "ldmatrix.m8n8.x4.shared.b16.d", "--tile", "64x64", "--global", "row", "--with", "ldmatrix.x4")
+COSTS = ("--results", str(ROOT / "tests" / "data" / "costs"), "--only")
 # command -> calls; {folder} is an empty folder, {csv} a table of A, {patterns} lines of addresses, {offsets} a map,
 # {code} PTX
 CALLS = {
@@ -55,6 +56,9 @@ CALLS = {
     "lower": [("lower", MULTIPLY, "--arch", "sm_90"), ("lower", "wmma.mma.row.col.m16n16k16.f32.bf16.bf16.f32")],
     "compilers": [("compilers", "wmma.m8n8k4.*", "--arch", "sm_80")],
     "read": [("read", "{code}"), ("read", "{code}", "--arch", "sm_86")],
+    "cost": [("cost", MULTIPLY, *COSTS, "--with", "ldmatrix.x4"), ("cost", "ldmatrix.x4", *COSTS),
+             ("cost", "wgmma.*", "cp.async.bulk.*", *COSTS), ("cost", "--table", *COSTS)],
+    "compare --cost": [("compare", "--cost", *COSTS)],
     "diff": [("diff", "sm_70", "sm_75", "wmma.m16n16k16.*")],
     "run": [("run", "wmma.m8n8k4.*", "--arch", "sm_80", "--method", "sass", "--results", "{folder}")],
     "fit": [("fit", "{csv}"), ("fit",)],

@@ -25,6 +25,7 @@ for module, commands in {
     "questions": ("where", "trace", "emit", "verify"), "converting": ("convert",), "reduce": ("reduce",),
     "swizzle": ("swizzle",), "tensor_map": ("tensormap",),
     "banks": ("banks",), "path": ("path", "load"), "descriptor": ("descriptor",),
+    "cost": ("cost",),
     "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
 }.items():  # fmt: skip
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")

@@ -19,6 +19,7 @@ from tcprobe.isa import arch
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import version
 from tcprobe.probes.compiler_log import blame
+from tcprobe.probes.experiment import TimedCode
 from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, module
 from tcprobe.references.shared_memory.tensor_map import TensorMap
 from tcprobe.run import driver
@@ -31,7 +32,7 @@ if TYPE_CHECKING:  # most runs leave it to the driver
 INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
 NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (or 'cupy-cuda12x[ctk]')."
 LEAST_PINNED = 8 << 20
-COMPILERS = min(6, os.cpu_count() or 1)
+COMPILERS = min(16, os.cpu_count() or 1)
 TOGETHER = 4  # kernels in a module
 SHARED_UNASKED = 48 << 10  # bytes of shared memory that a block may have without asking
 CXX = ("-std=c++17",)
@@ -47,6 +48,7 @@ class Gpu:
         self._ptxas = ptxas
         self._functions: dict[str, Any] = {}
         self._modules: list[Any] = []
+        self._timed_code: dict[str, TimedCode] = {}
         self._arch: arch.Arch | None = None
         self._index = 0
         self._memory: Any = None
@@ -92,6 +94,10 @@ class Gpu:
         """Bytes of shared memory that an SM of the open device has."""
         return int(self._cupy.cuda.runtime.getDeviceProperties(self._index)["sharedMemPerMultiprocessor"])
 
+    def timed_code(self, kernel: Kernel) -> TimedCode:
+        """What is timed in a loaded kernel, from the cubin that was loaded."""
+        return self._timed_code[kernel.name]
+
     def encoded(self, made: TensorMap) -> str:
         """What the driver says of a tensor map, at an address where nobody goes."""
         return driver.result_name(driver.encoded(made, NOWHERE)[0])
@@ -102,8 +108,10 @@ class Gpu:
         Forms that the arch does not have are in modules of their own: another form's header might let them pass.
         """
         assert self._arch is not None
-        kinds = product((True, False), repeat=2)
-        groups = [[k for k in kernels if (bool(k.target.on(self._arch)), k.optimised) == kind] for kind in kinds]
+        kinds = product((True, False), repeat=3)
+        groups = [
+            [k for k in kernels if (bool(k.target.on(self._arch)), k.optimised, k.read) == kind] for kind in kinds
+        ]
         parts = [group[start : start + TOGETHER] for group in groups for start in range(0, len(group), TOGETHER)]
         refused: dict[str, str] = {}
         with ThreadPoolExecutor(COMPILERS) as pool:
@@ -198,6 +206,10 @@ class Gpu:
                 raise EnvironmentUnfitError(words) from None
             return str(error)
         self._modules.append(loaded)
+        if kernels[0].read:
+            from tcprobe.sass.loops import timed_code
+
+            self._timed_code |= timed_code(cubin, self._arch)
         self._functions |= {k.name: loaded.get_function(k.name) for k in kernels}
         return None
 

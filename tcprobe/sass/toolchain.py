@@ -80,6 +80,13 @@ def compiler(folder: Path | None = None) -> str:
     return path
 
 
+@cache
+def disassembler(limit: float = LIMIT) -> Toolchain:
+    """nvdisasm alone, for code that another compiler made; EnvironmentUnfitError if it is nowhere."""
+    nvdisasm = _find("nvdisasm", None)
+    return Toolchain("", nvdisasm, "", version(nvdisasm, limit), limit)
+
+
 def _find(program: str, folder: Path | None) -> str:
     for place in (folder, os.environ.get("CUDA_HOME"), *_wheel_folders()):
         path = _in(Path(place), program) if place else None

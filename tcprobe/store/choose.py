@@ -85,6 +85,7 @@ class Layers:
         self._methods: dict[tuple[str, str], list[str]] = {}
         self._looked: Counter[tuple[str, str, str]] = Counter()  # how often a folder was looked into
         self._listed: dict[tuple[str, str, str], frozenset[str]] = {}  # what is there
+        self._findings: dict[tuple[str, str], dict[str, Sourced]] = {}  # by kind and arch
         self._of_one: dict[tuple[str, ...], list[Found]] = {}  # what is saved of an experiment on one arch
         self._groups = tuple(dict.fromkeys(layer.group for layer in self.layers))
 
@@ -212,11 +213,13 @@ class Layers:
         """What was measured of a kind on an arch, by subject: of each the finding of the nearest layer that has one."""
         from tcprobe.store.findings import every
 
-        by_subject: dict[str, Sourced] = {}
-        for found, name in self.documents(arch, kind, lambda results: list(every(results, kind, arch))):
-            for finding in (one for one in found if one.status == "measured"):
-                by_subject.setdefault(finding.subject, Sourced(finding, name))
-        return by_subject
+        if (kind, arch) not in self._findings:
+            by_subject: dict[str, Sourced] = {}
+            for found, name in self.documents(arch, kind, lambda results: list(every(results, kind, arch))):
+                for finding in (one for one in found if one.status == "measured"):
+                    by_subject.setdefault(finding.subject, Sourced(finding, name))
+            self._findings[kind, arch] = by_subject
+        return self._findings[kind, arch]
 
     def finding(self, kind: str, arch: str, subject: str) -> Sourced | None:
         """What was measured of one subject, from the nearest layer that has it; None if no layer does."""
