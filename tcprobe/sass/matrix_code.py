@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.errors import EnvironmentUnfitError
+from tcprobe.isa.native import MOVES, TENSOR
 from tcprobe.sass.decode import LINE, opcode_of
-from tcprobe.sass.lowering import MOVES, TENSOR
 from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.system.children import Scratch
 
