@@ -34,6 +34,7 @@ def fma(a: Floats, b: Floats, c: Floats) -> Floats:
     with np.errstate(all="ignore"):
         simple = _moderate(a) & _moderate(b) & _moderate(c)
         result = np.array(np.where(simple, _fma(*(np.where(simple, x, 0.0) for x in (a, b, c))), a * b + c))
+        result = np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, result)  # however large the product
     for at in zip(*np.nonzero(~simple & np.isfinite(a) & np.isfinite(b) & np.isfinite(c)), strict=True):
         result[at] = _exact(float(a[at]), float(b[at]), float(c[at]))
     return result

@@ -119,7 +119,7 @@ def _cut(term: Ints, more: int, below: Any) -> Ints:
 def rounded(d: Format, rule: Arithmetic, total: Ints, top: Any) -> Bits:
     """The bits of total x 2^(top - F) in D's format."""
     magnitude, unit = abs(total), top - rule.fraction_bits
-    exponent = np.maximum(np.frexp(magnitude.astype(np.float64))[1] - 1 + unit, d.least)
+    exponent = np.maximum(np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - 1 + unit, d.least)
     drop = exponent - rule.result_bits - unit
     right, left = np.clip(drop, 0, MOST_SHIFT), np.clip(-drop, 0, MOST_SHIFT)
     kept = _rounded_off(rule, magnitude, right) << left

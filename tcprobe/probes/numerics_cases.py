@@ -18,6 +18,7 @@ from tcprobe.isa.dtypes import dtype
 Bits = NDArray[Any]
 Random = np.random.Generator
 NEAR = 4  # exponents that numbers of like size span
+FIRST_BELOW = 6  # bits between the smallest number of D and what a least exponent can cut
 SPECIAL = 0.01  # of all numbers, in images with specials
 
 
@@ -129,8 +130,7 @@ def _beside(types: Types, size: Size, rng: Random) -> list[Bits]:
     """Large products that cancel at two k, and the others at any depth below: what alignment keeps."""
     (fa, fb, fc), (sa, sb, sc) = _forms(types), _shapes(size)
     tops = [min((1 << f.bits - 1 - f.fraction) - 2, f.bias + 50) for f in (fa, fb)]
-    depth = rng.integers(4, 17)
-    a, b = (_numbers(f, s, rng, top - rng.integers(depth - 3, depth + 1, s))
+    a, b = (_numbers(f, s, rng, top - rng.integers(min(3, top), min(17, top + 1), (*s[:-1], 1)) - rng.integers(0, 3, s))
             for f, s, top in zip((fa, fb), (sa, sb), tops, strict=True))  # fmt: skip
     i, j = rng.choice(size.k, 2, replace=False)
     a[..., i] = _numbers(fa, sa[:-1], rng, np.full(sa[:-1], tops[0]))
@@ -143,26 +143,40 @@ def _beside(types: Types, size: Size, rng: Random) -> list[Bits]:
 
 
 def _small(types: Types, size: Size, rng: Random) -> list[Bits]:
-    """Subnormals, the least exponents and zeros; one factor large at times."""
+    """Subnormals, least exponents and zeros; every other row and column is large, and some of A's rows are zero."""
     made = []
     for form, shape in zip(_forms(types), _shapes(size), strict=True):
         top = (1 << form.bits - 1 - form.fraction) - 2
-        low = rng.integers(0, min(60, top) if rng.random() < 0.3 else 3, shape)
-        bits = _numbers(form, shape, rng, low)
+        exponents = rng.integers(0, 3, shape)
+        exponents[:, ::2] = rng.integers(0, top, exponents[:, ::2].shape)
+        bits = _numbers(form, shape, rng, exponents)
         bits[rng.random(shape) < 0.2] = 0
         bits[rng.random(shape) < 0.05] = 1 << form.bits - 1
         made.append(bits)
+    made[0][rng.random(_shapes(size)[0][:-1]) < 0.2] = 0
     return made
 
 
 def _low_products(types: Types, size: Size, rng: Random) -> list[Bits]:
-    """Products about the smallest number of D, which a least exponent cuts, where the types go so low."""
+    """The smallest number of D beside a product below it, which a least exponent cuts, where the types go so low."""
     a, b, c = _forms(types)
-    middle = (FORMATS[types.d].least - 23 + a.bias + b.bias) // 2
-    made = [_numbers(f, s, rng, middle + rng.integers(-8, 9, s)) for f, s in zip((a, b), _shapes(size), strict=False)]
-    own = _numbers(c, _shapes(size)[2], rng, np.zeros(_shapes(size)[2]))
-    own &= own.dtype.type((1 << c.bits - 1) | 7)
+    low = FORMATS[types.d].least - FORMATS[types.d].fraction + a.bias + b.bias
+    sa, sb, sc = _shapes(size)
+    i, j = rng.choice(size.k, 2, replace=False)
+    made = [np.zeros(sa, a.word), np.zeros(sb, b.word)]
+    depths = np.broadcast_to(FIRST_BELOW + np.arange(size.m) % 8, sa[:-1])
+    for k, below in ((i, 0 * depths), (j, depths)):
+        made[0][..., k] = _numbers(a, sa[:-1], rng, low // 2 - below)
+        made[1][..., k] = _numbers(b, sb[:-1], rng, np.full(sb[:-1], low - low // 2))
+    made = [_power(form, bits) for form, bits in zip((a, b), made, strict=True)]
+    own = _numbers(c, sc, rng, np.zeros(sc)) & c.word((1 << c.bits - 1) | 3)
+    own[rng.random(sc) < 0.8] = 0
     return [*made, own]
+
+
+def _power(form: Format, bits: Bits) -> Bits:
+    """The numbers without their fractions."""
+    return bits & ~form.word((1 << form.fraction) - 1)
 
 
 def _special(types: Types, size: Size, rng: Random) -> list[Bits]:
@@ -177,4 +191,4 @@ def _special(types: Types, size: Size, rng: Random) -> list[Bits]:
     return made
 
 
-STYLES = (_any, _like, _cancelling, _beside, _beside, _small, _low_products, _special)
+STYLES = (_any, _like, _cancelling, _beside, _small, _low_products, _special, _beside, _small, _low_products)

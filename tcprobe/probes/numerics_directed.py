@@ -29,8 +29,10 @@ from tcprobe.errors import ProbeError
 
 Bits = NDArray[Any]
 Dots = Callable[[Bits, Bits, Bits], Bits]
+Asked = tuple[dict[int, "Term"], Any]  # products by k, and C
 HIGHEST, DEEPEST = 100, 200  # exponent of x where the types allow it; how far below it the small term lies at most
-HALVES = {TOWARD_ZERO: (0, 0, 0, 1, 1, 1), NEAREST: (0, 0, 1, 1, 2, 2)}  # ulps of 0.25 0.5 0.75 1.25 1.5 1.75
+QUARTERS = (1, 2, 3, 5, 6, 7)  # of an ulp
+HALVES = {TOWARD_ZERO: (0, 0, 0, 1, 1, 1), NEAREST: (0, 0, 1, 1, 2, 2)}  # ulps that they become
 
 
 class Term(NamedTuple):
@@ -83,8 +85,8 @@ class Directed:
 
     @property
     def x(self) -> int:
-        """The exponent of what cancels: eight of it are no overflow, C and D hold it."""
-        return min(self.most, _most(self.d) - 3, _most(self.c) - 3, HIGHEST)
+        """The exponent of what cancels, which C and D hold; three less where up to eight are added."""
+        return min(self.most, _most(self.d), _most(self.c), HIGHEST)
 
     @property
     def deep(self) -> int:
@@ -97,7 +99,7 @@ class Directed:
         c = np.zeros(len(cases), self.c.word)
         for n, (products, own) in enumerate(cases):
             for k, term in products.items():
-                a[n, k], b[n, k] = self._factors(term)
+                a[n, k], b[n, k] = self.factors(term)
             c[n] = number(self.c, own) if isinstance(own, Term) else own
         return self.raw(a, b, c)
 
@@ -106,7 +108,8 @@ class Directed:
         self.asked += len(c)
         return self.dots(a, b, c)
 
-    def _factors(self, term: Term) -> tuple[int, int]:
+    def factors(self, term: Term) -> tuple[int, int]:
+        """The bits of A and B whose product is a term."""
         first = min(max(term.exponent // 2, self.a.least, term.exponent - _most(self.b)), _most(self.a))
         return number(self.a, term._replace(exponent=first)), number(self.b, Term(term.exponent - first))
 
@@ -172,15 +175,13 @@ def _groups(directed: Directed) -> tuple[tuple[int, ...], ...]:
     """
     ks, x = range(directed.products), directed.x
     pairs = [(i, j) for i, j in combinations(ks, 2)] + [(-1, j) for j in ks]
-    asked = [(i, j, t) for i, j in pairs for t in ks if t not in (i, j)]
-    if not asked:
+    asked = np.array([(i, j, t) for i, j in pairs for t in ks if t not in (i, j)])
+    if not len(asked):
         return (tuple(ks),)
     small = Term(x - directed.deep)
-    cases = [({**({} if i < 0 else {i: Term(x)}), j: Term(x, -1), t: small}, Term(x) if i < 0 else 0)
-             for i, j, t in asked]  # fmt: skip
-    later = directed.ask(cases) == number(directed.d, small)
+    later = directed.raw(*_beside(directed, asked, small)) == number(directed.d, small)
     before: dict[int, set[int]] = {k: set() for k in ks}
-    for (i, j, t), is_later in zip(asked, later.tolist(), strict=True):
+    for (i, j, t), is_later in zip(asked.tolist(), later.tolist(), strict=True):
         if is_later:
             before[t] |= {i, j} - {-1}
     groups: dict[frozenset[int], list[int]] = {}
@@ -192,6 +193,17 @@ def _groups(directed: Directed) -> tuple[tuple[int, ...], ...]:
             raise ProbeError(f"products are no chain of sums: {sorted(group)} come after {sorted(earlier)}.")
         done |= set(group)
     return tuple(tuple(sorted(group)) for group in groups.values())
+
+
+def _beside(directed: Directed, asked: NDArray[np.int64], small: Term) -> tuple[Bits, Bits, Bits]:
+    """Cases (i, j, t): x at i, in C where i is -1, -x at j and the small product at t."""
+    n = np.arange(len(asked))
+    a, b = (np.zeros((len(asked), directed.products), form.word) for form in (directed.a, directed.b))
+    by_c = asked[:, 0] < 0
+    for ks, term in zip(asked.T, (Term(directed.x), Term(directed.x, -1), small), strict=True):
+        there = ks >= 0
+        a[n[there], ks[there]], b[n[there], ks[there]] = directed.factors(term)
+    return a, b, np.where(by_c, number(directed.c, Term(directed.x)), 0).astype(directed.c.word)
 
 
 def _place_of_c(directed: Directed, groups: Sequence[Sequence[int]]) -> Any:
@@ -256,10 +268,10 @@ def _raw_exponents(directed: Directed, group: Sequence[int], last: Term) -> None
         return
     a, b = (np.zeros((1, directed.products), form.word) for form in (directed.a, directed.b))
     for k, sign in zip(group, (1, -1), strict=False):
-        first, second = directed._factors(Term(directed.x, sign))
+        first, second = directed.factors(Term(directed.x, sign))
         a[0, k] = first | 1 << directed.a.fraction - 1
         b[0, k] = second | 1 << directed.b.fraction - 1
-    a[0, group[2]], b[0, group[2]] = directed._factors(last)
+    a[0, group[2]], b[0, group[2]] = directed.factors(last)
     if directed.raw(a, b, np.zeros(1, directed.c.word))[0] != number(directed.d, last):
         raise ProbeError("terms are not aligned by the sums of their factors' exponents.")
 
@@ -271,7 +283,7 @@ def _zeros_left_out(directed: Directed, group: Sequence[int], kept: int) -> None
         return
     a, b = (np.zeros((1, directed.products), form.word) for form in (directed.a, directed.b))
     b[0, group[0]] = number(directed.b, Term(_most(directed.b)))
-    a[0, group[1]], b[0, group[1]] = directed._factors(Term(exponent))
+    a[0, group[1]], b[0, group[1]] = directed.factors(Term(exponent))
     if directed.raw(a, b, np.zeros(1, directed.c.word))[0] != number(directed.d, Term(exponent)):
         raise ProbeError("products that are zero align the others.")
 
@@ -295,19 +307,40 @@ def _result(
     directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None
 ) -> tuple[int, Rounding]:
     """The bits of a result below its leading one, and how the rest goes."""
-    exact, group = kept is None, groups[-1]
+    exact, group, known = kept is None, groups[-1], 60 if kept is None else kept
     for m in range(1 if exact else 4):
         base = _base(group, directed.x - 3, m, exact)
         if not base.left:
             break
-        bits = _result_bits(directed, base, 60 if kept is None else kept)
-        rest = [_rest(directed, base, bits, quarters) for quarters in (1, 2, 3, 5, 6, 7)]
-        if bits < m + (60 if kept is None else kept) and all(rest):
-            return bits, _rounding(directed, base, bits, rest)
-    base = _base(group, directed.x - 3, 0, exact)
-    if base.left and not exact and _result_bits(directed, base, kept or 0) == kept:
-        raise ProbeError("the result keeps as many bits as a sum: how it is rounded cannot be told.")
+        bits = _result_bits(directed, base, known)
+        if bits == m + known:
+            continue
+        rest = [_rest(directed, base, bits, quarters) for quarters in QUARTERS]
+        if all(rest) and bits + 2 - m <= known:
+            up, down = ([_with(base, part, sign) for part in rest] for sign in (1, -1))
+            return bits, _rounding(directed, (up, down), base.m, bits)
+        by_c = None if c == AFTER else _in_c(directed, group, known, bits)
+        if by_c:
+            return bits, _rounding(directed, *by_c, bits)
     raise ProbeError("a sum is too small to tell how its result is rounded.")
+
+
+def _with(base: Base, part: dict[int, Term] | None, sign: int) -> Asked:
+    """A base with more products, of one sign."""
+    products = {k: _signed(term, sign) for k, term in {**base.products, **(part or {})}.items()}
+    return products, _signed(base.c, sign) if isinstance(base.c, Term) else base.c
+
+
+def _in_c(directed: Directed, group: Sequence[int], kept: int, bits: int) -> tuple[tuple[list[Asked], ...], int] | None:
+    """As many copies of x as make room below, one of them C, whose low bits are the quarters; None where it cannot."""
+    x = directed.x - 3
+    for m in (0, 1, 2, 3):
+        low = directed.c.fraction - (bits + 2 - m)
+        if (1 << m) - 1 <= len(group) and bits + 2 - m <= kept and low >= 0:
+            copies = group[: (1 << m) - 1]
+            return tuple([({k: Term(x, sign) for k in copies}, number(directed.c, Term(x, sign)) | quarters << low)
+                          for quarters in QUARTERS] for sign in (1, -1)), m  # fmt: skip
+    return None
 
 
 def _result_bits(directed: Directed, base: Base, kept: int) -> int:
@@ -335,23 +368,18 @@ def _one_term(base: Base, x: int, quarters: int, bits: int) -> dict[int, Term] |
     return {base.left[0]: terms[quarters]} if quarters in terms else {base.left[0]: Term(x - bits)}
 
 
-def _rounding(directed: Directed, base: Base, bits: int, rest: Sequence[Any]) -> Rounding:
-    """By the ulps that quarters of an ulp become."""
-    x = directed.x - 3 + base.m
-    up, down = ([({k: _signed(term, sign) for k, term in {**base.products, **part}.items()},
-                  _signed(base.c, sign) if isinstance(base.c, Term) else base.c) for part in rest]
-                for sign in (1, -1))  # fmt: skip
-    answers = directed.ask([*up, *down]).reshape(2, -1)
-    one = number(directed.d, Term(x))
-    step = 1 << directed.d.fraction - bits
-    ulps = [[(int(v) & _size(directed.d)) - one for v in line] for line in answers]
+def _rounding(directed: Directed, cases: tuple[list[Asked], ...], m: int, bits: int) -> Rounding:
+    """By the ulps that quarters of an ulp become, of both signs."""
+    answers = directed.ask([case for part in cases for case in part]).reshape(2, -1)
+    one, step = number(directed.d, Term(directed.x - 3 + m)), 1 << directed.d.fraction - bits
+    ulps = [[((int(v) & _size(directed.d)) - one) / step for v in line] for line in answers]
     for mode, expected in HALVES.items():
-        wanted = [n * step for n in expected]
-        if base.c != 0 and directed.types.d == "f64":
-            wanted[3] = wanted[5] = step  # which one product cannot say: one place
+        wanted = list(expected)
+        if directed.types.d == "f64":
+            wanted[3] = wanted[5] = 1  # which one product cannot say: one place
         if ulps == [wanted, wanted]:
             return mode  # type: ignore[return-value]
-    raise ProbeError(f"results are rounded in no known way: {ulps[0]} and {ulps[1]} of {step}.")
+    raise ProbeError(f"results are rounded in no known way: quarters {QUARTERS} give {ulps[0]} and {ulps[1]}.")
 
 
 def _signed(term: Term, sign: int) -> Term:
