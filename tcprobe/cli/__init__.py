@@ -22,7 +22,7 @@ def main() -> None:
 for module, commands in {
     "measuring": ("run", "fit"), "facts": ("list", "show", "why-not"), "comparing": ("compare",),
     "questions": ("where", "trace", "emit", "verify"), "converting": ("convert",), "reduce": ("reduce",),
-    "swizzle": ("swizzle",), "tensor_map": ("tensormap",),
+    "swizzle": ("swizzle",), "tensor_map": ("tensormap",), "numerics": ("numerics",),
     "banks": ("banks",), "path": ("path", "load"), "descriptor": ("descriptor",),
     "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
 }.items():  # fmt: skip
