@@ -94,7 +94,9 @@ def of_bits(kinds: Types, rule: Arithmetic | Integers, bits: tuple[NDArray[Any],
     if isinstance(rule, Arithmetic):
         return dot_of_bits(kinds, rule, (a, b, c))
     numbers = [integers.numbers(kind, part) for kind, part in zip((kinds.a, kinds.b, kinds.c), bits, strict=True)]
-    d = integers.multiplied(kinds, rule, (numbers[0][..., None, :], numbers[1][..., None, :], numbers[2][..., None, None]))
+    d = integers.multiplied(
+        kinds, rule, (numbers[0][..., None, :], numbers[1][..., None, :], numbers[2][..., None, None])
+    )
     return (d[..., 0, 0] & 0xFFFFFFFF).astype(np.uint32)
 
 

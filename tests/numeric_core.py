@@ -92,7 +92,9 @@ def measured(id_, rule, forms=1, cases=1024):
 def finding(id_, rule, method="live"):
     """A finding as it is saved."""
     said = dict.fromkeys(PROVENANCE, "x")
-    return Finding("numerics", subject(by_name.instruction(id_)), "sm_90", method, "measured", said, measured(id_, rule))
+    return Finding(
+        "numerics", subject(by_name.instruction(id_)), "sm_90", method, "measured", said, measured(id_, rule)
+    )
 
 
 def wide(kinds):

@@ -53,13 +53,17 @@ def rules(draw):
     size = draw(st.sampled_from([n for n in (4, 8, 16) if n <= count]))
     groups = tuple(tuple(sorted(order[at : at + size])) for at in range(0, count, size))
     low = kind in ("bf16", "tf32")
-    more = {"exponent_floor": draw(st.sampled_from([None, -131, -132, -133, -134])), "overflow": "infinity"} if low else {}
+    more = (
+        {"exponent_floor": draw(st.sampled_from([None, -131, -132, -133, -134])), "overflow": "infinity"} if low else {}
+    )
     more |= {"unread_bits": draw(st.integers(0, 13))} if kind == "tf32" else {}
     kept, place = draw(st.integers(23, 27)), draw(st.sampled_from([IN_GROUP, AFTER]))
     if place == AFTER and size == 4:
         kept = max(kept, 25)
     lost = draw(st.sampled_from([Subnormals(), Subnormals(a=False), Subnormals(b=False)]))
-    rule = Arithmetic(groups, kept, 23, TOWARD_ZERO, place, nan=core.SINGLE, negative_zero=False, subnormals=lost, **more)
+    rule = Arithmetic(
+        groups, kept, 23, TOWARD_ZERO, place, nan=core.SINGLE, negative_zero=False, subnormals=lost, **more
+    )
     return (kind, kind, "f32", "f32"), rule
 
 
@@ -80,13 +84,17 @@ def variants(rule):
     yield replaced(rule, groups=chained(count, count // 2 if len(rule.groups) == 1 else count))
     yield replaced(rule, c=IN_GROUP if rule.c == AFTER else AFTER)
     if rule.exponent_floor is not None:
-        yield from (replaced(rule, exponent_floor=floor) for floor in (None, rule.exponent_floor - 1, rule.exponent_floor + 1))
+        yield from (
+            replaced(rule, exponent_floor=floor) for floor in (None, rule.exponent_floor - 1, rule.exponent_floor + 1)
+        )
     if rule.unread_bits:
         yield replaced(rule, unread_bits=rule.unread_bits - 1)
     yield from (replaced(rule, subnormals=replaced(rule.subnormals, **{name: False})) for name in "ab")
 
 
-@pytest.mark.parametrize("id_", [id_ for id_, rule in core.RULES.items() if isinstance(rule, Arithmetic) and rule.fraction_bits])
+@pytest.mark.parametrize(
+    "id_", [id_ for id_, rule in core.RULES.items() if isinstance(rule, Arithmetic) and rule.fraction_bits]
+)
 def test_a_parameter_one_off_is_rejected_within_1000_cases(id_):
     row, rule = by_name.instruction(id_), core.RULES[id_]
     made = floats(types(row), Size(1, 8, 8, row.stored), 15, seed=2)
@@ -197,7 +205,12 @@ def test_an_arch_without_a_measurement_is_answered_from_what_is_published(folder
     done = call(folder, core.MMA, "--arch", "sm_80", "--json")
     found = json.loads(done.output)
     assert done.exit_code == 0
-    assert (found["status"], found["group"], found["fraction_bits"], found["exponent_floor"]) == ("published", 8, 24, -132)
+    assert (found["status"], found["group"], found["fraction_bits"], found["exponent_floor"]) == (
+        "published",
+        8,
+        24,
+        -132,
+    )
     assert found["nan"] is None
     blackwell = json.loads(call(folder, core.MMA_FP8, "--arch", "sm_100", "--json").output)
     assert "of tcgen05" in blackwell["evidence"]
@@ -247,7 +260,9 @@ def test_a_mistake_in_the_call(folder, arguments, words):
     assert words in done.output
 
 
-@pytest.mark.parametrize("line", ["[]", "{", '{"a": 1, "b": [], "c": ""}', '{"a": ["0x0"], "b": ["0x0"], "c": "0x0"}', "x" * 99999])
+@pytest.mark.parametrize(
+    "line", ["[]", "{", '{"a": 1, "b": [], "c": ""}', '{"a": ["0x0"], "b": ["0x0"], "c": "0x0"}', "x" * 99999]
+)
 def test_a_line_that_is_no_case(folder, tmp_path, line):
     file = tmp_path / "cases.jsonl"
     file.write_text(line + "\n")

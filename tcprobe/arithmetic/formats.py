@@ -90,7 +90,8 @@ class Decoded(NamedTuple):
 
     def at(self, index: Any) -> Decoded:
         """The same part of each array."""
-        return Decoded(*(part[index] for part in self[:4]), fraction=self.fraction)
+        significand, exponent, negative, kind, fraction = self
+        return Decoded(significand[index], exponent[index], negative[index], kind[index], fraction)
 
 
 def decode(kind: Format, bits: NDArray[Any]) -> Decoded:

@@ -29,5 +29,7 @@ def multiplied(types: Types, rule: Integers, operands: tuple[Ints, Ints, Ints], 
         products = a.sum(-1)[..., :, None] + b.sum(-1)[..., None, :] - 2 * products
     total = products + c
     if (rule.satfinite if satfinite else rule.overflow) == "clamps":
-        return np.clip(total, LEAST, MOST)
-    return (total - LEAST & 0xFFFFFFFF) + LEAST
+        clamped: Ints = np.clip(total, LEAST, MOST)
+        return clamped
+    wrapped: Ints = (total - LEAST & 0xFFFFFFFF) + LEAST
+    return wrapped

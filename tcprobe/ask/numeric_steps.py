@@ -173,7 +173,9 @@ def bounded(form: Instruction, rule: Arithmetic | Integers, length: int, parts: 
 def _sample(kinds: Types, rule: Arithmetic, length: int, parts: int) -> tuple[Bits, Bits, Bits]:
     """Random A and B, and D with k in so many parts, which are added in order."""
     rng, side = np.random.default_rng(SEED), max(8, min(64, 1 << 20) // max(1, length // 512))
-    a, b = (_random(FORMATS[kind], rng, shape) for kind, shape in ((kinds.a, (side, length)), (kinds.b, (length, side))))
+    a, b = (
+        _random(FORMATS[kind], rng, shape) for kind, shape in ((kinds.a, (side, length)), (kinds.b, (length, side)))
+    )
     step = length // parts
     split = _gemm(kinds, rule, a[:, :step], b[:step])
     for at in range(step, length, step):

@@ -42,7 +42,8 @@ class Answer:
         if self.sourced is None:
             return None
         body = self.sourced.finding.body
-        return body.floats or body.integers
+        rule: Arithmetic | Integers = body.floats or body.integers
+        return rule
 
     @cached_property
     def emulated(self) -> bool | None:
@@ -64,7 +65,7 @@ class Answer:
         if self.sourced is None:
             row = self.published
             assert row is not None
-            of = f" ({row.words})" if row.words else ""
+            of = f" ({row.about})" if row.about else ""
             return f"published of {row.chip}, not measured: {row.source}{of}"
         body = self.sourced.finding.body
         other = f", {body.compared} results of {len(body.forms) - 1} other forms the same" if body.compared else ""
@@ -95,7 +96,7 @@ class Answer:
         elif self.published:
             yield from _published(self.published)
         if self.emulated:
-            yield f"emulated: {lowering_words(self.lowering, self.form)}" if self.lowering else "emulated"
+            yield lowering_words(self.lowering, self.form) if self.lowering else "emulated"
         yield from self._others
         yield self.evidence
 
@@ -104,7 +105,8 @@ class Answer:
         if self.types.is_float and self.types.d != "f64":
             yield f"promised: {promised(self.types.a, self.form.family)}"
         if self.sourced and self.published:
-            yield f"published of {self.published.chip}: {', '.join(_published(self.published))}; {self.published.source}"
+            said, of = ", ".join(_published(self.published)), self.published.about
+            yield f"published of {self.published.chip}{f', {of}' if of else ''}: {said}; {self.published.source}"
 
 
 NOTHING = dict.fromkeys(("group", "groups", "fraction_bits", "alignment", "c", "result", "exponent_floor", "subnormals",
@@ -138,8 +140,8 @@ def _words(rule: Arithmetic, kinds: Types) -> Iterator[str]:
         yield f"top is at least {rule.exponent_floor}"
     yield f"C is added {'last, to nearest even' if rule.c == AFTER else 'in the first sum'}"
     yield f"a sum is rounded {rule.rounding if rule.rounding != 'nearest even' else 'to nearest even'} to {rule.result_bits} bits below its leading one"
-    lost = [name.upper() for name in "abcd" if getattr(rule.subnormals, name) is False]
-    yield f"subnormals count{f', but not of {', '.join(lost)}' if lost else ''}"
+    lost = ", ".join(name.upper() for name in "abcd" if getattr(rule.subnormals, name) is False)
+    yield f"subnormals count{f', but not of {lost}' if lost else ''}"
     yield f"NaN is {rule.nan or 'one of several'}; D is {'-0' if rule.negative_zero else '+0'} where all terms are -0"
     if rule.overflow:
         yield f"a sum beyond {kinds.d}'s largest number is {'infinity' if rule.overflow == 'infinity' else 'that number'}"

@@ -39,7 +39,9 @@ def numerics(
     from tcprobe.isa import by_name
 
     row = by_name.instruction(" ".join(instruction))
-    ways = [way for way, given in (("--a", asked["a"]), ("--cases", asked["cases"]), ("--bound", asked["length"])) if given]
+    ways = [
+        way for way, given in (("--a", asked["a"]), ("--cases", asked["cases"]), ("--bound", asked["length"])) if given
+    ]
     if len(ways) > 1:
         raise UsageError(f"{' and '.join(ways)} are asked one at a time.")
     if bool(asked["a"]) != bool(asked["b"]) or (asked["c"] and not asked["a"]):

@@ -70,7 +70,8 @@ def _numbers(form: Format, shape: tuple[int, ...], rng: Random, exponents: Any) 
     bits = np.clip(exponents, 0, top).astype(np.int64) << form.fraction | fraction
     if form.special == "nan":
         bits = np.minimum(bits, (1 << form.bits - 1) - 2)
-    return (bits | rng.integers(0, 2, shape) << form.bits - 1).astype(form.word)
+    signed: Bits = (bits | rng.integers(0, 2, shape) << form.bits - 1).astype(form.word)
+    return signed
 
 
 def _forms(types: Types) -> list[Format]:
@@ -176,7 +177,8 @@ def _low_products(types: Types, size: Size, rng: Random) -> list[Bits]:
 
 def _power(form: Format, bits: Bits) -> Bits:
     """The numbers without their fractions."""
-    return bits & ~form.word((1 << form.fraction) - 1)
+    whole: Bits = bits & ~form.word((1 << form.fraction) - 1)
+    return whole
 
 
 def _special(types: Types, size: Size, rng: Random) -> list[Bits]:

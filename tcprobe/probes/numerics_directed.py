@@ -137,7 +137,7 @@ def parameters(directed: Directed) -> Arithmetic:
     """All parameters of a form of floats."""
     directed.unread = _unread(directed)
     groups, chain = _groups(directed), directed.products > 1
-    c = _place_of_c(directed, groups) if chain else IN_GROUP
+    c: Any = _place_of_c(directed, groups) if chain else IN_GROUP
     exact = all(len(group) == 1 for group in groups) and chain
     kept = None if exact else _fraction(directed, groups, c)
     if kept is not None:
@@ -157,11 +157,10 @@ def _unread(directed: Directed) -> int:
     one, c = directed.a.one(), np.zeros(count, directed.c.word)
     told = []
     for changed in (0, 1):
-        factors = [np.zeros((count, directed.products), np.uint32) for _ in "ab"]
-        for factor in factors:
-            factor[:, 0] = one
-        factors[changed][:, 0] |= np.uint32(1) << np.arange(count, dtype=np.uint32)
-        told.append(directed.raw(*factors, c) == FORMATS["f32"].one())
+        factors = np.zeros((2, count, directed.products), np.uint32)
+        factors[:, :, 0] = one
+        factors[changed, :, 0] |= np.uint32(1) << np.arange(count, dtype=np.uint32)
+        told.append(directed.raw(factors[0], factors[1], c) == FORMATS["f32"].one())
     unread = int(told[0].sum())
     if (told[0] != told[1]).any() or not told[0][:unread].all():
         raise ProbeError("tf32's unread bits are not the same low ones of A and B.")
@@ -303,9 +302,7 @@ def _base(group: Sequence[int], x: int, m: int, exact: bool) -> Base:
     return Base({k: Term(x) for k in group[: 1 << m]}, 0, tuple(group[1 << m :]), m)
 
 
-def _result(
-    directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None
-) -> tuple[int, Rounding]:
+def _result(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None) -> tuple[int, Rounding]:
     """The bits of a result below its leading one, and how the rest goes."""
     exact, group, known = kept is None, groups[-1], 60 if kept is None else kept
     for m in range(1 if exact else 4):
@@ -411,7 +408,9 @@ def _subnormals(directed: Directed) -> Subnormals:
         given[name][0, 0] = number(form, Term(low))
         given["b" if name == "a" else "a"][0, 0] = number(other, Term(high))
         answer = int(directed.raw(a, b, np.zeros(1, directed.c.word))[0])
-        told[name] = _kept(answer, number(directed.d, Term(low + high)), name) if _held(directed.d, low + high) else None
+        told[name] = (
+            _kept(answer, number(directed.d, Term(low + high)), name) if _held(directed.d, low + high) else None
+        )
     own = Term(directed.c.least - 1)
     told["c"] = _kept(int(directed.ask([({}, own)])[0]), number(directed.d, own), "c")
     small = Term(directed.d.least - 1)

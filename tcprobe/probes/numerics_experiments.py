@@ -9,7 +9,7 @@ products, whose results must be the same bits (of a warpgroup also with A in sha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +72,7 @@ def modelled(row: Instruction, rule: Arithmetic | Integers, made: Images, satfin
 
 def follow(row: Instruction, rule: Arithmetic | Integers, made: Images, satfinite: bool = False) -> Bits:
     """As `modelled`, parts of the images at the same time."""
+
     def part(at: int) -> Bits:
         return modelled(row, rule, Images(*(array[at : at + AT_ONCE] for array in made)), satfinite)
 
@@ -81,12 +82,13 @@ def follow(row: Instruction, rule: Arithmetic | Integers, made: Images, satfinit
 
 def differ(kinds: Types, rule: Arithmetic | Integers, got: Bits, expected: Bits) -> NDArray[np.bool_]:
     """Where results are other bits; any NaN is the same where a form gives several."""
-    other = got != expected
+    other: NDArray[np.bool_] = got != expected
     if isinstance(rule, Integers) or rule.nan:
         return other
     d = FORMATS[kinds.d]
     size = (1 << d.bits - 1) - 1
-    return other & ~(((got & size) > d.infinity) & ((expected & size) > d.infinity))
+    other &= ~(((got & size) > d.infinity) & ((expected & size) > d.infinity))
+    return other
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,9 @@ class NumericsExperiment(Dialogue):
             more, others = judged(form, rule, made, (clamped, follow(self.first, rule, made, satfinite=True)))
             wrong, shown, tried = wrong + more, [*shown, *others][:SHOWN], tried + clamped.size
         compared = self._compared(bench, form, made)
-        return Body([row.id for row in self.rows], 2 if self._clampable else 1, tried, wrong, compared, None, rule, shown)
+        return Body(
+            [row.id for row in self.rows], 2 if self._clampable else 1, tried, wrong, compared, None, rule, shown
+        )
 
     def _compared(self, bench: Bench, form: Form, made: Images) -> int:
         """How many results of the other forms were compared; ProbeError where one has other bits."""
@@ -222,7 +226,7 @@ def judged(form: Form, rule: Any, made: Images, results: tuple[Bits, Bits]) -> t
     return int(np.count_nonzero(wrong)), list(_shown(form.types, made, results, np.argwhere(wrong)[:SHOWN]))
 
 
-def _shown(kinds: Types, made: Images, results: tuple[Bits, Bits], places: Sequence[Any]) -> Iterator[Case]:
+def _shown(kinds: Types, made: Images, results: tuple[Bits, Bits], places: NDArray[np.int64]) -> Iterator[Case]:
     got, expected = results
     for image, product, row, col in places:
         at = (image, product, row, col)

@@ -121,7 +121,7 @@ class Form:
     def read(self, launch: Launch) -> Image:
         """The matrices of a launch: the inverse of `launch`."""
         warpgroup, given = "b" not in self.tables, launch.inputs
-        nibbles = given[3][:, 0] & 0xF if self.row.metadata else None
+        nibbles = (given[3][:, 0] & 0xF).astype(np.uint8) if self.row.metadata else None
         a = self._from_memory("a_smem", given[0]) if warpgroup and launch.ldm else self._matrices("a", given[0])
         b = self._from_memory("b_smem", given[1]) if warpgroup else self._matrices("b", given[1]).swapaxes(2, 3)
         c = self._matrices("c" if "c" in self.tables else "d", given[2])

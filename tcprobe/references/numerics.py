@@ -29,6 +29,11 @@ class Published(NamedTuple):
     families: tuple[str, ...] = ()
     words: str = ""
 
+    @property
+    def about(self) -> str:
+        """What the source speaks of, where it is not every instruction of the chip."""
+        return self.words or (f"of {' and '.join(self.families)}" if self.families else "")
+
 
 PUBLISHED = (
     Published("Volta", ("sm_70", "sm_72"), ("f16",), 4, 23, None),
