@@ -17,8 +17,8 @@ ROOT = Path(__file__).parent.parent
 PINS = Path(__file__).parent / "golden" / "pins.json"
 # from what is known first to what leans on it: a package may import itself and what stands before it
 ORDER = (
-    "text", "errors", "plugins", "system", "isa", "layout", "fit", "references", "store", "probes", "sass", "ask",
-    "emit", "run", "pages", "api", "cli",
+    "text", "errors", "plugins", "system", "isa", "layout", "fit", "arithmetic", "references", "store", "probes",
+    "numerics", "sass", "ask", "emit", "run", "pages", "api", "cli",
 )  # fmt: skip
 
 

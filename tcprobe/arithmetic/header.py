@@ -28,7 +28,11 @@ class Entry(NamedTuple):
 def header(entries: Iterable[Entry]) -> str:
     """The text."""
     structs = "\n".join(_struct(entry) for entry in entries)
-    return f"{COMMON}\nnamespace tcprobe {{\nnamespace numerics {{\n{structs}}}  // namespace numerics\n}}  // namespace tcprobe\n"
+    opening, closing = (
+        "namespace tcprobe {\nnamespace numerics {",
+        "}  // namespace numerics\n}  // namespace tcprobe\n",
+    )
+    return f"{COMMON}\n{opening}\n{structs}{closing}"
 
 
 def _format(form: Format) -> str:
@@ -119,7 +123,8 @@ struct number {
 TCPROBE_HD inline long long cut(long long value, int more, int below) {
   const unsigned long long size = static_cast<unsigned long long>(value < 0 ? -value : value);
   const int right = more < 0 ? below - more : below;
-  const long long kept = static_cast<long long>((size << (more > 0 ? more : 0)) >> (right < most_shift ? right : most_shift));
+  const unsigned long long raised = size << (more > 0 ? more : 0);
+  const long long kept = static_cast<long long>(raised >> (right < most_shift ? right : most_shift));
   return value < 0 ? -kept : kept;
 }
 
@@ -155,7 +160,8 @@ TCPROBE_HD bits summed(const T* a, const T* b, bits c, int first, int last) {
   bool plus = own.what == infinite && !own.negative, minus = own.what == infinite && own.negative;
   bool nan = own.what == not_a_number, negative = own.negative;
   for (int i = first; i < last; ++i) {
-    const decoded x = F::A::decode(a[F::product(i)], F::subnormal_a), y = F::B::decode(b[F::product(i)], F::subnormal_b);
+    const decoded x = F::A::decode(a[F::product(i)], F::subnormal_a);
+    const decoded y = F::B::decode(b[F::product(i)], F::subnormal_b);
     const bool below = x.negative != y.negative;
     negative = negative && below;
     if (x.what == not_a_number || y.what == not_a_number) nan = true;
@@ -171,9 +177,11 @@ TCPROBE_HD bits summed(const T* a, const T* b, bits c, int first, int last) {
   if (top < F::exponent_floor) top = F::exponent_floor;
   long long total = own.significand ? cut(own.significand, F::fraction_bits - C::fraction, top - own.exponent) : 0;
   for (int i = first; i < last; ++i) {
-    const decoded x = F::A::decode(a[F::product(i)], F::subnormal_a), y = F::B::decode(b[F::product(i)], F::subnormal_b);
+    const decoded x = F::A::decode(a[F::product(i)], F::subnormal_a);
+    const decoded y = F::B::decode(b[F::product(i)], F::subnormal_b);
     const long long product = x.significand * y.significand;
-    if (product) total += cut(product, F::fraction_bits - F::A::fraction - F::B::fraction, top - x.exponent - y.exponent);
+    constexpr int more = F::fraction_bits - F::A::fraction - F::B::fraction;
+    if (product) total += cut(product, more, top - x.exponent - y.exponent);
   }
   return rounded<typename F::D>(total, top - F::fraction_bits, F::result_bits, F::nearest, F::largest, F::subnormal_d);
 }
@@ -203,7 +211,8 @@ TCPROBE_HD bits added(bits x, bits y) {
   }
   if (!one.significand && !other.significand) return one.negative && other.negative ? D::sign : 0;
   if (D::width == 16) {
-    const long long total = one.significand * (1ll << (one.exponent - D::least)) + other.significand * (1ll << (other.exponent - D::least));
+    const long long total = one.significand * (1ll << (one.exponent - D::least)) +
+                            other.significand * (1ll << (other.exponent - D::least));
     return rounded<D>(total, D::least - D::fraction, D::fraction, true, false, true);
   }
   const float sum = float_of(x) + float_of(y);
@@ -231,7 +240,9 @@ TCPROBE_HD bits dot(const T* a, const T* b, bits c) {
   } else {
     bits d = F::c_last ? 0 : summed<F, typename F::C>(a, b, c, 0, F::end(0));
     if (F::c_last) d = summed<F, typename F::D>(a, b, 0, 0, F::end(0));
-    for (int group = 1; group < F::groups; ++group) d = summed<F, typename F::D>(a, b, d, F::end(group - 1), F::end(group));
+    for (int group = 1; group < F::groups; ++group) {
+      d = summed<F, typename F::D>(a, b, d, F::end(group - 1), F::end(group));
+    }
     return F::c_last ? added<F>(d, c) : d;
   }
 }

@@ -24,9 +24,9 @@ class Changed(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        evidence = [one.evidence for one in self.answers]
-        return {"id": self.id, "archs": [one.arch for one in self.answers], "status": [one.status for one in self.answers],
-                "differs": {name: list(pair) for name, pair in self.parameters.items()}, "evidence": evidence}  # fmt: skip
+        sides = {"archs": [one.arch for one in self.answers], "status": [one.status for one in self.answers]}
+        differs = {name: list(pair) for name, pair in self.parameters.items()}
+        return {"id": self.id, **sides, "differs": differs, "evidence": [one.evidence for one in self.answers]}
 
     def __str__(self) -> str:
         listed = [f"{name} {one} -> {other}" for name, (one, other) in self.parameters.items()]

@@ -9,7 +9,7 @@ from typing import Any
 
 from tcprobe import numerics
 from tcprobe.arithmetic.forms import subject, types
-from tcprobe.arithmetic.parameters import AFTER, Arithmetic, Integers, Types
+from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, Integers, Types
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
@@ -134,17 +134,19 @@ def _words(rule: Arithmetic, kinds: Types) -> Iterator[str]:
         yield f"a chain of fused multiply-adds from C on, k {_ks([k for group in rule.groups for k in group])}"
     else:
         yield _groups(rule)
-        yield (f"each term is cut toward zero to a multiple of 2^(top - {rule.fraction_bits}), top the largest exponent "
-               "of the terms")  # fmt: skip
+        multiple = f"2^(top - {rule.fraction_bits})"
+        yield f"each term is cut toward zero to a multiple of {multiple}, top the largest exponent of the terms"
     if rule.exponent_floor is not None:
         yield f"top is at least {rule.exponent_floor}"
     yield f"C is added {'last, to nearest even' if rule.c == AFTER else 'in the first sum'}"
-    yield f"a sum is rounded {rule.rounding if rule.rounding != 'nearest even' else 'to nearest even'} to {rule.result_bits} bits below its leading one"
+    rounded = "to nearest even" if rule.rounding == NEAREST else rule.rounding
+    yield f"a sum is rounded {rounded} to {rule.result_bits} bits below its leading one"
     lost = ", ".join(name.upper() for name in "abcd" if getattr(rule.subnormals, name) is False)
     yield f"subnormals count{f', but not of {lost}' if lost else ''}"
     yield f"NaN is {rule.nan or 'one of several'}; D is {'-0' if rule.negative_zero else '+0'} where all terms are -0"
     if rule.overflow:
-        yield f"a sum beyond {kinds.d}'s largest number is {'infinity' if rule.overflow == 'infinity' else 'that number'}"
+        becomes = "infinity" if rule.overflow == "infinity" else "that number"
+        yield f"a sum beyond {kinds.d}'s largest number is {becomes}"
     if rule.unread_bits:
         yield f"the low {rule.unread_bits} bits of A and B are not read"
 

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.arithmetic import integers as whole
-from tcprobe.arithmetic.forms import together, types
 from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.forms import together, types
 from tcprobe.arithmetic.model import dot, factor, multiplied
 from tcprobe.arithmetic.parameters import Arithmetic, Integers, Types
 from tcprobe.errors import ProbeError
@@ -66,8 +66,8 @@ def modelled(row: Instruction, rule: Arithmetic | Integers, made: Images, satfin
         pair = [np.broadcast_to(part, full) for part in (made.a[..., :, None, :], made.b[..., None, :, :])]
         return dot(kinds, rule, (pair[0], pair[1], made.c))
     a, b = factor("a", kinds.a, rule, made.a), factor("b", kinds.b, rule, made.b)
-    return multiplied(kinds, rule, (a.at((..., slice(None), None, slice(None))), b.at((..., None, slice(None), slice(None)))),
-                      made.c)  # fmt: skip
+    every = slice(None)
+    return multiplied(kinds, rule, (a.at((..., every, None, every)), b.at((..., None, every, every))), made.c)
 
 
 def follow(row: Instruction, rule: Arithmetic | Integers, made: Images, satfinite: bool = False) -> Bits:
