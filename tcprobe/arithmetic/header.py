@@ -28,11 +28,8 @@ class Entry(NamedTuple):
 def header(entries: Iterable[Entry]) -> str:
     """The text."""
     structs = "\n".join(_struct(entry) for entry in entries)
-    opening, closing = (
-        "namespace tcprobe {\nnamespace numerics {",
-        "}  // namespace numerics\n}  // namespace tcprobe\n",
-    )
-    return f"{COMMON}\n{opening}\n{structs}{closing}"
+    closing = "}  // namespace numerics\n}  // namespace tcprobe\n"
+    return f"{COMMON}\nnamespace tcprobe {{\nnamespace numerics {{\n{structs}{closing}"
 
 
 def _format(form: Format) -> str:

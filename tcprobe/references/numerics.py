@@ -1,8 +1,8 @@
 """What research codes publish of the arithmetic of tensor cores, by chip, in their own terms.
 
 K: products per fused sum; F: fraction bits kept at alignment; floor: the least exponent that aligns. They agree
-wherever both speak. Both say of all: terms cut toward zero and aligned by raw sums of exponents, f32 rounded toward zero and f16
-to nearest even, subnormals kept, f64 a chain of fused multiply-adds, tf32's unread bits left out.
+wherever both speak. Both say of all: terms cut toward zero and aligned by raw sums of exponents, f32 rounded toward
+zero and f16 to nearest even, subnormals kept, f64 a chain of fused multiply-adds, tf32's unread bits left out.
 """
 
 from __future__ import annotations
