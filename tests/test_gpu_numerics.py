@@ -1,4 +1,4 @@
-"""On a live GPU: the parameters are found, every case follows them, and the header gives the same bits on the device."""
+"""On a live GPU: the parameters are found, every case follows them, and the header gives the same bits there."""
 
 import numeric_core as core
 import numpy as np

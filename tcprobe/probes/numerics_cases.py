@@ -17,6 +17,7 @@ from tcprobe.isa.dtypes import dtype
 
 Bits = NDArray[Any]
 Random = np.random.Generator
+MADE = 120  # times that a style chooses, of many images
 NEAR = 4  # exponents that numbers of like size span
 FIRST_BELOW = 6  # bits between the smallest number of D and what a least exponent can cut
 SPECIAL = 0.01  # of all numbers, in images with specials
@@ -40,10 +41,13 @@ class Images(NamedTuple):
 
 
 def floats(types: Types, size: Size, count: int, seed: int) -> Images:
-    """So many images of floats, one style after another."""
+    """So many images of floats, one style after another; of many some at a time share what a style chooses."""
     rng = np.random.default_rng(seed)
-    made = [STYLES[n % len(STYLES)](types, size, rng) for n in range(count)]
-    return Images(*(np.stack([image[j] for image in made]) for j in range(3)))
+    batch = max(1, count // MADE)
+    several = size._replace(products=size.products * batch)
+    made = [STYLES[n % len(STYLES)](types, several, rng) for n in range(-(-count // batch))]
+    shapes = [(-1, size.products, *shape[1:]) for shape in _shapes(size)]
+    return Images(*(np.concatenate([image[j].reshape(shapes[j]) for image in made])[:count] for j in range(3)))
 
 
 def integers(types: Types, size: Size, count: int, seed: int) -> Images:

@@ -140,7 +140,7 @@ class NumericsExperiment(Dialogue):
         rule = parameters(directed)
         got = _run(bench, form, made)
         wrong, shown = judged(form, rule, made, (got, follow(self.first, rule, made)))
-        compared = self._compared(bench, form, made)
+        compared = self._compared(bench, form, made, got)
         return Body([row.id for row in self.rows], directed.asked, got.size, wrong, compared, rule, None, shown)
 
     def _integers(self, bench: Bench, form: Form, made: Images) -> Body:
@@ -153,30 +153,30 @@ class NumericsExperiment(Dialogue):
             clamped = _run(bench, Form(form.row, form.tables, True), made)
             more, others = judged(form, rule, made, (clamped, follow(self.first, rule, made, satfinite=True)))
             wrong, shown, tried = wrong + more, [*shown, *others][:SHOWN], tried + clamped.size
-        compared = self._compared(bench, form, made)
+        compared = self._compared(bench, form, made, got)
         return Body(
             [row.id for row in self.rows], 2 if self._clampable else 1, tried, wrong, compared, None, rule, shown
         )
 
-    def _compared(self, bench: Bench, form: Form, made: Images) -> int:
+    def _compared(self, bench: Bench, form: Form, made: Images, got: Bits) -> int:
         """How many results of the other forms were compared; ProbeError where one has other bits."""
         compared = 0
         for row in self.rows:
             for from_memory in (False, True) if row.threads > WARP else (False,):
                 if row == self.first and not from_memory:
                     continue
-                compared += _same(bench, _form(row, bench), (form, made), from_memory)
+                compared += _same(bench, _form(row, bench), (form, made, got), from_memory)
         return compared
 
 
-def _same(bench: Bench, other: Form, base: tuple[Form, Images], from_memory: bool) -> int:
+def _same(bench: Bench, other: Form, base: tuple[Form, Images, Bits], from_memory: bool) -> int:
     """Run another form on rows and columns of the first's images, again and again, and compare all of D."""
-    form, made = base
+    form, made, results = base
     m, n, products = (other.row.shape.m, other.row.shape.n, other.row.products)
     count = max(1, min(len(made.a), OTHERS // (m * n * products)))
     rows, cols = (np.arange(wanted) % have for wanted, have in ((m, form.row.shape.m), (n, form.row.shape.n)))
     part = Images(made.a[:count][:, :, rows], made.b[:count][:, :, cols], made.c[:count][:, :, rows][..., cols])
-    expected = _run(bench, form, Images(*(array[:count] for array in made)))[:, :, rows][..., cols]
+    expected = results[:count][:, :, rows][..., cols]
     got = _run(bench, other, part, from_memory)
     if (got != expected).any():
         place = "A in shared memory" if from_memory else "A in registers"
