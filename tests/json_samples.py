@@ -51,6 +51,8 @@ CALLS = {
     "compare FILE": [("compare", "docs/found.csv", A)],
     "lower": [("lower", MULTIPLY, "--arch", "sm_90"), ("lower", "wmma.mma.row.col.m16n16k16.f32.bf16.bf16.f32")],
     "diff": [("diff", "sm_70", "sm_75", "wmma.m16n16k16.*")],
+    "numerics": [("numerics", MULTIPLY, "--arch", "sm_80")],
+    "diff --numerics": [("diff", "--numerics", "sm_80", "sm_89")],
     "run": [("run", "wmma.m8n8k4.*", "--arch", "sm_80", "--method", "sass", "--results", "{folder}")],
     "fit": [("fit", "{csv}"), ("fit",)],
     "doctor": [("doctor",)],

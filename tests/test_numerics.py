@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_samples import SCHEMA
 
 from tcprobe import numerics
 from tcprobe.arithmetic.bound import bound
@@ -213,6 +214,25 @@ def test_what_other_programs_rely_on(folder):
     assert (whole["group"], whole["result"], whole["overflow"], whole["satfinite"]) == (None, None, "wraps", "clamps")
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("numerics", (core.MMA,)),
+        ("numerics", (core.MMA_FP8,)),
+        ("numerics", (core.F64,)),
+        ("numerics", (core.S8,)),
+        ("numerics --a", (core.F64, "--a", "1,2,3,4", "--b", "1,1,1,0x1", "--c", "0.1")),
+        ("numerics --bound", (core.MMA, "--bound", "1024", "--split", "2")),
+    ],
+)
+def test_lines_follow_the_schema(folder, name, arguments):
+    jsonschema = pytest.importorskip("jsonschema")
+    checker = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())["$defs"][name])
+    done = call(folder, *arguments, "--json")
+    assert done.exit_code == 0, done.output
+    assert [error.message for error in checker.iter_errors(json.loads(done.output))] == []
+
+
 def test_an_arch_without_a_measurement_is_answered_from_what_is_published(folder):
     done = call(folder, core.MMA, "--arch", "sm_80", "--json")
     found = json.loads(done.output)
@@ -242,6 +262,13 @@ def test_words_and_steps(folder):
     assert "D = 0x41800000 = 16.0" in call(folder, core.MMA, "--a", ones, "--b", ones).output
     assert "exact" in call(folder, core.MMA, "--bound", "4096").output
     assert "other bits" in call(folder, core.MMA, "--bound", "1024", "--split", "4").output
+
+
+def test_the_command_prints_the_header(folder):
+    done = call(folder, core.MMA, "--header")
+    assert "struct mma_m16n8k16_row_col_f32_f16_f16_f32 {" in done.output
+    assert "fraction_bits = 25" in done.output
+    assert call(folder, core.S8, "--header").exit_code == 2
 
 
 def test_cases_of_a_file(folder, tmp_path):

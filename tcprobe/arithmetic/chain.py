@@ -47,7 +47,7 @@ def fma(a: Floats, b: Floats, c: Floats) -> Floats:
 
 
 def _scaled(a: Floats, b: Floats, c: Floats) -> tuple[tuple[Floats, Floats], NDArray[np.int32]]:
-    """a x b + c as a number near one, rounded, and its exponent; a term far below the other only decides the rounding."""
+    """a x b + c as a number near one, rounded both ways, and its exponent; a term far below decides the rounding."""
     (first, one), (second, two), (own, three) = (np.frexp(x) for x in (a, b, c))
     product = np.where((a == 0) | (b == 0), NOTHING, one + two)
     scale = np.maximum(product, np.where(c == 0, NOTHING, three))

@@ -65,7 +65,8 @@ class Answer:
         if self.sourced is None:
             row = self.published
             assert row is not None
-            of = f" ({row.about})" if row.about else ""
+            about = row.about(self.form.family)
+            of = f" ({about})" if about else ""
             return f"published of {row.chip}, not measured: {row.source}{of}"
         body = self.sourced.finding.body
         other = f", {body.compared} results of {len(body.forms) - 1} other forms the same" if body.compared else ""
@@ -105,7 +106,7 @@ class Answer:
         if self.types.is_float and self.types.d != "f64":
             yield f"promised: {promised(self.types.a, self.form.family)}"
         if self.sourced and self.published:
-            said, of = ", ".join(_published(self.published)), self.published.about
+            said, of = ", ".join(_published(self.published)), self.published.about(self.form.family)
             yield f"published of {self.published.chip}{f', {of}' if of else ''}: {said}; {self.published.source}"
 
 

@@ -38,7 +38,7 @@ from tcprobe.errors import UsageError
     "--family",
     type=Given(),
     metavar="NAME",
-    help="Only this family: wmma, wgmma, ...; or a kind of finding: banks, descriptors, tma, undocumented.",
+    help="Only this family: wmma, wgmma, ...; or a kind of finding: banks, descriptors, numerics, tma, undocumented.",
 )
 @CUDA
 @WRITTEN

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # brings NumPy along
               help='D of dot products, a line each: {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}.')  # fmt: skip
 @click.option("--bound", "length", type=Number(), metavar="K", help="The error bound of a dot product of K products.")
 @click.option("--split", "parts", type=Number(), metavar="N", help="With --bound: k cut into N parts, added in order.")
+@click.option("--header", is_flag=True, help="The arithmetic as a C++17 header, for hosts and CUDA.")
 @read_results
 @JSON
 def numerics(
@@ -39,15 +40,18 @@ def numerics(
     from tcprobe.isa import by_name
 
     row = by_name.instruction(" ".join(instruction))
-    ways = [
-        way for way, given in (("--a", asked["a"]), ("--cases", asked["cases"]), ("--bound", asked["length"])) if given
-    ]
+    ways = [f"--{way}" for way in ("a", "cases", "length", "header") if asked[way]]
     if len(ways) > 1:
-        raise UsageError(f"{' and '.join(ways)} are asked one at a time.")
+        raise UsageError(f"{' and '.join(ways).replace('length', 'bound')} are asked one at a time.")
     if bool(asked["a"]) != bool(asked["b"]) or (asked["c"] and not asked["a"]):
         raise UsageError("a dot product needs --a and --b; --c is 0 without one.")
     if parts is not None and asked["length"] is None:
         raise UsageError("--split goes with --bound.")
+    if asked["header"]:
+        from tcprobe.ask.numeric_header import text
+
+        click.echo(text(row, name, layers), nl=False)
+        return
     if not ways:
         _facts(row, name, layers, as_json)
         return

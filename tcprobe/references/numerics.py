@@ -13,11 +13,12 @@ MMA_SIM = "MMA-Sim (microsoft/MMA-Sim, arXiv 2511.10909)"
 BOTH = f"{MMA_SIM} and MATLAB-tensor-core v0.5 (north-numerical-computing, arXiv 2512.07004)"
 PTX_FP8 = "PTX ISA 9.2, wgmma: e4m3 and e5m2 to f32 accumulate in more than half and less than single precision"
 PTX = "PTX ISA, mma and wmma: accumulated in at least single precision; order, rounding and subnormals are unspecified"
+DENSE = ("mma", "wmma", "wgmma")
 HALVES, TF32, BYTES = ("f16", "bf16"), ("tf32",), ("e4m3", "e5m2")
 
 
 class Published(NamedTuple):
-    """What is said of `types` on the archs of a chip; `families`: of which instructions, () of all; None: not said."""
+    """What is said of `types` on the archs of a chip; `families`: of which instructions; None: not said."""
 
     chip: str
     archs: tuple[str, ...]
@@ -26,13 +27,13 @@ class Published(NamedTuple):
     fraction_bits: int | None
     floor: int | None
     source: str = BOTH
-    families: tuple[str, ...] = ()
+    families: tuple[str, ...] = DENSE
     words: str = ""
 
-    @property
-    def about(self) -> str:
-        """What the source speaks of, where it is not every instruction of the chip."""
-        return self.words or (f"of {' and '.join(self.families)}" if self.families else "")
+    def about(self, family: str) -> str:
+        """What the source adds, and of which instructions it speaks where an instruction's family is none of them."""
+        other = "" if family in self.families else f"of {' and '.join(self.families)}"
+        return "; ".join(filter(None, (other, self.words)))
 
 
 PUBLISHED = (
@@ -45,19 +46,18 @@ PUBLISHED = (
     Published("L40S", ("sm_89",), BYTES, 16, 13, -132),
     Published("H100", ("sm_90",), HALVES, 16, 25, -133),
     Published("H100", ("sm_90",), TF32, 8, None, -133, words="some paths of wgmma: 4"),
-    Published("H100", ("sm_90",), BYTES, 32, 13, -133, families=("wgmma", "wgmma.sp")),
+    Published("H100", ("sm_90",), BYTES, 32, 13, -133, families=("wgmma",)),
     Published("B200", ("sm_100",), HALVES, 16, 25, -133),
     Published("B200", ("sm_100",), TF32, 8, None, -133),
     Published("B200", ("sm_100",), BYTES, 32, 25, -133, families=("tcgen05",),
-              words="of tcgen05; mma.sync's fp8 is emulated there"),
+              words="mma.sync's fp8 is emulated there"),
 )  # fmt: skip
 
 
 def published(kind: str, arch: str, family: str) -> Published | None:
     """What is said of A's type on an arch, None if nothing; of another instruction's family where it says so."""
     rows = [row for row in PUBLISHED if arch in row.archs and kind in row.types]
-    ours = [row for row in rows if not row.families or family in row.families]
-    return next(iter(ours or rows), None)
+    return next(iter(sorted(rows, key=lambda row: family not in row.families)), None)
 
 
 def promised(kind: str, family: str) -> str:
