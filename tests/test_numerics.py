@@ -28,6 +28,7 @@ from tcprobe.arithmetic.parameters import AFTER, IN_GROUP, NEAREST, TOWARD_ZERO,
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError, UsageError
 from tcprobe.isa import by_name
+from tcprobe.pages import numerics as numerics_page
 from tcprobe.probes.numerics_cases import Size, floats
 from tcprobe.probes.numerics_directed import Directed, parameters
 from tcprobe.probes.numerics_kernels import kernel
@@ -408,3 +409,14 @@ def test_the_header_compiles_by_nvrtc():
     call_ = 'extern "C" __global__ void f(const unsigned* a, unsigned long long* d) { *d = tcprobe::numerics::dot<'
     text = header(entries) + call_ + "tcprobe::numerics::form>(a, a, 0); }\n"
     assert nvrtc.compile_cuda(lib, text, "-arch=sm_90", "-std=c++17") == (True, "")
+
+
+def test_the_page_has_every_arithmetic(folder):
+    text = "\n".join(numerics_page.page(Results(folder)))
+    assert f"| `{core.MMA_FP8}` | 16 + 16 | 25 | 23 bits, toward zero | after |" in text
+    assert (
+        f"| `{core.WGMMA_FP8}` | 32 | 13 | 13 bits, toward zero | in the group |  | 0x7fffffff | 1024 | 0 | K 32 F 13 |"
+        in text
+    )
+    assert f"| `{core.F64}` | 1, fused |  | 52 bits, nearest even |" in text
+    assert f"| `{core.S8}` | wraps | clamps | 2048 | 0 |" in text

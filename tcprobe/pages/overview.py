@@ -12,7 +12,7 @@ from pathlib import Path
 from tcprobe.ask.undocumented import KIND as UNDOCUMENTED
 from tcprobe.errors import DataError
 from tcprobe.isa import arch, inventory
-from tcprobe.pages import changes, descriptors, fragments, known, lowering, runs, tensor_memory, undocumented
+from tcprobe.pages import changes, descriptors, fragments, known, lowering, numerics, runs, tensor_memory, undocumented
 from tcprobe.pages.tables import MADE
 from tcprobe.references import references, said
 from tcprobe.store import findings
@@ -22,6 +22,7 @@ from tcprobe.system import files
 PAGES = {
     "changes.md": "what changes between architectures",
     "lowering.md": "what each multiply and matrix move becomes in machine code, and the layouts of those instructions",
+    "numerics.md": "what multiplies compute: sums, what is cut, rounding",
     "undocumented.md": "illegal metadata and undocumented selectors of sparse multiplies",
     "tensor_memory.md": "what is documented of tensor memory and tcgen05",
 }
@@ -35,6 +36,8 @@ def render(results: Results) -> dict[Path, str]:
         texts["lowering.md"] = lowering.page(results)
     if findings.archs(results, UNDOCUMENTED):
         texts["undocumented.md"] = undocumented.page(results)
+    if findings.archs(results, numerics.KIND):
+        texts["numerics.md"] = numerics.page(results)
     texts["README.md"] = _overview(results, facts, [name for name in PAGES if name in texts])
     return {results.root / name: _text(lines) for name, lines in texts.items()}
 
