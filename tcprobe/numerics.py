@@ -1,6 +1,6 @@
 """The very bits that a multiply gives, from what was measured of it: for tests of kernels on a CPU.
 
-    d = numerics.multiply("mma.m16n8k16.row.col.f32.f16.f16.f32", a, b, c)  # A of m x k, B of k x n, C of m x n
+    d = numerics.multiply("mma.m16n8k16.row.col.f32.f16.f16.f32", a, b, c)
 
 Types below 16 bits and bf16 are those of ml_dtypes; tf32 is NumPy's float32. UsageError for a form whose arithmetic was
 not measured, or that does not follow the model; for values that a type does not have.
@@ -19,7 +19,7 @@ from tcprobe.arithmetic.formats import FORMATS, bits_of, values_of
 from tcprobe.arithmetic.forms import subject, types
 from tcprobe.arithmetic.gemm import gemm
 from tcprobe.arithmetic.model import dot as dot_of_bits
-from tcprobe.arithmetic.parameters import Arithmetic, Integers, Types
+from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers
 from tcprobe.errors import UsageError
 from tcprobe.isa import by_name
 from tcprobe.isa.arch import arch as arch_row
@@ -88,7 +88,7 @@ def check_length(row: Instruction, *lengths: int) -> None:
             raise UsageError(f"{row.id} takes {row.stored}{stored} values of A and of B, not {length}.")
 
 
-def of_bits(kinds: Types, rule: Arithmetic | Integers, bits: tuple[NDArray[Any], ...]) -> NDArray[Any]:
+def of_bits(kinds: ElementTypes, rule: Arithmetic | Integers, bits: tuple[NDArray[Any], ...]) -> NDArray[Any]:
     """D's bits of dot products."""
     a, b, c = bits
     if isinstance(rule, Arithmetic):
@@ -100,7 +100,7 @@ def of_bits(kinds: Types, rule: Arithmetic | Integers, bits: tuple[NDArray[Any],
     return (d[..., 0, 0] & 0xFFFFFFFF).astype(np.uint32)
 
 
-def bits_in(kinds: Types, operand: str, values: NDArray[Any]) -> NDArray[Any]:
+def bits_in(kinds: ElementTypes, operand: str, values: NDArray[Any]) -> NDArray[Any]:
     """Values of an operand as bits; UsageError where its type does not have them."""
     kind = getattr(kinds, operand)
     if kind in FORMATS:
@@ -113,12 +113,12 @@ def bits_in(kinds: Types, operand: str, values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(np.int64).astype(np.uint64) & np.uint64((1 << width) - 1)
 
 
-def values_of_d(kinds: Types, bits: NDArray[Any]) -> NDArray[Any]:
+def values_of_d(kinds: ElementTypes, bits: NDArray[Any]) -> NDArray[Any]:
     """D's bits as NumPy's numbers."""
     return values_of(FORMATS[kinds.d], bits) if kinds.is_float else np.ascontiguousarray(bits, np.uint32).view(np.int32)
 
 
-def _whole(kinds: Types, rule: Integers, given: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+def _whole(kinds: ElementTypes, rule: Integers, given: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     a, b, c = (array.astype(np.int64) for array in given.values())
     if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]):
         raise UsageError(f"A {a.shape}, B {b.shape} and C {c.shape} are no product.")

@@ -11,7 +11,7 @@ from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import Arithmetic
 from tcprobe.isa import by_name
 from tcprobe.probes import dialogues
-from tcprobe.probes.numerics_cases import Images, Size, floats
+from tcprobe.probes.numerics_cases import Images, MultiplySize, floats
 from tcprobe.probes.numerics_experiments import _form, _run
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.worker import Desk
@@ -45,7 +45,7 @@ def test_the_header_gives_the_same_bits_on_the_device(gpu, id_):
     backend, _ = gpu
     row, rule = by_name.instruction(id_), core.RULES[id_]
     k, images = rule.products, 112
-    made = floats(types(row), Size(1, 8, 8, k), images, seed=5)
+    made = floats(types(row), MultiplySize(1, 8, 8, k), images, seed=5)
     a, b = (np.broadcast_to(x, (images, 1, 8, 8, k)) for x in (made.a[..., :, None, :], made.b[..., None, :, :]))
     expected = dot(types(row), rule, (a, b, made.c)).reshape(-1).astype(np.uint64)
     text = header([Entry("form", id_, types(row), rule)]) + """
@@ -69,7 +69,7 @@ def test_a_gemm_of_many_multiplies(gpu):
     row, rng = by_name.instruction(core.MMA_BF16), np.random.default_rng(9)
     form = _form(row, bench)
     assert backend.load([form.kernel]) == {}
-    a, b = (floats(types(row), Size(1, 16, 8, 64), 3, seed=9)[n][1, 0] for n in (0, 1))
+    a, b = (floats(types(row), MultiplySize(1, 16, 8, 64), 3, seed=9)[n][1, 0] for n in (0, 1))
     c = rng.normal(size=(16, 8)).astype(np.float32).view(np.uint32)
     d = c
     for at in range(0, 64, 16):

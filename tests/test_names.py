@@ -196,7 +196,7 @@ def test_operands_in_shared_memory_are_meant_by_the_same_patterns():
 
 
 def test_run_names_its_surveys_among_the_families():
-    assert "wgmma.sp, banks, descriptors, tma" in tcprobe("run", "--family", "bank", code=2).stderr
+    assert "wgmma.sp, banks, descriptors, numerics" in tcprobe("run", "--family", "bank", code=2).stderr
 
 
 @given(st.text(max_size=60))

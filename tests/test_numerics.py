@@ -24,12 +24,21 @@ from tcprobe.arithmetic.forms import subject, together, types
 from tcprobe.arithmetic.gemm import gemm
 from tcprobe.arithmetic.header import Entry, header
 from tcprobe.arithmetic.model import dot
-from tcprobe.arithmetic.parameters import AFTER, IN_GROUP, NEAREST, TOWARD_ZERO, Arithmetic, Subnormals, Types, chained
+from tcprobe.arithmetic.parameters import (
+    AFTER,
+    IN_GROUP,
+    NEAREST,
+    TOWARD_ZERO,
+    Arithmetic,
+    ElementTypes,
+    Subnormals,
+    chained,
+)
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError, UsageError
 from tcprobe.isa import by_name
 from tcprobe.pages import numerics as numerics_page
-from tcprobe.probes.numerics_cases import Size, floats
+from tcprobe.probes.numerics_cases import MultiplySize, floats
 from tcprobe.probes.numerics_directed import Directed, parameters
 from tcprobe.probes.numerics_kernels import kernel
 from tcprobe.run.process import Worker
@@ -50,7 +59,7 @@ def test_parameters_are_read_back_and_every_case_follows(id_):
 
 
 def directed(kinds_, rule):
-    kind = Types(*kinds_)
+    kind = ElementTypes(*kinds_)
     return Directed(kind, rule.products, lambda a, b, c: dot(kind, rule, (a, b, c)))
 
 
@@ -107,7 +116,7 @@ def variants(rule):
 )
 def test_a_parameter_one_off_is_rejected_within_1000_cases(id_):
     row, rule = by_name.instruction(id_), core.RULES[id_]
-    made = floats(types(row), Size(1, 8, 8, row.stored), 15, seed=2)
+    made = floats(types(row), MultiplySize(1, 8, 8, row.stored), 15, seed=2)
     shape = (15, 1, 8, 8, row.stored)
     a, b = (np.broadcast_to(x, shape) for x in (made.a[..., :, None, :], made.b[..., None, :, :]))
     right = dot(types(row), rule, (a, b, made.c))
@@ -117,7 +126,7 @@ def test_a_parameter_one_off_is_rejected_within_1000_cases(id_):
 
 def test_an_arithmetic_outside_the_model_is_no_finding():
     """Sums in two trees that are added: no chain of groups."""
-    kind = Types("f16", "f16", "f32", "f32")
+    kind = ElementTypes("f16", "f16", "f32", "f32")
     half = Arithmetic(chained(8, 8), 25, 23, TOWARD_ZERO)
 
     def trees(a, b, c):
@@ -157,7 +166,7 @@ def test_formats_decode_as_ml_dtypes_do(name):
 
 
 def test_a_gemm_is_multiplies_one_after_another():
-    kind, rule = Types("f16", "f16", "f32", "f32"), core.RULES[core.MMA]
+    kind, rule = ElementTypes("f16", "f16", "f32", "f32"), core.RULES[core.MMA]
     rng = np.random.default_rng(3)
     a, b = (rng.normal(size=s).astype(np.float16).view(np.uint16) for s in ((20, 48), (48, 12)))
     c = rng.normal(size=(20, 12)).astype(np.float32).view(np.uint32)
@@ -369,7 +378,7 @@ def test_the_header_gives_the_same_bits(tmp_path):
     expected, count = [], 0
     for n, entry in enumerate(entries):
         k = entry.rule.products
-        made, images = floats(entry.types, Size(1, 8, 8, k), 112, seed=n), 112
+        made, images = floats(entry.types, MultiplySize(1, 8, 8, k), 112, seed=n), 112
         a, b = (np.broadcast_to(x, (images, 1, 8, 8, k)) for x in (made.a[..., :, None, :], made.b[..., None, :, :]))
         expected.append(dot(entry.types, entry.rule, (a, b, made.c)).reshape(-1).astype(np.uint64))
         lines = [made.c.reshape(-1, 1), a.reshape(-1, k), b.reshape(-1, k)]

@@ -22,7 +22,7 @@ ASKED = {
     "trace": ["trace", MULTIPLY, "--row", "0", "--col", "0"],
     "convert": ["convert", f"{MULTIPLY}.d", f"{MULTIPLY}.a"], "emit": ["emit", A],
     "swizzle fit": ["swizzle", "fit", "no.csv"], "swizzle draw": ["swizzle", "draw", "no.csv"],
-    "swizzle table": ["swizzle", "table", "SWIZZLE_128B", "--extent", "64,8"], "banks": TILE,
+    "swizzle table": ["swizzle", "table", "SWIZZLE_128B", "--extent", "64,8"], "banks": TILE, "numerics": ["numerics", "mma.m16n8k16.row.col.f32.f16.f16.f32"],
     "diff": ["diff", "sm_70", "sm_80", A], "merge": ["merge", "no"], "lower": ["lower", MULTIPLY],
     "doctor": ["doctor"], "pages": ["pages"], "site": ["site"],
     "descriptor": ["descriptor", "--tile", "128x64", "--type", "bf16"],

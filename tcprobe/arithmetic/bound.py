@@ -13,11 +13,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 from tcprobe.arithmetic.formats import FORMATS
-from tcprobe.arithmetic.parameters import AFTER, TOWARD_ZERO, Arithmetic, Types
+from tcprobe.arithmetic.parameters import AFTER, TOWARD_ZERO, Arithmetic, ElementTypes
 from tcprobe.errors import UsageError
 
 
-def bound(types: Types, rule: Arithmetic, length: int, parts: int = 1) -> Fraction:
+def bound(types: ElementTypes, rule: Arithmetic, length: int, parts: int = 1) -> Fraction:
     """The factor of |C| + sum of |a x b| for `length` products, k cut into `parts` whose sums are added in D's type."""
     depth = rule.products
     if length <= 0 or parts <= 0 or length % (depth * parts):
@@ -26,7 +26,7 @@ def bound(types: Types, rule: Arithmetic, length: int, parts: int = 1) -> Fracti
     return factor - 1
 
 
-def _multiply(types: Types, rule: Arithmetic) -> Fraction:
+def _multiply(types: ElementTypes, rule: Arithmetic) -> Fraction:
     """1 + e of one multiply: that of all its sums."""
     unit = Fraction(1, 1 << rule.result_bits + (rule.rounding != TOWARD_ZERO))
     factor = Fraction(1)
@@ -36,6 +36,6 @@ def _multiply(types: Types, rule: Arithmetic) -> Fraction:
     return factor * (1 + _added(types)) if rule.c == AFTER else factor
 
 
-def _added(types: Types) -> Fraction:
+def _added(types: ElementTypes) -> Fraction:
     """The unit of one addition of D's type, to nearest even."""
     return Fraction(1, 1 << FORMATS[types.d].fraction + 1)

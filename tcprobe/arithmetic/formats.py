@@ -27,7 +27,7 @@ FINITE, INFINITE, NAN = 0, 1, 2
 WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
-class Format(NamedTuple):
+class FloatFormat(NamedTuple):
     """`fraction` bits below the leading one; `special`: what the largest exponent means; `unread`: bits left out."""
 
     name: str
@@ -57,7 +57,7 @@ class Format(NamedTuple):
         """The bits of the number one."""
         return self.bias << self.fraction + self.unread
 
-    def without(self, unread: int) -> Format:
+    def without(self, unread: int) -> FloatFormat:
         """The same bits, of which the low `unread` are not looked at."""
         return self._replace(fraction=self.fraction - unread, unread=unread)
 
@@ -65,16 +65,16 @@ class Format(NamedTuple):
 FORMATS = MappingProxyType({
     row.name: row
     for row in (
-        Format("f64", 64, 52, 1023, "ieee", np.float64),
-        Format("f32", 32, 23, 127, "ieee", np.float32),
-        Format("tf32", 32, 23, 127, "ieee", np.float32),
-        Format("f16", 16, 10, 15, "ieee", np.float16),
-        Format("bf16", 16, 7, 127, "ieee", ml_dtypes.bfloat16),
-        Format("e5m2", 8, 2, 15, "ieee", ml_dtypes.float8_e5m2),
-        Format("e4m3", 8, 3, 7, "nan", ml_dtypes.float8_e4m3fn),
-        Format("e3m2", 6, 2, 3, "none", ml_dtypes.float6_e3m2fn),
-        Format("e2m3", 6, 3, 1, "none", ml_dtypes.float6_e2m3fn),
-        Format("e2m1", 4, 1, 1, "none", ml_dtypes.float4_e2m1fn),
+        FloatFormat("f64", 64, 52, 1023, "ieee", np.float64),
+        FloatFormat("f32", 32, 23, 127, "ieee", np.float32),
+        FloatFormat("tf32", 32, 23, 127, "ieee", np.float32),
+        FloatFormat("f16", 16, 10, 15, "ieee", np.float16),
+        FloatFormat("bf16", 16, 7, 127, "ieee", ml_dtypes.bfloat16),
+        FloatFormat("e5m2", 8, 2, 15, "ieee", ml_dtypes.float8_e5m2),
+        FloatFormat("e4m3", 8, 3, 7, "nan", ml_dtypes.float8_e4m3fn),
+        FloatFormat("e3m2", 6, 2, 3, "none", ml_dtypes.float6_e3m2fn),
+        FloatFormat("e2m3", 6, 3, 1, "none", ml_dtypes.float6_e2m3fn),
+        FloatFormat("e2m1", 4, 1, 1, "none", ml_dtypes.float4_e2m1fn),
     )
 })  # fmt: skip
 
@@ -94,14 +94,14 @@ class Decoded(NamedTuple):
         return Decoded(significand[index], exponent[index], negative[index], kind[index], fraction)
 
 
-def decode(kind: Format, bits: NDArray[Any]) -> Decoded:
+def decode(kind: FloatFormat, bits: NDArray[Any]) -> Decoded:
     """The numbers of bits; types of up to 16 bits by a table."""
     if kind.bits > 16:
         return _decoded(kind, np.ascontiguousarray(bits, np.uint64))
     return _table(kind).at(bits & ((1 << kind.bits) - 1))
 
 
-def bits_of(kind: Format, values: Any) -> NDArray[Any]:
+def bits_of(kind: FloatFormat, values: Any) -> NDArray[Any]:
     """The bits of numbers that the type holds exactly; UsageError names the first that it does not hold."""
     array = np.asarray(values)
     if array.dtype == kind.numpy and kind.name != "tf32":
@@ -115,17 +115,17 @@ def bits_of(kind: Format, values: Any) -> NDArray[Any]:
     return np.ascontiguousarray(held).view(kind.word)
 
 
-def values_of(kind: Format, bits: NDArray[Any]) -> NDArray[Any]:
+def values_of(kind: FloatFormat, bits: NDArray[Any]) -> NDArray[Any]:
     """Bits as NumPy's numbers."""
     return np.ascontiguousarray(bits, kind.word).view(kind.numpy)
 
 
 @cache
-def _table(kind: Format) -> Decoded:
+def _table(kind: FloatFormat) -> Decoded:
     return _decoded(kind, np.arange(1 << kind.bits, dtype=np.uint64))
 
 
-def _decoded(kind: Format, bits: NDArray[np.uint64]) -> Decoded:
+def _decoded(kind: FloatFormat, bits: NDArray[np.uint64]) -> Decoded:
     raw = (bits >> np.uint64(kind.unread)).astype(np.int64)
     width = kind.bits - kind.unread - 1 - kind.fraction
     field = raw >> kind.fraction & (1 << width) - 1
@@ -137,7 +137,7 @@ def _decoded(kind: Format, bits: NDArray[np.uint64]) -> Decoded:
                    _kinds(kind, field == (1 << width) - 1, fraction), kind.fraction)  # fmt: skip
 
 
-def _kinds(kind: Format, top: NDArray[np.bool_], fraction: Ints) -> NDArray[np.uint8]:
+def _kinds(kind: FloatFormat, top: NDArray[np.bool_], fraction: Ints) -> NDArray[np.uint8]:
     if kind.special == "none":
         return np.zeros(top.shape, np.uint8)
     if kind.special == "nan":

@@ -11,19 +11,19 @@ from __future__ import annotations
 from functools import cache
 from types import MappingProxyType
 
-from tcprobe.arithmetic.parameters import Types
+from tcprobe.arithmetic.parameters import ElementTypes
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 
-Alike = tuple[str, Types, int, str | None]
+Alike = tuple[str, ElementTypes, int, str | None]
 
 
-def types(row: Instruction) -> Types:
+def types(row: Instruction) -> ElementTypes:
     """The element types of a multiply; a warpgroup's C has D's."""
     operands = {operand.name: operand.type for operand in row.operands}
     a, b = (operands.get(name) or operands[f"{name}_smem"] for name in "ab")
-    return Types(a, b, operands.get("c", operands["d"]), operands["d"], row.bit_op)
+    return ElementTypes(a, b, operands.get("c", operands["d"]), operands["d"], row.bit_op)
 
 
 @cache

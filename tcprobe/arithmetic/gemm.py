@@ -2,8 +2,8 @@
 
 >>> import numpy as np
 >>> from tcprobe.arithmetic.gemm import gemm
->>> from tcprobe.arithmetic.parameters import Arithmetic, Types, chained
->>> types, rule = Types("f16", "f16", "f32", "f32"), Arithmetic(chained(4, 4), 25, 23, "toward zero")
+>>> from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, chained
+>>> types, rule = ElementTypes("f16", "f16", "f32", "f32"), Arithmetic(chained(4, 4), 25, 23, "toward zero")
 >>> ones = np.full((2, 8), 0x3C00, np.uint16)
 >>> gemm(types, rule, (ones, ones.T, np.zeros((2, 2), np.uint32))).view(np.float32).tolist()
 [[8.0, 8.0], [8.0, 8.0]]
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from tcprobe.arithmetic.chain import fused
 from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.arithmetic.model import CACHED, factor, multiplied
-from tcprobe.arithmetic.parameters import Arithmetic, Types
+from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes
 from tcprobe.errors import UsageError
 
 Bits = NDArray[Any]
 
 
-def gemm(types: Types, rule: Arithmetic, matrices: tuple[Bits, Bits, Bits]) -> Bits:
+def gemm(types: ElementTypes, rule: Arithmetic, matrices: tuple[Bits, Bits, Bits]) -> Bits:
     """D's bits: A of m x k, B of k x n, C of m x n, as bits; k a multiple of the instruction's.
 
     D of one multiply is C of the next, which is what a kernel without split k computes.
@@ -41,7 +41,7 @@ def gemm(types: Types, rule: Arithmetic, matrices: tuple[Bits, Bits, Bits]) -> B
     d = np.array(c, FORMATS[types.c].word)
     for at in range(0, a.shape[1], depth):
         part = (..., slice(at, at + depth))
-        then = types if at == 0 else Types(types.a, types.b, types.d, types.d)
+        then = types if at == 0 else ElementTypes(types.a, types.b, types.d, types.d)
         result = np.empty(c.shape, FORMATS[types.d].word)
         for rows, cols in _tiles(c.shape, depth):
             factors = first.at(part).at((rows, None)), second.at(part).at((None, cols))

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tcprobe.arithmetic.formats import FORMATS, Format
+from tcprobe.arithmetic.formats import FORMATS, FloatFormat
 from tcprobe.arithmetic.model import nan_bits
-from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, Types
+from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes
 
 SPECIAL = {"none": 0, "nan": 1, "ieee": 2}
 NO_FLOOR = -(1 << 20)
@@ -21,7 +21,7 @@ class Entry(NamedTuple):
 
     name: str
     words: str
-    types: Types
+    types: ElementTypes
     rule: Arithmetic
 
 
@@ -32,7 +32,7 @@ def header(entries: Iterable[Entry]) -> str:
     return f"{COMMON}\nnamespace tcprobe {{\nnamespace numerics {{\n{structs}{closing}"
 
 
-def _format(form: Format) -> str:
+def _format(form: FloatFormat) -> str:
     return f"number<{form.bits}, {form.fraction}, {form.bias}, {SPECIAL[form.special]}, {form.unread}>"
 
 

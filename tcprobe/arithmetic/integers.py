@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.arithmetic.parameters import Integers, Types
+from tcprobe.arithmetic.parameters import ElementTypes, Integers
 from tcprobe.isa.dtypes import dtype
 
 Ints = NDArray[np.int64]
@@ -21,7 +21,7 @@ def numbers(kind: str, bits: NDArray[Any]) -> Ints:
     return whole - ((whole >> width - 1) << width) if kind.startswith("s") else whole
 
 
-def multiplied(types: Types, rule: Integers, operands: tuple[Ints, Ints, Ints], satfinite: bool = False) -> Ints:
+def multiplied(types: ElementTypes, rule: Integers, operands: tuple[Ints, Ints, Ints], satfinite: bool = False) -> Ints:
     """D of numbers: A (..., m, k), B (..., n, k), C (..., m, n); of b1 the bits that a ^ b or a & b has."""
     a, b, c = operands
     products = np.matmul(a.astype(np.float64), b.swapaxes(-1, -2).astype(np.float64)).astype(np.int64)  # exact

@@ -2,8 +2,8 @@
 
 >>> import numpy as np
 >>> from tcprobe.arithmetic.model import dot
->>> from tcprobe.arithmetic.parameters import Arithmetic, Types, chained
->>> types, rule = Types("f16", "f16", "f32", "f32"), Arithmetic(chained(2, 2), 25, 23, "toward zero")
+>>> from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, chained
+>>> types, rule = ElementTypes("f16", "f16", "f32", "f32"), Arithmetic(chained(2, 2), 25, 23, "toward zero")
 >>> a, b = np.array([[0x3C00, 0x3C00]], np.uint16), np.array([[0x3C00, 0x0001]], np.uint16)
 >>> hex(dot(types, rule, (a, b, np.zeros(1, np.uint32)))[0])
 '0x3f800000'
@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.arithmetic.chain import fused
-from tcprobe.arithmetic.formats import FINITE, FORMATS, INFINITE, NAN, Decoded, Format, Ints, decode, values_of
-from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, Types
+from tcprobe.arithmetic.formats import FINITE, FORMATS, INFINITE, NAN, Decoded, FloatFormat, Ints, decode, values_of
+from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes
 
 Bits = NDArray[Any]
 Factors = tuple[Decoded, Decoded]
@@ -51,7 +51,7 @@ def _kept(number: Decoded, subnormals: bool | None) -> Decoded:
     return number._replace(significand=np.where(small, 0, number.significand))
 
 
-def dot(types: Types, rule: Arithmetic, operands: tuple[Bits, Bits, Bits]) -> Bits:
+def dot(types: ElementTypes, rule: Arithmetic, operands: tuple[Bits, Bits, Bits]) -> Bits:
     """D's bits of dot products: A and B of shape (..., products), C of shape (...), all as bits."""
     a, b, c = operands
     if rule.fraction_bits is None:
@@ -64,7 +64,7 @@ def dot(types: Types, rule: Arithmetic, operands: tuple[Bits, Bits, Bits]) -> Bi
     return results.reshape(c.shape)
 
 
-def multiplied(types: Types, rule: Arithmetic, factors: Factors, c: Bits) -> Bits:
+def multiplied(types: ElementTypes, rule: Arithmetic, factors: Factors, c: Bits) -> Bits:
     """As `dot`, of decoded factors, which may be broadcast against each other."""
     d = FORMATS[types.d]
     last = rule.c == AFTER
@@ -81,7 +81,7 @@ def picked(group: tuple[int, ...]) -> Any:
     return (..., slice(group[0], group[-1] + 1) if together else list(group))
 
 
-def summed(d: Format, rule: Arithmetic, factors: Factors, c: Decoded) -> Bits:
+def summed(d: FloatFormat, rule: Arithmetic, factors: Factors, c: Decoded) -> Bits:
     """One group: its products and C."""
     terms = aligned(rule, factors, c)
     bits = rounded(d, rule, terms.products.sum(axis=-1) + terms.c, terms.top)
@@ -116,7 +116,7 @@ def _cut(term: Ints, more: int, below: Any) -> Ints:
     return cut
 
 
-def rounded(d: Format, rule: Arithmetic, total: Ints, top: Any) -> Bits:
+def rounded(d: FloatFormat, rule: Arithmetic, total: Ints, top: Any) -> Bits:
     """The bits of total x 2^(top - F) in D's format."""
     magnitude, unit = abs(total), top - rule.fraction_bits
     exponent = np.maximum(np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - 1 + unit, d.least)
@@ -141,7 +141,7 @@ def _rounded_off(rule: Arithmetic, magnitude: Ints, right: Ints) -> Ints:
     return kept
 
 
-def _specials(d: Format, rule: Arithmetic, numbers: tuple[Decoded, Decoded, Decoded], bits: Bits) -> Bits:
+def _specials(d: FloatFormat, rule: Arithmetic, numbers: tuple[Decoded, Decoded, Decoded], bits: Bits) -> Bits:
     """NaN and infinities, where A, B or C has any."""
     a, b, c = numbers
     if not any(part.kind.any() for part in numbers):
@@ -157,12 +157,12 @@ def _specials(d: Format, rule: Arithmetic, numbers: tuple[Decoded, Decoded, Deco
     return np.where(nan | (plus & minus), nan_bits(d, rule), bits)
 
 
-def nan_bits(d: Format, rule: Arithmetic) -> int:
+def nan_bits(d: FloatFormat, rule: Arithmetic) -> int:
     """The NaN that a form gives: as measured, else all ones without the sign."""
     return int(rule.nan, 16) if rule.nan else (1 << d.bits - 1) - 1
 
 
-def _added(d: Format, rule: Arithmetic, result: Bits, c: Bits) -> Bits:
+def _added(d: FloatFormat, rule: Arithmetic, result: Bits, c: Bits) -> Bits:
     """C last, by an addition of D's type to nearest even."""
     with np.errstate(all="ignore"):
         sum_ = (values_of(d, result) + values_of(d, c)).astype(d.numpy)

@@ -61,7 +61,7 @@ class Integers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     satfinite: Literal["wraps", "clamps"] | None = None
 
 
-class Types(msgspec.Struct, frozen=True):
+class ElementTypes(msgspec.Struct, frozen=True):
     """Element types by operand, and PTX's bit operation of b1."""
 
     a: str

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tcprobe.arithmetic.forms import together
-from tcprobe.ask.numerics import Answer, answer
+from tcprobe.ask.numerics import FormNumerics, answer
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.store.choose import Layers
@@ -15,11 +15,11 @@ COMPARED = ("group", "groups", "fraction_bits", "c", "result", "exponent_floor",
             "satfinite", "negative_zero", "unread_bits", "emulated")  # fmt: skip
 
 
-class Changed(NamedTuple):
+class ChangedNumerics(NamedTuple):
     """A form, what is known on both archs, and the parameters that differ where both are known."""
 
     id: str
-    answers: tuple[Answer, Answer]
+    answers: tuple[FormNumerics, FormNumerics]
     parameters: dict[str, tuple[Any, Any]]
 
     def to_json(self) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class Changed(NamedTuple):
         return f"{self.id} ({marks}): {'; '.join(listed) or 'the same, as far as both are known'}"
 
 
-def differences(names: tuple[str, ...], layers: Layers) -> Iterator[Changed]:
+def differences(names: tuple[str, ...], layers: Layers) -> Iterator[ChangedNumerics]:
     """Each arithmetic that is measured or published on both archs; UsageError if there is none, or not two archs."""
     if len(names) != 2:
         raise UsageError("--numerics compares two archs: tcprobe diff --numerics sm_80 sm_90.")
@@ -49,6 +49,6 @@ def differences(names: tuple[str, ...], layers: Layers) -> Iterator[Changed]:
         one, other = (side.to_json() for side in pair)
         parameters = {name: (one[name], other[name]) for name in COMPARED
                       if one[name] != other[name] and None not in (one[name], other[name])}  # fmt: skip
-        yield Changed(rows[0].id, pair, parameters)
+        yield ChangedNumerics(rows[0].id, pair, parameters)
     if not compared:
         raise UsageError(f"nothing is known of the arithmetic of both {first} and {second}.")

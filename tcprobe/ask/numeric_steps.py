@@ -16,7 +16,7 @@ from tcprobe.arithmetic.formats import FORMATS, NAN, bits_of, decode, values_of
 from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.gemm import gemm
 from tcprobe.arithmetic.model import NOTHING, aligned, factor, picked, summed
-from tcprobe.arithmetic.parameters import AFTER, Arithmetic, Integers, Types
+from tcprobe.arithmetic.parameters import AFTER, Arithmetic, ElementTypes, Integers
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
@@ -26,7 +26,7 @@ SAMPLES, SEED = 4096, 1
 Bits = NDArray[Any]
 
 
-class Case(NamedTuple):
+class DotProduct(NamedTuple):
     """A dot product as bits: A and B of shape (k), C alone."""
 
     a: Bits
@@ -34,21 +34,21 @@ class Case(NamedTuple):
     c: Bits
 
 
-def spoken(form: Instruction, a: str, b: str, c: str) -> Case:
+def spoken(form: Instruction, a: str, b: str, c: str) -> DotProduct:
     """Lists of numbers, or of bits as 0x...; UsageError for what a type does not have."""
     kinds = types(form)
     first, second, own = (_parsed(kinds, name, text) for name, text in zip("abc", (a, b, c), strict=True))
     numerics.check_length(form, len(first), len(second))
     if len(own) != 1:
         raise UsageError(f"C is one number, not {len(own)}.")
-    return Case(first, second, own[0])
+    return DotProduct(first, second, own[0])
 
 
-def _parsed(kinds: Types, name: str, text: str) -> Bits:
+def _parsed(kinds: ElementTypes, name: str, text: str) -> Bits:
     return np.array([_bits(kinds, name, part.strip()) for part in text.split(",")])
 
 
-def _bits(kinds: Types, name: str, text: str) -> Any:
+def _bits(kinds: ElementTypes, name: str, text: str) -> Any:
     """One number as bits; no NaN."""
     kind = getattr(kinds, name)
     word = np.uint64 if kind == "f64" else np.uint32
@@ -67,7 +67,7 @@ def _bits(kinds: Types, name: str, text: str) -> Any:
     return word(bits)
 
 
-def result(form: Instruction, rule: Arithmetic | Integers, case: Case) -> str:
+def result(form: Instruction, rule: Arithmetic | Integers, case: DotProduct) -> str:
     """D's bits as hex."""
     kinds = types(form)
     d = numerics.of_bits(kinds, rule, tuple(np.asarray(part)[None] for part in case))
@@ -89,7 +89,7 @@ def cases(form: Instruction, rule: Arithmetic | Integers, lines: Iterable[str]) 
             raise UsageError(f"line {number}: {error}") from None
 
 
-def _case(form: Instruction, line: str) -> Case:
+def _case(form: Instruction, line: str) -> DotProduct:
     try:
         content = json.loads(line) if len(line) <= MOST_LINE else None
     except (ValueError, RecursionError):
@@ -102,7 +102,7 @@ def _case(form: Instruction, line: str) -> Case:
     return spoken(form, *(",".join(part) for part in lists))
 
 
-def steps(form: Instruction, rule: Arithmetic | Integers, case: Case) -> Iterator[str]:
+def steps(form: Instruction, rule: Arithmetic | Integers, case: DotProduct) -> Iterator[str]:
     """Every sum: its terms as they are aligned, what was cut, the exact sum, and what it is rounded to."""
     kinds = types(form)
     if isinstance(rule, Arithmetic) and rule.fraction_bits is not None:
@@ -114,7 +114,7 @@ def steps(form: Instruction, rule: Arithmetic | Integers, case: Case) -> Iterato
     yield f"D = {d} = {value!s}"
 
 
-def _sums(kinds: Types, rule: Arithmetic, case: Case) -> Iterator[str]:
+def _sums(kinds: ElementTypes, rule: Arithmetic, case: DotProduct) -> Iterator[str]:
     d, kept = FORMATS[kinds.d], rule.fraction_bits or 0
     factors = factor("a", kinds.a, rule, case.a[None]), factor("b", kinds.b, rule, case.b[None])
     form = d if rule.c == AFTER else FORMATS[kinds.c]
@@ -170,7 +170,7 @@ def bounded(form: Instruction, rule: Arithmetic | Integers, length: int, parts: 
             "measured": float(error.max()), "changed": int(np.count_nonzero(whole != split))}  # fmt: skip
 
 
-def _sample(kinds: Types, rule: Arithmetic, length: int, parts: int) -> tuple[Bits, Bits, Bits]:
+def _sample(kinds: ElementTypes, rule: Arithmetic, length: int, parts: int) -> tuple[Bits, Bits, Bits]:
     """Random A and B, and D with k in so many parts, which are added in order."""
     rng, side = np.random.default_rng(SEED), max(8, min(64, 1 << 20) // max(1, length // 512))
     a, b = (
@@ -190,7 +190,7 @@ def _random(form: Any, rng: np.random.Generator, shape: tuple[int, int]) -> Bits
     return values.astype(form.numpy)
 
 
-def _gemm(kinds: Types, rule: Arithmetic, a: Bits, b: Bits) -> Bits:
+def _gemm(kinds: ElementTypes, rule: Arithmetic, a: Bits, b: Bits) -> Bits:
     c = np.zeros((len(a), b.shape[1]), FORMATS[kinds.c].word)
     bits = bits_of(FORMATS[kinds.a], a), bits_of(FORMATS[kinds.b], b), c
     return values_of(FORMATS[kinds.d], gemm(kinds, rule, bits))

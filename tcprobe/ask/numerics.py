@@ -9,7 +9,7 @@ from typing import Any
 
 from tcprobe import numerics
 from tcprobe.arithmetic.forms import subject, types
-from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, Integers, Types
+from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes, Integers
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
@@ -22,7 +22,7 @@ from tcprobe.store.finding import how
 
 
 @dataclass(frozen=True)
-class Answer:
+class FormNumerics:
     """What is known of a form on an arch: `sourced` where it was measured, else what is `published` of it."""
 
     form: Instruction
@@ -32,7 +32,7 @@ class Answer:
     lowering: Lowering | None
 
     @property
-    def types(self) -> Types:
+    def types(self) -> ElementTypes:
         """Its element types."""
         return types(self.form)
 
@@ -129,7 +129,7 @@ def _verb(overflow: str | None) -> str:
     return {"wraps": "wrap", "clamps": "are clamped"}.get(overflow or "", "are unknown")
 
 
-def _words(rule: Arithmetic, kinds: Types) -> Iterator[str]:
+def _words(rule: Arithmetic, kinds: ElementTypes) -> Iterator[str]:
     """The parameters, a line each."""
     if rule.fraction_bits is None:
         yield f"a chain of fused multiply-adds from C on, k {_ks([k for group in rule.groups for k in group])}"
@@ -169,7 +169,7 @@ def _published(row: Published) -> Iterator[str]:
     yield from (f"{name} {value}" for name, value in said if value is not None)
 
 
-def answer(form: Instruction, name: str | None, layers: Layers) -> Answer:
+def answer(form: Instruction, name: str | None, layers: Layers) -> FormNumerics:
     """What is known of a form on an arch, sm_90 without one; UsageError where nothing is."""
     device = arch(name or numerics.MEASURED)
     if not form.target.on(device):
@@ -179,7 +179,7 @@ def answer(form: Instruction, name: str | None, layers: Layers) -> Answer:
     if sourced is None and said is None:
         raise UsageError(f"{form.id} was not measured on {device.name}, and nobody published its arithmetic there. "
                          f"`tcprobe run --family numerics '{subject(form)}'` measures it on a GPU.")  # fmt: skip
-    return Answer(form, device.name, sourced, said, _lowering(form, device.name, layers))
+    return FormNumerics(form, device.name, sourced, said, _lowering(form, device.name, layers))
 
 
 def _lowering(form: Instruction, name: str, layers: Layers) -> Lowering | None:

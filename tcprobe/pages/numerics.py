@@ -23,8 +23,8 @@ WHOLE = ("form of integers", "beyond 32 bits", "with .satfinite", "cases", "wron
 def page(results: Results) -> Iterator[str]:
     """A section an arch: floats by parameters, then integers."""
     yield from (MADE, "# What multiplies compute", "")
-    yield "Measured by `tcprobe run --family numerics`. A sum takes in so many products; each term is cut toward zero to"
-    yield "a multiple of 2^(top - F), and the result rounded once. Forms that differ in m, n and layout are one row."
+    yield "Measured by `tcprobe run --family numerics`. A sum takes in so many products; each term is cut toward zero"
+    yield "to a multiple of 2^(top - F), and the result rounded once. Forms that differ in m, n and layout are one row."
     layers = alone(results)
     for name in results.archs():
         found = [one.finding for one in layers.findings(KIND, name).values()]
@@ -46,8 +46,8 @@ def _parameters(rule: Arithmetic) -> list[str]:
     exact = rule.fraction_bits is None
     groups = "1, fused" if exact else str(sizes[0]) if len(sizes) == 1 else " + ".join(map(str, sizes))
     floor = "" if rule.exponent_floor is None else str(rule.exponent_floor)
-    return [groups, "" if exact else str(rule.fraction_bits), f"{rule.result_bits} bits, {rule.rounding}", rule.c, floor,
-            rule.nan or "several"]  # fmt: skip
+    result = f"{rule.result_bits} bits, {rule.rounding}"
+    return [groups, "" if exact else str(rule.fraction_bits), result, rule.c, floor, rule.nan or "several"]
 
 
 def _published(finding: Finding) -> str:
@@ -60,11 +60,7 @@ def _published(finding: Finding) -> str:
 
 
 def _integers(found: Sequence[Finding]) -> Iterator[str]:
-    yield from (
-        "",
-        _row(("form of integers", "beyond 32 bits", "with .satfinite", "cases", "wrong")),
-        _row(["---"] * 5),
-    )
+    yield from ("", _row(WHOLE), _row(["---"] * len(WHOLE)))
     for finding in _sorted(found):
         rule, body = finding.body.integers, finding.body
         yield _row([*code([finding.subject]), rule.overflow, rule.satfinite or "", str(body.random), str(body.wrong)])

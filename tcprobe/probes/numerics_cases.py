@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.arithmetic.formats import FORMATS, Format
-from tcprobe.arithmetic.parameters import Types
+from tcprobe.arithmetic.formats import FORMATS, FloatFormat
+from tcprobe.arithmetic.parameters import ElementTypes
 from tcprobe.isa.dtypes import dtype
 
 Bits = NDArray[Any]
@@ -23,7 +23,7 @@ FIRST_BELOW = 6  # bits between the smallest number of D and what a least expone
 SPECIAL = 0.01  # of all numbers, in images with specials
 
 
-class Size(NamedTuple):
+class MultiplySize(NamedTuple):
     """Of one multiply: products in a warp, and m, n and stored k of each."""
 
     products: int
@@ -40,7 +40,7 @@ class Images(NamedTuple):
     c: Bits
 
 
-def floats(types: Types, size: Size, count: int, seed: int) -> Images:
+def floats(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> Images:
     """So many images of floats, one style after another; of many some at a time share what a style chooses."""
     rng = np.random.default_rng(seed)
     batch = max(1, count // MADE)
@@ -50,7 +50,7 @@ def floats(types: Types, size: Size, count: int, seed: int) -> Images:
     return Images(*(np.concatenate([image[j].reshape(shapes[j]) for image in made])[:count] for j in range(3)))
 
 
-def integers(types: Types, size: Size, count: int, seed: int) -> Images:
+def integers(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> Images:
     """Images of integers: any bits; every other image has the largest factors of one sign, and C near both ends."""
     rng = np.random.default_rng(seed)
     bits = [dtype(kind).bits for kind in (types.a, types.b)]
@@ -62,12 +62,12 @@ def integers(types: Types, size: Size, count: int, seed: int) -> Images:
     return Images(a.astype(np.uint8), b.astype(np.uint8), c.astype(np.uint32))
 
 
-def _shapes(size: Size) -> list[tuple[int, ...]]:
+def _shapes(size: MultiplySize) -> list[tuple[int, ...]]:
     products, m, n, k = size
     return [(products, m, k), (products, n, k), (products, m, n)]
 
 
-def _numbers(form: Format, shape: tuple[int, ...], rng: Random, exponents: Any) -> Bits:
+def _numbers(form: FloatFormat, shape: tuple[int, ...], rng: Random, exponents: Any) -> Bits:
     """Finite numbers with random signs and fractions, and biased exponents clipped into the format."""
     top = (1 << form.bits - 1 - form.fraction) - 1 - (form.special == "ieee")
     fraction = rng.integers(0, 1 << form.fraction, shape)
@@ -78,17 +78,17 @@ def _numbers(form: Format, shape: tuple[int, ...], rng: Random, exponents: Any) 
     return signed
 
 
-def _forms(types: Types) -> list[Format]:
+def _forms(types: ElementTypes) -> list[FloatFormat]:
     return [FORMATS[kind] for kind in (types.a, types.b, types.c)]
 
 
-def _any(types: Types, size: Size, rng: Random) -> list[Bits]:
+def _any(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
     """Exponents over all of each type."""
     return [_numbers(form, shape, rng, rng.integers(0, 1 << form.bits - 1 - form.fraction, shape))
             for form, shape in zip(_forms(types), _shapes(size), strict=True)]  # fmt: skip
 
 
-def _like(types: Types, size: Size, rng: Random) -> list[Bits]:
+def _like(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
     """Exponents near each other, C's near the products'."""
     middles = [_middle(form, rng) for form in _forms(types)]
     middles[2] = _of_products(types, middles)
@@ -96,17 +96,17 @@ def _like(types: Types, size: Size, rng: Random) -> list[Bits]:
             for form, shape, middle in zip(_forms(types), _shapes(size), middles, strict=True)]  # fmt: skip
 
 
-def _middle(form: Format, rng: Random) -> int:
+def _middle(form: FloatFormat, rng: Random) -> int:
     top = (1 << form.bits - 1 - form.fraction) - 1
     return int(rng.integers(top // 4, top - top // 4 + 1))
 
 
-def _of_products(types: Types, middles: list[int]) -> int:
+def _of_products(types: ElementTypes, middles: list[int]) -> int:
     a, b, c = _forms(types)
     return middles[0] - a.bias + middles[1] - b.bias + c.bias
 
 
-def _cancelling(types: Types, size: Size, rng: Random) -> list[Bits]:
+def _cancelling(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
     """Pairs of products that cancel, all but a few whose last bit differs."""
     a, b, c = _like(types, size, rng)
     order = rng.permutation(size.k)
@@ -120,7 +120,7 @@ def _cancelling(types: Types, size: Size, rng: Random) -> list[Bits]:
     return [_finite(FORMATS[types.a], a), b, c]
 
 
-def _finite(form: Format, bits: Bits) -> Bits:
+def _finite(form: FloatFormat, bits: Bits) -> Bits:
     """Patterns without a number made the one below."""
     top = (bits.astype(np.int64) >> form.fraction) & (1 << form.bits - 1 - form.fraction) - 1
     full = top == (1 << form.bits - 1 - form.fraction) - 1
@@ -131,7 +131,7 @@ def _finite(form: Format, bits: Bits) -> Bits:
     return np.where(wrong, bits ^ (1 << form.fraction if form.special == "ieee" else 1), bits).astype(bits.dtype)
 
 
-def _beside(types: Types, size: Size, rng: Random) -> list[Bits]:
+def _beside(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
     """Large products that cancel at two k, and the others at any depth below: what alignment keeps."""
     (fa, fb, fc), (sa, sb, sc) = _forms(types), _shapes(size)
     tops = [min((1 << f.bits - 1 - f.fraction) - 2, f.bias + 50) for f in (fa, fb)]
@@ -147,7 +147,7 @@ def _beside(types: Types, size: Size, rng: Random) -> list[Bits]:
     return [a, b, c]
 
 
-def _small(types: Types, size: Size, rng: Random) -> list[Bits]:
+def _small(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
     """Subnormals, least exponents and zeros; every other row and column is large, and some of A's rows are zero."""
     made = []
     for form, shape in zip(_forms(types), _shapes(size), strict=True):
@@ -162,7 +162,7 @@ def _small(types: Types, size: Size, rng: Random) -> list[Bits]:
     return made
 
 
-def _low_products(types: Types, size: Size, rng: Random) -> list[Bits]:
+def _low_products(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
     """The smallest number of D beside a product below it, which a least exponent cuts, where the types go so low."""
     a, b, c = _forms(types)
     low = FORMATS[types.d].least - FORMATS[types.d].fraction + a.bias + b.bias
@@ -179,13 +179,13 @@ def _low_products(types: Types, size: Size, rng: Random) -> list[Bits]:
     return [*made, own]
 
 
-def _power(form: Format, bits: Bits) -> Bits:
+def _power(form: FloatFormat, bits: Bits) -> Bits:
     """The numbers without their fractions."""
     whole: Bits = bits & ~form.word((1 << form.fraction) - 1)
     return whole
 
 
-def _special(types: Types, size: Size, rng: Random) -> list[Bits]:
+def _special(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
     """Infinities, NaN and the largest numbers among others."""
     made = _any(types, size, rng)
     for bits, form in zip(made, _forms(types), strict=True):

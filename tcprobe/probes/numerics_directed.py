@@ -14,28 +14,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.arithmetic.formats import FORMATS, Format
+from tcprobe.arithmetic.formats import FORMATS, FloatFormat
 from tcprobe.arithmetic.parameters import (
     AFTER,
     IN_GROUP,
     NEAREST,
     TOWARD_ZERO,
     Arithmetic,
+    ElementTypes,
     Rounding,
     Subnormals,
-    Types,
 )  # fmt: skip
 from tcprobe.errors import ProbeError
 
 Bits = NDArray[Any]
 Dots = Callable[[Bits, Bits, Bits], Bits]
-Asked = tuple[dict[int, "Term"], Any]  # products by k, and C
+Asked = tuple[dict[int, "Power"], Any]  # products by k, and C
 HIGHEST, DEEPEST = 100, 200  # exponent of x where the types allow it; how far below it the small term lies at most
 QUARTERS = (1, 2, 3, 5, 6, 7)  # of an ulp
 HALVES = {TOWARD_ZERO: (0, 0, 0, 1, 1, 1), NEAREST: (0, 0, 1, 1, 2, 2)}  # ulps that they become
 
 
-class Term(NamedTuple):
+class Power(NamedTuple):
     """sign x 1.0 or 1.5 x 2^exponent."""
 
     exponent: int
@@ -47,29 +47,29 @@ class Term(NamedTuple):
 class Directed:
     """What a form answers; `asked` counts the cases."""
 
-    types: Types
+    types: ElementTypes
     products: int
     dots: Dots
     asked: int = field(default=0, init=False)
     unread: int = field(default=0, init=False)
 
     @property
-    def a(self) -> Format:
+    def a(self) -> FloatFormat:
         """The format of A, and so on."""
         return FORMATS[self.types.a]
 
     @property
-    def b(self) -> Format:
+    def b(self) -> FloatFormat:
         """Of B."""
         return FORMATS[self.types.b]
 
     @property
-    def c(self) -> Format:
+    def c(self) -> FloatFormat:
         """Of C."""
         return FORMATS[self.types.c]
 
     @property
-    def d(self) -> Format:
+    def d(self) -> FloatFormat:
         """Of D."""
         return FORMATS[self.types.d]
 
@@ -93,14 +93,14 @@ class Directed:
         """How far below x the smallest term lies."""
         return min(self.x - max(self.least, self.d.least, self.c.least), DEEPEST)
 
-    def ask(self, cases: Sequence[tuple[dict[int, Term], Any]]) -> Bits:
-        """D of cases: products by k, the others zero, and C: a Term, or its bits."""
+    def ask(self, cases: Sequence[tuple[dict[int, Power], Any]]) -> Bits:
+        """D of cases: products by k, the others zero, and C: a Power, or its bits."""
         a, b = (np.zeros((len(cases), self.products), form.word) for form in (self.a, self.b))
         c = np.zeros(len(cases), self.c.word)
         for n, (products, own) in enumerate(cases):
             for k, term in products.items():
                 a[n, k], b[n, k] = self.factors(term)
-            c[n] = number(self.c, own) if isinstance(own, Term) else own
+            c[n] = number(self.c, own) if isinstance(own, Power) else own
         return self.raw(a, b, c)
 
     def raw(self, a: Bits, b: Bits, c: Bits) -> Bits:
@@ -108,19 +108,19 @@ class Directed:
         self.asked += len(c)
         return self.dots(a, b, c)
 
-    def factors(self, term: Term) -> tuple[int, int]:
+    def factors(self, term: Power) -> tuple[int, int]:
         """The bits of A and B whose product is a term."""
         first = min(max(term.exponent // 2, self.a.least, term.exponent - _most(self.b)), _most(self.a))
-        return number(self.a, term._replace(exponent=first)), number(self.b, Term(term.exponent - first))
+        return number(self.a, term._replace(exponent=first)), number(self.b, Power(term.exponent - first))
 
 
-def _most(form: Format) -> int:
+def _most(form: FloatFormat) -> int:
     """The largest exponent of a power of two that the format has."""
     top = (1 << form.bits - 1 - form.fraction) - 1 - form.bias
     return top - (form.special == "ieee")
 
 
-def number(form: Format, term: Term) -> int:
+def number(form: FloatFormat, term: Power) -> int:
     """The bits of a term; ProbeError where the format does not hold it."""
     field_ = term.exponent + form.bias
     sign = (1 << form.bits - 1) if term.sign < 0 else 0
@@ -177,7 +177,7 @@ def _groups(directed: Directed) -> tuple[tuple[int, ...], ...]:
     asked = np.array([(i, j, t) for i, j in pairs for t in ks if t not in (i, j)])
     if not len(asked):
         return (tuple(ks),)
-    small = Term(x - directed.deep)
+    small = Power(x - directed.deep)
     later = directed.raw(*_beside(directed, asked, small)) == number(directed.d, small)
     before: dict[int, set[int]] = {k: set() for k in ks}
     for (i, j, t), is_later in zip(asked.tolist(), later.tolist(), strict=True):
@@ -194,15 +194,15 @@ def _groups(directed: Directed) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(sorted(group)) for group in groups.values())
 
 
-def _beside(directed: Directed, asked: NDArray[np.int64], small: Term) -> tuple[Bits, Bits, Bits]:
+def _beside(directed: Directed, asked: NDArray[np.int64], small: Power) -> tuple[Bits, Bits, Bits]:
     """Cases (i, j, t): x at i, in C where i is -1, -x at j and the small product at t."""
     n = np.arange(len(asked))
     a, b = (np.zeros((len(asked), directed.products), form.word) for form in (directed.a, directed.b))
     by_c = asked[:, 0] < 0
-    for ks, term in zip(asked.T, (Term(directed.x), Term(directed.x, -1), small), strict=True):
+    for ks, term in zip(asked.T, (Power(directed.x), Power(directed.x, -1), small), strict=True):
         there = ks >= 0
         a[n[there], ks[there]], b[n[there], ks[there]] = directed.factors(term)
-    return a, b, np.where(by_c, number(directed.c, Term(directed.x)), 0).astype(directed.c.word)
+    return a, b, np.where(by_c, number(directed.c, Power(directed.x)), 0).astype(directed.c.word)
 
 
 def _place_of_c(directed: Directed, groups: Sequence[Sequence[int]]) -> Any:
@@ -210,20 +210,20 @@ def _place_of_c(directed: Directed, groups: Sequence[Sequence[int]]) -> Any:
     pairs = [group[:2] for group in (groups[0], groups[-1]) if len(group) > 1]
     if not pairs:
         return IN_GROUP
-    x, small = directed.x, Term(directed.x - directed.deep)
-    kept = directed.ask([({i: Term(x), j: Term(x, -1)}, small) for i, j in pairs]) == number(directed.d, small)
+    x, small = directed.x, Power(directed.x - directed.deep)
+    kept = directed.ask([({i: Power(x), j: Power(x, -1)}, small) for i, j in pairs]) == number(directed.d, small)
     if kept.any() != kept.all():
         raise ProbeError("C comes in between two sums.")
     return AFTER if kept.all() else IN_GROUP
 
 
-def _cancelled(group: Sequence[int], c: str, x: int) -> tuple[dict[int, Term], Any, int]:
+def _cancelled(group: Sequence[int], c: str, x: int) -> tuple[dict[int, Power], Any, int]:
     """x and -x in a sum, C taking part where there are too few products, and a product that is left."""
     if len(group) > 2:
-        return {group[0]: Term(x), group[1]: Term(x, -1)}, 0, group[2]
+        return {group[0]: Power(x), group[1]: Power(x, -1)}, 0, group[2]
     if c == AFTER or len(group) < 2:
         raise ProbeError(f"a sum of {len(group)} products is too small to tell what it keeps.")
-    return {group[0]: Term(x, -1)}, Term(x), group[1]
+    return {group[0]: Power(x, -1)}, Power(x), group[1]
 
 
 def _fraction(directed: Directed, groups: Sequence[Sequence[int]], c: str) -> int:
@@ -232,8 +232,8 @@ def _fraction(directed: Directed, groups: Sequence[Sequence[int]], c: str) -> in
     depths = range(directed.deep + 1)
     for group in groups:
         products, own, t = _cancelled(group, c, directed.x)
-        d = directed.ask([({**products, t: Term(directed.x - s)}, own) for s in depths])
-        kept = d == np.array([number(directed.d, Term(directed.x - s)) for s in depths], directed.d.word)
+        d = directed.ask([({**products, t: Power(directed.x - s)}, own) for s in depths])
+        kept = d == np.array([number(directed.d, Power(directed.x - s)) for s in depths], directed.d.word)
         count = int(kept.sum())
         if not kept[:count].all() or count == len(kept) or (d[count:] & _size(directed.d) != 0).any():
             raise ProbeError(f"no number of bits is kept below the largest term: {count} of {len(kept)} depths.")
@@ -243,7 +243,7 @@ def _fraction(directed: Directed, groups: Sequence[Sequence[int]], c: str) -> in
     return told.pop()
 
 
-def _size(form: Format) -> int:
+def _size(form: FloatFormat) -> int:
     """The bits beside the sign."""
     return (1 << form.bits - 1) - 1
 
@@ -252,22 +252,22 @@ def _aligned(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: 
     """ProbeError unless terms are cut toward zero at the largest sum of exponents, of products that are not zero."""
     x = directed.x
     products, own, t = _cancelled(groups[0], c, x)
-    last = Term(x - kept)
-    cases = [({**products, t: Term(last.exponent, sign, half=True)}, own) for sign in (1, -1)]
-    expected = [number(directed.d, Term(last.exponent, sign)) for sign in (1, -1)]
+    last = Power(x - kept)
+    cases = [({**products, t: Power(last.exponent, sign, half=True)}, own) for sign in (1, -1)]
+    expected = [number(directed.d, Power(last.exponent, sign)) for sign in (1, -1)]
     if directed.ask(cases).tolist() != expected:
         raise ProbeError("terms are not cut toward zero when they are aligned.")
     _raw_exponents(directed, groups[0], last)
     _zeros_left_out(directed, groups[0], kept)
 
 
-def _raw_exponents(directed: Directed, group: Sequence[int], last: Term) -> None:
+def _raw_exponents(directed: Directed, group: Sequence[int], last: Power) -> None:
     """A product 1.5 x 1.5 is above 2, and its exponent still the sum of its factors'."""
     if len(group) < 3:
         return
     a, b = (np.zeros((1, directed.products), form.word) for form in (directed.a, directed.b))
     for k, sign in zip(group, (1, -1), strict=False):
-        first, second = directed.factors(Term(directed.x, sign))
+        first, second = directed.factors(Power(directed.x, sign))
         a[0, k] = first | 1 << directed.a.fraction - 1
         b[0, k] = second | 1 << directed.b.fraction - 1
     a[0, group[2]], b[0, group[2]] = directed.factors(last)
@@ -281,16 +281,16 @@ def _zeros_left_out(directed: Directed, group: Sequence[int], kept: int) -> None
     if len(group) < 2 or exponent < max(directed.least, directed.d.least):
         return
     a, b = (np.zeros((1, directed.products), form.word) for form in (directed.a, directed.b))
-    b[0, group[0]] = number(directed.b, Term(_most(directed.b)))
-    a[0, group[1]], b[0, group[1]] = directed.factors(Term(exponent))
-    if directed.raw(a, b, np.zeros(1, directed.c.word))[0] != number(directed.d, Term(exponent)):
+    b[0, group[0]] = number(directed.b, Power(_most(directed.b)))
+    a[0, group[1]], b[0, group[1]] = directed.factors(Power(exponent))
+    if directed.raw(a, b, np.zeros(1, directed.c.word))[0] != number(directed.d, Power(exponent)):
         raise ProbeError("products that are zero align the others.")
 
 
 class Base(NamedTuple):
     """2^m x of a sum, and the products that are left."""
 
-    products: dict[int, Term]
+    products: dict[int, Power]
     c: Any
     left: tuple[int, ...]
     m: int
@@ -298,8 +298,8 @@ class Base(NamedTuple):
 
 def _base(group: Sequence[int], x: int, m: int, exact: bool) -> Base:
     if exact:
-        return Base({}, Term(x), tuple(group), 0)
-    return Base({k: Term(x) for k in group[: 1 << m]}, 0, tuple(group[1 << m :]), m)
+        return Base({}, Power(x), tuple(group), 0)
+    return Base({k: Power(x) for k in group[: 1 << m]}, 0, tuple(group[1 << m :]), m)
 
 
 def _result(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None) -> tuple[int, Rounding]:
@@ -322,10 +322,10 @@ def _result(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: i
     raise ProbeError("a sum is too small to tell how its result is rounded.")
 
 
-def _with(base: Base, part: dict[int, Term] | None, sign: int) -> Asked:
+def _with(base: Base, part: dict[int, Power] | None, sign: int) -> Asked:
     """A base with more products, of one sign."""
     products = {k: _signed(term, sign) for k, term in {**base.products, **(part or {})}.items()}
-    return products, _signed(base.c, sign) if isinstance(base.c, Term) else base.c
+    return products, _signed(base.c, sign) if isinstance(base.c, Power) else base.c
 
 
 def _in_c(directed: Directed, group: Sequence[int], kept: int, bits: int) -> tuple[tuple[list[Asked], ...], int] | None:
@@ -335,20 +335,20 @@ def _in_c(directed: Directed, group: Sequence[int], kept: int, bits: int) -> tup
         low = directed.c.fraction - (bits + 2 - m)
         if (1 << m) - 1 <= len(group) and bits + 2 - m <= kept and low >= 0:
             copies = group[: (1 << m) - 1]
-            return tuple([({k: Term(x, sign) for k in copies}, number(directed.c, Term(x, sign)) | quarters << low)
+            return tuple([({k: Power(x, sign) for k in copies}, number(directed.c, Power(x, sign)) | quarters << low)
                           for quarters in QUARTERS] for sign in (1, -1)), m  # fmt: skip
     return None
 
 
 def _result_bits(directed: Directed, base: Base, kept: int) -> int:
     x, depths = directed.x - 3, range(min(kept, directed.x - 3 - directed.least) + 1)
-    d = directed.ask([({**base.products, base.left[0]: Term(x - s)}, base.c) for s in depths])
-    alone = number(directed.d, Term(x + base.m))
+    d = directed.ask([({**base.products, base.left[0]: Power(x - s)}, base.c) for s in depths])
+    alone = number(directed.d, Power(x + base.m))
     changed = np.flatnonzero(d != alone)
     return base.m + int(changed[-1]) if len(changed) else 0
 
 
-def _rest(directed: Directed, base: Base, bits: int, quarters: int) -> dict[int, Term] | None:
+def _rest(directed: Directed, base: Base, bits: int, quarters: int) -> dict[int, Power] | None:
     """So many quarters of the last place as products; None where there are too few, or numbers are too coarse."""
     x, places = directed.x - 3 + base.m, [(4, bits), (2, bits + 1), (1, bits + 2)]
     chosen = [place for weight, place in places if quarters & weight]
@@ -356,19 +356,19 @@ def _rest(directed: Directed, base: Base, bits: int, quarters: int) -> dict[int,
         return _one_term(base, x, quarters, bits)
     if len(chosen) > len(base.left) or x - max(chosen) < directed.least:
         return None
-    return {k: Term(x - place) for k, place in zip(base.left, chosen, strict=False)}
+    return {k: Power(x - place) for k, place in zip(base.left, chosen, strict=False)}
 
 
-def _one_term(base: Base, x: int, quarters: int, bits: int) -> dict[int, Term] | None:
+def _one_term(base: Base, x: int, quarters: int, bits: int) -> dict[int, Power] | None:
     """As `_rest`, in a single product: 3, 5 and 6 quarters."""
-    terms = {3: Term(x - bits - 1, half=True), 6: Term(x - bits, half=True)}
-    return {base.left[0]: terms[quarters]} if quarters in terms else {base.left[0]: Term(x - bits)}
+    terms = {3: Power(x - bits - 1, half=True), 6: Power(x - bits, half=True)}
+    return {base.left[0]: terms[quarters]} if quarters in terms else {base.left[0]: Power(x - bits)}
 
 
 def _rounding(directed: Directed, cases: tuple[list[Asked], ...], m: int, bits: int) -> Rounding:
     """By the ulps that quarters of an ulp become, of both signs."""
     answers = directed.ask([case for part in cases for case in part]).reshape(2, -1)
-    one, step = number(directed.d, Term(directed.x - 3 + m)), 1 << directed.d.fraction - bits
+    one, step = number(directed.d, Power(directed.x - 3 + m)), 1 << directed.d.fraction - bits
     ulps = [[((int(v) & _size(directed.d)) - one) / step for v in line] for line in answers]
     for mode, expected in HALVES.items():
         wanted = list(expected)
@@ -379,7 +379,7 @@ def _rounding(directed: Directed, cases: tuple[list[Asked], ...], m: int, bits: 
     raise ProbeError(f"results are rounded in no known way: quarters {QUARTERS} give {ulps[0]} and {ulps[1]}.")
 
 
-def _signed(term: Term, sign: int) -> Term:
+def _signed(term: Power, sign: int) -> Power:
     return term._replace(sign=term.sign * sign)
 
 
@@ -389,7 +389,7 @@ def _floor(directed: Directed, groups: Sequence[Sequence[int]], kept: int | None
     if kept is None or directed.types.d != "f32" or len(group) < 2 or directed.least > least - kept - 2:
         return None
     depths = range(1, min(least - directed.least, 60))
-    d = directed.ask([({group[0]: Term(least), group[1]: Term(least - s, -1)}, 0) for s in depths])
+    d = directed.ask([({group[0]: Power(least), group[1]: Power(least - s, -1)}, 0) for s in depths])
     taken = np.flatnonzero(d == 0)  # one less than the smallest number, toward zero
     if not len(taken) or len(taken) != taken[-1] + 1 or (d[len(taken) :] != 1).any():
         return None
@@ -405,15 +405,15 @@ def _subnormals(directed: Directed) -> Subnormals:
         high = min(_most(other), max(directed.d.least - low + 1, 0))
         a, b = (np.zeros((1, directed.products), f.word) for f in (directed.a, directed.b))
         given = {"a": a, "b": b}
-        given[name][0, 0] = number(form, Term(low))
-        given["b" if name == "a" else "a"][0, 0] = number(other, Term(high))
+        given[name][0, 0] = number(form, Power(low))
+        given["b" if name == "a" else "a"][0, 0] = number(other, Power(high))
         answer = int(directed.raw(a, b, np.zeros(1, directed.c.word))[0])
         told[name] = (
-            _kept(answer, number(directed.d, Term(low + high)), name) if _held(directed.d, low + high) else None
+            _kept(answer, number(directed.d, Power(low + high)), name) if _held(directed.d, low + high) else None
         )
-    own = Term(directed.c.least - 1)
+    own = Power(directed.c.least - 1)
     told["c"] = _kept(int(directed.ask([({}, own)])[0]), number(directed.d, own), "c")
-    small = Term(directed.d.least - 1)
+    small = Power(directed.d.least - 1)
     if directed.least <= small.exponent:
         told["d"] = _kept(int(directed.ask([({0: small}, 0)])[0]), number(directed.d, small), "d")
     else:
@@ -421,7 +421,7 @@ def _subnormals(directed: Directed) -> Subnormals:
     return Subnormals(**told)
 
 
-def _held(form: Format, exponent: int) -> bool:
+def _held(form: FloatFormat, exponent: int) -> bool:
     return form.least - form.fraction <= exponent <= _most(form)
 
 
@@ -450,7 +450,7 @@ def _overflow(directed: Directed) -> Any:
     top = _most(directed.d)
     if directed.most < top or directed.products < 2:
         return None
-    answer = int(directed.ask([({0: Term(top), 1: Term(top)}, 0)])[0])
+    answer = int(directed.ask([({0: Power(top), 1: Power(top)}, 0)])[0])
     if answer not in (directed.d.infinity, directed.d.infinity - 1):
         if answer == 0:
             return None

@@ -22,7 +22,7 @@ from tcprobe.arithmetic import integers as whole
 from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.arithmetic.forms import together, types
 from tcprobe.arithmetic.model import dot, factor, multiplied
-from tcprobe.arithmetic.parameters import Arithmetic, Integers, Types
+from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
@@ -30,11 +30,11 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
-from tcprobe.probes.numerics_cases import Images, Size, floats, integers
+from tcprobe.probes.numerics_cases import Images, MultiplySize, floats, integers
 from tcprobe.probes.numerics_directed import Directed, parameters
-from tcprobe.probes.numerics_kernels import Form, Image, kernel
+from tcprobe.probes.numerics_kernels import Operands, TabledForm, kernel
 from tcprobe.probes.ptx import Kernel
-from tcprobe.store.kinds.numerics import Body, Case
+from tcprobe.store.kinds.numerics import Body, WrongCase
 
 KIND = "numerics"
 CASES = 100_000  # of each arithmetic
@@ -44,9 +44,9 @@ AT_ONCE = 8  # images that a thread follows
 Bits = NDArray[Any]
 
 
-def size_of(row: Instruction) -> Size:
+def size_of(row: Instruction) -> MultiplySize:
     """The matrices of one multiply."""
-    return Size(row.products, row.shape.m, row.shape.n, row.stored)
+    return MultiplySize(row.products, row.shape.m, row.shape.n, row.stored)
 
 
 def images(row: Instruction, count: int, seed: int = 0) -> Images:
@@ -80,7 +80,7 @@ def follow(row: Instruction, rule: Arithmetic | Integers, made: Images, satfinit
         return np.concatenate(list(pool.map(part, range(0, len(made.a), AT_ONCE))))
 
 
-def differ(kinds: Types, rule: Arithmetic | Integers, got: Bits, expected: Bits) -> NDArray[np.bool_]:
+def differ(kinds: ElementTypes, rule: Arithmetic | Integers, got: Bits, expected: Bits) -> NDArray[np.bool_]:
     """Where results are other bits; any NaN is the same where a form gives several."""
     other: NDArray[np.bool_] = got != expected
     if isinstance(rule, Integers) or rule.nan:
@@ -135,7 +135,7 @@ class NumericsExperiment(Dialogue):
         """The parameters and what they rest on."""
         return msgspec.json.decode(reading["body"].tobytes(), type=Body)
 
-    def _floats(self, bench: Bench, form: Form, made: Images) -> Body:
+    def _floats(self, bench: Bench, form: TabledForm, made: Images) -> Body:
         directed = Directed(form.types, self.first.stored, lambda a, b, c: dots(bench, form, Images(a, b, c)))
         rule = parameters(directed)
         got = _run(bench, form, made)
@@ -143,14 +143,14 @@ class NumericsExperiment(Dialogue):
         compared = self._compared(bench, form, made, got)
         return Body([row.id for row in self.rows], directed.asked, got.size, wrong, compared, rule, None, shown)
 
-    def _integers(self, bench: Bench, form: Form, made: Images) -> Body:
+    def _integers(self, bench: Bench, form: TabledForm, made: Images) -> Body:
         ends = _overflows(bench, form)
-        rule = Integers(ends, _overflows(bench, Form(form.row, form.tables, True)) if self._clampable else None)
+        rule = Integers(ends, _overflows(bench, TabledForm(form.row, form.tables, True)) if self._clampable else None)
         got = _run(bench, form, made)
         wrong, shown = judged(form, rule, made, (got, follow(self.first, rule, made)))
         tried = got.size
         if self._clampable:
-            clamped = _run(bench, Form(form.row, form.tables, True), made)
+            clamped = _run(bench, TabledForm(form.row, form.tables, True), made)
             more, others = judged(form, rule, made, (clamped, follow(self.first, rule, made, satfinite=True)))
             wrong, shown, tried = wrong + more, [*shown, *others][:SHOWN], tried + clamped.size
         compared = self._compared(bench, form, made, got)
@@ -158,7 +158,7 @@ class NumericsExperiment(Dialogue):
             [row.id for row in self.rows], 2 if self._clampable else 1, tried, wrong, compared, None, rule, shown
         )
 
-    def _compared(self, bench: Bench, form: Form, made: Images, got: Bits) -> int:
+    def _compared(self, bench: Bench, form: TabledForm, made: Images, got: Bits) -> int:
         """How many results of the other forms were compared; ProbeError where one has other bits."""
         compared = 0
         for row in self.rows:
@@ -169,7 +169,7 @@ class NumericsExperiment(Dialogue):
         return compared
 
 
-def _same(bench: Bench, other: Form, base: tuple[Form, Images, Bits], from_memory: bool) -> int:
+def _same(bench: Bench, other: TabledForm, base: tuple[TabledForm, Images, Bits], from_memory: bool) -> int:
     """Run another form on rows and columns of the first's images, again and again, and compare all of D."""
     form, made, results = base
     m, n, products = (other.row.shape.m, other.row.shape.n, other.row.products)
@@ -185,24 +185,24 @@ def _same(bench: Bench, other: Form, base: tuple[Form, Images, Bits], from_memor
     return int(got.size)
 
 
-def _form(row: Instruction, bench: Bench) -> Form:
+def _form(row: Instruction, bench: Bench) -> TabledForm:
     tables = {fragment.operand: bench.known(fragment) for fragment in row.fragments}
     if missing := [operand for operand, table in tables.items() if table is None]:
         raise ProbeError(f"{row.id} is not measured: {', '.join(missing)} has no table; `tcprobe run` measures it.")
-    return Form(row, {operand: table for operand, table in tables.items() if table is not None})
+    return TabledForm(row, {operand: table for operand, table in tables.items() if table is not None})
 
 
-def _run(bench: Bench, form: Form, made: Images, from_memory: bool = False) -> Bits:
+def _run(bench: Bench, form: TabledForm, made: Images, from_memory: bool = False) -> Bits:
     """D of images; of a sparse form each under another legal metadata."""
     metadata = None
     if form.row.metadata:
         legal = sparsity(form.row.metadata).legal
         metadata = np.resize(np.array(legal, np.uint8), len(made.a))
-    launch = form.launch(Image(made.a, made.b, made.c, metadata), from_memory)
+    launch = form.launch(Operands(made.a, made.b, made.c, metadata), from_memory)
     return form.results(bench.run([launch])[0].copy())
 
 
-def dots(bench: Bench, form: Form, lines: Images) -> Bits:
+def dots(bench: Bench, form: TabledForm, lines: Images) -> Bits:
     """D of dot products, as many in a multiply as it has rows and columns for."""
     products, m, n, k = size_of(form.row)
     each, count = min(m, n), len(lines.c)
@@ -219,19 +219,21 @@ def dots(bench: Bench, form: Form, lines: Images) -> Bits:
     return d[:, :, at, at].reshape(-1)[:count]
 
 
-def judged(form: Form, rule: Any, made: Images, results: tuple[Bits, Bits]) -> tuple[int, list[Case]]:
+def judged(form: TabledForm, rule: Any, made: Images, results: tuple[Bits, Bits]) -> tuple[int, list[WrongCase]]:
     """How many results are not the model's, and the first of them."""
     got, expected = results
     wrong = differ(form.types, rule, got, expected)
     return int(np.count_nonzero(wrong)), list(_shown(form.types, made, results, np.argwhere(wrong)[:SHOWN]))
 
 
-def _shown(kinds: Types, made: Images, results: tuple[Bits, Bits], places: NDArray[np.int64]) -> Iterator[Case]:
+def _shown(
+    kinds: ElementTypes, made: Images, results: tuple[Bits, Bits], places: NDArray[np.int64]
+) -> Iterator[WrongCase]:
     got, expected = results
     for image, product, row, col in places:
         at = (image, product, row, col)
         a, b = made.a[image, product, row], made.b[image, product, col]
-        yield Case([_hex(kinds.a, v) for v in a], [_hex(kinds.b, v) for v in b], _hex(kinds.c, made.c[at]),
+        yield WrongCase([_hex(kinds.a, v) for v in a], [_hex(kinds.b, v) for v in b], _hex(kinds.c, made.c[at]),
                    _hex(kinds.d, got[at]), _hex(kinds.d, expected[at]))  # fmt: skip
 
 
@@ -239,7 +241,7 @@ def _hex(kind: str, bits: Any) -> str:
     return f"0x{int(bits):0{-(-dtype(kind).bits // 4)}x}"
 
 
-def _overflows(bench: Bench, form: Form) -> Any:
+def _overflows(bench: Bench, form: TabledForm) -> Any:
     """What 1 and the largest C become."""
     row = form.row
     a, b = (np.zeros((1, row.stored), np.uint8) for _ in "ab")

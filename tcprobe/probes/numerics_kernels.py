@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.arithmetic.forms import types
-from tcprobe.arithmetic.parameters import Types
+from tcprobe.arithmetic.parameters import ElementTypes
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
@@ -44,7 +44,7 @@ class Computes(Protocol):
 
 
 @dataclass(frozen=True)
-class Image:
+class Operands:
     """Matrices of one size: A (images, products, m, stored k), B (.., n, stored k), C (.., m, n), all as bits.
 
     `metadata` has four bits for each image, the same in all of it; products of a sparse A stand in the order stored.
@@ -67,14 +67,14 @@ class Numeric:
 
     def emulate(self, launch: Launch, core: Any) -> Bytes:
         """By the model of the core."""
-        form = Form(self.instruction, self.tables, self.satfinite)
+        form = TabledForm(self.instruction, self.tables, self.satfinite)
         image = form.read(launch)
         d = core.computed(self.instruction, (image.a, image.b, image.c), self.satfinite)
         return form.registers("d", d).reshape(-1)
 
 
 @dataclass(frozen=True)
-class Form:
+class TabledForm:
     """A form with the tables of its registers."""
 
     row: Instruction
@@ -82,7 +82,7 @@ class Form:
     satfinite: bool = False
 
     @property
-    def types(self) -> Types:
+    def types(self) -> ElementTypes:
         """Its element types."""
         return types(self.row)
 
@@ -92,7 +92,7 @@ class Form:
         text = kernel(self.row, self.satfinite)
         return replace(text, op=Numeric(self.row, self.tables, self.satfinite))
 
-    def launch(self, image: Image, from_memory: bool = False) -> Launch:
+    def launch(self, image: Operands, from_memory: bool = False) -> Launch:
         """Every image in a block of its own."""
         c, d = "c" if "c" in self.tables else "d", self.row.fragment("d")
         b = self._spread(image.b, image.metadata)
@@ -118,7 +118,7 @@ class Form:
         slots[:, used] = matrices.reshape(len(matrices), -1)[:, index] << _shift(fragment)
         return pack(slots, fragment.slot_bits)
 
-    def read(self, launch: Launch) -> Image:
+    def read(self, launch: Launch) -> Operands:
         """The matrices of a launch: the inverse of `launch`."""
         warpgroup, given = "b" not in self.tables, launch.inputs
         nibbles = (given[3][:, 0] & 0xF).astype(np.uint8) if self.row.metadata else None
@@ -127,7 +127,7 @@ class Form:
         c = self._matrices("c" if "c" in self.tables else "d", given[2])
         if nibbles is not None:
             b = np.stack([part[..., self._met(int(nibble))] for part, nibble in zip(b, nibbles, strict=True)])
-        return Image(a, b, c, nibbles)
+        return Operands(a, b, c, nibbles)
 
     def _matrices(self, operand: str, raw: Bytes) -> Bits:
         fragment = self.row.fragment(operand)
@@ -152,7 +152,7 @@ class Form:
         lines[:, line, k] = unpack(raw, held.slot_bits)
         return lines[:, None]
 
-    def _metadata(self, image: Image) -> Bytes:
+    def _metadata(self, image: Operands) -> Bytes:
         e = self.row.fragment("e")
         nibbles = np.full(len(image.a), LEGAL, np.uint8) if image.metadata is None else image.metadata
         return np.repeat((nibbles * 0x11)[:, None], e.threads * ptx.thread_bytes(e), axis=1)

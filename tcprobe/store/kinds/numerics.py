@@ -22,7 +22,7 @@ WHAT = "measures the arithmetic of multiplies, bit by bit"
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Case(msgspec.Struct, forbid_unknown_fields=True):
+class WrongCase(msgspec.Struct, forbid_unknown_fields=True):
     """A dot product that does not follow the model: bits as hex, what came out, and what the model says."""
 
     a: list[str]
@@ -42,7 +42,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     compared: Count = 0
     floats: Arithmetic | None = None
     integers: Integers | None = None
-    shown: list[Case] = []
+    shown: list[WrongCase] = []
 
 
 def check(finding: Finding) -> None:
