@@ -39,7 +39,8 @@ from tcprobe.errors import DataError, ProbeError, UsageError
 from tcprobe.isa import by_name
 from tcprobe.pages import numerics as numerics_page
 from tcprobe.probes.numerics_cases import MultiplySize, floats
-from tcprobe.probes.numerics_directed import Directed, parameters
+from tcprobe.probes.numerics_directed import parameters
+from tcprobe.probes.numerics_dots import Directed
 from tcprobe.probes.numerics_kernels import kernel
 from tcprobe.run.process import Worker
 from tcprobe.run.runner import Session, measure

@@ -31,7 +31,8 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
 from tcprobe.probes.numerics_cases import Images, MultiplySize, floats, integers
-from tcprobe.probes.numerics_directed import Directed, parameters
+from tcprobe.probes.numerics_directed import parameters
+from tcprobe.probes.numerics_dots import Directed
 from tcprobe.probes.numerics_kernels import Operands, TabledForm, kernel
 from tcprobe.probes.ptx import Kernel
 from tcprobe.store.kinds.numerics import Body, WrongCase
