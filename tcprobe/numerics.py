@@ -46,6 +46,8 @@ def model(form: Instruction, arch: str | None = None, layers: Layers | None = No
         raise UsageError(f"{form.id} has no model on {name}: its arithmetic was not measured. "
                          f"`tcprobe run --family {KIND} '{subject(form)}'` measures it on a GPU.")  # fmt: skip
     body = sourced.finding.body
+    if body.unfit:
+        raise UsageError(f"{form.id} has no model on {name}: no parameters describe it: {body.unfit}")
     if body.wrong:
         raise UsageError(f"{form.id} does not follow the model on {name}: {body.wrong} of {body.random} cases.")
     rule: Arithmetic | Integers = body.floats or body.integers

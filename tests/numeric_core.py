@@ -41,11 +41,17 @@ RULES = {
     "mma.m16n8k4.row.col.f32.tf32.tf32.f32": rule(chained(4, 4), 25, 23, unread_bits=13, **WIDE),
     MMA_FP8: rule(FP8, 25, 23, c="after"),
     "mma.m16n8k32.row.col.f16.e4m3.e4m3.f16": rule(FP8, 25, 10, c="after", overflow="infinity"),
+    "mma.m16n8k32.row.col.f32.e4m3.e5m2.f32": rule(FP8, 25, 23, c="after", normalized=("a",)),
+    "mma.m16n8k32.row.col.f32.e5m2.e4m3.f32": rule(FP8, 25, 23, c="after", normalized=("b",)),
+    "wmma.mma.row.row.m16n16k16.f16.f32": rule(
+        chained(16, 16), 25, 10, overflow="infinity", subnormals=Subnormals(c=None)
+    ),
+    "wgmma.mma_async.m64n8k32.f32.e5m2.e4m3": rule(chained(32, 32), 13, 13),
     WGMMA_FP8: rule(chained(32, 32), 13, 13),
     "wgmma.mma_async.m64n8k32.f16.e5m2.e5m2": rule(chained(32, 32), 13, 10, overflow="infinity"),
     "wgmma.mma_async.sp.m64n8k32.f32.bf16.bf16": rule(chained(16, 16), 25, 23, **WIDE),
     "mma.sp.m16n8k32.row.col.f32.f16.f16.f32": rule(chained(16, 16), 25, 23),
-    "wmma.mma.row.row.m16n16k16.f32.f16": rule(chained(16, 16), 25, 23, subnormals=SOME),
+    "wmma.mma.row.row.m16n16k16.f32.f16": rule(chained(16, 16), 25, 23, subnormals=SOME, normalized=("c",)),
     F64: rule(chained(4, 1), None, 52, negative_zero=True, overflow="infinity"),
     "mma.m8n8k4.row.row.f32.f16.f16.f32": rule(chained(4, 4), 23, 23),
     S8: Integers("wraps", "clamps"),

@@ -1,15 +1,12 @@
 """The arithmetic of multiplies: directed products read back whatever parameters an emulated core has."""
 
 import json
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 import numeric_core as core
 import numpy as np
-import nvrtc
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -22,7 +19,6 @@ from tcprobe.arithmetic.chain import _exact, fma
 from tcprobe.arithmetic.formats import FORMATS, bits_of, decode, values_of
 from tcprobe.arithmetic.forms import subject, together, types
 from tcprobe.arithmetic.gemm import gemm
-from tcprobe.arithmetic.header import Entry, header
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import (
     AFTER,
@@ -363,62 +359,6 @@ def test_a_run_saves_what_an_emulated_core_has(tmp_path):
     assert saved.body.floats == core.RULES[core.MMA]
     assert saved.body.random >= 100_000
     assert kinds.essence(saved)["floats"]["fraction_bits"] == 25
-
-
-def test_the_header_gives_the_same_bits(tmp_path):
-    """By g++: 100,000 cases of every kind of form."""
-    compiler = shutil.which("g++")
-    if not compiler:
-        pytest.skip("no g++")
-    ids = [id_ for id_, rule in core.RULES.items() if isinstance(rule, Arithmetic)]
-    entries = [Entry(f"form{n}", id_, types(by_name.instruction(id_)), core.RULES[id_]) for n, id_ in enumerate(ids)]
-    (tmp_path / "numerics.hpp").write_text(header(entries))
-    (tmp_path / "main.cpp").write_text(PROGRAM + "".join(f'  go<form{n}>("{n}");\n' for n in range(len(ids))) + "}\n")
-    options = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
-    subprocess.run([compiler, *options, "main.cpp", "-o", "main"], cwd=tmp_path, check=True)
-    expected, count = [], 0
-    for n, entry in enumerate(entries):
-        k = entry.rule.products
-        made, images = floats(entry.types, MultiplySize(1, 8, 8, k), 112, seed=n), 112
-        a, b = (np.broadcast_to(x, (images, 1, 8, 8, k)) for x in (made.a[..., :, None, :], made.b[..., None, :, :]))
-        expected.append(dot(entry.types, entry.rule, (a, b, made.c)).reshape(-1).astype(np.uint64))
-        lines = [made.c.reshape(-1, 1), a.reshape(-1, k), b.reshape(-1, k)]
-        np.concatenate([part.astype(np.uint64) for part in lines], axis=1).tofile(tmp_path / str(n))
-        count += len(expected[-1])
-    subprocess.run(["./main"], cwd=tmp_path, check=True)
-    for n, ours in enumerate(expected):
-        assert (np.fromfile(tmp_path / f"{n}.out", np.uint64) == ours).all(), entries[n].words
-    assert count >= 100_000
-
-
-PROGRAM = """#include "numerics.hpp"
-#include <cstdio>
-#include <string>
-#include <vector>
-using namespace tcprobe::numerics;
-template <class F>
-void go(const std::string& name) {
-  FILE* in = fopen(name.c_str(), "rb");
-  FILE* out = fopen((name + ".out").c_str(), "wb");
-  std::vector<bits> line(1 + 2 * F::products);
-  while (fread(line.data(), 8, line.size(), in) == line.size()) {
-    const bits d = dot<F>(line.data() + 1, line.data() + 1 + F::products, line[0]);
-    fwrite(&d, 8, 1, out);
-  }
-  fclose(in);
-  fclose(out);
-}
-int main() {
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one")
-def test_the_header_compiles_by_nvrtc():
-    entries = [Entry("form", "a form", types(by_name.instruction(id_)), core.RULES[id_]) for id_ in (core.MMA_FP8,)]
-    lib = nvrtc.library()
-    call_ = 'extern "C" __global__ void f(const unsigned* a, unsigned long long* d) { *d = tcprobe::numerics::dot<'
-    text = header(entries) + call_ + "tcprobe::numerics::form>(a, a, 0); }\n"
-    assert nvrtc.compile_cuda(lib, text, "-arch=sm_90", "-std=c++17") == (True, "")
 
 
 def test_the_page_has_every_arithmetic(folder):

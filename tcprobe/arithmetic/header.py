@@ -53,6 +53,7 @@ def _struct(entry: Entry) -> str:
         "exact": exact, "nearest": rule.rounding == NEAREST, "c_last": rule.c == AFTER,
         "negative_zero": bool(rule.negative_zero), "largest": rule.overflow == "largest",
         **{f"subnormal_{name}": getattr(rule.subnormals, name) is not False for name in "abcd"},
+        **{f"normalized_{name}": name in rule.normalized for name in "abc"},
     }  # fmt: skip
     lines = [f"/// {entry.words}", f"struct {entry.name} {{"]
     lines += [f"  using {name} = {_format(form)};" for name, form in zip("ABCD", forms, strict=True)]
@@ -105,14 +106,16 @@ struct number {
   static constexpr bits sign = 1ull << (width_ - 1);
   static constexpr bits top = (1ull << (width_ - 1 - unread_ - fraction_)) - 1;
   static constexpr bits infinity = top << fraction_;
-  TCPROBE_HD static decoded decode(bits x, bool subnormals = true) {
+  TCPROBE_HD static decoded decode(bits x, bool subnormals = true, bool normalized = false) {
     const bool negative = (x & sign) != 0;
     const bits raw = (x & (sign - 1)) >> unread_, field = raw >> fraction_, low = raw & ((1ull << fraction_) - 1);
     long long size = static_cast<long long>(field ? low | 1ull << fraction_ : subnormals ? low : 0);
     kind what = finite;
     if (field == top && special_ == 2) what = low ? not_a_number : infinite;
     if (field == top && special_ == 1 && low == (1ull << fraction_) - 1) what = not_a_number;
-    return {negative ? -size : size, static_cast<int>(field ? field : 1) - bias_, negative, what};
+    int exponent = static_cast<int>(field ? field : 1) - bias_;
+    for (; normalized && size && !(size >> fraction); size <<= 1) --exponent;
+    return {negative ? -size : size, exponent, negative, what};
   }
 };
 
@@ -146,19 +149,19 @@ TCPROBE_HD bits rounded(long long total, int unit, int kept, bool nearest, bool 
   if (!subnormals && result >> D::fraction == 0) result = 0;
   const bits most = D::infinity - (largest ? 1 : 0);
   if (result > most) result = most;
-  return total < 0 ? result | D::sign : result;
+  return total < 0 && result ? result | D::sign : result;
 }
 
 /// One sum: the products from `first` to before `last` of the form's order, and C.
 template <class F, class C, class T>
 TCPROBE_HD bits summed(const T* a, const T* b, bits c, int first, int last) {
-  const decoded own = C::decode(c, F::subnormal_c);
+  const decoded own = C::decode(c, F::subnormal_c, F::normalized_c && first == 0);
   int top = own.significand ? own.exponent : nothing;
   bool plus = own.what == infinite && !own.negative, minus = own.what == infinite && own.negative;
   bool nan = own.what == not_a_number, negative = own.negative;
   for (int i = first; i < last; ++i) {
-    const decoded x = F::A::decode(a[F::product(i)], F::subnormal_a);
-    const decoded y = F::B::decode(b[F::product(i)], F::subnormal_b);
+    const decoded x = F::A::decode(a[F::product(i)], F::subnormal_a, F::normalized_a);
+    const decoded y = F::B::decode(b[F::product(i)], F::subnormal_b, F::normalized_b);
     const bool below = x.negative != y.negative;
     negative = negative && below;
     if (x.what == not_a_number || y.what == not_a_number) nan = true;
@@ -174,8 +177,8 @@ TCPROBE_HD bits summed(const T* a, const T* b, bits c, int first, int last) {
   if (top < F::exponent_floor) top = F::exponent_floor;
   long long total = own.significand ? cut(own.significand, F::fraction_bits - C::fraction, top - own.exponent) : 0;
   for (int i = first; i < last; ++i) {
-    const decoded x = F::A::decode(a[F::product(i)], F::subnormal_a);
-    const decoded y = F::B::decode(b[F::product(i)], F::subnormal_b);
+    const decoded x = F::A::decode(a[F::product(i)], F::subnormal_a, F::normalized_a);
+    const decoded y = F::B::decode(b[F::product(i)], F::subnormal_b, F::normalized_b);
     const long long product = x.significand * y.significand;
     constexpr int more = F::fraction_bits - F::A::fraction - F::B::fraction;
     if (product) total += cut(product, more, top - x.exponent - y.exponent);
@@ -189,14 +192,7 @@ TCPROBE_HD inline double double_of(bits x) {
   return value;
 }
 
-TCPROBE_HD inline float float_of(bits x) {
-  const unsigned low = static_cast<unsigned>(x);
-  float value;
-  memcpy(&value, &low, sizeof value);
-  return value;
-}
-
-/// x + y to nearest even, of 16 or 32 bits.
+/// x + y to nearest even, of 16 or 32 bits, by whole numbers: no compiler's option changes it.
 template <class F>
 TCPROBE_HD bits added(bits x, bits y) {
   using D = typename F::D;
@@ -207,15 +203,15 @@ TCPROBE_HD bits added(bits x, bits y) {
     return one.what == infinite ? x : y;
   }
   if (!one.significand && !other.significand) return one.negative && other.negative ? D::sign : 0;
-  if (D::width == 16) {
-    const long long total = one.significand * (1ll << (one.exponent - D::least)) +
-                            other.significand * (1ll << (other.exponent - D::least));
-    return rounded<D>(total, D::least - D::fraction, D::fraction, true, false, true);
-  }
-  const float sum = float_of(x) + float_of(y);
-  unsigned result;
-  memcpy(&result, &sum, sizeof result);
-  return result;
+  const decoded& high = one.exponent < other.exponent ? other : one;
+  const decoded& low = one.exponent < other.exponent ? one : other;
+  constexpr int room = 36;  // bits below the last of the larger one
+  const int distance = high.exponent - low.exponent;
+  const long long kept = cut(low.significand, room, distance);
+  const bool inexact = distance > room && low.significand;  // anything below stands for all of it
+  const long long rest = inexact ? (low.significand < 0 ? kept - 1 : kept + 1) : kept;
+  const long long total = high.significand * (1ll << room) + rest;
+  return rounded<D>(total, high.exponent - D::fraction - room, D::fraction, true, false, true);
 }
 
 /// A chain of fused multiply-adds in f64.

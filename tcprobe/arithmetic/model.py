@@ -38,9 +38,18 @@ class Terms(NamedTuple):
 
 
 def factor(operand: str, kind: str, rule: Arithmetic, bits: Bits) -> Decoded:
-    """A or B, as the form reads it."""
+    """A, B or C, as the form reads it."""
     form = FORMATS[kind].without(rule.unread_bits) if kind == "tf32" else FORMATS[kind]
-    return _kept(decode(form, bits), getattr(rule.subnormals, operand))
+    number = _kept(decode(form, bits), getattr(rule.subnormals, operand))
+    return _normalized(number) if operand in rule.normalized else number
+
+
+def _normalized(number: Decoded) -> Decoded:
+    """Subnormals with the exponent of their leading bit."""
+    significand, exponent, *_, fraction = number
+    length = np.frexp(abs(significand).astype(np.float64))[1]
+    up = np.where(significand == 0, 0, fraction + 1 - length)
+    return number._replace(significand=significand << up, exponent=(exponent - up).astype(np.int32))
 
 
 def _kept(number: Decoded, subnormals: bool | None) -> Decoded:
@@ -68,10 +77,12 @@ def multiplied(types: ElementTypes, rule: Arithmetic, factors: Factors, c: Bits)
     """As `dot`, of decoded factors, which may be broadcast against each other."""
     d = FORMATS[types.d]
     last = rule.c == AFTER
-    result, form = (np.zeros(c.shape, d.word), d) if last else (c, FORMATS[types.c])
+    result = np.zeros(c.shape, d.word)
+    own = decode(d, result) if last else factor("c", types.c, rule, c)
     for group in rule.groups:
         part = factors[0].at(picked(group)), factors[1].at(picked(group))
-        result, form = summed(d, rule, part, _kept(decode(form, result), rule.subnormals.c)), d
+        result = summed(d, rule, part, own)
+        own = _kept(decode(d, result), rule.subnormals.c)
     return _added(d, rule, result, c) if last else result
 
 
@@ -117,7 +128,7 @@ def _cut(term: Ints, more: int, below: Any) -> Ints:
 
 
 def rounded(d: FloatFormat, rule: Arithmetic, total: Ints, top: Any) -> Bits:
-    """The bits of total x 2^(top - F) in D's format."""
+    """The bits of total x 2^(top - F) in D's format; what rounds to zero is a positive zero."""
     magnitude, unit = abs(total), top - rule.fraction_bits
     exponent = np.maximum(np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - 1 + unit, d.least)
     drop = exponent - rule.result_bits - unit
@@ -128,7 +139,7 @@ def rounded(d: FloatFormat, rule: Arithmetic, total: Ints, top: Any) -> Bits:
         bits = np.where(bits >> d.fraction == 0, 0, bits)
     most = d.infinity - (rule.overflow == "largest")
     bits = np.where(magnitude == 0, 0, np.minimum(bits, most))
-    signed: Bits = np.where(total < 0, bits | 1 << d.bits - 1, bits)
+    signed: Bits = np.where((total < 0) & (bits != 0), bits | 1 << d.bits - 1, bits)
     return signed
 
 

@@ -32,7 +32,9 @@ class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     A term is cut toward zero to a multiple of 2^(top - fraction_bits), top being the largest exponent of the group's
     products (sums of their factors' exponents) and of C, at least `exponent_floor`. `result_bits` is what is kept of a
     sum below its leading one. `unread_bits`: low bits of A and B that are not looked at. `overflow`: what a sum beyond
-    the largest number becomes. `negative_zero`: whether a sum of negative zeros is one.
+    the largest number becomes. `negative_zero`: whether a sum of negative zeros is one; all other zeros are positive.
+    `normalized`: operands whose subnormals have the exponent of their leading bit, since they are converted to a wider
+    type before the multiply; those of the others have the least exponent of normal numbers.
     """
 
     groups: tuple[tuple[Product, ...], ...]
@@ -47,6 +49,7 @@ class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overflow: Literal["infinity", "largest"] | None = None
     negative_zero: bool | None = None
     unread_bits: Bits = 0
+    normalized: tuple[Literal["a", "b", "c"], ...] = ()
 
     @property
     def products(self) -> int:

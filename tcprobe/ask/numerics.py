@@ -42,7 +42,7 @@ class FormNumerics:
         if self.sourced is None:
             return None
         body = self.sourced.finding.body
-        rule: Arithmetic | Integers = body.floats or body.integers
+        rule: Arithmetic | Integers | None = body.floats or body.integers
         return rule
 
     @cached_property
@@ -69,6 +69,8 @@ class FormNumerics:
             of = f" ({about})" if about else ""
             return f"published of {row.chip}, not measured: {row.source}{of}"
         body = self.sourced.finding.body
+        if body.unfit:
+            return f"measured: {how(self.sourced.finding)}, no parameters of the model describe it: {body.unfit}"
         other = f", {body.compared} results of {len(body.forms) - 1} other forms the same" if body.compared else ""
         return (f"measured: {how(self.sourced.finding)}, {body.directed} directed cases, {body.wrong} wrong bits in "
                 f"{body.random} random ones{other}, {whence(self.sourced.source)}")  # fmt: skip
@@ -81,7 +83,8 @@ class FormNumerics:
             return {**head, **_floats(self.rule), **tail}
         if isinstance(self.rule, Integers):
             return {**head, **NOTHING, "overflow": self.rule.overflow, "satfinite": self.rule.satfinite, **tail}
-        assert self.published is not None
+        if self.sourced or self.published is None:
+            return {**head, **NOTHING, **tail}
         return {**head, **NOTHING, "group": self.published.products, "fraction_bits": self.published.fraction_bits,
                 "alignment": "truncate", "exponent_floor": self.published.floor, **tail}  # fmt: skip
 
@@ -94,6 +97,8 @@ class FormNumerics:
         elif isinstance(self.rule, Integers):
             yield f"sums are exact; beyond 32 bits they {_verb(self.rule.overflow)}" + (
                 f", with .satfinite they {_verb(self.rule.satfinite)}" if self.rule.satfinite else "")  # fmt: skip
+        elif self.sourced:
+            yield "no parameters of the model describe it; `tcprobe run` saved cases of what it gives"
         elif self.published:
             yield from _published(self.published)
         if self.emulated:
@@ -111,7 +116,7 @@ class FormNumerics:
 
 
 NOTHING = dict.fromkeys(("group", "groups", "fraction_bits", "alignment", "c", "result", "exponent_floor", "subnormals",
-                         "nan", "overflow", "satfinite", "negative_zero", "unread_bits"))  # fmt: skip
+                         "nan", "overflow", "satfinite", "negative_zero", "unread_bits", "normalized"))  # fmt: skip
 
 
 def _floats(rule: Arithmetic) -> dict[str, Any]:
@@ -122,6 +127,7 @@ def _floats(rule: Arithmetic) -> dict[str, Any]:
         "result": {"bits": rule.result_bits, "rounding": rule.rounding}, "exponent_floor": rule.exponent_floor,
         "subnormals": {name: getattr(rule.subnormals, name) for name in "abcd"}, "nan": rule.nan,
         "overflow": rule.overflow, "negative_zero": rule.negative_zero, "unread_bits": rule.unread_bits,
+        "normalized": list(rule.normalized),
     }  # fmt: skip
 
 
@@ -144,6 +150,8 @@ def _words(rule: Arithmetic, kinds: ElementTypes) -> Iterator[str]:
     yield f"a sum is rounded {rounded} to {rule.result_bits} bits below its leading one"
     lost = ", ".join(name.upper() for name in "abcd" if getattr(rule.subnormals, name) is False)
     yield f"subnormals count{f', but not of {lost}' if lost else ''}"
+    if rule.normalized:
+        yield f"subnormals of {', '.join(rule.normalized).upper()} have the exponent of their leading bit"
     yield f"NaN is {rule.nan or 'one of several'}; D is {'-0' if rule.negative_zero else '+0'} where all terms are -0"
     if rule.overflow:
         becomes = "infinity" if rule.overflow == "infinity" else "that number"

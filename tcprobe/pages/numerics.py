@@ -31,6 +31,7 @@ def page(results: Results) -> Iterator[str]:
         if found:
             yield from ("", f"## {name}", "", markdown(words(found)) + ".", "")
             yield from _table([one for one in found if one.body.floats])
+            yield from _unfit([one for one in found if one.body.unfit])
             yield from _integers([one for one in found if one.body.integers])
 
 
@@ -39,6 +40,13 @@ def _table(found: Sequence[Finding]) -> Iterator[str]:
     for finding in _sorted(found):
         yield _row([*code([finding.subject]), *_parameters(finding.body.floats), str(finding.body.random),
                     str(finding.body.wrong), _published(finding)])  # fmt: skip
+
+
+def _unfit(found: Sequence[Finding]) -> Iterator[str]:
+    """Forms that no parameters describe, and why."""
+    if found:
+        yield ""
+    yield from (f"- {code([one.subject])[0]} has no model: {markdown(one.body.unfit)}" for one in _sorted(found))
 
 
 def _parameters(rule: Arithmetic) -> list[str]:

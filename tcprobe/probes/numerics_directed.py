@@ -21,7 +21,7 @@ from tcprobe.arithmetic.parameters import (
 )  # fmt: skip
 from tcprobe.errors import ProbeError
 from tcprobe.probes.numerics_dots import Bits, Directed, Power, largest, magnitude_bits, number
-from tcprobe.probes.numerics_ends import floor, nan, negative_zero, overflow, rounded_result, subnormals
+from tcprobe.probes.numerics_ends import floor, nan, negative_zero, normalized, overflow, rounded_result, subnormals
 
 
 def parameters(directed: Directed) -> Arithmetic:
@@ -34,9 +34,12 @@ def parameters(directed: Directed) -> Arithmetic:
     if kept is not None:
         _aligned(directed, groups, c, kept)
     result, rounding = rounded_result(directed, groups, c, kept)
+    small = subnormals(directed)
+    normal = (name for name in normalized(directed, groups, c, kept) if getattr(small, name) is not False)
     return Arithmetic(
-        groups, kept, result, rounding, c, floor(directed, groups, kept), "truncate", subnormals(directed),
+        groups, kept, result, rounding, c, floor(directed, groups, kept), "truncate", small,
         nan(directed), overflow(directed), negative_zero(directed), directed.unread,
+        tuple(normal),
     )  # fmt: skip
 
 

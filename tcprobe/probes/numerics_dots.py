@@ -96,7 +96,10 @@ class Directed:
 
     def factors(self, term: Power) -> tuple[int, int]:
         """The bits of A and B whose product is a term."""
-        first = min(max(term.exponent // 2, self.a.least, term.exponent - largest(self.b)), largest(self.a))
+        low = max(self.a.least, term.exponent - largest(self.b))
+        high = min(largest(self.a), term.exponent - self.b.least)
+        beyond = max(0, self.least - self.b.fraction - term.exponent)  # what subnormals of B cannot take
+        first = max(low, min(term.exponent // 2, high)) - beyond
         return number(self.a, term._replace(exponent=first)), number(self.b, Power(term.exponent - first))
 
 

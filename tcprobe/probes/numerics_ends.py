@@ -10,6 +10,7 @@ import numpy as np
 from tcprobe.arithmetic.formats import FloatFormat
 from tcprobe.arithmetic.parameters import (
     AFTER,
+    IN_GROUP,
     NEAREST,
     TOWARD_ZERO,
     Rounding,
@@ -149,13 +150,58 @@ def subnormals(directed: Directed) -> Subnormals:
             _kept(answer, number(directed.d, Power(low + high)), name) if _held(directed.d, low + high) else None
         )
     own = Power(directed.c.least - 1)
-    told["c"] = _kept(int(directed.ask([({}, own)])[0]), number(directed.d, own), "c")
+    if _held(directed.d, own.exponent):
+        told["c"] = _kept(int(directed.ask([({}, own)])[0]), number(directed.d, own), "c")
+    else:
+        told["c"] = None
     small = Power(directed.d.least - 1)
     if directed.least <= small.exponent:
         told["d"] = _kept(int(directed.ask([({0: small}, 0)])[0]), number(directed.d, small), "d")
     else:
         told["d"] = True if told["c"] and directed.types.c == directed.types.d else None
     return Subnormals(**told)
+
+
+def normalized(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None) -> tuple[Any, ...]:
+    """The operands whose subnormals align by their leading bit: what is below what the least exponent keeps survives.
+
+    An operand that no case can ask is left out: its subnormals are never that far above another term.
+    """
+    group = groups[0]
+    if kept is None or len(group) < 3:
+        return ()
+    factors = [("a", directed.a, directed.b), ("b", directed.b, directed.a)]
+    told = {name: _survives(directed, group, kept, (name, form, other)) for name, form, other in factors}
+    told["c"] = c == IN_GROUP and _survives_c(directed, group, kept)
+    return tuple(name for name, normal in told.items() if normal)
+
+
+def _survives(
+    directed: Directed, group: Sequence[int], kept: int, operand: tuple[str, FloatFormat, FloatFormat]
+) -> bool:
+    """Beside the smallest subnormal of A or B times a large number, and less the same."""
+    name, form, other = operand
+    low, high = form.least - form.fraction + directed.unread, largest(other)
+    small = Power(form.least + high - kept - 1)
+    if small.exponent < directed.least or not _held(directed.d, small.exponent):
+        return False
+    lines = {key: np.zeros((1, directed.products), getattr(directed, key).word) for key in "ab"}
+    for k, sign in zip(group, (1, -1), strict=False):
+        lines[name][0, k] = number(form, Power(low, sign))
+        lines["b" if name == "a" else "a"][0, k] = number(other, Power(high))
+    lines["a"][0, group[2]], lines["b"][0, group[2]] = directed.factors(small)
+    d = int(directed.raw(lines["a"], lines["b"], np.zeros(1, directed.c.word))[0])
+    return d == number(directed.d, small)
+
+
+def _survives_c(directed: Directed, group: Sequence[int], kept: int) -> bool:
+    """As `_survives`, beside the smallest subnormal of C and a product that is the same below zero."""
+    low, small = directed.c.least - directed.c.fraction, Power(directed.c.least - kept - 1)
+    smallest = directed.least - directed.a.fraction - directed.b.fraction + 2 * directed.unread
+    if low < directed.least or small.exponent < smallest or not _held(directed.d, small.exponent):
+        return False
+    d = directed.ask([({group[0]: Power(low, -1), group[1]: small}, Power(low))])
+    return int(d[0]) == number(directed.d, small)
 
 
 def _held(form: FloatFormat, exponent: int) -> bool:

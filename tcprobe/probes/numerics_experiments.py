@@ -40,6 +40,7 @@ from tcprobe.store.kinds.numerics import Body, WrongCase
 KIND = "numerics"
 CASES = 100_000  # of each arithmetic
 SHOWN = 8
+UNFIT_SHOWN = 64  # of a form that follows no parameters
 OTHERS = 16_384  # results of each other form that are compared
 AT_ONCE = 8  # images that a thread follows
 Bits = NDArray[Any]
@@ -138,11 +139,23 @@ class NumericsExperiment(Dialogue):
 
     def _floats(self, bench: Bench, form: TabledForm, made: Images) -> Body:
         directed = Directed(form.types, self.first.stored, lambda a, b, c: dots(bench, form, Images(a, b, c)))
-        rule = parameters(directed)
         got = _run(bench, form, made)
+        try:
+            rule = parameters(directed)
+        except ProbeError as error:
+            return self._unfit(form, made, got, (directed.asked, str(error)))
         wrong, shown = judged(form, rule, made, (got, follow(self.first, rule, made)))
         compared = self._compared(bench, form, made, got)
         return Body([row.id for row in self.rows], directed.asked, got.size, wrong, compared, rule, None, shown)
+
+    def _unfit(self, form: TabledForm, made: Images, got: Bits, asked: tuple[int, str]) -> Body:
+        """What is saved of a form that the model does not describe: why, and cases from all over the images."""
+        directed, why = asked
+        spread = np.linspace(0, got.size - 1, UNFIT_SHOWN).astype(np.int64)
+        places = np.stack(np.unravel_index(spread, got.shape), axis=-1)
+        shown = [msgspec.structs.replace(case, model=None)
+                 for case in _shown(form.types, made, (got, got), places)]  # fmt: skip
+        return Body([self.first.id], directed, got.size, got.size, 0, None, None, shown, why)
 
     def _integers(self, bench: Bench, form: TabledForm, made: Images) -> Body:
         ends = _overflows(bench, form)

@@ -1,7 +1,9 @@
 """What a multiply computes, one finding for all forms of one arithmetic: the parameters of the model, and its proof.
 
 `directed` cases told the parameters; of `random` ones, nasty ones among them, `wrong` came out otherwise than the model
-says, and `shown` has the first. `compared` results of the other `forms` were the same bits as the first form's.
+says, and `shown` has the first. `compared` results of the other `forms` were the same bits as the first form's. A form
+of floats that no parameters describe has `unfit`, which says why; all of its cases count as wrong, and those shown have
+no `model`.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ class WrongCase(msgspec.Struct, forbid_unknown_fields=True):
     b: list[str]
     c: str
     d: str
-    model: str
+    model: str | None
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -43,6 +45,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     floats: Arithmetic | None = None
     integers: Integers | None = None
     shown: list[WrongCase] = []
+    unfit: str | None = None
 
 
 def check(finding: Finding) -> None:
@@ -53,17 +56,20 @@ def check(finding: Finding) -> None:
     if not set(body.forms) <= {row.id for row in rows} or finding.subject not in body.forms:
         raise DataError(f"{finding.subject}: forms of another arithmetic.")
     is_float = types(rows[0]).is_float
-    if (body.floats is None) == is_float or (body.integers is None) != is_float:
+    fits = body.unfit is None
+    if (body.floats is not None) != (is_float and fits) or (body.integers is None) != is_float:
         raise DataError(f"{finding.subject} needs the parameters of {'floats' if is_float else 'integers'}.")
     if body.floats and sorted(k for group in body.floats.groups for k in group) != list(range(rows[0].stored)):
         raise DataError(f"{finding.subject}: its groups are not its {rows[0].stored} products.")
+    if not fits and body.wrong != body.random:
+        raise DataError(f"{finding.subject} follows no parameters, and yet some of its cases are right.")
     if body.wrong > body.random or len(body.shown) > body.wrong:
         raise DataError(f"{finding.subject}: more cases are wrong than were tried.")
 
 
 def essence(body: Body) -> Any:
     """The parameters."""
-    return {"floats": body.floats, "integers": body.integers}
+    return {"floats": body.floats, "integers": body.integers, "unfit": body.unfit}
 
 
 def words(findings: Sequence[Finding]) -> str:
