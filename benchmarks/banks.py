@@ -20,7 +20,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,15 +27,14 @@ from tcprobe.ask.bank_patterns import judged, read
 from tcprobe.ask.bank_rules import rules_for
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.probes.bank_cases import costly
-from tcprobe.probes.banks import Cases, Floats
-from tcprobe.run.banks import fit, predicted
+from tcprobe.probes.bank_experiments import Timed, fit, predicted
 from tcprobe.store.results import published
 
 TCPROBE = [sys.executable, "-c", "from tcprobe.cli import main; main()", "banks"]
 FLOOR = [sys.executable, "-c", "import click, rich, numpy"]
 MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 PATTERNS = 10_000
-Timed = tuple[SharedAccess, list[tuple[int, ...]], Cases, tuple[Floats, Any]]
+Timing = tuple[SharedAccess, list[tuple[int, ...]], Timed]  # what `fit` takes
 TILES = {
     "64x64 f16": [MMA + ".a", "--tile", "64x64", "--with", "cp.async.16", "ldmatrix.x4"],
     "64x128 f16": [MMA + ".a", "--tile", "64x128", "--with", "cp.async.16", "ldmatrix.x4"],
@@ -78,14 +76,15 @@ def write_patterns(path: Path) -> None:
     path.write_text("\n".join(rows))
 
 
-def timings() -> list[Timed]:
+def timings() -> list[Timing]:
     """As many timings of every access as a sweep has, of a clock that follows the rule."""
     found = []
     for row in accesses().values():
         cases, rule = costly(row, 2000), rules_for(None, published()).rule(row)
         size = min(rule.phase, row.lanes)
         phases = [tuple(range(j, j + size)) for j in range(0, row.lanes, size)]
-        found.append((row, phases, cases, (predicted(row, rule, cases).astype(float), np.ones(2000, np.bool_))))
+        timed = Timed(cases, predicted(row, rule, cases).astype(float), np.ones(2000, np.bool_))
+        found.append((row, phases, timed))
     return found
 
 
@@ -102,7 +101,7 @@ def main() -> None:
     for name, arguments in TILES.items():
         say(f"--propose {name}", seconds(process(*arguments, "--propose"), repeats), "1 s")
     todo = timings()
-    say("fit of 56,000 timings", seconds(lambda: [fit(*timed) for timed in todo], 1))
+    say("fit of 56,000 timings", seconds(lambda: [fit(*timing) for timing in todo], 1))
 
 
 if __name__ == "__main__":

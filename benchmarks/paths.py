@@ -27,8 +27,8 @@ from tcprobe.ask.path.cuda import source
 from tcprobe.errors import UsageError
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.probes import banks
+from tcprobe.probes.bank_experiments import BankExperiment
 from tcprobe.probes.banks import AREA, Cases
-from tcprobe.run.banks import Timer
 from tcprobe.store.cell import load
 
 F16, HALF = "mma.m16n8k16.row.col.f32.f16.f16.f32", "mma.m16n8k16.row.col.f16.f16.f16.f16"
@@ -106,20 +106,20 @@ def clocked(device):
 
 def timed(device, found):
     """Cycles of all issues of each step together."""
-    from tcprobe.run.driver import BEST
     from tcprobe.run.gpu import Gpu
+    from tcprobe.run.worker import Desk
 
-    gpu = Gpu(BEST)
+    gpu = Gpu()
     gpu.open(device)
     names = sorted({name for _, name, *_ in found})
     assert gpu.load([banks.kernel(accesses()[name]) for name in names]) == {}
-    timer, rows = Timer(gpu, gpu.shared_bytes() // 2 + 1024), {}
+    desk, rows = Desk(gpu, gpu.devices()[device], None), {}
     for name in names:
         chosen = [n for n, (_, access, *_) in enumerate(found) if access == name]
         address = np.concatenate([found[n][2] for n in chosen])
         if accesses()[name].is_matrix:  # lanes that do not count may give any address
             address = np.where(address < 0, 0, address)
-        cycles, _ = timer.measure(accesses()[name], Cases(address, np.zeros_like(address)))
+        cycles, _ = BankExperiment(accesses()[name]).timed(desk, Cases(address, np.zeros_like(address)))
         ends = np.cumsum([len(found[n][2]) for n in chosen])
         for n, part in zip(chosen, np.split(cycles.round().astype(int), ends[:-1]), strict=True):
             rows[n] = int(part.sum())

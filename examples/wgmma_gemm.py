@@ -19,7 +19,7 @@ import numpy as np
 from tcprobe.ask import descriptor
 from tcprobe.ask.convert.stmatrix import StoreOptions
 from tcprobe.ask.convert.store_code import coded
-from tcprobe.isa import by_name
+from tcprobe.isa.names import resolve
 from tcprobe.references.shared_memory.tensor_map import packed
 from tcprobe.run import driver
 from tcprobe.run.multiplicands import matrix, patterns
@@ -114,7 +114,7 @@ extern "C" __global__ void gemm_{kind}(const void* map_a, const void* map_b, con
 
 def tiles(kind: str) -> tuple[descriptor.SharedTile, ...]:
     """A and B in shared memory, WIDTH bytes of k, and D as it is stored."""
-    row = by_name.instruction(KINDS[kind].instruction)
+    row = resolve(KINDS[kind].instruction).instruction
     (_, n, _), held = row.shape, row.described[0].held
     k = WIDTH * 8 // held.slot_bits
     return (*(descriptor.tile((lines, k), held.type, "k", WIDTH, (lines, 32)) for lines in (M, n)),
@@ -123,7 +123,7 @@ def tiles(kind: str) -> tuple[descriptor.SharedTile, ...]:
 
 def source(kind: str) -> str:
     """The whole CUDA source."""
-    row, (a, b, out) = by_name.instruction(KINDS[kind].instruction), tiles(kind)
+    row, (a, b, out) = resolve(KINDS[kind].instruction).instruction, tiles(kind)
     made = coded(load(f"{row.id}.d"), StoreOptions("stmatrix", KINDS[kind].out, "row", f"boxes:{WIDTH}"), "store")
     d, whole = row.fragment("d"), row.type("d") == "s32"
     copies = [*_copies("a", a, "x", f"tile * {a.k}"), *_copies("b", b, "y", f"tile * {b.k}")]
@@ -208,7 +208,7 @@ def differing(kind: str, function, size: tuple[int, int, int], seed: int) -> int
     """How many elements of D (m x n) are not NumPy's; m is a multiple of 64, n of 128, k of WIDTH bytes."""
     import cupy
 
-    (m, n, k), row, rng = size, by_name.instruction(KINDS[kind].instruction), np.random.default_rng(seed)
+    (m, n, k), row, rng = size, resolve(KINDS[kind].instruction).instruction, np.random.default_rng(seed)
     a, b = rng.integers(-3, 4, (m, k)), rng.integers(-3, 4, (k, n))
     bits = np.uint16 if kind == "bf16" else np.uint8
     wanted = rounded(kind, a @ b)

@@ -6,9 +6,9 @@ Facts are rows (`arch`, `dtypes`, `inventory`), work is small pure functions, an
 
 Reading, fitting and comparing need neither CuPy nor CUDA:
 
->>> from tcprobe.isa import by_name
+>>> from tcprobe.isa.names import resolve
 >>> from tcprobe.store import results
->>> fragment = by_name.resolve("wmma.m16n16k16.d.f32")
+>>> fragment = resolve("wmma.m16n16k16.d.f32").fragment
 >>> fragment.rows, fragment.cols, fragment.elements
 (16, 16, 8)
 """

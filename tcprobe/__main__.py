@@ -1,44 +1,61 @@
-"""`python -m tcprobe`, and the console script: whatever is imported, Ctrl-C is one line."""
+"""`python -m tcprobe`, and the console script: whatever is imported, Ctrl-C and want of memory are one line."""
 
 from __future__ import annotations
 
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
+
+from tcprobe.errors import StarvedError, starved
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
+    from types import TracebackType
 
 
 def main() -> None:
     """Run the command line."""
-    sys.unraisablehook = unraisable
+    sys.excepthook, sys.unraisablehook = uncaught, unraisable
     gc.set_threshold(100_000)  # most commands are over before there is garbage: a tenth of their time
     try:
-        from tcprobe.system.interrupts import prepare
+        from tcprobe.system import interrupts, memory
 
-        prepare()
+        interrupts.prepare()
+        memory.prepare()
         from tcprobe.cli import main as command
 
         command()
-    except KeyboardInterrupt as stopped:
-        end(stopped)
     finally:
         gc.freeze()  # the process ends: looking for garbage would take a tenth of its time again
 
 
+def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What comes before or after the command's own care for errors."""
+    end(error)
+    sys.__excepthook__(kind, error, trace)
+
+
 def unraisable(about: UnraisableHookArgs) -> None:
-    """A signal that arrived where Python cannot raise, in a destructor or an import's own, still stops the process."""
-    if isinstance(about.exc_value, KeyboardInterrupt):
-        end(about.exc_value)
+    """What arrives where Python cannot raise, in a destructor or an import's own, still stops the process."""
+    end(about.exc_value)
     sys.__unraisablehook__(about)
 
 
-def end(stopped: KeyboardInterrupt) -> None:
-    """End the process at once; what it started ends too (`children`)."""
-    os.write(2, b"Stopped.\n")
-    os._exit(getattr(stopped, "code", 130))
+def end(error: BaseException | None) -> None:
+    """End the process at once if a signal or want of memory stopped it; what it started ends too (`children`)."""
+    if isinstance(error, KeyboardInterrupt):
+        end_with("Stopped.", getattr(error, "code", 130))
+    if starved(error):
+        end_with(f"Error: {StarvedError()}", StarvedError.exit_code)
+
+
+def end_with(words: str, code: int) -> NoReturn:
+    """End the process at once with a line on standard error, as far as that takes it."""
+    with suppress(OSError):
+        os.write(2, f"{words}\n".encode())
+    os._exit(code)
 
 
 if __name__ == "__main__":

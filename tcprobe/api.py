@@ -30,10 +30,10 @@ from tcprobe.ask.trace import Holder, Meeting, Trace, feeds, held, trace, where
 from tcprobe.emit import emit
 from tcprobe.emit import names as formats
 from tcprobe.fit import fit
-from tcprobe.isa import by_name
 from tcprobe.isa.arch import arch as named
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import resolve, select
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell, load, operands, selection
 from tcprobe.store.lookup import layers
@@ -68,7 +68,7 @@ __all__ = [
 
 def fragments(*patterns: str, arch: str | None = None, family: str | None = None) -> builtins.list[Fragment]:
     """The fragments that patterns or names mean (all without one), that an arch has, of a family; also as `list`."""
-    return by_name.select_or_fail(*patterns, family=family, device=named(arch) if arch else None)
+    return select(*patterns, family=family, device=named(arch) if arch else None)
 
 
 list = fragments  # noqa: A001
@@ -86,5 +86,5 @@ def multiply(
 
     `arch`, `results` and `only` as for `load`; without `arch` the one whose measurement of D counts most.
     """
-    row = by_name.multiply(name)
+    row = resolve(name).multiply
     return row, operands(row, arch, layers(results, only))

@@ -11,6 +11,15 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
+
+ADVICE = "raise the limits (`ulimit -v`, `ulimit -u`), or end other programs."
+# as Python's threads, locks and calls say it, and the loader of shared libraries
+STARVED_WORDS = (
+    "can't start new thread", "can't allocate", "cannot allocate memory", "Cannot allocate memory",
+    "failed to map segment", "cannot map zero-fill pages", "cannot create shared object descriptor",
+    "without setting an exception", "without exception set",
+)  # fmt: skip
 
 
 class TcprobeError(Exception):
@@ -20,9 +29,22 @@ class TcprobeError(Exception):
 
 
 class UsageError(TcprobeError):
-    """A name, option or value that does not fit."""
+    """A name, option or value that does not fit. By `topic` and `about` the command line says which command helps."""
 
     exit_code = 2
+
+    def __init__(self, message: str = "", topic: str = "", **about: str) -> None:
+        super().__init__(message)
+        self.topic, self.about = topic, about
+
+
+class AmbiguousError(UsageError):
+    """A name that means several things where one is asked for: its `choices`, by id."""
+
+    def __init__(self, message: str = "", name: str = "", choices: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.name, self.choices = name, tuple(choices)
+        self.commands: list[str] = []  # to paste, where the command line knows them
 
 
 class VariableError(UsageError, ValueError):
@@ -33,6 +55,17 @@ class EnvironmentUnfitError(TcprobeError):
     """CuPy, the driver, a GPU or a file permission is missing."""
 
     exit_code = 3
+
+
+class StarvedError(TcprobeError):
+    """The system gave no more memory, threads or processes. Nobody may take that for another fault and go on."""
+
+    exit_code = 3
+
+    def __init__(self, _: str = "") -> None:
+        limit = _address_space()
+        bound = f" (the address space is limited to {limit >> 20} MiB by `ulimit -v`)" if limit else ""
+        super().__init__(f"the system gives no more memory, threads or processes{bound}: {ADVICE}")
 
 
 class DataError(TcprobeError):
@@ -47,6 +80,10 @@ class NewerSchemaError(DataError):
 
 class ProbeError(TcprobeError):
     """What a probe brought back is not what a fragment or a matrix product can bring back."""
+
+
+class UnmeasuredError(ProbeError):
+    """A table that a conclusion rests on was not measured."""
 
 
 class UnreadProbeError(ProbeError):
@@ -75,15 +112,40 @@ def named(name: str) -> type[TcprobeError]:
 
 def understood(error: Exception) -> TcprobeError:
     """Any error in these terms: what the system refuses is the machine's, the unexpected is tcprobe's own."""
+    if starved(error):
+        return StarvedError()
     if isinstance(error, TcprobeError):
         return error
-    exhausted = ("can't start new thread", "failed to map segment")  # the latter: a shared library, by the loader
-    if isinstance(error, MemoryError) or any(words in str(error) for words in exhausted):
-        return EnvironmentUnfitError("the system gives no more memory or threads.")
     if not isinstance(error, OSError):
         return InternalError(f"internal error, please report it: {type(error).__name__}: {error}")
     kind = UsageError if error.errno == errno.ENAMETOOLONG else EnvironmentUnfitError
     return kind(f"{_refused(error)}{error.strerror or error}.")
+
+
+def starved(error: BaseException | None) -> bool:
+    """Whether an error, or one that it came of, is want of memory, threads or processes."""
+    while error and not _is_want(error):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _is_want(error: BaseException) -> bool:
+    """EAGAIN: a process or thread cannot be started; but of a stream that nobody reads, which counts characters."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN):
+        return not hasattr(error, "characters_written")
+    if isinstance(error, OSError | RuntimeError | ImportError | SystemError):
+        return any(words in str(error) for words in STARVED_WORDS)
+    return isinstance(error, MemoryError | StarvedError)
+
+
+def _address_space() -> int | None:
+    """The limit of this process's address space in bytes, None where there is none."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def _refused(error: OSError) -> str:

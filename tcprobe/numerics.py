@@ -21,7 +21,7 @@ from tcprobe.arithmetic.gemm import gemm
 from tcprobe.arithmetic.model import dot as dot_of_bits
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers
 from tcprobe.errors import UsageError
-from tcprobe.isa import by_name
+from tcprobe.isa import names
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
@@ -59,7 +59,7 @@ def multiply(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | No
 
     D of one multiply is C of the next, k ascending. A sparse form has no such product; `dot` takes its stored products.
     """
-    row = by_name.instruction(form)
+    row = names.resolve(form).instruction
     if row.metadata:
         raise UsageError(f"{row.id} is sparse, so that every row meets lines of B of its own: use `numerics.dot`.")
     rule, kinds = model(row, arch), types(row)
@@ -74,7 +74,7 @@ def multiply(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | No
 
 def dot(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | None = None) -> NDArray[Any]:
     """D of dot products of one multiply: A and B of shape (..., k), of a sparse form those stored, C of shape (...)."""
-    row = by_name.instruction(form)
+    row = names.resolve(form).instruction
     rule, kinds = model(row, arch), types(row)
     given = dict(zip("abc", map(np.asarray, (a, b, c)), strict=True))
     check_length(row, given["a"].shape[-1], given["b"].shape[-1])

@@ -14,10 +14,14 @@ from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.sass import toolchain
 from tcprobe.system.children import Scratch
 
+pytest_plugins = ("sampling", "failures")
+os.environ.pop("COLUMNS", None)  # answers keep to its width
 # what is read of the published tables stays: to look it over took a tenth of the time
 gc.set_threshold(100_000, 50, 100)
 QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-settings.register_profile("tcprobe", deadline=None, suppress_health_check=QUIET, print_blob=True)
+# The same examples each time, so that what is green stays so; TCPROBE_EXAMPLES=random tries others.
+ALIKE = os.environ.get("TCPROBE_EXAMPLES") != "random"
+settings.register_profile("tcprobe", deadline=None, suppress_health_check=QUIET, print_blob=True, derandomize=ALIKE)
 settings.load_profile("tcprobe")
 # The first starts commands whose memory is measured, where a worker that has grown counts in. Then come those that take
 # longest, so that workers end together; the files of the site build it once.

@@ -1,8 +1,10 @@
-"""A worker on the emulator that can go wrong on demand: python emulated_worker.py MODE [EXPERIMENT PART [COMPILER]].
+"""A worker that can go wrong on demand: python emulated_worker.py MODE [EXPERIMENT PART [COMPILER [MACHINE]]].
 
-MODE: fine; die (SIGKILL itself), hang, fault or bug (an error that nobody expects) when an experiment whose id contains
-PART runs; load-die, load-bug or refuse while compiling it; data or usage (such an error) when it starts; slow (a pause
-before every experiment, for killing the tool in between). COMPILER is what provenance says, "none" by default.
+MODE: fine; die (by SIGSEGV), killed (by SIGKILL, as for want of memory), starved (which is such want), hang, fault or
+bug (an error that nobody expects) when an experiment whose id contains PART runs; load-die, load-bug or refuse while
+compiling it; data or usage (such an error) when it starts; slow (a pause before every experiment, for killing the tool
+in between). COMPILER is what provenance says, "none" by default. MACHINE is one of `bench`, "Clock"; by default the
+emulator with layouts at random.
 """
 
 import dataclasses
@@ -14,6 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import bench
 import emulation
 
 from tcprobe.errors import DataError, UsageError
@@ -25,9 +28,14 @@ from tcprobe.run.worker import main
 UNFIT = {"data": DataError, "usage": UsageError}
 
 
-class Faulty(Emulator):
-    def __init__(self, mode, part, compiler, *args):
-        super().__init__(*args)
+class Random(Emulator):
+    def __init__(self):
+        super().__init__(*emulation.tables(seed=7))
+
+
+class Faulty:
+    def __init__(self, mode, part, compiler):
+        super().__init__()
         self.mode, self.part, self.compiler = mode, identifier(part), compiler
 
     def devices(self):
@@ -40,7 +48,7 @@ class Faulty(Emulator):
     def load(self, kernels):
         meant = [k.name for k in kernels if self.part and self.part in k.name]
         if self.mode == "load-die" and meant:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGSEGV)
         if self.mode == "load-bug" and meant:
             raise ZeroDivisionError("nobody expects this")
         refused = dict.fromkeys(meant, "no such form") if self.mode == "refuse" else {}
@@ -51,7 +59,11 @@ class Faulty(Emulator):
             time.sleep(0.02)
         if self.part and self.part in launches[0].kernel.name:
             if self.mode == "die":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            if self.mode == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
+            if self.mode == "starved":
+                raise MemoryError
             if self.mode == "hang":
                 time.sleep(3600)
             if self.mode == "bug":
@@ -62,5 +74,6 @@ class Faulty(Emulator):
 
 
 if __name__ == "__main__":
-    mode, part, compiler = (*sys.argv[1:], "", "", "")[:3]
-    main(lambda: Faulty(mode, part, compiler, *emulation.tables(seed=7)))
+    mode, part, compiler, machine = (*sys.argv[1:], "", "", "", "")[:4]
+    kind = type("FaultyMachine", (Faulty, getattr(bench, machine) if machine else Random), {})
+    main(lambda: kind(mode, part, compiler))

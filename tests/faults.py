@@ -18,7 +18,8 @@ from tcprobe.store.results import Results, published
 
 PYTHON = (sys.executable, "-m", "tcprobe")
 RUN = ("run", "wmma.m8n8k4.*", "--arch", "sm_80", "--method", "sass")
-MOST_SECONDS = 60
+MOST_SECONDS = 600  # of a command that cannot end; on a machine with other work half a second becomes ten
+BRIEF = 2  # seconds for a call of a tool that hangs
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Fault:
     codes: tuple[int, ...] = (3,)
     environment: dict[str, str] = field(default_factory=dict)
     refuses: bool = False
+    limit: int = 120  # seconds for one call of a tool
 
 
 @dataclass
@@ -65,9 +67,11 @@ def nvdisasm(name, script, **more):
 
 
 TOOLS = (
-    ptxas("hangs", "sleep 1000"),
+    ptxas("hangs", "sleep 1000", limit=BRIEF),
     ptxas(
-        "hangs with children that ignore SIGTERM", 'trap "" TERM; (trap "" TERM; sleep 1000) & sleep 1000; sleep 1000'
+        "hangs with children that ignore SIGTERM",
+        'trap "" TERM; (trap "" TERM; sleep 1000) & sleep 1000; sleep 1000',
+        limit=BRIEF,
     ),
     ptxas("dies by SIGSEGV", "kill -SEGV $$"),
     ptxas("dies by SIGABRT", "kill -ABRT $$"),
@@ -101,15 +105,15 @@ TOOLS = (
     ptxas("warns", 'echo "ptxas warning : hm" >&2; exec "$REAL" "$@"', codes=(0,)),
     ptxas("leaves a child behind", 'sleep 1000 & exec "$REAL" "$@"', codes=(0,)),
     ptxas("closes its output", 'exec >&- 2>&-; exec "$REAL" "$@"', codes=(0,)),
-    Fault("ptxas --version hangs", "ptxas", ONLY_VERSION + "sleep 1000"),
+    Fault("ptxas --version hangs", "ptxas", ONLY_VERSION + "sleep 1000", limit=BRIEF),
     Fault("ptxas --version is garbage", "ptxas", ONLY_VERSION + "echo garbage"),
     Fault("ptxas --version is not UTF-8", "ptxas", ONLY_VERSION + "printf '\\377\\376V\\377'"),
     Fault("ptxas --version does not end", "ptxas", ONLY_VERSION + "yes V"),
     Fault("ptxas --version dies", "ptxas", ONLY_VERSION + "kill -SEGV $$"),
     Fault("ptxas --version has escapes", "ptxas", ONLY_VERSION + "printf 'V12.9.86\\033[31m'", codes=(0,)),
     Fault("ptxas --help is garbage", "ptxas", ONLY_HELP + "echo garbage", codes=(2,)),
-    Fault("ptxas --help hangs", "ptxas", ONLY_HELP + "sleep 1000"),
-    nvdisasm("hangs", "sleep 1000"),
+    Fault("ptxas --help hangs", "ptxas", ONLY_HELP + "sleep 1000", limit=BRIEF),
+    nvdisasm("hangs", "sleep 1000", limit=BRIEF),
     nvdisasm("dies by SIGSEGV", "kill -SEGV $$"),
     nvdisasm("exits with 1 silently", "exit 1"),
     nvdisasm("prints garbage", "echo garbage"),
@@ -129,9 +133,10 @@ OFFERED = (
     Fault("ptxas is a folder", "ptxas", "folder"),
     Fault("ptxas leads nowhere", "ptxas", "nowhere", codes=(3,)),
 )
+MARKS = " ".join(f"{name}=${name}" for name in ("TCPROBE_TRIAL", "TMPDIR", "PYTHONDONTWRITEBYTECODE"))
 ENVIRONMENTS = (
     Fault("no HOME", around='env -u HOME "$@"', codes=(0,)),
-    Fault("an empty environment", around='env -i TCPROBE_TRIAL=$TCPROBE_TRIAL TMPDIR=$TMPDIR "$@"', codes=(0,)),
+    Fault("an empty environment", around=f'env -i {MARKS} "$@"', codes=(0,)),
     Fault("no PATH", environment={"PATH": ""}, codes=(0,)),
     Fault("CUDA_HOME leads nowhere", environment={"CUDA_HOME": "/nowhere"}, codes=(0,)),
     Fault("a C locale", environment={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, codes=(0,)),
@@ -150,7 +155,7 @@ ENVIRONMENTS = (
     Fault("10 open files", around='ulimit -n 10; "$@"'),
     Fault("14 open files", around='ulimit -n 14; "$@"', codes=(0, 3)),
     Fault("files of 512 bytes", around='ulimit -f 1; "$@"'),
-    Fault("300 MB of memory", around='ulimit -v 300000; "$@"'),
+    Fault("300 MB of memory", around='ulimit -v 300000; "$@"', codes=(0, 3)),
     Fault("results are a file", around=': > {trial}/r; "$@"', codes=(2,)),
     Fault("results lie in /proc", around='ln -s /proc/self/x {trial}/r; "$@"'),
 )  # fmt: skip
@@ -181,7 +186,7 @@ def command(fault: Fault, trial: Path) -> list[str]:
     if fault.program:
         (trial / "cuda").mkdir()
         place(fault, trial / "cuda")
-        more = ["--cuda", str(trial / "cuda"), "--limit", "2"]
+        more = ["--cuda", str(trial / "cuda"), "--limit", str(fault.limit)]
     shell = fault.around.replace("{trial}", str(trial))
     return ["/bin/sh", "-c", shell, "sh", *PYTHON, *RUN, "--results", str(trial / "r"), *more]
 
@@ -201,9 +206,13 @@ def attempt(fault: Fault, trial: Path) -> Outcome:
 
 
 def start_environment(trial: Path) -> dict[str, str]:
-    """An environment by which the processes and the temporary folders of a trial are found again."""
+    """An environment by which the processes and the temporary folders of a trial are found again.
+
+    Nothing is compiled for others: under a limit of file sizes Python leaves half of a .pyc, on which they stumble.
+    """
     (trial / "tmp").mkdir()
-    return os.environ | {"TMPDIR": str(trial / "tmp"), "TCPROBE_TRIAL": uuid.uuid4().hex}
+    own = {"TMPDIR": str(trial / "tmp"), "TCPROBE_TRIAL": uuid.uuid4().hex, "PYTHONDONTWRITEBYTECODE": "1"}
+    return os.environ | own
 
 
 def unclear(fault: Fault, code: int, errors: str) -> list[str]:
@@ -218,7 +227,7 @@ def unclear(fault: Fault, code: int, errors: str) -> list[str]:
     return found
 
 
-def left(environment: dict[str, str], patience: float = 3.0) -> list[str]:
+def left(environment: dict[str, str], patience: float = 60.0) -> list[str]:
     """Processes and temporary files that are still there; a guard may take a moment."""
     end = time.monotonic() + patience
     while (found := _left(environment)) and time.monotonic() < end:

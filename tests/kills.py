@@ -10,10 +10,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from faults import PYTHON, left, start_environment
+from faults import MOST_SECONDS, PYTHON, left, start_environment
 
 from tcprobe.store.results import Results, published
 
@@ -53,17 +54,18 @@ def stop(work: Work, how: signal.Signals, after: float, trial: Path, whole: dict
     environment = start_environment(trial)
     command = [*PYTHON, *work.arguments]
     process = subprocess.Popen(command, cwd=trial, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    _wait_until_it_listens(process)
     try:
         process.wait(after)
     except subprocess.TimeoutExpired:
         process.send_signal(how)
     try:
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=MOST_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         return ["hung"]
     found = left(environment)
-    if process.returncode not in (0, STOPPED[how], -how):  # -how: before Python has read a line of tcprobe
+    if process.returncode not in (0, STOPPED[how], -how):  # -how: after Python has put its handlers away
         found.append(f"exit code {process.returncode}")
     if b"Traceback" in errors or b"Error" in errors or b"xception" in errors:
         found.append(f"crashed: {errors.decode(errors='replace')[-300:]}")
@@ -71,9 +73,23 @@ def stop(work: Work, how: signal.Signals, after: float, trial: Path, whole: dict
     return [*found, *_again(command, environment, trial, whole)]
 
 
+def _wait_until_it_listens(process: subprocess.Popen[bytes]) -> None:
+    """Before Python has read a line of tcprobe, a signal is Python's own to answer."""
+    while process.poll() is None and not _caught(process.pid) & 1 << signal.SIGTERM - 1:
+        time.sleep(0.002)
+
+
+def _caught(process: int) -> int:
+    """The signals that a process has handlers for, as bits."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        status = Path(f"/proc/{process}/status").read_text()
+        return int(status.partition("SigCgt:")[2].split()[0], 16)
+    return 0
+
+
 def _again(command: list[str], environment: dict[str, str], trial: Path, whole: dict[str, str]) -> list[str]:
     """What is wrong after the command has been run once more."""
-    done = subprocess.run(command, cwd=trial, env=environment, capture_output=True, check=False, timeout=100)
+    done = subprocess.run(command, cwd=trial, env=environment, capture_output=True, check=False, timeout=MOST_SECONDS)
     found = [] if done.returncode == 0 else [f"second run: {done.returncode}, {done.stderr.decode()[-300:]}"]
     made = digests(trial)
     found += [f"not completed: {name}" for name in whole if made.get(name) != whole[name]]

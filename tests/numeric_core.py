@@ -7,7 +7,7 @@ from functools import cache
 
 from tcprobe.arithmetic.forms import subject, types
 from tcprobe.arithmetic.parameters import Arithmetic, Integers, Subnormals, chained
-from tcprobe.isa import arch, by_name
+from tcprobe.isa import arch, names
 from tcprobe.probes import dialogues
 from tcprobe.probes.numerics_cases import Images
 from tcprobe.probes.numerics_experiments import modelled
@@ -85,7 +85,7 @@ class Core:
 
 def experiment(id_, forms=1, cases=1024):
     """The experiment of a form, on so many forms and cases."""
-    found = dialogues("numerics")[subject(by_name.instruction(id_))]
+    found = dialogues("numerics")[subject(names.resolve(id_).instruction)]
     return replace(found, rows=found.rows[:forms], cases=cases)
 
 
@@ -99,10 +99,10 @@ def finding(id_, rule, method="live"):
     """A finding as it is saved."""
     said = dict.fromkeys(PROVENANCE, "x")
     return Finding(
-        "numerics", subject(by_name.instruction(id_)), "sm_90", method, "measured", said, measured(id_, rule)
+        "numerics", subject(names.resolve(id_).instruction), "sm_90", method, "measured", said, measured(id_, rule)
     )
 
 
 def wide(kinds):
     """Whether products go below the floor."""
-    return types(by_name.instruction(kinds)).a in ("bf16", "tf32")
+    return types(names.resolve(kinds).instruction).a in ("bf16", "tf32")

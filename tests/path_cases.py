@@ -13,6 +13,7 @@ from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.cuda import name as namespace
 from tcprobe.ask.path.cuda import source
+from tcprobe.isa.operand import Role
 from tcprobe.store.cell import load
 
 F16 = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -53,6 +54,9 @@ CASES = (
     Case(F16 + ".a", "64x64", "row", "plain", "ldmatrix.x4", 72),
     Case(F16 + ".a", "64x32", "row", "sw:2,4,3", "ldmatrix.x2", 100),
     Case(F16 + ".a", "64x128", "row", "sw:3,4,4", "ldmatrix.x4"),
+    Case(F16 + ".a", "64x128", "row", "SWIZZLE_128B", "ldmatrix.x4"),
+    Case(F16 + ".b", "64x128", "row", "boxes:64", "ldmatrix.x2.trans"),
+    Case(F16 + ".a", "64x32", "row", "128", "ldmatrix.x4"),
     Case(F16 + ".b", "32x24", "col", "pad:16", "ldmatrix.x1"),
     Case(F16 + ".a", "48x48", "row", "pad:16", "ldmatrix.x4", 66, "cp.async.4"),
     Case(F16 + ".b", "48x80", "row", "sw:1,4,3", "ldmatrix.x2.trans", 81, "plain"),
@@ -248,7 +252,7 @@ def order(found):
     """The fragments that cover the tile, k outermost."""
     fragment, tile = found.asked.cell.fragment, found.asked.tile
     downs, rights = range(0, tile.rows, fragment.rows), range(0, tile.cols, fragment.cols)
-    if fragment.operand == "a":
+    if fragment.operand == "a" and fragment.role is Role.FACTOR:
         return [(down, right) for right in rights for down in downs]
     return [(down, right) for down in downs for right in rights]
 

@@ -15,7 +15,7 @@ from tcprobe.ask.load_code import source as straight_source
 from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.cuda import name as struct
 from tcprobe.ask.path.cuda import source
-from tcprobe.isa import by_name
+from tcprobe.isa.names import resolve
 from tcprobe.run import multiplicands
 from tcprobe.store.cell import load
 
@@ -100,7 +100,7 @@ def program(product):
     """Three headers and the kernel."""
     plans = {o: path(request(load(product.case(o).fragment, "sm_90"), PathOptions(*product.case(o).options)))
              for o in "abd"}  # fmt: skip
-    instruction = by_name.instruction(product.instruction)
+    instruction = resolve(product.instruction).instruction
     counts = {o: instruction.fragment(o).registers for o in "abcd"}
     letter = {o: "l" if instruction.fragment(o).register_bits == 64 else "r" for o in "abcd"}
     number = iter(range(sum(counts.values())))
@@ -127,7 +127,7 @@ def operands(product, seed):
 
 def image(case, matrix):
     """Bytes of a matrix of whole numbers in global memory."""
-    fragment = by_name.resolve(case.fragment)
+    fragment = resolve(case.fragment).fragment
     bits = multiplicands.patterns(matrix, fragment).astype({8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[
         fragment.slot_bits])  # fmt: skip
     return np.ascontiguousarray(bits if case.major == "row" else bits.T).view(np.uint8).ravel()
@@ -136,7 +136,7 @@ def image(case, matrix):
 def numbers(product, raw):
     """The numbers of D that bytes in memory mean."""
     case, (m, n, _) = product.case("d"), product.size
-    fragment = by_name.resolve(case.fragment)
+    fragment = resolve(case.fragment).fragment
     unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[fragment.slot_bits]
     found = multiplicands.decoded(raw.view(unsigned), fragment)
     return found.reshape(m, n) if case.major == "row" else found.reshape(n, m).T

@@ -3,7 +3,6 @@
 import functools
 import json
 import re
-import time
 from html.parser import HTMLParser
 
 from tcprobe.pages.site.build import build
@@ -18,14 +17,9 @@ def facts():
 
 
 @functools.cache
-def made():
-    """All files of the site, and how many seconds of one core that took."""
-    start = time.process_time()
-    return build(facts()), time.process_time() - start
-
-
 def pages():
-    return made()[0]
+    """All files of the site."""
+    return build(facts())
 
 
 @functools.cache

@@ -1,15 +1,19 @@
 """Adding a family is two files, one of rows and one of probes (tests/data/adding): nothing else knows its name.
+Adding a kind of finding is two, one of the kind (schema, checks, words) and one of probes.
 
 128 threads, 12 elements of D a thread, stored columns of A chosen by metadata under two selectors, any layouts: from
 its rows to what the commands say of it, its pages and its place on the site.
 """
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tcprobe.store import documents
 
 RUN = Path(__file__).parent / "data" / "adding" / "run.py"
 FORM = "drymma.m64n24k32.row.col.f32.f16.f16.f32"
@@ -22,15 +26,15 @@ def results(tmp_path_factory):
     return folder
 
 
-def tcprobe(*arguments):
+def tcprobe(*arguments, code=0):
     done = subprocess.run([sys.executable, RUN, *map(str, arguments)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr if code else done.stdout
 
 
 def test_no_other_file_knows_it():
     root = RUN.parents[3] / "tcprobe"
-    assert not [path for path in root.rglob("*.py") if "drymma" in path.read_text()]
+    assert not [path for path in root.rglob("*.py") if re.search("drymma|drystride", path.read_text())]
 
 
 def test_it_is_listed():
@@ -47,7 +51,9 @@ def test_its_tables_are_shown_and_asked(results):
     assert shown["provenance"]["method"] == "live"
     assert len(shown["table"]) == 128
     (lane, i), = ((lane, row.index([3, 5])) for lane, row in enumerate(shown["table"]) if [3, 5] in row)  # fmt: skip
-    assert f"lane {lane} i {i} " in tcprobe("where", f"{FORM}.d", "--row", 3, "--col", 5, "--results", results)
+    assert f"thread {lane} (warp {lane // 32}, lane {lane % 32}) i {i} " in tcprobe(
+        "where", f"{FORM}.d", "--row", 3, "--col", 5, "--results", results
+    )
 
 
 def test_a_result_is_traced_through_its_metadata(results):
@@ -61,6 +67,7 @@ def test_a_result_is_traced_through_its_metadata(results):
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "markdown", "svg"])
+@pytest.mark.sampled(4)
 def test_it_is_emitted(results, form):
     assert tcprobe("emit", f"{FORM}.d", "--to", form, "--arch", "sm_90", "--results", results)
 
@@ -80,3 +87,39 @@ def test_it_has_a_place_on_the_site(results, tmp_path):
     tcprobe("site", "-o", tmp_path / "site", "--results", results)
     assert (tmp_path / "site" / "f" / f"{FORM}.d.html").exists()
     assert (tmp_path / "site" / "m" / f"{FORM}.html").exists()
+
+
+# the kind
+
+
+def test_a_kind_is_measured_saved_kept_and_said_in_words(tmp_path):
+    text = tcprobe("run", "--family", "drystride", "--results", tmp_path)
+    assert "measured    2  (2 drystride)" in text
+    assert "live on a machine, driver 1, CUDA 13.0: narrow 4 bytes, wide 16 bytes; saved in" in text
+    folder = tmp_path / "sm_90" / "live" / "drystride"
+    assert {path.name for path in folder.iterdir()} == {"narrow.json", "wide.json"}
+    again = json.loads(tcprobe("run", "--family", "drystride", "--json", "--results", tmp_path))
+    assert (again["kind"], again["kept"], again["findings"]) == ("drystride", 2, {})
+    forced = json.loads(tcprobe("run", "--family", "drystride", "w*", "--force", "--json", "--results", tmp_path))
+    assert forced["findings"] == {"wide": {"bytes": 16}}
+
+
+def test_a_kind_is_checked_when_it_is_read(tmp_path):
+    tcprobe("run", "--family", "drystride", "--results", tmp_path)
+    path = tmp_path / "sm_90" / "live" / "drystride" / "wide.json"
+    body = documents.read(path, "drystride")
+    for bytes_ in (8, 0, "16"):  # lanes that overlap; no shape of the kind
+        path.write_text(documents.seal("drystride", body | {"body": {"bytes": bytes_}}))
+        assert "measured again, not trusted" in tcprobe_says(tmp_path)
+        assert documents.read(path, "drystride") == body
+
+
+def tcprobe_says(folder):
+    """What a run says beside its results."""
+    done = subprocess.run([sys.executable, RUN, "run", "--family", "drystride", "--results", folder],
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    return done.stderr
+
+
+def test_a_kind_is_among_those_that_run_names():
+    assert "descriptors, drystride, encodings" in tcprobe("run", "--family", "x", code=2)

@@ -5,14 +5,16 @@ import re
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe.ask import trace
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
+from tcprobe.isa.names import resolve, select
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.structure import predict
 from tcprobe.store.cell import cell, operands
@@ -20,7 +22,7 @@ from tcprobe.store.results import published
 
 RESULTS = published()
 FRAGMENTS = [f for f in inventory.of_a_warp().values() if f.role in WHOLE and f.target.on(arch("sm_90"))]
-FRAGMENTS += by_name.select("wgmma.mma_async.m64n24k*.[ad]")
+FRAGMENTS += select("wgmma.mma_async.m64n24k*.[ad]")
 MULTIPLIES = [i for i in inventory.executed_by(32) if i.multiplies and i.target.on(arch("sm_90")) and not i.metadata]
 RESULTS_OPTION = ["--results", str(RESULTS.root)]
 
@@ -32,7 +34,7 @@ def tcprobe(*arguments, code=0):
 
 
 @given(st.sampled_from(FRAGMENTS), st.data())
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_where_and_held_are_inverse(fragment, data):
     table = cell(fragment, "sm_90", RESULTS)
     row, col = data.draw(st.integers(0, fragment.rows - 1)), data.draw(st.integers(0, fragment.cols - 1))
@@ -53,7 +55,7 @@ def test_all_elements_of_all_lanes():
 
 
 @given(st.sampled_from([i for i in MULTIPLIES if i.family == "mma"]), st.data())
-@settings(deadline=None, max_examples=25)
+@examples(25)
 def test_trace_is_the_structure_tensor(instruction, data):
     """The triples of one D slot, as measured by hash, are those that trace lists, in k order; feeds is the reverse."""
     tables = operands(instruction, "sm_90", RESULTS)
@@ -126,4 +128,4 @@ def test_mistakes_get_a_message(arguments, words):
 
 def test_tables_of_an_arch_that_lacks_one_are_refused():
     with pytest.raises(UsageError, match="no table of"):
-        operands(by_name.instruction("mma.m16n8k16.row.col.f32.f16.f16.f32"), "sm_75", RESULTS)
+        operands(resolve("mma.m16n8k16.row.col.f32.f16.f16.f32").instruction, "sm_75", RESULTS)

@@ -6,24 +6,27 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from bench import Clock, bench, concluded, run, save
 from click.testing import CliRunner
-from tcprobe.store.surveys import BANKS
 
-from tcprobe.ask.bank_rules import document, rules_for
+from tcprobe.ask.bank_rules import rules_for
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError, UnreadProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import access, accesses
 from tcprobe.layout import banks as model
 from tcprobe.layout.banks import BankRule, designed
-from tcprobe.layout.source_tags import SourceTags, from_json, is_spread, lookups, of_pairs, of_pattern, timed
+from tcprobe.layout.source_tags import SourceTags, from_json, of_pairs, of_pattern
+from tcprobe.probes import bank_experiments as live
 from tcprobe.probes import banks
 from tcprobe.probes.bank_cases import costly, tag_steps
+from tcprobe.probes.bank_experiments import BankExperiment, Timed
 from tcprobe.probes.ptx import module
-from tcprobe.run import banks as live
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
-from tcprobe.store.finding import PROVENANCE
+from tcprobe.store.finding import Key
+from tcprobe.store.findings import read
+from tcprobe.store.kinds import shaped
 from tcprobe.store.results import Results
 
 ARCHS = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"]
@@ -36,65 +39,6 @@ SASS = {
     "ldmatrix": "LDSM",
     "stmatrix": "STSM",
 }
-MOST = 232448  # bytes of shared memory of a block on sm_90
-
-
-class Machine:
-    """A GPU whose clock follows `rules`, with a start that takes long, and some noise."""
-
-    def __init__(self, rules=None, noise=0.0, tags=None):
-        self.tags = tags
-        self.rules = dict(designed()) | (rules or {})
-        self.noise = np.random.default_rng(0), noise
-        self.loaded, self.known = {}, {}
-
-    def load(self, kernels):
-        self.loaded |= {kernel.name: kernel for kernel in kernels}
-        return {}
-
-    def run(self, launches):
-        return [self.one(launch) for launch in launches]
-
-    def one(self, launch):
-        assert self.loaded[launch.kernel.name] == launch.kernel
-        row = access(launch.kernel.op.access)
-        count = launch.grid[0]
-        address, source = (raw.view(np.uint32).reshape(-1, 32)[:count].astype(np.int64) for raw in launch.inputs[:2])
-        assert not row.has_source or launch.inputs[0].size % banks.ALIGNED == 0
-        assert launch.grid == (len(address), 1, 1)
-        assert launch.threads == 512
-        assert not launch.inputs[3].any()
-        self.check(row, address, source, launch)
-        each = self.cycles(row, address, source)
-        rng, size = self.noise
-        found = np.zeros((len(address), 2), np.uint32)
-        accesses_made = banks.WARPS * banks.UNROLL * launch.ldm
-        found[:, 0] = 700 + each * accesses_made + rng.normal(0, size, len(each)).clip(-500, 10_000)
-        return found.view(np.uint8).reshape(-1)
-
-    def cycles(self, row, address, source):
-        """As the rule says; runs of one launch are one computation."""
-        key = (row.name, address.tobytes(), source.tobytes())
-        if key not in self.known:
-            rule = self.rules[row.name]
-            address = np.where(address == banks.IDLE_LANE, -1, address)
-            found = model.Judge(row, rule).cycles(address, source if rule.passes == "order" else None)
-            if self.tags and row.has_source:
-                far = lookups(self.tags, np.where(address < 0, -1, source))
-                found = timed(found, far, is_spread(address))
-            self.known = {key: found}
-        return self.known[key]
-
-    @staticmethod
-    def check(row, address, source, launch):
-        """Nothing that would fault on a GPU."""
-        active = address != banks.IDLE_LANE
-        assert (address[active] % row.bytes == 0).all()
-        assert (address[active] <= launch.shared_bytes - row.bytes).all()
-        assert launch.shared_bytes <= MOST
-        assert (source % row.bytes == 0).all()
-        assert not row.has_source or (source <= launch.inputs[2].size - row.bytes).all()
-        assert active.all() or not row.is_matrix
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +47,7 @@ def tools():
 
 
 @pytest.mark.parametrize("name", ARCHS)
+@pytest.mark.sampled(2)
 def test_ptxas_keeps_every_access(name, tools):
     """As many as are written, or whole multiples where it unrolls the loop; none merged, widened or split."""
     kernels = {row.name: banks.kernel(row) for row in accesses().values()}
@@ -141,9 +86,8 @@ def test_no_clock_is_emulated():
 @pytest.mark.parametrize("name", accesses())
 def test_phases_are_found_by_exchanging_lanes(name):
     row = accesses()[name]
-    machine = Machine(noise=20)
-    machine.load([banks.kernel(row)])
-    timed, steady = live.Timer(machine, MOST).measure(row, banks.swaps(row))
+    experiment = BankExperiment(row)
+    timed, steady = experiment.timed(bench(experiment, Clock(noise=20)), banks.swaps(row))
     assert steady.all()
     size = designed()[name].phase
     assert banks.phases(row, timed) == [tuple(range(j, j + size)) for j in range(0, row.lanes, size)]
@@ -162,7 +106,7 @@ def test_phases_of_unequal_size_are_refused():
     row = access("st.shared.b128")
     cases = banks.swaps(row)
     with pytest.raises(ProbeError, match="neighbouring"):
-        live.fit(row, [(0, 1), tuple(range(2, 32))], cases, (np.ones(len(cases.address)), np.ones(1, bool)))
+        live.fit(row, [(0, 1), tuple(range(2, 32))], Timed(cases, np.ones(len(cases.address)), np.ones(1, bool)))
 
 
 def test_what_is_no_partition_is_refused():
@@ -181,12 +125,13 @@ def meaning(row, rule, cases):
 @pytest.mark.parametrize("name", accesses())
 def test_the_designed_rule_is_fitted_to_its_own_clock(name):
     row = accesses()[name]
-    found = live.sweep(live.Timer(Machine(noise=20), MOST), [row], 400)[name]
-    assert found.misfits == []
+    experiment = BankExperiment(row, 400)
+    found, cases = concluded(experiment, Clock(noise=20)), experiment.cases()
+    assert found.misfits == 0
     assert found.r2 > 0.999
-    assert meaning(row, found.rule, found.cases) == meaning(row, designed()[name], found.cases)
+    assert meaning(row, found.rule, cases) == meaning(row, designed()[name], cases)
     assert found.rule == designed()[name]
-    assert found.second[1] > 0
+    assert found.second.misfits > 0
 
 
 OTHERS = [
@@ -206,10 +151,11 @@ OTHERS = [
 @pytest.mark.parametrize(("name", "rule"), OTHERS, ids=str)
 def test_a_machine_with_another_rule_is_told_apart(name, rule):
     row = access(name)
-    found = live.sweep(live.Timer(Machine({name: rule}, noise=20), MOST), [row], 600)[name]
+    experiment = BankExperiment(row, 600)
+    found, cases = concluded(experiment, Clock({name: rule}, noise=20)), experiment.cases()
     assert found.rule == rule
-    assert found.misfits == []
-    assert meaning(row, rule, found.cases) != meaning(row, designed()[name], found.cases)
+    assert found.misfits == 0
+    assert meaning(row, rule, cases) != meaning(row, designed()[name], cases)
 
 
 def test_every_rule_that_is_tried_is_told_apart():
@@ -233,12 +179,12 @@ def test_misfits_and_ambiguous_timings_are_counted():
     timed[9] += 0.4
     steady = np.ones(len(timed), bool)
     steady[9] = False
-    found = live.fit(row, [tuple(range(32))], cases, (timed, steady))
-    said = found.to_json(row)
-    assert (found.misfits, said["misfits"], said["ambiguous"], said["patterns"]) == ([7], 1, 1, 299)
-    assert said["shown"][0]["address"] == cases.address[7].tolist()
-    assert said["shown"][0]["cycles"] == said["shown"][0]["rule"] + 1
-    assert 0.99 < said["r2"] < 1
+    found = live.fit(row, [tuple(range(32))], Timed(cases, timed, steady))
+    assert (found.misfits, found.ambiguous, found.patterns) == (1, 1, 299)
+    (shown,) = found.shown
+    assert shown.address == cases.address[7].tolist()
+    assert shown.cycles == shown.rule + 1
+    assert 0.99 < found.r2 < 1
 
 
 def test_unsteady_runs_are_ambiguous():
@@ -247,18 +193,21 @@ def test_unsteady_runs_are_ambiguous():
     assert steady.tolist() == [True, False, False, True]
 
 
-def test_a_sweep_is_published_and_answers(tmp_path):
-    found = live.sweep(live.Timer(Machine({"ld.shared.b64": BankRule(16, 16)}), MOST), accesses().values(), 60)
-    said = json.loads(json.dumps(live.report(found)))
-    assert said["failed"] == {}
-    assert said["misfits"] == 0
+@pytest.fixture
+def few(monkeypatch):
+    """Fewer patterns of each access."""
+    experiments = {row.name: BankExperiment(row, 60) for row in accesses().values()}
+    monkeypatch.setattr("bench.dialogues", lambda _: experiments)
+
+
+@pytest.mark.usefixtures("few")
+def test_what_is_found_of_all_accesses_is_saved_and_answers(tmp_path):
+    run("banks", Clock({"ld.shared.b64": BankRule(16, 16)}), tmp_path)
     swaps = sum(2 * (1 + r.lanes * (r.lanes - 1) // 2) for r in accesses().values())
-    assert said["patterns"] == swaps + sum(60 * (1 + r.has_source) for r in accesses().values())
-    results = Results(tmp_path)
-    BANKS.write(results, "sm_90", document("sm_90", dict.fromkeys(PROVENANCE, "text"), said["accesses"]))
-    rules = rules_for(None, results)
+    patterns = swaps + sum(60 * (1 + r.has_source) for r in accesses().values())
+    rules = rules_for(None, Results(tmp_path))
     assert rules.rule(access("ld.shared.b64")).joined == 16
-    assert f"0 of {said['patterns']} patterns do not fit" in rules.evidence
+    assert f"0 of {patterns} patterns do not fit" in rules.evidence
 
 
 TAGS = SourceTags((0x1BD5A80 & banks.ARENA - 1, 0x16AED00 & banks.ARENA - 1))
@@ -268,13 +217,17 @@ TAGS = SourceTags((0x1BD5A80 & banks.ARENA - 1, 0x16AED00 & banks.ARENA - 1))
 def test_tags_of_sources_are_found(tags):
     """Any parities of the bits of a line's address: what is found says the same of every line."""
     row = access("cp.async.ca.8")
-    found = live.sweep(live.Timer(Machine(noise=20, tags=tags), MOST), [row], 400)[row.name]
-    assert found.misfits == []
+    experiment, machine = BankExperiment(row, 400), Clock(noise=20, tags=tags)
+    desk = bench(experiment, machine)
+    reading = experiment.measure(desk)
+    found = experiment.conclude(reading, None)
+    assert found.misfits == 0
     assert found.rule == designed()[row.name]
     lines = np.arange(0, banks.ARENA, banks.LINE)
     pairs = {*zip(found.tags.bank(lines).tolist(), tags.bank(lines).tolist(), strict=True)}
     assert len(pairs) == 1 << len(tags.masks)
-    assert live.fit(row, found.phases, found.cases, (found.cycles, found.steady)).misfits
+    timed = Timed(experiment.cases(), reading["cycles"], reading["steady"])
+    assert live.fit(row, banks.phases(row, reading["swapped"]), timed).misfits
 
 
 def test_pairs_that_no_parities_explain():
@@ -285,12 +238,10 @@ def test_pairs_that_no_parities_explain():
     assert of_pairs(steps, together) is None
 
 
-def test_tags_are_published_and_answer(tmp_path):
-    found = live.sweep(live.Timer(Machine(tags=TAGS), MOST), accesses().values(), 40)
-    said = json.loads(json.dumps(live.report(found)))
-    results = Results(tmp_path)
-    BANKS.write(results, "sm_90", document("sm_90", dict.fromkeys(PROVENANCE, "text"), said["accesses"]))
-    rules = rules_for(None, results)
+@pytest.mark.usefixtures("few")
+def test_tags_are_saved_and_answer(tmp_path):
+    run("banks", Clock(tags=TAGS), tmp_path)
+    rules = rules_for(None, Results(tmp_path))
     assert set(rules.tags) == {"cp.async.ca.4", "cp.async.ca.8", "cp.async.ca.16"}
     ask = ["banks", "--address", "lane * 4", "--with", "cp.async.ca.4", "--results", str(tmp_path), "--only"]
     answer = json.loads(CliRunner().invoke(main, [*ask, "--source", "lane * 132", "--json", "--explain"]).stdout)
@@ -299,10 +250,11 @@ def test_tags_are_published_and_answer(tmp_path):
         assert "lookups" not in json.loads(CliRunner().invoke(main, [*ask, *less]).stdout)
     text = CliRunner().invoke(main, [*ask, "--source", "lane * 4"]).stdout
     assert "1 cycles; 1 if no lanes collided; with 1 lookups of its sources' lines 2 cycles" in text
+    key = Key("banks", "sm_90", "live", "cp.async.ca.4")
+    body = read(Results(tmp_path), key).plain
     for wrong in ([], [0], [3], ["x"], [1 << 70], [128] * 9, [True]):
-        said["accesses"]["cp.async.ca.4"]["tags"] = {"masks": wrong}
-        with pytest.raises(DataError, match="banks"):
-            document("sm_90", dict.fromkeys(PROVENANCE, "text"), said["accesses"])
+        with pytest.raises(DataError):
+            save(tmp_path, "banks", {key.subject: shaped("banks", body | {"tags": {"masks": wrong}})})
 
 
 def test_lookups_are_counted_by_sets():
@@ -321,18 +273,6 @@ def test_lookups_are_counted_by_sets():
     assert from_json(TAGS.to_json()) == TAGS
 
 
-def test_what_the_compiler_refuses_is_said():
-    class Refusing(Machine):
-        def load(self, kernels):
-            super().load(kernels)
-            return {kernels[0].name: "not here"}
-
-    rows = [access("stmatrix.x1"), access("ld.shared.b8")]
-    said = live.report(live.sweep(live.Timer(Refusing(), MOST), rows, 30))
-    assert said["failed"] == {"stmatrix.x1": "not here"}
-    assert list(said["accesses"]) == ["ld.shared.b8"]
-
-
 @pytest.mark.parametrize("family", ["banks", "descriptors", "undocumented", "tma"])
 def test_without_a_gpu_it_says_so(family, tmp_path):
     if find_spec("cupy"):
@@ -341,16 +281,3 @@ def test_without_a_gpu_it_says_so(family, tmp_path):
     assert done.exit_code == 3
     assert "Error: CuPy cannot be imported" in done.stderr
     assert not list(tmp_path.rglob("*.json"))
-
-
-def test_run_takes_banks_as_a_family(tmp_path, monkeypatch):
-    """On the clock of a stand-in: the rule is saved where `tcprobe banks` finds it."""
-    found = live.sweep(live.Timer(Machine(), MOST), accesses().values(), 20)
-    monkeypatch.setattr(live, "on_gpu", lambda *_: (arch("sm_90"), dict.fromkeys(PROVENANCE, "x"), found))
-    done = CliRunner().invoke(main, ["run", "--family", "banks", "--results", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    assert "ld.shared.b128" in done.stdout
-    assert rules_for("sm_90", Results(tmp_path)).measured
-    for wrong in (["ldmatrix*"], ["--arch", "sm_90"], ["--method", "sass"]):
-        refused = CliRunner().invoke(main, ["run", "--family", "banks", "--results", str(tmp_path), *wrong])
-        assert (refused.exit_code, "only --device goes" in refused.stderr) == (2, True)

@@ -5,29 +5,29 @@ from dataclasses import asdict
 
 import bank_reference as reference
 import pytest
-from tcprobe.store.surveys import BANKS
+from bench import document, save
 from test_banks import GOOD, KEYS, lines, tcprobe, tile
 
-from tcprobe.ask.bank_rules import document, rules_for
+from tcprobe.ask.bank_rules import rules_for
 from tcprobe.errors import DataError
 from tcprobe.isa.shared_memory import access
 from tcprobe.layout.banks import BankRule, Judge, as_array, designed
-from tcprobe.store.finding import PROVENANCE
+from tcprobe.store.documents import seal
+from tcprobe.store.kinds.banks import Body
 from tcprobe.store.results import Results
 
+RULES = designed() | {"ld.shared.b64": BankRule(16, 16, idle=True)}  # the designed ones, but these never join
+MEASURED = {name: Body(rule, patterns=10, misfits=0, r2=1.0) for name, rule in RULES.items()}
 
-def saved(name="sm_90", **changes):
-    """A measured rule: the designed one, but 64-bit loads never join."""
-    rules = designed() | {"ld.shared.b64": BankRule(16, 16, idle=True)}
-    found = {n: {"rule": asdict(rule), "patterns": 10, "misfits": 0, "r2": 1.0} for n, rule in rules.items()}
-    return document(name, dict.fromkeys(PROVENANCE, "text"), found) | changes
+
+EARLIER = {n: {"rule": asdict(rule), "patterns": 10, "misfits": 0, "r2": 1.0} for n, rule in RULES.items()}
 
 
 def test_a_measured_rule_answers_instead(tmp_path):
     results = Results(tmp_path)
     assert rules_for(None, results).measured is None
     assert "sm_90's by design" in rules_for(None, results).evidence
-    BANKS.write(results, "sm_90", saved())
+    save(tmp_path, "banks", MEASURED)
     found = rules_for("sm_90", results)
     assert found.evidence == "measured on sm_90, live on text, driver text, CUDA text: 0 of 280 patterns do not fit"
     pair = ["banks", "--address", "8 * (lane / 2)", "--with", "ld.shared.b64", "--json", "--results", tmp_path]
@@ -54,28 +54,48 @@ GOOD_RULE = {"phase": 32, "joined": 32, "passes": "words", "idle": False}
 @pytest.mark.parametrize(
     "broken",
     [
-        {"arch": "sm_80"}, {"method": "derived"}, {"accesses": {}}, {"accesses": None}, {"provenance": {}},
-        {"provenance": None},
-        *({"accesses": saved()["accesses"] | {"ld.shared.b8": row}} for row in (
-            None, {}, {"rule": GOOD_RULE}, {"rule": None, "patterns": 1, "misfits": 0})),
-        *({"accesses": saved()["accesses"] | {"ld.shared.b8": {"rule": GOOD_RULE | bad, "patterns": 1, "misfits": 0}}}
+        {"arch": "sm_80"}, {"method": "derived"}, {"accesses": None}, {"provenance": {}}, {"provenance": None},
+        *({"accesses": EARLIER | {"ld.shared.b8": row}} for row in (
+            None, {}, {"rule": GOOD_RULE}, {"rule": None, "patterns": 1, "misfits": 0, "r2": 1.0})),
+        *({"accesses": EARLIER | {"ld.shared.b8": EARLIER["ld.shared.b8"] | {"rule": GOOD_RULE | bad}}}
           for bad in ({"phase": 3, "joined": 3}, {"joined": 16}, {"passes": "guess"}, {"idle": 0}, {"phase": True})),
     ],
 )  # fmt: skip
 def test_a_rule_that_is_none_is_refused(broken, tmp_path):
-    results = Results(tmp_path)
-    BANKS.write(results, "sm_90", saved() | broken)
+    document(tmp_path, "banks", {"accesses": EARLIER} | broken)
     with pytest.raises(DataError, match=r"banks\.json"):
-        rules_for("sm_90", results)
+        rules_for("sm_90", Results(tmp_path))
+
+
+def test_an_earlier_document_is_read_and_answers_where_it_has_every_access(tmp_path):
+    document(tmp_path, "banks", {"accesses": EARLIER})
+    assert rules_for("sm_90", Results(tmp_path)).rules == RULES
+    document(tmp_path, "banks", {"accesses": {}})
+    assert rules_for("sm_90", Results(tmp_path)).measured is None
 
 
 def test_a_damaged_rule_is_refused(tmp_path):
-    results = Results(tmp_path)
-    BANKS.write(results, "sm_90", saved())
-    path = tmp_path / "sm_90" / "banks.json"
+    save(tmp_path, "banks", MEASURED)
+    path = tmp_path / "sm_90" / "live" / "banks" / "ld.shared.b64.json"
     path.write_text(path.read_text().replace('"phase": 16', '"phase": 32', 1))
     with pytest.raises(DataError, match="checksum"):
-        rules_for("sm_90", results)
+        rules_for("sm_90", Results(tmp_path))
+
+
+NONE = [{"arch": "sm_80"}, {"subject": "ld.shared.b128"}, {"method": "sass"}, {"body": None}, {"status": "guessed"},
+        {"words": "why"}, {"extra": 1}, {"provenance": {}}]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", NONE)
+def test_a_file_that_is_no_finding_is_refused(change, tmp_path):
+    save(tmp_path, "banks", MEASURED)
+    path = tmp_path / "sm_90" / "live" / "banks" / "ld.shared.b64.json"
+    content = {
+        key: value for key, value in json.loads(path.read_text()).items() if key not in ("kind", "schema", "sha256")
+    }
+    path.write_text(seal("banks", content | change))
+    with pytest.raises(DataError, match=r"ld\.shared\.b64\.json"):
+        rules_for("sm_90", Results(tmp_path))
 
 
 def test_beats_of_idle_phases_count_where_the_rule_says_so():
@@ -94,6 +114,6 @@ def test_the_rule_is_shown(tmp_path):
     assert shown["rule"]["arch"] == "sm_90"
     assert set(shown["accesses"]) == {op for op in reference.OPS if not op.startswith("stmatrix")}
     assert shown["accesses"]["ld.shared.b128"] == {"phase": 8, "joined": 16, "passes": "words", "idle": True}
-    BANKS.write(Results(tmp_path), "sm_90", saved())
+    save(tmp_path, "banks", MEASURED)
     assert "ld.shared.b64         phases of 16 lanes; the most words" in tcprobe(
         "banks", "--rule", "--results", tmp_path).stdout  # fmt: skip

@@ -175,7 +175,7 @@ def test_addresses_from_a_file(tmp_path):
         ("1 2 3", "3 numbers"),
         ("x " * 32, "'x' is no number"),
         ("-1 " * 32, "'-1'"),
-        ("9" * 70000, "more than"),
+        ("9" * 70000, "at most 65536"),
     ):
         path.write_text(text)
         assert words in tcprobe("banks", "--address", f"@{path}", "--with", "ld.shared.b64", code=4).stderr

@@ -6,8 +6,9 @@ import pytest
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, same_but_renumbered, same_slots, verdicts
 from tcprobe.errors import DataError
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
+from tcprobe.isa.names import select
 from tcprobe.layout.csv import read_csv
 from tcprobe.layout.table import slot_table
 from tcprobe.references import register_mapping
@@ -27,7 +28,7 @@ def by_reference(fragment, measurement):
 
 def test_every_published_mma_fragment_is_confirmed_or_a_stated_erratum():
     counts = {CONFIRMED: 0, DIFFERS: 0}
-    for fragment in by_name.select(family="mma", device=arch("sm_90")):
+    for fragment in select(family="mma", device=arch("sm_90")):
         found = by_reference(fragment, measured(fragment.experiment))
         counts[found["PTX ISA"].verdict] += 1
         assert not found["PTX ISA"].unexplained

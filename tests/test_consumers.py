@@ -16,7 +16,8 @@ from tcprobe import emit
 from tcprobe.emit.common import named
 from tcprobe.emit.mosaic import shape
 from tcprobe.errors import UsageError
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
+from tcprobe.isa.names import resolve
 from tcprobe.sass import toolchain
 from tcprobe.store.cell import cell, load
 from tcprobe.store.results import published
@@ -92,7 +93,7 @@ def judged(make_atom, name, operation):
     """Wrong slots by fragment. Of a warpgroup's B, which is in shared memory, there is no table."""
     atom = make_atom(operation)
     theirs = {"a": atom.tv_layout_A, "b": atom.tv_layout_B, "d": atom.tv_layout_C}
-    ours = [fragment.id for fragment in by_name.instruction(name).fragments if fragment.operand in theirs]
+    ours = [fragment.id for fragment in resolve(name).instruction.fragments if fragment.operand in theirs]
     return {one: wrong_slots(theirs[one[-1]], on_sm_90(one)) for one in ours}
 
 

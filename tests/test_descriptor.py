@@ -6,18 +6,20 @@ from itertools import product
 
 import numpy as np
 import pytest
+from bench import document, save
 from hypothesis import given
 from hypothesis import strategies as st
 from warpgroup import LAYERS, tcprobe
 
-from tcprobe.ask.behind import behind, shared
+from tcprobe.ask.behind import behind
 from tcprobe.ask.descriptor import tile
 from tcprobe.errors import DataError, UsageError
+from tcprobe.isa.names import resolve
 from tcprobe.layout.descriptor import SWIZZLES, Descriptor, decode
 from tcprobe.layout.expression import values
-from tcprobe.store import acceptance
-from tcprobe.store.results import published
-from tcprobe.store.surveys import DESCRIPTORS
+from tcprobe.store.findings import every, published_finding
+from tcprobe.store.kinds import shaped
+from tcprobe.store.results import Results
 
 fields = st.integers(0, (1 << 14) - 1).map(lambda n: 16 * n)
 
@@ -49,7 +51,7 @@ def said(text, numbers, cols):
                                   "wgmma.m64n8k256.b1.b_smem", "wgmma.m64n16k32.u8.s8.b_smem",
                                   "wgmma.sp.m64n8k16.tf32.b_smem", "wgmma.m64n8k8.tf32.a_smem"])  # fmt: skip
 def test_the_formula_says_every_offset(name):
-    one = shared(name)
+    one = resolve(name).shared_operand
     for major, swizzle in product(one.held.majors, SWIZZLES):
         given_ = {"lbo": 48, "sbo": 2064, "base_offset": 3, "start": 80}
         found = behind(one, LAYERS, major, swizzle, **given_)
@@ -179,9 +181,53 @@ def test_list_has_operands_behind_descriptors():
 # references and layouts
 
 
-def test_descriptors_that_cannot_be_are_refused():
-    body = DESCRIPTORS.read(published(), "sm_90")
-    for change in ({"arch": "sm_80"}, {"method": "guess"}, {"cases": [{**body["cases"][0], "agree": 1 << 40}]},
-                   {"cases": [{**body["cases"][0], "operand": "d"}]}, {"extra": 1}):  # fmt: skip
+CASE = "wgmma.mma_async.m64n64k16.f32.f16.f16.a_smem.k.128"
+PRODUCTS = "wgmma.mma_async.m64n8k16.f32.f16.f16.products"
+SPOILT = [
+    {"agree": 1 << 40}, {"operand": "d"}, {"operand": "b_smem"}, {"major": "mn"}, {"swizzle": 64}, {"swizzle": 3},
+    {"bits": 8}, {"bits": -1}, {"ignored": ["everything"]}, {"base_offset": {}}, {"extra": 1}, {"descriptors": True},
+    {"base_offset": {"subtracted": [2, 1], "added": [0, 1], "ignored": [0, 1]}}, {"elements": "many"},
+    {"instruction": "wgmma.mma_async.m64n128k16.f32.f16.f16"},
+]  # fmt: skip
+
+
+def write(folder, **bodies):
+    save(folder, "descriptors", {subject: shaped("descriptors", body) for subject, body in bodies.items()})
+
+
+@pytest.mark.parametrize("change", SPOILT)
+def test_descriptors_that_cannot_be_are_refused(change, tmp_path):
+    case = published_finding("descriptors", "sm_90", CASE).plain["case"]
+    write(tmp_path, **{CASE: {"case": case}})
+    with pytest.raises(DataError):
+        write(tmp_path, **{CASE: {"case": case | change}})
+
+
+def test_products_that_cannot_be_are_refused(tmp_path):
+    products = {"products": 2, "wrong": 1}
+    write(tmp_path, **{PRODUCTS: {"products": products}})
+    case = published_finding("descriptors", "sm_90", CASE).plain["case"]
+    dense = "mma.m16n8k16.row.col.f32.f16.f16.f32.products"
+    for subject, body in ((PRODUCTS, {"products": products | {"wrong": 3}}), (PRODUCTS, {}), (PRODUCTS, {"case": case}),
+                          (PRODUCTS, {"products": products, "case": case}), (CASE, {"products": products}),
+                          (dense, {"products": products})):  # fmt: skip
         with pytest.raises(DataError):
-            acceptance.descriptors({**body, **change}, "sm_90")
+            write(tmp_path, **{subject: body})
+
+
+def test_descriptors_of_an_arch_that_has_none_are_refused(tmp_path):
+    body = shaped("descriptors", {"products": {"products": 2, "wrong": 1}})
+    with pytest.raises(DataError, match="on sm_80"):
+        save(tmp_path, "descriptors", {PRODUCTS: body}, arch="sm_80")
+
+
+@pytest.mark.parametrize("change", [{"arch": "sm_80"}, {"method": "guess"}, {"cases": [{}]}, {"extra": 1}])
+def test_an_earlier_document_that_cannot_be_is_refused(change, tmp_path):
+    case = published_finding("descriptors", "sm_90", CASE).plain["case"]
+    body = {"cases": [case], "products": {"products": 2, "wrong": 1}}
+    document(tmp_path, "descriptors", body)
+    found = {one.subject: one.plain for one in every(Results(tmp_path), "descriptors", "sm_90")}
+    assert found == {CASE: {"case": case}, "wgmma.products": {"products": body["products"]}}
+    document(tmp_path, "descriptors", body | change)
+    with pytest.raises(DataError, match=r"descriptors\.json"):
+        list(every(Results(tmp_path), "descriptors", "sm_90"))

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from tcprobe.ask.diagnose import diagnose, given, holes
 from tcprobe.cli import main
-from tcprobe.isa import by_name
 from tcprobe.isa.arch import arch
+from tcprobe.isa.names import select
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.table import slot_table
 from tcprobe.store.cell import load
@@ -91,7 +91,7 @@ def test_what_agrees_and_what_nothing_explains_has_no_diagnosis():
 def test_every_fragment_reordered_at_random_is_explained(name):
     """There is a diagnosis for every order of lanes and of elements: every layout of a warp, a few of a warpgroup."""
     shuffled, seen = random.Random(7), set()
-    some = [f for f in by_name.select(device=arch(name)) if f.role in WHOLE and f.products == 1]
+    some = [f for f in select(device=arch(name)) if f.role in WHOLE and f.products == 1]
     for fragment in [*(f for f in some if f.threads == 32), *[f for f in some if f.threads != 32][::150]]:
         table = load(fragment.id, name).table
         if table.id not in seen:

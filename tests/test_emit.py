@@ -20,8 +20,9 @@ from tcprobe import emit
 from tcprobe.cli import main
 from tcprobe.emit.common import identifier
 from tcprobe.errors import UsageError
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
+from tcprobe.isa.names import resolve, select
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.csv import read_csv
 from tcprobe.layout.table import slot_table
@@ -58,7 +59,7 @@ def distinct():
 def warpgroup():
     """Of the 128 threads of wgmma: every layout of A, and D of some N, 24 and its 12 elements a thread among them."""
     found = {}
-    for table in for_emit(by_name.select(*(f"wgmma.mma_async.{p}" for p in WARPGROUP)), "sm_90", RESULTS):
+    for table in for_emit(select(*(f"wgmma.mma_async.{p}" for p in WARPGROUP)), "sm_90", RESULTS):
         found.setdefault((table.table.id, table.fragment.operand), table)
     return list(found.values())
 
@@ -78,7 +79,7 @@ def test_the_walk_finds_all_formats():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_output_is_the_same_twice_and_names_its_evidence(name):
-    tables = list(operands(by_name.instruction("mma.m16n8k16.row.col.f32.f16.f16.f32"), "sm_90", RESULTS).values())
+    tables = list(operands(resolve("mma.m16n8k16.row.col.f32.f16.f16.f32").instruction, "sm_90", RESULTS).values())
     tables = tables[:1] if name == "csv" else tables
     first = emit.emit(name, tables)
     assert first == emit.emit(name, tables)
@@ -184,7 +185,7 @@ def test_tensor_layouts_evaluates_to_the_table():
 def test_cute_text_is_that_of_the_traits():
     """The same as CuTe's own, up to how modes are written: compared as maps."""
     compared = 0
-    for fragment in by_name.select("mma.m*", device=arch("sm_90")):
+    for fragment in select("mma.m*", device=arch("sm_90")):
         table, claim = cell(fragment, "sm_90", RESULTS), cute.claim(fragment, arch("sm_90"))
         if not isinstance(claim, str):
             assert claim.meant == table.table
@@ -225,7 +226,7 @@ def test_gluon_takes_the_emitted_text():
 def test_tritons_own_mma_layouts_are_the_measured_ones(instruction, operand):
     """One more reference: what Triton's NVMMA and dot-operand layouts say of one instruction's tile."""
     register, lane = triton_mma(instruction, operand)
-    row = by_name.instruction(instruction)
+    row = resolve(instruction).instruction
     table = cell(next(f for f in row.fragments if f.operand == operand), "sm_90", RESULTS)
     ours = emit.formats()["triton"].bases(table)
     assert (register, lane) == ours
@@ -235,7 +236,7 @@ def triton_mma(instruction, operand):
     """Bases (register, lane) that Triton computes for one tile of an instruction."""
     from triton.experimental.gluon.language import DotOperandLayout, NVMMADistributedLayout
 
-    row = by_name.instruction(instruction)
+    row = resolve(instruction).instruction
     m, n, _ = row.shape
     mma = NVMMADistributedLayout(version=[2, 0], warps_per_cta=[1, 1], instr_shape=[m, n])
     fragment = next(f for f in row.fragments if f.operand == operand)
@@ -276,7 +277,7 @@ def test_tinygrad_has_the_same_rows_and_its_constructor_accepts_all():
 
 
 def tinygrad_row(name):
-    tables = list(operands(by_name.instruction(name), "sm_90", RESULTS).values())
+    tables = list(operands(resolve(name).instruction, "sm_90", RESULTS).values())
     return run_python(emit.emit("tinygrad", tables))[identifier(name)]
 
 
@@ -320,7 +321,7 @@ def test_what_cannot_be_said_is_refused(name, table, words):
 def test_tinygrad_refuses_copies_and_several_products():
     for name, words in (("wmma.mma.row.col.m16n16k16.f32.f32", "several times"),
                         ("mma.m8n8k4.row.col.f32.f16.f16.f32", "4 products")):  # fmt: skip
-        tables = list(operands(by_name.instruction(name), "sm_90", RESULTS).values())
+        tables = list(operands(resolve(name).instruction, "sm_90", RESULTS).values())
         with pytest.raises(UsageError, match=words):
             emit.emit("tinygrad", tables)
 
@@ -337,7 +338,7 @@ def test_tinygrad_refuses_copies_and_several_products():
      "movmatrix.m8n8.trans.b16"],
 )  # fmt: skip
 def test_ptxas_takes_the_snippet(tmp_path, name):
-    tables = list(operands(by_name.instruction(name), "sm_90", RESULTS).values())
+    tables = list(operands(resolve(name).instruction, "sm_90", RESULTS).values())
     text = emit.emit("ptx", tables)
     extra = "\n".join(f".reg .b64 %p{o}; .reg .b32 %ld{o}; mov.b64 %p{o}, 0; mov.b32 %ld{o}, 16;" for o in "abcd")
     declared = [line for line in text.splitlines() if line.startswith(".reg")]

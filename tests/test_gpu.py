@@ -10,8 +10,8 @@ import pytest
 
 from tcprobe.ask.compare import verdicts
 from tcprobe.errors import EnvironmentUnfitError
-from tcprobe.isa import by_name
 from tcprobe.isa.arch import arch
+from tcprobe.isa.names import select
 from tcprobe.isa.target import Target
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import Kernel, Launch, entry
@@ -102,7 +102,7 @@ def test_two_runs_write_the_same_bytes(whole, tmp_path):
 
 def test_the_references_are_confirmed(whole):
     _, device, found = whole
-    for fragment in by_name.select(device=arch(device.arch)):
+    for fragment in select(device=arch(device.arch)):
         for verdict in verdicts(fragment, found[fragment.experiment]):
             assert not verdict.unexplained, (fragment.id, verdict)
             if fragment.family == "mma" and verdict.reference == "PTX ISA":

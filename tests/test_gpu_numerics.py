@@ -9,7 +9,7 @@ from tcprobe.arithmetic.gemm import gemm
 from tcprobe.arithmetic.header import Entry, header
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import Arithmetic
-from tcprobe.isa import by_name
+from tcprobe.isa import names
 from tcprobe.probes import dialogues
 from tcprobe.probes.numerics_cases import Images, MultiplySize, floats
 from tcprobe.probes.numerics_experiments import _form, _run
@@ -43,7 +43,7 @@ def test_parameters_are_those_of_the_trial(gpu, id_):
 @pytest.mark.parametrize("id_", FLOATS)
 def test_the_header_gives_the_same_bits_on_the_device(gpu, id_):
     backend, _ = gpu
-    row, rule = by_name.instruction(id_), core.RULES[id_]
+    row, rule = names.resolve(id_).instruction, core.RULES[id_]
     k, images = rule.products, 112
     made = floats(types(row), MultiplySize(1, 8, 8, k), images, seed=5)
     a, b = (np.broadcast_to(x, (images, 1, 8, 8, k)) for x in (made.a[..., :, None, :], made.b[..., None, :, :]))
@@ -66,7 +66,7 @@ extern "C" __global__ void run(const unsigned long long* a, const unsigned long 
 def test_a_gemm_of_many_multiplies(gpu):
     """D of one multiply as C of the next, on the device and in the model."""
     backend, bench = gpu
-    row, rng = by_name.instruction(core.MMA_BF16), np.random.default_rng(9)
+    row, rng = names.resolve(core.MMA_BF16).instruction, np.random.default_rng(9)
     form = _form(row, bench)
     assert backend.load([form.kernel]) == {}
     a, b = (floats(types(row), MultiplySize(1, 16, 8, 64), 3, seed=9)[n][1, 0] for n in (0, 1))

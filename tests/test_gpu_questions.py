@@ -13,9 +13,10 @@ from tcprobe.ask.reduce import reduce
 from tcprobe.ask.reduce.mask import masked
 from tcprobe.emit.common import identifier
 from tcprobe.errors import UsageError
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.names import resolve, select
 from tcprobe.run import multiplicands, verify, verify_case, verify_source
 from tcprobe.run.gpu import Gpu
 from tcprobe.store.cell import for_emit, load, operands
@@ -50,7 +51,7 @@ def test_every_multiply_is_exact_through_the_header(gpu):
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e["instruction"] + e["note"][:12])
 def test_worked_examples_are_reproduced(gpu, example):
     device, row = gpu
-    instruction = by_name.instruction(example["instruction"])
+    instruction = resolve(example["instruction"]).instruction
     tables = operands(instruction, row.name, RESULTS)
     a, b = (np.repeat(np.array(example[o])[None], instruction.products, axis=0) for o in "ab")
     c = np.zeros((instruction.products, instruction.shape.m, instruction.shape.n), np.int64)
@@ -97,7 +98,7 @@ extern "C" __global__ void turn(const u64* given, u64* made) {{
 @pytest.mark.parametrize(("source", "target", "transpose"), CASES)
 def test_conversions_bring_every_element_to_its_place(gpu, source, target, transpose):
     device, row = gpu
-    fragments = [by_name.resolve(name) for name in (source, target)]
+    fragments = [resolve(name).fragment for name in (source, target)]
     if not all(f.target.on(row) for f in fragments):
         pytest.skip(f"{row.name} does not have both fragments")
     to, from_ = for_emit([fragments[1], fragments[0]], row.name, RESULTS)
@@ -129,7 +130,7 @@ PERMUTED = [
 def test_an_order_of_k_gives_the_same_product(gpu, source, target):
     """A of P in the order that spares shuffles, and B in the same order: the product of P and B."""
     device, row = gpu
-    if not by_name.resolve(target).target.on(row):
+    if not resolve(target).fragment.target.on(row):
         pytest.skip(f"{row.name} does not have {target}")
     from_, to = (load(name, row.name) for name in (source, target))
     found = convert(from_, to, permute_k=True)
@@ -149,7 +150,7 @@ def test_an_order_of_k_gives_the_same_product(gpu, source, target):
 def accumulators(row):
     """A cell of every layout of a result on an arch."""
     found = {}
-    for fragment in by_name.select(device=row):
+    for fragment in select(device=row):
         if fragment.family in ("wmma", "mma") and fragment.operand == "d":
             cell = load(fragment.id, row.name)
             found.setdefault(cell.table.id, cell)
@@ -224,5 +225,5 @@ def program(found, from_, to):
 
 
 def test_every_cast_is_tried():
-    tried = {tuple(by_name.resolve(name).type for name in case[:2]) for case in CASES}
+    tried = {tuple(resolve(name).fragment.type for name in case[:2]) for case in CASES}
     assert set(CASTS) - tried <= {("f16", "e5m2")}

@@ -2,30 +2,45 @@
 
 import pytest
 
+from tcprobe.isa.arch import arch
 from tcprobe.isa.tensor_map import SPANS, SWIZZLES
-from tcprobe.run import tensor_maps as live
-from tcprobe.store.tensor_maps import check
+from tcprobe.probes.tensor_maps import TARGET
+from tcprobe.run import runner
+from tcprobe.run.process import Worker
+from tcprobe.store.results import Results
 
 pytestmark = pytest.mark.gpu
 
 
+def run(folder):
+    """(arch, findings by subject) of a run."""
+    with runner.Session(Worker()) as session:
+        device = runner.choose(session.devices)
+        if not TARGET.on(arch(device.arch)):
+            pytest.skip(f"{device.arch} has no tensor maps")
+        items = list(runner.measure(session, device, runner.select((), "tma"), Results(folder)))
+    return device.arch, {one.subject: one for one in items if not isinstance(one, runner.Done)}
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    found, _ = live.survey(0, tmp_path_factory.mktemp("results"))
-    return found
+    return run(tmp_path_factory.mktemp("results"))
 
 
 def test_every_mode_is_the_one_that_answers(measured):
-    check(measured, measured["arch"])
-    if measured["arch"] != "sm_90":
+    name, found = measured
+    assert {one.status for one in found.values()} == {"measured"}
+    if name != "sm_90":
         pytest.skip("the rules are those of sm_90")
-    modes = {mode: (row["pitch"], row["swizzle"]) for mode, row in measured["modes"].items()}
-    assert modes == {mode: (SPANS.get(n, "row"), [n, 4, 3]) for mode, n in SWIZZLES.items() if n in (0, *SPANS)}
-    assert {row["misfits"] for row in measured["modes"].values()} == {0}
-    assert measured["lost"] == measured["maps"]["unlike_rules"] == []
-    assert all(one["fits"] for one in measured["encodings"])
-    assert all("misaligned" in one["words"] for one in measured["faults"])
+    modes = {subject: one.body.mode for subject, one in found.items() if one.body.mode}
+    assert {subject: (mode.pitch, mode.swizzle) for subject, mode in modes.items()} == {
+        mode: (SPANS.get(n, "row"), (n, 4, 3)) for mode, n in SWIZZLES.items() if n in (0, *SPANS)
+    }
+    assert {(mode.misfits, len(mode.lost)) for mode in modes.values()} == {(0, 0)}
+    assert all(one.body.maps.unlike_rules == [] for one in found.values() if one.body.maps)
+    assert all(call.fits for call in found["encodings"].body.calls)
+    assert all("misaligned" in one.body.fault.words for one in found.values() if one.body.fault)
 
 
 def test_twice_the_same(measured, tmp_path):
-    assert live.survey(0, tmp_path)[0] == measured
+    assert run(tmp_path) == measured

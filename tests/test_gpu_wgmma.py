@@ -1,16 +1,16 @@
 """On a live GPU of sm_90: warpgroup forms give the published tables, descriptors and products what these say."""
 
 import pytest
+from bench import concluded
 
 from tcprobe.isa import inventory
 from tcprobe.probes import descriptors
+from tcprobe.probes.descriptor_experiments import DescriptorExperiment, ProductExperiment
 from tcprobe.run import runner, verify
-from tcprobe.run.descriptors import maps, multiplied
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.process import Worker
 from tcprobe.run.verify_case import verifiable
 from tcprobe.store.cell import operands
-from tcprobe.store.choose import alone
 from tcprobe.store.results import Results, published
 
 pytestmark = pytest.mark.gpu
@@ -39,16 +39,17 @@ def test_forms_give_the_published_tables(gpu, tmp_path):
 
 
 def test_descriptors_lead_where_the_formula_says(gpu):
-    for judged, _ in maps(gpu, descriptors.cases(6), alone(published()), "sm_90"):
-        assert judged.first is None
+    for case in descriptors.cases(6):
+        found = concluded(DescriptorExperiment(case), gpu).case
+        assert found.agree == found.elements, (case.operand.id, case.major, case.swizzle)
 
 
 def test_products_through_random_descriptors(gpu):
     names = ("m64n40k16.f32.bf16.bf16", "m64n96k32.f16.e5m2.e4m3", "m64n16k256.s32.b1.b1.and.popc",
              "sp.m64n72k32.f16.f16.f16", "sp.m64n48k64.s32.s8.u8")  # fmt: skip
-    rows = [inventory.instructions()[f"wgmma.mma_async.{name}"] for name in names]
-    for name, count, wrong in multiplied(gpu, rows, alone(published()), "sm_90", 3):
-        assert (count >= 3, wrong) == (True, 0), name
+    for name in names:
+        found = concluded(ProductExperiment(inventory.instructions()[f"wgmma.mma_async.{name}"], 3), gpu).products
+        assert (found.products >= 6, found.wrong) == (True, 0), name
 
 
 def test_every_type_swizzle_and_major_is_verified_by_emitted_code(gpu):

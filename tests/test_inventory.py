@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tcprobe.ask.absent import forbidden
 from tcprobe.errors import RowError, UsageError
-from tcprobe.isa import arch, by_name, inventory
+from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.multiply import MultiplyRow
+from tcprobe.isa.names import resolve, select, select_instructions
 from tcprobe.isa.operand import WHOLE, Place, Role
 from tcprobe.isa.target import Target
 
@@ -22,11 +24,11 @@ MOVES = ("ldmatrix", "stmatrix", "movmatrix")
 def test_counts_of_ptx_isa_9_1():
     families = [row.family for row in ROWS]
     assert families.count("wmma") == 96
-    assert families.count("mma") == 120
-    assert {f: families.count(f) for f in MOVES} == {"ldmatrix": 18, "stmatrix": 9, "movmatrix": 1}
+    assert families.count("mma") == 128
+    assert {f: families.count(f) for f in MOVES} == {"ldmatrix": 21, "stmatrix": 9, "movmatrix": 1}
     wmma = [f for f in inventory.fragments().values() if f.family == "wmma"]
     assert {op: sum(f.operand == op for f in wmma) for op in "abcd"} == {"a": 31, "b": 31, "c": 13, "d": 13}
-    new = {"mma.sp": 106, "mma.block_scale": 29, "mma.sp.block_scale": 29, "tcgen05": 56}
+    new = {"mma.sp": 110, "mma.block_scale": 29, "mma.sp.block_scale": 29, "tcgen05": 56}
     assert {f: families.count(f) for f in new} == new
     assert len({row.id for row in ROWS}) == len(ROWS)
     shared = {name: ids for name in {row.name for row in ROWS}
@@ -91,17 +93,15 @@ def test_blackwell_moves_have_the_targets_of_their_families():
 
 def test_a_whole_id_means_that_form_alone():
     """Without .trans it is a shortened name of the form with it, too."""
-    assert [i.id for i in by_name.select_instructions("ldmatrix.m8n8.x2.shared.b16")] == ["ldmatrix.m8n8.x2.shared.b16"]
-    assert len(by_name.select_instructions("ldmatrix.x2.b16")) == 2
-    assert by_name.resolve("ldmatrix.m8n8.x2.shared.b16.d").id == "ldmatrix.m8n8.x2.shared.b16.d"
+    assert [i.id for i in select_instructions("ldmatrix.m8n8.x2.shared.b16")] == ["ldmatrix.m8n8.x2.shared.b16"]
+    assert len(select_instructions("ldmatrix.x2.b16")) == 2
+    assert resolve("ldmatrix.m8n8.x2.shared.b16.d").fragment.id == "ldmatrix.m8n8.x2.shared.b16.d"
 
 
 def test_only_multiplies_are_multiplies():
     assert {row.family for row in ROWS if not row.multiplies} == {*MOVES, "tcgen05"}
-    assert by_name.multiplies("*") == MULTIPLIES
-    for ask in (by_name.multiply, by_name.multiplies):
-        with pytest.raises(UsageError, match=r"movmatrix\.m8n8\.trans\.b16 is no multiply: it moves a matrix"):
-            ask("movmatrix.m8n8.trans.b16")
+    with pytest.raises(UsageError, match=r"movmatrix\.m8n8\.trans\.b16 is no multiply: it moves a matrix"):
+        assert resolve("movmatrix.m8n8.trans.b16").multiply
 
 
 @pytest.mark.parametrize(
@@ -193,12 +193,12 @@ def test_changing_one_type_gives_another_known_row_or_an_error(row, operand, kin
 
 def test_names_resolve_whole_shortened_and_with_ptx_qualifiers():
     for id_, fragment in inventory.fragments().items():
-        assert by_name.resolve(id_) is fragment
-    assert by_name.resolve("wmma.m16n16k16.d.f32").id == "wmma.m16n16k16.d.f32"
-    assert by_name.resolve("m8n32k16.a.row.u8").id == "wmma.m8n32k16.a.row.u8"
-    whole = by_name.matches("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32")
+        assert resolve(id_).fragment is fragment
+    assert resolve("wmma.m16n16k16.d.f32").fragment.id == "wmma.m16n16k16.d.f32"
+    assert resolve("m8n32k16.a.row.u8").fragment.id == "wmma.m8n32k16.a.row.u8"
+    whole = resolve("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32").fragments
     assert [f.operand for f in whole] == ["a", "b", "c", "d"]
-    load = by_name.resolve("wmma.load.a.sync.aligned.row.m16n16k16.f16")
+    load = resolve("wmma.load.a.sync.aligned.row.m16n16k16.f16").fragment
     assert load.id == "wmma.m16n16k16.a.row.f16"
 
 
@@ -212,7 +212,7 @@ def test_names_resolve_whole_shortened_and_with_ptx_qualifiers():
 )
 def test_a_wrong_name_gets_suggestions(name, words):
     with pytest.raises(UsageError, match=words):
-        by_name.resolve(name)
+        assert resolve(name).fragment
 
 
 def test_archs_and_targets():
@@ -226,20 +226,20 @@ def test_archs_and_targets():
 
 
 def test_why_not():
-    kind = by_name.resolve("mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32.a")
-    assert "sm_120a" in by_name.why_not(kind, arch.arch("sm_90"))
-    assert by_name.why_not(kind, arch.arch("sm_120")) is None
-    assert by_name.why_not(kind, arch.arch("sm_121")) is None
+    kind = resolve("mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32.a").fragment
+    assert "sm_120a" in forbidden(kind, arch.arch("sm_90"))
+    assert forbidden(kind, arch.arch("sm_120")) is None
+    assert forbidden(kind, arch.arch("sm_121")) is None
 
 
 def test_select():
     ids = {f.id for row in ROWS for f in row.fragments}
-    assert len(by_name.select()) == len(inventory.fragments()) == len(ids)
-    assert len(by_name.select(family="mma")) == 4 * 120
+    assert len(select()) == len(inventory.fragments()) == len(ids)
+    assert len(select(family="mma")) == 4 * 128
     assert {f for row in ROWS for f in [row.family]} == set(inventory.families())
     with pytest.raises(UsageError, match="no family is called 'mna'; known: wmma, mma"):
-        by_name.select(family="mna")
-    assert {f.family for f in by_name.select(family="wmma")} == {"wmma"}
-    sm_70 = by_name.select(device=arch.arch("sm_70"))
+        select(family="mna")
+    assert {f.family for f in select(family="wmma")} == {"wmma"}
+    sm_70 = select(device=arch.arch("sm_70"))
     assert {f.target.name for f in sm_70} == {"sm_70"}
-    assert len(by_name.select("wmma.m16n16k16.?.f32")) == 2
+    assert len(select("wmma.m16n16k16.?.f32")) == 2

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcprobe.isa.by_name import multiply
+from tcprobe.isa.names import resolve
 from tcprobe.sass.cubin import _code
 from tcprobe.sass.decode import UnreadError, instruction, opcode_of
 from tcprobe.sass.elf import Content
@@ -149,7 +149,7 @@ def test_fillers_are_no_instructions(text):
     assert not code.unread
     assert code.opcodes == ("MOV", "NOP", "EXIT")
     assert opcode_of(text) == "NOP"
-    assert count(code.opcodes, multiply("mma.m8n8k4.row.col.f64")).others == 1
+    assert count(code.opcodes, resolve("mma.m8n8k4.row.col.f64").multiply).others == 1
     m = Machine(1, [], bytes(20), 0x160)
     m.run(code.instructions, 0, OPCODES)
     assert value(m, 1)[0] == 0

@@ -10,8 +10,8 @@ from machine_code import needs_tools
 
 from tcprobe import api, emit
 from tcprobe.cli import main
-from tcprobe.isa import by_name
 from tcprobe.isa.arch import arch
+from tcprobe.isa.names import select
 
 D = "wmma.m16n16k16.d.f32"
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -50,7 +50,7 @@ def test_trace_takes_ranges():
 def test_emit_leaves_out_what_an_arch_lacks_and_says_so():
     done = tcprobe("emit", "wmma.m16n16k16.*", "--to", "json", "--arch", "v100")
     assert "left out, v100 has no table of them: wmma.m16n16k16.a.row.bf16" in done.stderr
-    here = by_name.select("wmma.m16n16k16.*", device=arch("sm_70"))
+    here = select("wmma.m16n16k16.*", device=arch("sm_70"))
     assert {f.id for f in here} == set(re.findall(r'"id": "(.*?)"', done.stdout))
     assert "no table of wmma.m16n16k16.a.row.bf16 on sm_70" in tcprobe(
         "emit", "wmma.m16n16k16.a.row.bf16", "--to", "json", "--arch", "sm_70", code=2).stderr  # fmt: skip

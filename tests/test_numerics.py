@@ -15,8 +15,6 @@ from json_samples import SCHEMA
 
 from tcprobe import numerics
 from tcprobe.arithmetic.bound import bound
-from tcprobe.arithmetic.chain import _exact, fma
-from tcprobe.arithmetic.formats import FORMATS, bits_of, decode, values_of
 from tcprobe.arithmetic.forms import subject, together, types
 from tcprobe.arithmetic.gemm import gemm
 from tcprobe.arithmetic.model import dot
@@ -32,7 +30,7 @@ from tcprobe.arithmetic.parameters import (
 )
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError, UsageError
-from tcprobe.isa import by_name
+from tcprobe.isa import names
 from tcprobe.pages import numerics as numerics_page
 from tcprobe.probes.numerics_cases import MultiplySize, floats
 from tcprobe.probes.numerics_directed import parameters
@@ -112,7 +110,7 @@ def variants(rule):
     "id_", [id_ for id_, rule in core.RULES.items() if isinstance(rule, Arithmetic) and rule.fraction_bits]
 )
 def test_a_parameter_one_off_is_rejected_within_1000_cases(id_):
-    row, rule = by_name.instruction(id_), core.RULES[id_]
+    row, rule = names.resolve(id_).instruction, core.RULES[id_]
     made = floats(types(row), MultiplySize(1, 8, 8, row.stored), 15, seed=2)
     shape = (15, 1, 8, 8, row.stored)
     a, b = (np.broadcast_to(x, shape) for x in (made.a[..., :, None, :], made.b[..., None, :, :]))
@@ -136,32 +134,6 @@ def test_an_arithmetic_outside_the_model_is_no_finding():
         parameters(Directed(kind, 16, trees))
 
 
-def test_fused_multiply_adds_are_exact():
-    rng = np.random.default_rng(1)
-    a, b, c = (rng.normal(size=4000) * 2.0 ** rng.integers(-400, 400, 4000) for _ in range(3))
-    c[:2000] = -(a * b)[:2000]
-    c[1000:2000] = np.nextafter(c[1000:2000], 0)
-    assert [_exact(*map(float, x)) for x in zip(a, b, c, strict=True)] == fma(a, b, c).tolist()
-    wide = rng.integers(0, 1 << 64, (3, 20000), dtype=np.uint64).view(np.float64)
-    wide[:, ::7] *= 2.0**-600
-    wide = wide[:, np.isfinite(wide).all(axis=0)]
-    assert [_exact(*map(float, x)) for x in wide.T] == fma(*wide).tolist()
-    assert fma(np.array([1e300]), np.array([1e300]), np.array([-np.inf]))[0] == -np.inf
-
-
-@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("f64",)])
-def test_formats_decode_as_ml_dtypes_do(name):
-    form = FORMATS[name]
-    patterns = np.arange(1 << form.bits) if form.bits <= 16 else np.random.default_rng(0).integers(0, 1 << 32, 4096)
-    found = decode(form, patterns)
-    expected = values_of(form, patterns.astype(form.word)).astype(np.float64)
-    ours = np.ldexp(found.significand.astype(np.float64), found.exponent - form.fraction)
-    numbers = found.kind == 0
-    assert (np.isfinite(expected) == numbers).all()
-    assert (ours[numbers] == expected[numbers]).all()
-    assert (bits_of(form, expected[numbers]) == patterns[numbers]).all()
-
-
 def test_a_gemm_is_multiplies_one_after_another():
     kind, rule = ElementTypes("f16", "f16", "f32", "f32"), core.RULES[core.MMA]
     rng = np.random.default_rng(3)
@@ -180,11 +152,11 @@ def test_no_dot_product_is_beyond_its_bound(parts):
     from tcprobe.ask.numeric_steps import bounded
 
     for id_ in (core.MMA, core.MMA_FP8, core.WGMMA_FP8, "mma.m16n8k16.row.col.f16.f16.f16.f16"):
-        found = bounded(by_name.instruction(id_), core.RULES[id_], 512, parts)
+        found = bounded(names.resolve(id_).instruction, core.RULES[id_], 512, parts)
         assert 0 < found["measured"] <= found["factor"]
         assert (found["changed"] > 0) == (parts > 1)
     with pytest.raises(UsageError):
-        bound(types(by_name.instruction(core.MMA)), core.RULES[core.MMA], 24)
+        bound(types(names.resolve(core.MMA).instruction), core.RULES[core.MMA], 24)
 
 
 def test_every_form_is_of_one_arithmetic_and_has_a_kernel():
@@ -322,7 +294,7 @@ def test_a_form_without_a_model(folder):
     assert done.exit_code == 2
     assert "was not measured" in done.output
     with pytest.raises(UsageError, match="no model"):
-        numerics.model(by_name.instruction("ldmatrix.m8n8.x1.shared.b16"))
+        numerics.model(names.resolve("ldmatrix.m8n8.x1.shared.b16").instruction)
 
 
 def test_two_archs(folder):

@@ -18,7 +18,7 @@ from tcprobe.arithmetic.parameters import (
     chained,
 )
 from tcprobe.errors import DataError
-from tcprobe.isa import by_name
+from tcprobe.isa import names
 from tcprobe.probes.numerics_cases import Images, MultiplySize, floats
 from tcprobe.probes.numerics_dots import Directed, Power
 from tcprobe.probes.numerics_experiments import modelled
@@ -32,7 +32,7 @@ HARD = [json.loads(line) for line in (Path(__file__).parent / "data/numerics_h20
 @pytest.mark.parametrize("found", HARD, ids=[row["form"] for row in HARD])
 def test_hard_cases_of_an_h200(found):
     """Sums that round to zero, and subnormals that a wider type takes in: what the chip gave."""
-    kinds_, rule = types(by_name.instruction(found["form"])), msgspec.convert(found["floats"], Arithmetic)
+    kinds_, rule = types(names.resolve(found["form"]).instruction), msgspec.convert(found["floats"], Arithmetic)
     a, b, c, d = (bits_of_cases(kinds_, name, found["cases"]) for name in "abcd")
     assert (dot(kinds_, rule, (a, b, c)) == d).all()
 
@@ -44,7 +44,7 @@ def bits_of_cases(kinds_, name, cases):
 
 @pytest.mark.parametrize("id_", [id_ for id_, rule in core.RULES.items() if isinstance(rule, Arithmetic)])
 def test_a_zero_is_positive_after_any_sum_in_the_group(id_):
-    row, rule = by_name.instruction(id_), core.RULES[id_]
+    row, rule = names.resolve(id_).instruction, core.RULES[id_]
     made = floats(types(row), MultiplySize(1, 8, 8, row.stored), 30, seed=3)
     a, b = (np.broadcast_to(x, (30, 1, 8, 8, row.stored)) for x in (made.a[..., :, None, :], made.b[..., None, :, :]))
     d = dot(types(row), rule, (a, b, made.c))

@@ -15,7 +15,7 @@ from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import (
     Arithmetic,
 )
-from tcprobe.isa import by_name
+from tcprobe.isa import names
 from tcprobe.probes.numerics_cases import MultiplySize, floats
 
 
@@ -25,7 +25,9 @@ def test_the_header_gives_the_same_bits(tmp_path):
     if not compiler:
         pytest.skip("no g++")
     ids = [id_ for id_, rule in core.RULES.items() if isinstance(rule, Arithmetic)]
-    entries = [Entry(f"form{n}", id_, types(by_name.instruction(id_)), core.RULES[id_]) for n, id_ in enumerate(ids)]
+    entries = [
+        Entry(f"form{n}", id_, types(names.resolve(id_).instruction), core.RULES[id_]) for n, id_ in enumerate(ids)
+    ]
     (tmp_path / "numerics.hpp").write_text(header(entries))
     (tmp_path / "main.cpp").write_text(PROGRAM + "".join(f'  go<form{n}>("{n}");\n' for n in range(len(ids))) + "}\n")
     options = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
@@ -68,7 +70,9 @@ int main() {
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one")
 def test_the_header_compiles_by_nvrtc():
-    entries = [Entry("form", "a form", types(by_name.instruction(id_)), core.RULES[id_]) for id_ in (core.MMA_FP8,)]
+    entries = [
+        Entry("form", "a form", types(names.resolve(id_).instruction), core.RULES[id_]) for id_ in (core.MMA_FP8,)
+    ]
     lib = nvrtc.library()
     call_ = 'extern "C" __global__ void f(const unsigned* a, unsigned long long* d) { *d = tcprobe::numerics::dot<'
     text = header(entries) + call_ + "tcprobe::numerics::form>(a, a, 0); }\n"

@@ -12,15 +12,17 @@ from pathlib import Path
 
 import emulation
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe import emit
 from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.plan import run
 from tcprobe.errors import UsageError
 from tcprobe.fit import fit
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
+from tcprobe.isa.names import resolve
 from tcprobe.isa.operand import Role
 from tcprobe.layout import draw
 from tcprobe.layout.table import slot_table
@@ -35,7 +37,7 @@ INSTRUCTIONS = ("mma.m16n8k16.row.col.f32.f16.f16.f32", "wmma.mma.row.col.m16n16
 
 @cache
 def tables(name):
-    return operands(by_name.instruction(name), "sm_90", RESULTS)
+    return operands(resolve(name).instruction, "sm_90", RESULTS)
 
 
 def with_table(cell, table):
@@ -129,6 +131,7 @@ def cases(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.sampled(3)
 def test_every_format_tells_the_truth_or_says_why_not(seed):
     told, refused = 0, 0
     for change, given_, operand in cases(seed):
@@ -216,7 +219,7 @@ def pairs():
 def test_convert_moves_every_element_or_says_why_not(change, name, source, target):
     """Where there is a plan, it is run: each register of the target then holds what its table says."""
     rng = random.Random(f"{change.__name__} {name} {source} {target}")
-    whole = operands(by_name.instruction(name), "sm_90", RESULTS)
+    whole = operands(resolve(name).instruction, "sm_90", RESULTS)
     for from_, to in ((change(whole[source], rng), whole[target]), (whole[source], change(whole[target], rng))):
         if change in UNFIT:
             with pytest.raises(UsageError, match="cannot be a table of"):
@@ -230,7 +233,7 @@ def test_convert_moves_every_element_or_says_why_not(change, name, source, targe
                 assert word == tuple(found.tiling.wanted(lane, (tile, unit)) for unit in units)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.data())
 def test_any_table_at_all_is_drawn_fitted_and_emitted_or_refused(data):
     """Of any size and content, also with nothing in it: never another exception than the tool's own."""

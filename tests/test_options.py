@@ -1,13 +1,14 @@
 """Every option of every command, given what means nothing: a mistake in the call, said on one line, nothing written."""
 
 import click
+import fatbins
 import pytest
 from click.testing import CliRunner
 from crafted import MMA, filled
 
 from tcprobe.cli import main
 from tcprobe.cli.options import Given, Named, Number, Numbers, Seconds
-from tcprobe.cli.tensor_map import Sides
+from tcprobe.cli.places import ElementType, Sides, SwizzleType
 
 A, D = "wmma.m16n16k16.a.row.f16", f"{MMA}.d"
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -25,6 +26,8 @@ ASKED = {
     "swizzle table": ["swizzle", "table", "SWIZZLE_128B", "--extent", "64,8"], "banks": TILE,
     "numerics": ["numerics", "mma.m16n8k16.row.col.f32.f16.f16.f32"],
     "diff": ["diff", "sm_70", "sm_80", A], "merge": ["merge", "no"], "lower": ["lower", MULTIPLY],
+    "read": ["read", "no.ptx"],
+    "compilers": ["compilers", "wmma.m8n8k4.*", "--arch", "sm_80"],
     "doctor": ["doctor"], "pages": ["pages"], "site": ["site"],
     "descriptor": ["descriptor", "--tile", "128x64", "--type", "bf16"],
     "tensormap": ["tensormap", "--type", "bf16", "--tile", "64,64"],
@@ -34,6 +37,7 @@ NOWHERE = ("", "a\0b", "\ud800")
 NO_NUMBERS = ("", " ", "nan", "inf", "-1", "1_0", "\u0663", "1e3", "0x3", "9" * 30, "9" * 6000, "\x1b[31m", "3\n4")
 NO_SECONDS = (*NO_NUMBERS, "0", "0.5", "1e999", "100000")
 WRONG = {Named: NOWHERE, Given: ("", " "), Number: NO_NUMBERS, Numbers: NO_NUMBERS, Seconds: NO_SECONDS,
+         ElementType: ("", " "), SwizzleType: (*NO_NUMBERS, "48", "3,4", "sw:4,4,3", "3,4,3>", "SWIZZLE_48B", "5,60,9"),
          Sides: (*NO_NUMBERS, "64,", "-1,8", "1,1,1,1,1,1")}  # fmt: skip
 
 
@@ -104,6 +108,7 @@ def test_the_fewest_that_are_asked_of_each_are_no_mistake(tmp_path, monkeypatch)
     """So it is the option that is refused above, not what stands beside it."""
     monkeypatch.chdir(tmp_path)
     filled(tmp_path / "no")
+    (tmp_path / "no.ptx").write_text(fatbins.ptx())
     (tmp_path / "no.csv").write_text("row,col,offset\n0,0,0\n0,1,1\n")
     needs = {"emit": ["--to", "python"], "swizzle draw": ["--bits", "16"], "swizzle table": ["--bits", "16"],
              "pages": ["--results", "no"], "site": ["--results", "no"], "lower": ["--arch", "sm_80"]}  # fmt: skip

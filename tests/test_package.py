@@ -40,7 +40,18 @@ def test_only_one_file_imports_each_heavy_package():
 
 def test_the_wheel_carries_the_published_tables(tmp_path):
     """pip install plus `tcprobe show` is enough: also outside the checkout and without CuPy."""
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        str(tmp_path),
+        str(ROOT),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("tcprobe-*.whl")
     with zipfile.ZipFile(wheel) as archive:

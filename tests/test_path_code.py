@@ -1,9 +1,10 @@
 """The emitted code of paths and straight loads, compiled for the host and run: every byte comes to its place."""
 
 import shutil
+import subprocess
 
+import host_cuda
 import path_cases
-import path_host
 import path_products
 import pytest
 from path_cases import CASES, Case
@@ -15,6 +16,10 @@ pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
 BY_LANES = [case for case in CASES if case.fill != "tma"]
 
 
+def step(threads, call, given, wanted):
+    return f"step({threads}, {len(given[-1])}, {len(wanted[-1])}, output, {call});"
+
+
 def ran(folder, cases):
     """(wanted, found) of each case."""
     headers, calls, given, wanted = [], [], [], []
@@ -22,10 +27,11 @@ def ran(folder, cases):
         found, data = path_cases.plan(case), path_cases.data(case, 3)
         loads = found.asked.loads
         headers.append(source(found))
-        calls.append(f"{'load' if loads else 'store'}<{name(found)}>({data.image.size});")
         given.append((data.image if loads else data.registers).tobytes())
         wanted.append((data.registers if loads else data.image).tobytes())
-    out = path_host.execute(folder, headers, calls, b"".join(given))
+        call = f"{'load' if loads else 'store'}<{name(found)}>"
+        calls.append(step(path_cases.threads(case), call, given, wanted))
+    out = host_cuda.execute(folder, headers, calls, b"".join(given))
     assert len(out) == sum(map(len, wanted))
     found = []
     for one in wanted:
@@ -46,7 +52,10 @@ def test_code_that_is_wrong_is_noticed(tmp_path, monkeypatch):
     for old, new in (("lane & 16", "lane & 8"), ("registers + issue * 4", "registers + (issue ^ 1) * 4")):
         assert old in right(path_cases.plan(case))
         monkeypatch.setitem(globals(), "source", lambda plan, a=old, b=new: right(plan).replace(a, b))
-        [(wanted, found)] = ran(tmp_path, [case])
+        try:
+            [(wanted, found)] = ran(tmp_path, [case])
+        except subprocess.CalledProcessError:  # an address that the instruction does not take
+            continue
         assert wanted != found
 
 
@@ -56,7 +65,7 @@ def test_straight_loads_bring_every_element(tmp_path):
         image, registers = path_products.straight_data(number, 3)
         text = path_products.straight_program(number).partition("extern")[0]
         headers.append(text)
-        calls.append(f"straight<{text.partition('struct ')[2].partition(' ')[0]}>({image.size});")
         given.append(image.tobytes())
         wanted.append(registers.tobytes())
-    assert path_host.execute(tmp_path, headers, calls, b"".join(given)) == b"".join(wanted)
+        calls.append(step(32, f"straight<{text.partition('struct ')[2].partition(' ')[0]}>", given, wanted))
+    assert host_cuda.execute(tmp_path, headers, calls, b"".join(given)) == b"".join(wanted)

@@ -1,6 +1,7 @@
 """CuTe's text of a path: its layouts, computed here by CuTe's rules, are the path's own addresses."""
 
 import itertools
+import json
 import re
 
 import numpy as np
@@ -14,14 +15,24 @@ from tcprobe.layout.swizzle import Swizzle
 BY_LANES = [case for case in CASES if case.fill != "tma"]
 
 
-def numbers(text):
-    return [int(n) for n in re.findall(r"Int<(\d+)>", text)]
+def parts(text, kind):
+    """The numbers of cute::Shape<...> or cute::Stride<...>, nested as they are."""
+    start = text.index(f"cute::{kind}<")
+    python = re.sub(r"cute::Int<(\d+)>", r"\1", text[start:]).replace(f"cute::{kind}<", "[")
+    depth = np.cumsum([{"[": 1, ">": -1}.get(sign, 0) for sign in python])
+    return json.loads(python[: int(np.argmin(depth > 0)) + 1].replace(">", "]"))
 
 
 def layout(line):
     """(shape, stride) of the first Shape and Stride of a line."""
-    shape, stride = re.search(r"Shape<((?:cute::Int<\d+>(?:, )?)+)>", line), re.search(r"Stride<((?:.*?))>>", line)
-    return numbers(shape[1]), numbers(stride[1] + ">") if stride else None
+    return parts(line, "Shape"), parts(line, "Stride") if "Stride" in line else None
+
+
+def strided(coordinate, shape, stride):
+    """A coordinate times its stride; of a nested mode its digits, each times its own."""
+    if isinstance(shape, int):
+        return coordinate * stride
+    return coordinate % shape[0] * stride[0] + coordinate // shape[0] * stride[1]
 
 
 def line_of(text, start):
@@ -48,8 +59,9 @@ def test_layouts_are_the_addresses(case):
     for name, pitch, swizzle in (("Global", asked.ld * size, None), ("Shared", asked.shared.pitch(tile), asked.shared)):
         line = line_of(text, f"using {name} ")
         shape, stride = layout(line)
-        assert shape == ([tile.cols, tile.rows] if b else [tile.rows, tile.cols])
-        offset = sum(c * s for c, s in zip(coordinates, stride, strict=True))
+        sizes = [int(np.prod(mode)) for mode in shape]
+        assert sizes == ([tile.cols, tile.rows] if b else [tile.rows, tile.cols])
+        offset = sum(strided(*mode) for mode in zip(coordinates, shape, stride, strict=True))
         if "Swizzle<" in line:
             three = re.search(r"Swizzle<(\d+), (\d+), (-?\d+)>", line).groups()
             offset = Swizzle(*map(int, three))(offset)

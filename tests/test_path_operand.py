@@ -6,21 +6,23 @@ import shutil
 from functools import cache
 from itertools import product
 
+import emitted
+import emitted_layouts
+import host_cuda
 import nvrtc
-import path_host
 import path_reference
 import pytest
 import wgmma_products
 from click.testing import CliRunner
 from wgmma_products import PRODUCTS
 
-from tcprobe.ask.behind import shared
 from tcprobe.ask.path import PathOptions
 from tcprobe.ask.path.cuda import struct_of
 from tcprobe.ask.path.operand import described, operand_path
 from tcprobe.ask.path.operand_code import cute, source
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
+from tcprobe.isa.names import resolve
 from tcprobe.store.choose import alone
 from tcprobe.store.results import published
 
@@ -33,7 +35,7 @@ LAYERS = alone(published())
 
 
 def plan(name, *options, arch=None, **more):
-    return operand_path(shared(name), LAYERS, PathOptions(*options, **more), arch)
+    return operand_path(resolve(name).shared_operand, LAYERS, PathOptions(*options, **more), arch)
 
 
 @cache
@@ -133,8 +135,20 @@ def test_the_code_gives_the_descriptors(tmp_path):
                 k, block = divmod(j, found.blocks)
                 calls.append(f'printf("%llx\\n", {name}::descriptor(4096, {k}, {block}));')
                 wanted.append(int(issue["descriptor"], 16) + (4096 >> 4))
-    out = path_host.execute(tmp_path, headers, calls, b"").decode().split()
+    out = host_cuda.execute(tmp_path, headers, calls, b"").decode().split()
     assert [int(text, 16) for text in out] == wanted
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
+def test_fills_bring_every_byte(tmp_path, sample):
+    found = emitted.tried(tmp_path, emitted_layouts.operand_fills(sample(cases(), 7)))
+    print(f"path to a descriptor --code cuda: {found}")
+    assert found.wrong == []
+    assert found.functions > 10
+    lines = emitted_layouts.descriptors(plan.asked.held for plan in cases())
+    found = emitted.tried(tmp_path, lines, emitted_layouts.DRIVER)
+    print(f"descriptor: {found}")
+    assert found.wrong == []
 
 
 @pytest.mark.parametrize("product", PRODUCTS[:: len(PRODUCTS) - 1], ids=str)

@@ -12,7 +12,7 @@ import pytest
 from tcprobe import emit
 from tcprobe.emit import svg
 from tcprobe.emit.svg_drawing import DARK, DARK_INK, INK, LIGHT
-from tcprobe.isa import by_name
+from tcprobe.isa.names import resolve
 from tcprobe.store.cell import load, operands
 from tcprobe.store.results import published
 
@@ -104,7 +104,7 @@ def test_labels_in_three_styles(name, label):
 
 
 def test_a_multiply_is_drawn_together():
-    row = by_name.instruction(MMA)
+    row = resolve(MMA).instruction
     found = ET.fromstring(emit.emit("svg", list(operands(row, None, published()).values())))
     heads = [t.text for t in found.iter(f"{SVG}text") if t.get("class") == "h"]
     assert heads[:4] == [f"{row.id} on sm_90", "B", "A", "D"]

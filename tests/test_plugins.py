@@ -23,7 +23,7 @@ def package(tmp_path, monkeypatch):
         cached.cache_clear()
 
 
-GOOD = "NAME = 'x'; SOURCE = 'y'; FINDINGS = ()\ndef claim(fragment, device): return 'nothing'\n"
+GOOD = "NAME = 'x'; SOURCE = 'y'; ERRATA = ()\ndef claim(fragment, device): return 'nothing'\n"
 
 
 @pytest.mark.parametrize(

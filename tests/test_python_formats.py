@@ -16,7 +16,7 @@ from test_odd_tables import with_table
 from tcprobe import emit
 from tcprobe.emit.common import named
 from tcprobe.errors import UsageError
-from tcprobe.isa import by_name
+from tcprobe.isa.names import resolve, select
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout import gf2
 from tcprobe.layout.table import slot_table
@@ -29,7 +29,7 @@ EVERY_N = "wgmma.mma_async.m64n*k16.f32.f16.f16.d"
 
 def every_n():
     """D of all 32 widths: 4 to 128 elements a thread."""
-    return for_emit(by_name.select(EVERY_N), "sm_90", RESULTS)
+    return for_emit(select(EVERY_N), "sm_90", RESULTS)
 
 
 def emitted(name, cell):
@@ -89,6 +89,7 @@ CHECKS = {"cute-dsl": check_cute_dsl, "mosaic": check_mosaic, "numba": check_num
 
 @pytest.mark.parametrize("tables", [of_warps, warpgroup])
 @pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.sampled(3)
 def test_every_slot_of_every_layout(name, tables):
     """Only copies in the lane itself have no TiledLayout."""
     for cell in tables():
@@ -123,9 +124,10 @@ def test_numba_builds_metadata(cell):
 
 
 @pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.sampled(2)
 def test_many_fragments_stand_in_one_text(name):
     """Each under a name of its own, which is an identifier whatever PTX's is."""
-    fragments = by_name.select("mma*", "wmma*.d.*", "wgmma.mma_async*m64n24*.d", "ldmatrix*.d", "movmatrix*")
+    fragments = select("mma*", "wmma*.d.*", "wgmma.mma_async*m64n24*.d", "ldmatrix*.d", "movmatrix*")
     cells = [cell for cell in emittable(fragments, "sm_90", RESULTS)[0] if cell.fragment.role in WHOLE]
     scope = stand_ins.run(emit.emit(name, cells))
     assert len(cells) > 600
@@ -206,7 +208,7 @@ PARTLY = {  # what a word in place of an x means
 
 def said(name, instruction, operand, device):
     """Whether a format writes a fragment, or its whole instruction."""
-    every = {o: selections(one)[0] for o, one in operands(by_name.instruction(instruction), device, RESULTS).items()}
+    every = {o: selections(one)[0] for o, one in operands(resolve(instruction).instruction, device, RESULTS).items()}
     for cells in ([every[operand]], list(every.values())):
         with suppress(UsageError):
             return bool(emit.emit(name, cells))

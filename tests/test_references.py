@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
+from tcprobe.isa.names import select
 from tcprobe.references import Claim, cute, ptx_isa, references, register_mapping
 
 SM_90 = arch("sm_90")
@@ -20,7 +21,7 @@ def test_the_walk_finds_the_known_references():
 
 def test_ptx_documents_every_dense_mma_fragment_as_a_bijection():
     errata = set()
-    for fragment in by_name.select(family="mma"):
+    for fragment in select(family="mma"):
         claim = ptx_isa.claim(fragment, SM_90)
         assert isinstance(claim, Claim), fragment.id
         assert len(claim.meant.inverse) == fragment.rows * fragment.cols * fragment.products
@@ -38,7 +39,7 @@ def test_the_printed_m16n8k256_formula_covers_3840_elements():
 
 def test_cute_and_ptx_agree_wherever_both_speak():
     both = 0
-    for fragment in by_name.select(family="mma"):
+    for fragment in select(family="mma"):
         claims = ptx_isa.claim(fragment, SM_90), cute.claim(fragment, SM_90)
         if isinstance(claims[1], Claim):
             both += 1

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tcprobe.errors import EnvironmentUnfitError, NewerSchemaError, UsageError
+from tcprobe.errors import EnvironmentUnfitError, NewerSchemaError, StarvedError, UsageError
 from tcprobe.run import origin, runner
 from tcprobe.run.backend import Device
 from tcprobe.run.process import Worker
@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 FEW = ("wmma.m8n8k4.*", "wmma.mma.row.col.m8n8k4.f64.f64.f64.f64", "mma.m16n8k8.row.col.f32.*", "mma.m8n8k16.*")
 
 
-def worker(*arguments, limit=20.0):
+def worker(*arguments, limit=120.0):
     return Worker((sys.executable, str(HERE / "emulated_worker.py"), *arguments), limit)
 
 
@@ -59,12 +59,13 @@ CULPRIT = "mma.m16n8k8.row.col.f32.bf16.bf16.f32"
 @pytest.mark.parametrize(
     ("mode", "limit", "words"),
     [
-        ("die", 20, "ended by signal 9"),
-        ("hang", 2, "no word for 2 s"),
-        ("fault", 20, "illegal memory access"),
-        ("load-die", 20, "ended by signal 9"),
+        ("die", 120, "ended by signal 11"),
+        ("hang", 8, "no word for 8 s"),
+        ("fault", 120, "illegal memory access"),
+        ("load-die", 120, "ended by signal 11"),
     ],
 )
+@pytest.mark.sampled(4)
 def test_a_launch_that_goes_wrong_costs_itself_only(tmp_path, mode, limit, words):
     found = run(tmp_path, worker(mode, CULPRIT, limit=limit))
     failed = {e for e, m in found.items() if m.status != "measured"}
@@ -76,6 +77,15 @@ def test_a_launch_that_goes_wrong_costs_itself_only(tmp_path, mode, limit, words
     assert {e: m.status for e, m in again.items()} == {CULPRIT: "measured"}
 
 
+@pytest.mark.parametrize("mode", ["killed", "starved"])
+@pytest.mark.sampled(2)
+def test_want_of_memory_is_no_fault_of_a_launch(tmp_path, mode):
+    with pytest.raises(StarvedError, match="no more memory"):
+        run(tmp_path, worker(mode, CULPRIT))
+    assert {m.status for m in Results(tmp_path).measurements("sm_90", "emulated")} <= {"measured"}
+    assert CULPRIT in run(tmp_path, worker("fine"))
+
+
 def test_refusals_are_recorded_in_the_backends_words(tmp_path):
     found = run(tmp_path, worker("fine"), ("mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32",))
     (only,) = found.values()
@@ -83,6 +93,7 @@ def test_refusals_are_recorded_in_the_backends_words(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.sampled(6)
 def test_killing_the_tool_leaves_whole_files_only(tmp_path, seed):
     """kill -9 at any moment: what is there is whole, and the next run adds what is missing."""
     script = (
@@ -110,11 +121,12 @@ def test_killing_the_tool_leaves_whole_files_only(tmp_path, seed):
 def test_the_worker_ends_with_the_tool(tmp_path):
     session = runner.Session(worker("hang", CULPRIT))
     device = runner.choose(session.devices)
-    messages = session.work(device, [CULPRIT], careful=True)
+    messages = session.work({"device": device.index, "kind": "table", "experiments": [CULPRIT], "folder": None,
+                             "careful": True})  # fmt: skip
     assert next(messages)[0]["event"] == "compiled"
     assert next(messages)[0]["event"] == "begin"
     session._process.stdin.close()  # what the kernel does when the tool is killed
-    assert session._process.wait(timeout=10) == 1
+    assert session._process.wait(timeout=60) == 1
 
 
 def test_damaged_files_are_measured_again_newer_ones_are_not_touched(tmp_path):

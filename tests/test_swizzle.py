@@ -7,21 +7,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe.errors import UsageError
+from tcprobe.fit import swizzle
 from tcprobe.fit.affine import Affine, Modes, fit_affine
 from tcprobe.fit.coordinate import CoordinateSwizzle
 from tcprobe.fit.swizzle import fit_address, offset_bits, proven
+from tcprobe.layout import spelling
 from tcprobe.layout.address import AddressMap
-from tcprobe.layout.swizzle import Swizzle, parse
+from tcprobe.layout.swizzle import Swizzle
 
 DATA = Path(__file__).parent / "data" / "shared_memory"
 IMAGES = json.loads((DATA / "swizzles.json").read_text())["tables"]["B,M,S"]
 
 sizes = st.lists(st.sampled_from([2, 3, 4, 5, 8]), min_size=1, max_size=3).map(tuple)
 strides = st.one_of(st.integers(0, 9), st.sampled_from([16, 24, 32, 64, 72, 96, 128, 192, 256]))
+
+
+def parse(text):
+    return spelling.swizzle(text).swizzle
 
 
 @st.composite
@@ -164,7 +171,7 @@ def brute_force(grid, most=5):
     return affine(grid), able
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.data())
 def test_all_fits_of_small_tables_are_those_of_brute_force(data):
     first, second = data.draw(modes()), data.draw(modes())
@@ -181,7 +188,7 @@ def test_all_fits_of_small_tables_are_those_of_brute_force(data):
         assert [found.swizzle, *found.others] == [Swizzle(*three) for three in able]
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(swizzles(), modes(), modes(), st.integers(0, 500), st.data())
 def test_swizzled_maps_come_back(one, first, second, base, data):
     """Also of parts: a layout of a kind no later than the one it was made of, proven on every cell."""
@@ -240,7 +247,7 @@ def test_where_no_swizzle_of_the_offset_exists(pitch, which):
     assert (found.kind, found.coordinate, found.swizzle, found.others) == ("coordinate", made, None, ())
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.sampled_from(["first", "second"]), st.integers(1, 3), st.integers(0, 2), st.integers(0, 2), st.data())
 def test_coordinate_swizzles_come_back(which, bits, base, shift, data):
     """At odd pitches, where the XORed coordinate may leave its extent, and for parts that do not begin at 0."""
@@ -278,7 +285,7 @@ def fewest_swizzles(address):
     return None
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(swizzles(), min_size=2, max_size=2))
 def test_as_few_swizzles_as_possible(both):
     """On 4 x 8 elements, against all sequences."""
@@ -342,7 +349,7 @@ def test_a_long_chain_is_split_but_said_not_to_be_the_shortest():
 # --- nothing is claimed that does not hold --------------------------------------------------------------------------
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_a_spoiled_cell_is_never_passed_over(data):
     one = Swizzle(3, 3, 3)
@@ -369,3 +376,45 @@ def test_maps_that_are_not_whole():
         found = fit_address(left)
         assert (found.kind, found.swizzle) == ("swizzle", Swizzle(2, 3, 3))
         assert proven(found, full)
+
+
+# --- what is no layout ----------------------------------------------------------------------------------------------
+
+
+def no_layouts():
+    """Maps of one row, one column, and sums of such, that look like a layout for a while and are none."""
+    rng = np.random.default_rng(7)
+    for count, top in ((64, 20), (64, 39)):
+        offsets, number = rng.integers(0, 1 << top, count), np.arange(count)
+        paired = offsets >> 3 << 3
+        paired[1::2] = paired[::2] + 1
+        for values in (offsets, paired):
+            yield AddressMap.of(0 * number, number, values)
+            yield AddressMap.of(number, 0 * number, values)
+            yield AddressMap.of(0 * number, number + 1, values)
+        both = np.concatenate([offsets, offsets + (1 << top)])
+        yield AddressMap.of(np.repeat([0, 1], count), np.tile(number, 2), both)
+
+
+def test_what_is_no_layout_is_given_up_after_so_many_tries(monkeypatch, sample):
+    """Whatever the offsets are: the maps that are computed in full are counted."""
+    tried = []
+    whole_fit = swizzle.fit_affine
+    monkeypatch.setattr(swizzle, "fit_affine", lambda *given: tried.append(1) or whole_fit(*given))
+    for address in sample(no_layouts(), 3):
+        tried.clear()
+        assert fit_address(address) is None
+        assert len(tried) <= 6 * swizzle.MOST_TRIES
+        assert len(tried) * address.cells <= 6 * max(swizzle.MOST_WORK, swizzle.LEAST_TRIES * address.cells)
+
+
+@given(st.integers(2, 90), st.lists(strides, min_size=1, max_size=2), swizzles(negative=False))
+def test_a_row_that_has_a_layout_is_found(size, steps, one):
+    """The quick condition on beginnings rejects none."""
+    layout = Modes((4,) * (len(steps) - 1) + (size,), tuple(step * (n + 1) for n, step in enumerate(steps)))
+    number = np.arange(size)
+    for address in (AddressMap.of(0 * number, number, one(layout(number))),
+                    AddressMap.of(number, 0 * number, one(layout(number)))):  # fmt: skip
+        found = fit_address(address)
+        assert found is not None
+        assert proven(found, address)

@@ -108,7 +108,7 @@ def test_drawing(tmp_path):
     assert "28-31" in labels
     assert "give --bits" in tcprobe("draw", DATA / "swizzle_example.txt", code=2).stderr
     assert "0-3" in tcprobe("draw", DATA / "swizzle_example.txt", "--bits", "128").stdout
-    assert "needs --extent" in tcprobe("draw", "PitchLinear", code=2).stderr
+    assert "give --extent" in tcprobe("draw", "PitchLinear", code=2).stderr
     assert "at most" in tcprobe("draw", "PitchLinear", "--extent", "512,512", "--bits", "8", code=2).stderr
 
 

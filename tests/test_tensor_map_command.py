@@ -1,22 +1,28 @@
 """`tcprobe tensormap`, `tcprobe run --family tma`, and the file between them."""
 
 import json
+import sys
 from itertools import product
+from pathlib import Path
 
 import pytest
+from bench import document, save
 from click.testing import CliRunner
-from test_tensor_maps import Machine, answered
 
 from tcprobe.ask import tensor_map as ask
 from tcprobe.ask.tensor_map import MapOptions
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.tensor_map import DATA_TYPE_OF, DATA_TYPES, SPANS
-from tcprobe.references.shared_memory.tensor_map import RULES, broken, refused
-from tcprobe.run import tensor_maps as live
-from tcprobe.store import tensor_maps
+from tcprobe.probes import dialogues
+from tcprobe.references.shared_memory.tensor_map import broken, refused, rules_on
+from tcprobe.store import findings, tensor_maps
 from tcprobe.store.choose import alone
+from tcprobe.store.kinds import shaped
+from tcprobe.store.kinds.tensor_maps import words
 from tcprobe.store.results import Results
+
+EMULATED = (sys.executable, str(Path(__file__).parent / "emulated_worker.py"))
 
 
 def tcprobe(*arguments, code=0):
@@ -27,48 +33,83 @@ def tcprobe(*arguments, code=0):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A results folder that a stand-in's run wrote."""
-    folder, follow = tmp_path_factory.mktemp("results"), live.follow
+    """A results folder that a run on a stand-in wrote."""
+    folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(live, "follow", lambda index: follow(index, lambda job: answered(Machine(), job)))
+        patch.setattr("tcprobe.run.process.COMMAND", (*EMULATED, "fine", "", "", "Copier"))
         text = tcprobe("run", "--family", "tma", "--results", folder).stdout
-        again = tcprobe("run", "--family", "tma", "--results", folder, "--json").stdout
-    assert "SWIZZLE_128B  rows 128 bytes apart, Sw<3,4,3>: 0 of" in text
-    assert json.loads(again)["arch"] == "sm_90"
+        again = json.loads(tcprobe("run", "--family", "tma", "--results", folder, "--force", "--json").stdout)
+    assert "0 boxes elsewhere than stated" in text
+    assert (again["arch"], again["kind"]) == ("sm_90", "tensor_maps")
+    assert again["findings"]["128B"]["mode"]["swizzle"] == [3, 4, 3]
+    assert again["findings"]["misaligned.0"]["fault"]["words"] == "misaligned address"
+    assert {one["status"] for one in again["experiments"]} == {"measured"}
     return folder
 
 
-def test_only_device_goes_with_the_family(tmp_path):
-    for wrong in (["ldmatrix*"], ["--arch", "sm_90"], ["--method", "sass"]):
-        done = tcprobe("run", "--family", "tma", "--results", tmp_path, *wrong, code=2)
-        assert "--family tma copies boxes by tensor maps on the GPU at hand: only --device goes." in done.stderr
+def plain(folder):
+    """What is saved, by subject."""
+    return {one.subject: one.plain for one in findings.every(Results(folder), "tensor_maps", "sm_90")}
 
 
-def test_what_is_saved_is_read_back_and_checked(saved, tmp_path):
-    body = tensor_maps.SURVEY.read(Results(saved), "sm_90")
-    assert tensor_maps.newest(alone(Results(saved)), "sm_90") == body
-    assert tensor_maps.newest(alone(Results(tmp_path)), "sm_90") is None
-    assert "0 boxes elsewhere than stated" in tensor_maps.evidence(body)
-    for spoil in (
-        lambda b: b.pop("modes"), lambda b: b.update(arch="sm_80"), lambda b: b["provenance"].pop("device"),
-        lambda b: b["modes"].update({"1024B": b["modes"]["32B"]}), lambda b: b["modes"]["32B"].update(misfits=-1),
-        lambda b: b["modes"]["32B"].update(swizzle=[9, 4, 3]), lambda b: b["encodings"][0].pop("fits"),
-        lambda b: b["modes"]["32B"].pop("bytes"), lambda b: b.update(method="derived"),
-        lambda b: b["provenance"].update(driver=[]), lambda b: b["modes"]["32B"].update(pitch="column"),
-        lambda b: b["modes"]["32B"].update(misfits=1 + b["modes"]["32B"]["loads"] + b["modes"]["32B"]["stores"]),
-        lambda b: b["encodings"][0].update(rules=1), lambda b: b["encodings"][0].update(result=None),
-    ):  # fmt: skip
-        other = json.loads(json.dumps(body))
-        spoil(other)
-        with pytest.raises(DataError):
-            tensor_maps.SURVEY.write(Results(tmp_path), "sm_90", other)
-    assert not list(tmp_path.iterdir())
-    path = tensor_maps.SURVEY.path(Results(saved), "sm_90")
-    spoilt = tmp_path / "sm_90" / "tma.json"
-    spoilt.parent.mkdir()
-    spoilt.write_text(path.read_text().replace("UINT8", "UINT9"))
+def test_what_is_saved_is_read_back(saved, tmp_path):
+    found = tensor_maps.newest(alone(Results(saved)), "sm_90")
+    assert {subject: one.plain for subject, one in found.items()} == plain(saved)
+    assert set(plain(saved)) == set(dialogues("tensor_maps"))
+    assert tensor_maps.newest(alone(Results(tmp_path)), "sm_90") == {}
+    assert "0 boxes elsewhere than stated" in words(list(found.values()))
+    spoilt = tmp_path / "sm_90" / "live" / "tensor_maps" / "32B.json"
+    spoilt.parent.mkdir(parents=True)
+    spoilt.write_text((saved / spoilt.relative_to(tmp_path)).read_text().replace("UINT8", "UINT9"))
     with pytest.raises(DataError, match="checksum"):
-        tensor_maps.SURVEY.read(Results(tmp_path), "sm_90")
+        tensor_maps.newest(alone(Results(tmp_path)), "sm_90")
+
+
+SPOILT = [
+    lambda b: b.update({"1024B": b["32B"]}), lambda b: b["32B"]["mode"].update(misfits=-1),
+    lambda b: b["32B"]["mode"].update(swizzle=[9, 4, 3]), lambda b: b["encodings"]["calls"][0].pop("fits"),
+    lambda b: b["32B"]["mode"].pop("bytes"), lambda b: b["32B"]["mode"].update(pitch="column"),
+    lambda b: b["32B"]["mode"].update(misfits=1 + b["32B"]["mode"]["loads"] + b["32B"]["mode"]["stores"]),
+    lambda b: b["encodings"]["calls"][0].update(rules=1), lambda b: b["encodings"]["calls"][0].update(result=None),
+    lambda b: b.update({"32B": b["encodings"]}), lambda b: b.update({"encodings": b["32B"]}),
+    lambda b: b.update({"misaligned.0": {"maps": b["32B"]["maps"]}}), lambda b: b.update({"32B": {}}),
+    lambda b: b.update({"misaligned.x": b["misaligned.0"]}), lambda b: b.update({"misaligned.00": b["misaligned.0"]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_what_cannot_be_is_refused(spoil, saved, tmp_path):
+    bodies = plain(saved)
+    spoil(bodies)
+    with pytest.raises(DataError):
+        save(tmp_path, "tensor_maps", {subject: shaped("tensor_maps", body) for subject, body in bodies.items()})
+
+
+def earlier(folder):
+    """What is saved as an earlier tcprobe wrote it."""
+    found = plain(folder)
+    modes = {name: {"lost": [], **body["mode"]} for name, body in found.items() if body.get("mode")}
+    lost = [one for mode in modes.values() for one in mode.pop("lost")]
+    faults = [body["fault"] for _, body in sorted(found.items()) if "fault" in body]
+    maps = {"taken": 1, "refused": 0, "unlike_rules": []}
+    return {"modes": modes, "encodings": found["encodings"]["calls"], "maps": maps, "lost": lost, "faults": faults}
+
+
+def test_an_earlier_document_says_the_same(saved, tmp_path):
+    document(tmp_path, "tma", earlier(saved))
+    found, before = plain(tmp_path), plain(saved)
+    assert {name: body["mode"] for name, body in found.items() if "mode" in body} == {
+        name: body["mode"] for name, body in before.items() if "mode" in body
+    }
+    assert found["encodings"]["calls"] == before["encodings"]["calls"]
+    assert found["misaligned.0"] == before["misaligned.0"]
+
+
+@pytest.mark.parametrize("change", [{"arch": "sm_80"}, {"method": "derived"}, {"provenance": {}}, {"extra": 1}])
+def test_an_earlier_document_that_cannot_be_is_refused(change, saved, tmp_path):
+    document(tmp_path, "tma", earlier(saved) | change)
+    with pytest.raises(DataError, match=r"tma\.json"):
+        plain(tmp_path)
 
 
 def test_every_tile_is_cut_into_boxes_that_the_driver_takes():
@@ -109,24 +150,24 @@ def test_what_the_driver_would_refuse(asked, words):
 
 def test_every_rule_has_its_evidence(saved):
     """As the driver's answers were: rules that it does not check are said to be such."""
-    body = tensor_maps.SURVEY.read(Results(saved), "sm_90")
-    for rule in RULES:
-        words = ask.evidence_of(rule, body)
-        assert "maps that break it" in words, rule.name
-        assert ("so it is not checked" in words) == (not rule.checked)
+    measured = tensor_maps.newest(alone(Results(saved)), "sm_90")["encodings"]
+    for rule in rules_on(90):
+        text = ask.evidence_of(rule, measured)
+        assert "maps that break it" in text, rule.name
+        assert ("so it is not checked" in text) == (not rule.checked)
         assert "maps that break it" not in ask.evidence_of(rule, None)
-    assert all(one["fits"] for one in body["encodings"])
+    assert all(call.fits for call in measured.body.calls)
 
 
 def test_the_command_says_what_it_rests_on(saved):
     asked = ("tensormap", "--type", "bf16", "--tile", "64,64", "--swizzle", "128B", "--results", saved, "--only")
     text = tcprobe(*asked).stdout
-    assert "1 x 1 boxes of 64 x 64 elements: rows of 128 bytes, 8192 bytes each" in text
+    assert "1 x 1 boxes of 64 x 64 elements, inner side first: rows of 128 bytes, 8192 bytes each" in text
     assert "boxes of tensor maps measured live on a machine, driver 1" in text
     assert "nobody measured sm_100" in tcprobe(*asked, "--arch", "sm_100").stdout
     found = json.loads(tcprobe(*asked, "--json").stdout)
     assert (found["boxDim"], found["globalStrides"], found["byte_swizzle"]) == ([64, 64], [128], [3, 4, 3])
-    assert len(found["rules"]) == len(RULES)
+    assert len(found["rules"]) == len(rules_on(90))
     said = tcprobe("tensormap", "--type", "bf16", "--box", "65,8", "--results", saved, "--only", code=2).stderr
     assert "driver 1 refused" in said
     assert "need sm_90" in tcprobe(*asked, "--arch", "sm_80", code=2).stderr
@@ -139,3 +180,54 @@ def test_rules_that_are_not_checked_are_refused_all_the_same():
     assert [rule.name for rule in broken(turned)] == ["swizzle: interleave"]
     with pytest.raises(UsageError, match="must be 32B with interleave 32B"):
         ask.plan(MapOptions("f16", box=(16, 8, 2), interleave="32B", address=32))
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "words"),
+    [
+        (("bf16", "64,32", "128B_ATOM_32B"), 128, "Sw<2,5,2> of the shared address"),
+        (("bf16", "64,32", "128B_ATOM_32B_FLIP_8B"), 128, "Sw<2,5,2> and Sw<1,3,4> of the shared address"),
+        (("bf16", "64,32", "128B_ATOM_64B"), 128, "Sw<1,6,1> of the shared address"),
+        (("16U4_ALIGN8B", "256,32", "128B"), 128, "Sw<3,4,3>"),
+        (("16U4_ALIGN16B", "256,32", "128B"), 128, "nobody measured what an mbarrier expects"),
+        (("16U6_ALIGN16B", "256,32", "128B_ATOM_32B"), 128, "nobody measured what an mbarrier expects"),
+    ],
+)
+def test_what_sm_100_added_is_refused_below(options, rows, words):
+    kind, tile, swizzle = options
+    asked = ("tensormap", "--type", kind, "--tile", tile, "--swizzle", swizzle, "--address", "32")
+    text = tcprobe(*asked, "--arch", "sm_100").stdout
+    assert f"rows of {rows} bytes" in text
+    assert words in text
+    assert f"CU_TENSOR_MAP_SWIZZLE_{swizzle}" in text
+    assert "need sm_100" in tcprobe(*asked, "--arch", "sm_90", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "argument"),
+    [
+        ("16U4_ALIGN16B", "64,8", "globalDim"),
+        ("16U6_ALIGN16B", "192,8", "globalDim"),
+        ("16U4_ALIGN8B", "33,8", "globalDim"),
+    ],
+)
+def test_packed_types_have_rules_of_their_own(kind, size, argument):
+    asked = ("tensormap", "--type", kind, "--box", size, "--arch", "sm_103", "--address", "32")
+    assert f"{argument}: the inner one must be a multiple of" in tcprobe(*asked, code=2).stderr
+
+
+def test_the_atoms_of_a_mode_are_what_the_driver_api_says():
+    """Chunks of so many bytes within a span of 128 stand at (chunk ^ row); the flip exchanges 8 bytes in odd rows."""
+    for name, atom in (("128B_ATOM_32B", 32), ("128B_ATOM_32B_FLIP_8B", 32), ("128B_ATOM_64B", 64)):
+        found = json.loads(tcprobe("swizzle", "table", f"SWIZZLE_{name}", "--extent", "128,8", "--json").stdout)[
+            "offsets"
+        ]
+        for row, line in enumerate(found):
+            for byte, offset in enumerate(line):
+                chunk = (byte // atom) ^ (row % (128 // atom))
+                flipped = byte ^ (8 if "FLIP" in name and row % 2 else 0)
+                assert offset == 128 * row + chunk * atom + flipped % atom
+    assert (
+        "refuses it on sm_90, as measured"
+        in tcprobe("swizzle", "table", "SWIZZLE_128B_ATOM_64B", "--extent", "128,8", "--arch", "sm_90", code=2).stderr
+    )

@@ -13,7 +13,7 @@ from machine_code import TOOLS, needs_tools
 from wrapped_tools import beside
 
 from tcprobe.cli import main
-from tcprobe.errors import EnvironmentUnfitError
+from tcprobe.errors import EnvironmentUnfitError, StarvedError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.probes import multiply
@@ -68,7 +68,7 @@ def test_the_same_by_lower(tmp_path):
     fake(tmp_path, DIES_ON_FP8)
     name = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
     text = tcprobe("lower", name, "mma.m16n8k16.row.col.f32.f16.f16.f32", "--arch", "sm_90", "--cuda", tmp_path).stdout
-    assert f"{name}: refused (ptxas ended by signal 11)" in text
+    assert "refused [sm_90, sm_90a] (ptxas ended by signal 11)" in text
     assert "HMMA.16816.F32" in text
     assert "signal 11" in tcprobe("lower", name, "--arch", "sm_90", "--cuda", tmp_path).stdout  # alone too
 
@@ -80,12 +80,12 @@ def test_the_same_by_lower(tmp_path):
         ("exit 1", "cannot assemble the probes for sm_90: ptxas ended with code 1"),
         ("echo dead >&2; exit 1", "cannot assemble the probes for sm_90: dead"),
         ("exit 0", "cannot assemble the probes for sm_90: no cubin came"),
-        ("kill -KILL $$", "was ended by signal 9"),
+        ("kill -KILL $$", "the system gives no more memory"),
     ],
 )
 def test_a_ptxas_that_fails_at_everything_is_unfit_at_once(tmp_path, script, words):
     tools = fake(tmp_path, COUNTED + script)
-    with pytest.raises(EnvironmentUnfitError, match=words):
+    with pytest.raises((EnvironmentUnfitError, StarvedError), match=words):
         assemble(tools, [multiply.kernel(i) for i in FORMS], ROW)
     assert calls(tmp_path) <= 4
     alone = "mma.m16n8k16.row.col.f32.f16.f16.f32"  # nor is the only kernel refused
@@ -136,12 +136,12 @@ def test_a_hang_is_counted_once(tmp_path):
         "--cuda",
         tmp_path,
         "--limit",
-        1,
+        5,
         "--results",
         tmp_path / "r",
     )
     done = tcprobe(*arguments, code=3)
-    assert f"{tmp_path}/ptxas gave no answer within 1 s (`tcprobe run --limit`) and was stopped" in done.stderr
+    assert f"{tmp_path}/ptxas gave no answer within 5 s (`tcprobe run --limit`) and was stopped" in done.stderr
     assert calls(tmp_path) <= 4  # of the two archs that are read at a time
     assert not (tmp_path / "r").exists()
 
@@ -171,6 +171,7 @@ def contents(root):
         ("nvdisasm", faults.COMPILE + "kill -SEGV $$"),
     ],
 )
+@pytest.mark.sampled(2)
 def test_force_with_a_broken_tool_loses_nothing(measured, tmp_path, program, script):
     before = contents(measured)
     fake(tmp_path, script, program)

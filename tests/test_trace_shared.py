@@ -10,7 +10,7 @@ from tcprobe.ask.behind import behind
 from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, fed_by_slot, traced
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
-from tcprobe.isa import by_name
+from tcprobe.isa.names import resolve
 from tcprobe.store.cell import operands
 from tcprobe.store.choose import alone
 from tcprobe.store.results import published
@@ -22,7 +22,7 @@ CASES = [("wgmma.m64n24k16.f32.bf16.bf16", "mn", 128, {}), ("wgmma.m64n8k32.s32.
 
 
 def memory(name, major, swizzle, given, a_too):
-    row = by_name.instruction(name)
+    row = resolve(name).instruction
     a, b = (behind(one, LAYERS, major, swizzle, **given) for one in row.described)
     return SharedMultiply(row, operands(row, "sm_90", published()), b, a if a_too else None)
 

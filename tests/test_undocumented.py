@@ -1,29 +1,28 @@
 """Illegal metadata and undocumented selectors: decoded on an emulated tensor core, saved, shown; nothing of a GPU."""
 
+import copy
 import json
 import random
 
 import numpy as np
 import pytest
+from bench import TensorCore, concluded, document, save
 from click.testing import CliRunner
 from test_sparse import KINDS, SPARSE, layouts
 
 from tcprobe.ask import undocumented as asked
 from tcprobe.cli import main
-from tcprobe.errors import DataError, ProbeError
+from tcprobe.errors import DataError, ProbeError, UnmeasuredError
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.table import selected
 from tcprobe.pages import overview
+from tcprobe.probes import dialogues
 from tcprobe.probes import sparse_undocumented as probe
-from tcprobe.run import undocumented as run
-from tcprobe.run.backend import BackendFaultError
 from tcprobe.run.emulator import Emulator
+from tcprobe.store import findings
 from tcprobe.store.choose import alone
-from tcprobe.store.finding import PROVENANCE
+from tcprobe.store.kinds import shaped
 from tcprobe.store.results import Results, published
-from tcprobe.store.surveys import UNDOCUMENTED
-
-SAID = dict.fromkeys(PROVENANCE, "x")
 
 
 def emulated(row, tables, launch):
@@ -81,21 +80,28 @@ def test_a_selector_beyond_is_told_by_the_lanes_that_count():
         probe.decode_selected(row, by_operand(row, tables), raw, 3)
 
 
-def finding():
-    """Made up, of the right form."""
-    free = [[[value & 3], [value >> 2]] for value in range(16)]
-    outcome = {"2": {"outcome": "fault", "words": "illegal", "as": None},
-               "3": {"outcome": "runs", "words": "", "as": 1}}  # fmt: skip
-    tf32 = [[[1] if value == 14 else [0] if value == 4 else None if value == 9 else []] for value in range(16)]
+FREE = [[[value & 3], [value >> 2]] for value in range(16)]
+TF32 = [[[1] if value == 14 else [0] if value == 4 else None if value == 9 else []] for value in range(16)]
+WIDE = KINDS["wide f16"]
+
+
+def bodies():
+    """By subject, as plain data: made up, of the right form."""
     return {
-        KINDS["wide f16"]: {"nibbles": free, "selectors": outcome},
-        KINDS["tf32"]: {"nibbles": tf32, "selectors": {}},
+        WIDE: {"nibbles": [list(fields) for fields in FREE]},
+        f"{WIDE}.selector2": {"selector": {"outcome": "fault", "words": "illegal", "as": None}},
+        f"{WIDE}.selector3": {"selector": {"outcome": "runs", "words": "", "as": 1}},
+        KINDS["tf32"]: {"nibbles": TF32},
     }
 
 
+def write(folder, found):
+    save(folder, "undocumented", {subject: shaped("undocumented", body) for subject, body in found.items()})
+
+
 def test_a_finding_is_saved_read_and_told(tmp_path):
+    write(tmp_path, bodies())
     results = Results(tmp_path)
-    UNDOCUMENTED.write(results, "sm_90", asked.document("sm_90", SAID, finding()))
     wide, narrow = (SPARSE[KINDS[kind]].metadata for kind in ("wide f16", "tf32"))
     found = asked.beyond(wide, "sm_90", alone(results))
     text = "\n".join(found.lines)
@@ -111,101 +117,91 @@ def test_a_finding_is_saved_read_and_told(tmp_path):
 
 
 def test_the_page_has_every_form(tmp_path):
-    results = Results(tmp_path)
-    (tmp_path / "sm_90" / "live").mkdir(parents=True)
-    UNDOCUMENTED.write(results, "sm_90", asked.document("sm_90", SAID, finding()))
-    lines = "\n".join(overview.undocumented.page(results))
-    assert all(f"`{name}`" in lines for name in finding())
+    write(tmp_path, bodies())
+    lines = "\n".join(overview.undocumented.page(Results(tmp_path)))
+    assert all(f"`{KINDS[kind]}`" in lines for kind in ("wide f16", "tf32"))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda f: f["nibbles"].pop(),
-        lambda f: f["nibbles"].__setitem__(0, [[0]]),
-        lambda f: f["nibbles"].__setitem__(0, [[0], [4]]),
-        lambda f: f["nibbles"].__setitem__(0, [[True], [0]]),
-        lambda f: f["selectors"].__setitem__("1", {"outcome": "runs", "words": "", "as": None}),
-        lambda f: f["selectors"]["2"].__setitem__("outcome", "fine"),
-        lambda f: f["selectors"]["2"].__setitem__("as", 1),
-        lambda f: f["selectors"]["3"].__setitem__("as", 2),
-        lambda f: f["selectors"]["3"].pop("words"),
-        lambda f: f["selectors"]["3"].__setitem__("as", True),
-        lambda f: f["selectors"].__setitem__(" 3", f["selectors"].pop("3")),
-        lambda f: f["selectors"].__setitem__("99", f["selectors"].pop("3")),
-        lambda f: f["selectors"].__setitem__("3", "runs"),
-        lambda f: f.__setitem__("nibbles", "0123456789abcdef"),
-        lambda f: f.__setitem__("nibbles", 16),
-        lambda f: f.pop("nibbles"),
-    ],
-)
-def test_what_can_be_no_finding_is_refused(change):
-    found = finding()
-    change(found[KINDS["wide f16"]])
-    with pytest.raises(DataError, match=r"undocumented\.json"):
-        asked.document("sm_90", SAID, found)
+def spoilt(change):
+    """All bodies, after a change."""
+    found = bodies()
+    change(found)
+    return found
 
 
-def test_a_dense_multiply_has_none():
-    dense = "mma.m16n8k8.row.col.f32.f16.f16.f32"
+OUTCOME = {"outcome": "runs", "words": "", "as": None}
+SPOILT = [
+    lambda f: f[WIDE]["nibbles"].pop(),
+    lambda f: f[WIDE]["nibbles"].__setitem__(0, [[0]]),
+    lambda f: f[WIDE]["nibbles"].__setitem__(0, [[0], [4]]),
+    lambda f: f[WIDE]["nibbles"].__setitem__(0, [[True], [0]]),
+    lambda f: f.update({f"{WIDE}.selector1": {"selector": OUTCOME}}),
+    lambda f: f[f"{WIDE}.selector2"]["selector"].update(outcome="fine"),
+    lambda f: f[f"{WIDE}.selector2"]["selector"].update({"as": 1}),
+    lambda f: f[f"{WIDE}.selector3"]["selector"].update({"as": 2}),
+    lambda f: f[f"{WIDE}.selector3"]["selector"].pop("words"),
+    lambda f: f[f"{WIDE}.selector3"]["selector"].update({"as": True}),
+    lambda f: f.update({f"{WIDE}.selector 3": f.pop(f"{WIDE}.selector3")}),
+    lambda f: f.update({f"{WIDE}.selector99": f.pop(f"{WIDE}.selector3")}),
+    lambda f: f.update({f"{WIDE}.selector3": {"selector": "runs"}}),
+    lambda f: f.update({f"{WIDE}.selector3": {"nibbles": FREE}}),
+    lambda f: f.update({f"{WIDE}.selector03": f.pop(f"{WIDE}.selector3")}),
+    lambda f: f.update({WIDE: {"selector": OUTCOME}}),
+    lambda f: f[WIDE].update(selector=OUTCOME),
+    lambda f: f[WIDE].update(nibbles="0123456789abcdef"),
+    lambda f: f[WIDE].update(nibbles=16),
+    lambda f: f.update({WIDE: {}}),
+    lambda f: f.update({"mma.m16n8k8.row.col.f32.f16.f16.f32": f[WIDE]}),  # dense
+]
+
+
+@pytest.mark.parametrize("change", SPOILT)
+def test_what_can_be_no_finding_is_refused(change, tmp_path):
     with pytest.raises(DataError):
-        asked.document("sm_90", SAID, {dense: finding()[KINDS["wide f16"]]})
+        write(tmp_path, spoilt(change))
 
 
-class FaultyGpu:
-    """A backend that refuses selector 3 and is lost on selector 2."""
-
-    def open(self, index):
-        pass
-
-    def devices(self):
-        from tcprobe.run.backend import Device
-
-        return [Device(0, "H", "sm_90", "d", "c", "p")]
-
-    def load(self, kernels):
-        return {k.name: "Error:\nno such selector" for k in kernels if "selector3" in k.name}
-
-    def run(self, launches):
-        raise BackendFaultError("CUDA_ERROR_ILLEGAL_INSTRUCTION")
+EARLIER = {"forms": {WIDE: {"nibbles": FREE, "selectors": {
+    "2": {"outcome": "fault", "words": "illegal", "as": None}, "3": {"outcome": "runs", "words": "", "as": 1}}},
+    KINDS["tf32"]: {"nibbles": TF32, "selectors": {}}}}  # fmt: skip
 
 
-def test_a_selector_costs_its_own_process_only(monkeypatch):
-    monkeypatch.setattr("tcprobe.run.gpu.Gpu", FaultyGpu)
-    name = "mma.sp.m16n8k32.row.col.f32.f16.f16.f32"
-    assert run.one(0, name, 2) == {"outcome": "fault", "words": "CUDA_ERROR_ILLEGAL_INSTRUCTION", "as": None}
-    assert run.one(0, name, 3)["outcome"] == "refused"
-    ended = run.apart(0, name, 2)  # without a GPU the process says so and ends
-    assert ended["outcome"] in ("fault", "refused")
+def test_an_earlier_document_says_the_same(tmp_path):
+    document(tmp_path, "undocumented", EARLIER)
+    found = findings.every(Results(tmp_path), "undocumented", "sm_90")
+    assert {one.subject: one.plain for one in found} == bodies()
+    other = copy.deepcopy(EARLIER)
+    other["forms"][WIDE]["selectors"]["99"] = OUTCOME
+    document(tmp_path, "undocumented", other)
+    with pytest.raises(DataError, match=r"undocumented\.json"):
+        list(findings.every(Results(tmp_path), "undocumented", "sm_90"))
 
 
-def test_a_whole_run_is_saved(monkeypatch, tmp_path):
-    """The published tables on the emulator, for three forms; selector 3 is refused, 2 runs apart."""
-    names = [KINDS[kind] for kind in ("f16", "wide f16", "tf32")]
-    forms = {name: run.measured("sm_90")[name] for name in names}
+@pytest.mark.parametrize("event", ["refused", "fault", "hangs", "unsound"])
+def test_that_a_selector_does_not_run_is_a_finding(event, tmp_path):
+    experiment = dialogues("undocumented")[f"{WIDE}.selector3"]
+    body = experiment.instead(event, "Error:\nno such selector" + "." * 1000)
+    save(tmp_path, "undocumented", {experiment.id: body})
+    assert body.selector.outcome == event
+    assert body.selector.words.startswith("Error:\\nno such selector")
 
-    class Emulated(FaultyGpu):
-        def run(self, launches):
-            row, tables = forms[launches[0].kernel.op.instruction.id]
-            return [emulated(row, {f.id: tables[f.operand] for f in row.fragments}, launch) for launch in launches]
 
-    monkeypatch.setattr("tcprobe.run.gpu.Gpu", Emulated)
-    monkeypatch.setattr(run, "measured", lambda _: forms)
-    monkeypatch.setattr(run, "apart", lambda *case: {"outcome": "runs", "words": "", "as": 1})
-    done = CliRunner().invoke(main, ["run", "--family", "undocumented", "--json", "--results", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    saved = asked.forms("sm_90", UNDOCUMENTED.read(Results(tmp_path), "sm_90"))
-    assert saved == json.loads(done.output)["forms"]
-    assert {name: {n: o["outcome"] for n, o in form["selectors"].items()} for name, form in saved.items()} == {
-        names[0]: {}, names[1]: {"2": "runs", "3": "refused"}, names[2]: {}
-    }  # fmt: skip
-    assert saved[names[1]]["selectors"]["3"]["words"] == "Error:\\nno such selector"
-    assert saved[names[0]]["nibbles"][7] == [[3], [1]]
+def test_values_and_selectors_of_the_published_tensor_core():
+    machine = TensorCore()
+    assert concluded(dialogues("undocumented")[WIDE], machine).nibbles == FREE
+    for number in (2, 3):
+        body = concluded(dialogues("undocumented")[f"{WIDE}.selector{number}"], machine)
+        assert (body.selector.outcome, body.selector.same) == ("runs", 1)
+
+
+def test_without_tables_there_is_nothing_to_say():
+    with pytest.raises(UnmeasuredError, match="is not measured: no table of a, b"):
+        concluded(dialogues("undocumented")[f"{WIDE}.selector3"], TensorCore(), known=lambda fragment: None)
 
 
 def test_show_tells_it(tmp_path):
     e = SPARSE[KINDS["wide f16"]].metadata
-    UNDOCUMENTED.write(Results(tmp_path), "sm_90", asked.document("sm_90", SAID, finding()))
+    write(tmp_path, bodies())
     done = CliRunner().invoke(main, ["show", e.id, "--selector", "1", "--results", str(tmp_path)])
     assert "act as two free indices" in done.output, done.output
     done = CliRunner().invoke(main, ["show", e.id, "--selector", "1", "--json", "--results", str(tmp_path)])
@@ -213,12 +209,13 @@ def test_show_tells_it(tmp_path):
 
 
 def test_the_published_finding_is_that_of_the_measured_forms():
-    results = published()
-    found = asked.forms("sm_90", UNDOCUMENTED.read(results, "sm_90"))
-    assert set(found) == set(run.measured("sm_90"))
+    found = {one.metadata.experiment: one for one in asked.everything("sm_90", alone(published()))}
+    sparse = [e.id for e in dialogues("undocumented").values() if isinstance(e, probe.NibblesExperiment)]
+    saved = (published().measurement("sm_90", "live", id_) for id_ in sparse)
+    assert set(found) == {m.experiment for m in saved if m and m.status == "measured"}
     for name, form in found.items():
         row = SPARSE[name]
         rule = sparsity(row.metadata)
         for value in rule.legal:  # the tables say the same
-            assert form["nibbles"][value] == [[rule.read(value, field)] for field in range(rule.fields)]
-        assert set(map(int, form["selectors"])) == set(probe.undocumented(row))
+            assert form.nibbles[value] == [[rule.read(value, field)] for field in range(rule.fields)]
+        assert set(form.selectors) == set(probe.undocumented(row))

@@ -13,9 +13,9 @@ import pytest
 from tcprobe.ask.descriptor import cuda
 from tcprobe.ask.trace import held
 from tcprobe.errors import RowError
-from tcprobe.isa import by_name
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import DTYPES, dtype
+from tcprobe.isa.names import resolve, select_instructions
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout import descriptor
 from tcprobe.layout.descriptor import decode
@@ -51,7 +51,7 @@ def test_what_a_type_does_not_hold_is_refused():
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e["instruction"])
 def test_worked_examples_are_products(example):
-    row = by_name.instruction(example["instruction"])
+    row = resolve(example["instruction"]).instruction
     a, b = (np.array(example[o])[None] for o in "ab")
     zero = np.zeros((1, row.shape.m, row.shape.n), np.int64)
     assert (multiplicands.product(row, multiplicands.Multiplicands(a, b, zero))[0] == np.array(example["d"])).all()
@@ -194,8 +194,9 @@ class Memory:
      "wgmma.mma_async.sp.m64n8k32.f16.f16.f16", "wgmma.mma_async.sp.m64n24k64.s32.u8.s8",
      "wgmma.mma_async.sp.m64n8k16.f32.tf32.tf32"],
 )  # fmt: skip
+@pytest.mark.sampled(5)
 def test_a_warp_with_the_published_layouts_is_verified(name):
-    row = by_name.instruction(name)
+    row = resolve(name).instruction
     todo = [(row, operands(row, "sm_90", RESULTS))]
     found = list(verify.verify(Warp(todo), todo, seed=3))
     assert len({verify_source.name(one.case) for one in found}) == len(found)
@@ -210,7 +211,7 @@ def test_a_warp_with_the_published_layouts_is_verified(name):
 
 
 def test_a_wrong_table_is_found_out():
-    row = by_name.instruction("mma.m16n8k8.row.col.f32.f16.f16.f32")
+    row = resolve("mma.m16n8k8.row.col.f32.f16.f16.f32").instruction
     right = operands(row, "sm_90", RESULTS)
     claimed = right | {"b": mistaken(right["b"])}
 
@@ -225,7 +226,7 @@ def test_a_wrong_table_is_found_out():
 
 
 def test_wrong_metadata_is_found_out():
-    row = by_name.instruction("mma.sp.m16n8k16.row.col.f32.f16.f16.f32")
+    row = resolve("mma.sp.m16n8k16.row.col.f32.f16.f16.f32").instruction
     right = operands(row, "sm_90", RESULTS)
     turned = right["e"].table.selection(2), *(right["e"].table.selection(n) for n in (1, 0, 3))
     claimed = right | {"e": dataclasses.replace(right["e"], table=selected(turned))}
@@ -241,7 +242,7 @@ def test_wrong_metadata_is_found_out():
 
 
 def test_the_mistake_is_another_layout_of_the_same_elements():
-    for table in operands(by_name.instruction("mma.m8n8k4.col.row.f32.f16.f16.f32"), "sm_90", RESULTS).values():
+    for table in operands(resolve("mma.m8n8k4.col.row.f32.f16.f16.f32").instruction, "sm_90", RESULTS).values():
         wrong = mistaken(table)
         assert wrong.table != table.table
         assert set(wrong.table.inverse) == set(table.table.inverse)
@@ -250,9 +251,9 @@ def test_the_mistake_is_another_layout_of_the_same_elements():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one")
 def test_nvrtc_compiles_what_runs_on_the_gpu():
-    rows = [r for r in by_name.multiplies() if r.target.on(arch("sm_90"))][::20]
+    rows = [r for r in select_instructions() if r.multiplies_registers and r.target.on(arch("sm_90"))][::20]
     assert any(row.metadata for row in rows)
-    rows += [by_name.instruction(name) for name in WARPGROUPS]
+    rows += [resolve(name).instruction for name in WARPGROUPS]
     todo = [case for row in rows for case in verify_case.cases(row, operands(row, "sm_90", RESULTS))]
     done, log = nvrtc.compile_cuda(nvrtc.library(), verify_source.source(todo), "-arch=sm_90a", "-std=c++17")
     # of plain mma.sp ptxas says that it will be slow on some future GPUs
@@ -260,7 +261,7 @@ def test_nvrtc_compiles_what_runs_on_the_gpu():
 
 
 def test_random_indices_are_legal_and_say_which_columns_are_stored():
-    for row in (r for r in by_name.multiplies() if r.metadata):
+    for row in (r for r in select_instructions() if r.multiplies_registers and r.metadata):
         e, rule = row.metadata, sparsity(row.metadata)
         index = multiplicands.indices(e, np.random.default_rng(4))
         assert index.shape == (e.rows, e.cols // e.span)

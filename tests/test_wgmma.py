@@ -17,15 +17,16 @@ from tcprobe.ask.behind import behind
 from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.band import band
 from tcprobe.errors import DataError, UsageError
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
+from tcprobe.isa.names import resolve
 from tcprobe.references import documented, shape_stride
 from tcprobe.store import layouts
 from tcprobe.store.acceptance import misfit
 from tcprobe.store.cell import cell
 from tcprobe.store.cell import selected as selected_cells
+from tcprobe.store.findings import every
 from tcprobe.store.results import published
-from tcprobe.store.surveys import DESCRIPTORS
 
 
 def test_counts_of_ptx_isa_9_1():
@@ -59,7 +60,7 @@ def test_a_question_on_a_formof_a_warp_makes_none_of_these():
     inventory.instructions.cache_clear()
     inventory.of_a_warp.cache_clear()
     before = inventory.instructions().parts[-1].made
-    assert by_name.matches("m16n8k16.row.col.f32.bf16.bf16.f32.a")
+    assert resolve("m16n8k16.row.col.f32.bf16.bf16.f32.a").fragments
     assert inventory.alike(inventory.fragment("mma.m16n8k16.row.col.f32.f16.f16.f32.a"))
     assert inventory.instructions().parts[-1].made == before
 
@@ -69,12 +70,12 @@ def test_a_question_on_a_formof_a_warp_makes_none_of_these():
     ("wgmma.sp.m64n24k32.bf16.e", "wgmma.mma_async.sp.m64n24k32.f32.bf16.bf16.e"),
 ])  # fmt: skip
 def test_shortened_names(short, full):
-    assert by_name.resolve(short).id == full
+    assert resolve(short).fragment.id == full
 
 
 def test_a_shortened_name_keeps_wgmma():
     with pytest.raises(UsageError, match="no fragment or instruction is called"):
-        by_name.resolve("m64n24k16.f32.f16.f16.d")
+        assert resolve("m64n24k16.f32.f16.f16.d").fragment
 
 
 def test_references_state_tables_that_can_be():
@@ -160,14 +161,16 @@ def test_warps_that_hold_no_bands_are_refused():
 # what is published
 
 
-def test_everything_is_published_and_agrees():
-    body = DESCRIPTORS.read(published(), "sm_90")
-    assert all(case["agree"] == case["elements"] for case in body["cases"])
-    assert (body["method"], body["products"]["wrong"]) == ("live", 0)
-    assert sum(case["descriptors"] for case in body["cases"]) > 5000
-    told = [case["base_offset"] for case in body["cases"] if case["swizzle"] in (64, 128)]
+def test_everything_is_published_and_agrees(sample):
+    found = list(every(published(), "descriptors", "sm_90"))
+    assert {(one.method, one.status) for one in found} == {("live", "measured")}
+    cases = [one.body.case for one in found if one.body.case]
+    assert all(case.agree == case.elements for case in cases)
+    assert {one.body.products.wrong for one in found if one.body.products} == {0}
+    assert sum(case.descriptors for case in cases) > 5000
+    told = [case.base_offset for case in cases if case.swizzle in (64, 128)]
     assert all(of["subtracted"][0] == of["subtracted"][1] > 0 and not of["added"][0] for of in told if of["added"][1])
-    for row in FORMS.values():
+    for row in sample(FORMS.values(), 37):
         for one in row.described:
             assert behind(one, LAYERS, "k", 128).measured, one.id
 

@@ -4,23 +4,27 @@ import random
 
 import numpy as np
 import pytest
+from bench import concluded
 from emulation import shuffled
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from machine_code import TOOLS, needs_tools
+from sampling import examples
 from warpgroup import FORMS, SMALL, SPARSE, emulated, governing
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import arch
-from tcprobe.probes import descriptors, experiments
+from tcprobe.probes import descriptor_experiments, descriptors, dialogues, experiments
+from tcprobe.probes.descriptor_experiments import DescriptorExperiment, ProductExperiment
 from tcprobe.probes.wgmma_kernels import kernel
 from tcprobe.probes.wgmma_op import BAD, FEW_MEETINGS, SLOT_SHIFT
 from tcprobe.references import cute_gmma
 from tcprobe.run.emulator import Emulator
 from tcprobe.sass.cubin import assemble
+from tcprobe.store.kinds.descriptors import subject
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(st.sampled_from(SMALL), st.integers(0, 1 << 30))
 def test_any_layout_is_found(name, seed):
     row = FORMS[name]
@@ -34,7 +38,7 @@ def test_bits_are_found():
     assert dict(found.tables) == tables
 
 
-@settings(max_examples=4, deadline=None)
+@examples(4)
 @given(st.sampled_from([row.id for row in SPARSE if row.shape.n == 8]), st.integers(0, 1 << 30))
 def test_any_layout_and_metadata_of_a_sparse_form_are_found(name, seed):
     tables, found = emulated(FORMS[name], seed)
@@ -141,6 +145,51 @@ def test_products_close_the_circle(name, coded):
     for one in descriptors.products(row, coded, tables, 2, seed=1):
         assert one.wrong(tables["d"], backend.run([one.launch])[0]) == 0
         assert one.wrong(tables["d"], wrong.run([one.launch])[0]) == 2
+
+
+def by_reference(fragment):
+    """The table of a register fragment."""
+    return cute_gmma.claim(fragment).meant
+
+
+class Referred(Emulator):
+    """The registers of every form as the reference has them."""
+
+    def __init__(self):
+        super().__init__({})
+
+    def table(self, fragment):
+        return by_reference(fragment)
+
+    read = table
+
+
+class Shifted(Referred):
+    """As if descriptors led to the neighbouring chunk of 16 bytes."""
+
+    def behind(self, operand, descriptor, major):
+        return super().behind(operand, descriptor, major) ^ 128
+
+
+@pytest.mark.parametrize("number", [1, 40])
+def test_what_descriptors_lead_to_is_concluded(number):
+    case = list(descriptors.cases(2))[number]
+    found = concluded(DescriptorExperiment(case), Referred()).case
+    assert (found.descriptors, found.agree) == (len(case.descriptors), found.elements)
+    assert subject(found) == DescriptorExperiment(case).id
+    assert concluded(DescriptorExperiment(case), Shifted()).case.agree == 0
+
+
+def test_products_are_concluded():
+    row = FORMS["wgmma.mma_async.m64n24k16.f32.f16.f16"]
+    found = concluded(ProductExperiment(row, 1), Referred()).products
+    assert (found.products, found.wrong) == (6, 0)
+    assert concluded(ProductExperiment(row, 1), Shifted()).products.wrong > 0
+
+
+def test_every_experiment_has_a_subject_of_its_own():
+    ids = [experiment.id for experiment in descriptor_experiments.experiments()]
+    assert len(set(ids)) == len(ids) == len(dialogues("descriptors"))
 
 
 # descriptors

@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.behind import shared
 from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path import cuda as registers_code
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.operand import operand_path
 from tcprobe.ask.path.operand_code import source
-from tcprobe.isa import by_name
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.names import resolve
 from tcprobe.run import verify
 from tcprobe.store.cell import load
 from tcprobe.store.choose import alone
@@ -36,7 +35,7 @@ class WarpgroupProduct(NamedTuple):
 
     @property
     def row(self):
-        return by_name.instruction(self.instruction)
+        return resolve(self.instruction).instruction
 
     def extent(self, operand):
         m, n, k = self.size
@@ -47,7 +46,7 @@ class WarpgroupProduct(NamedTuple):
         size = "{}x{}".format(*self.extent(operand))
         if operand == "d":
             return path(request(load(f"{self.instruction}.d", "sm_90"), PathOptions(size, major, placed, way)))
-        one = shared(f"{self.instruction}.{operand}_smem")
+        one = resolve(f"{self.instruction}.{operand}_smem").shared_operand
         return operand_path(one, alone(published()), PathOptions(size, major, placed, fill=way))
 
     def __str__(self):

@@ -1,8 +1,8 @@
 """Which forms are measured together: those that differ in m, n and layout alone, under the name of the first.
 
 >>> from tcprobe.arithmetic.forms import subject, together
->>> from tcprobe.isa.by_name import instruction
->>> subject(instruction("wgmma.mma_async.m64n128k16.f32.f16.f16"))
+>>> from tcprobe.isa.names import resolve
+>>> subject(resolve("wgmma.mma_async.m64n128k16.f32.f16.f16").instruction)
 'wgmma.mma_async.m64n8k16.f32.f16.f16'
 """
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tcprobe.isa import arch, by_name, inventory
+from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.layout.table import Table
-from tcprobe.references import documented
 from tcprobe.store.cell import of
 from tcprobe.store.choose import Found, Layers, whence
+from tcprobe.store.stated import stated
 
 
 def reason(fragment: Fragment, name: str, layers: Layers, elsewhere: Table | None = None) -> str:
@@ -35,10 +35,10 @@ def _recorded(saved: Found) -> str:
 
 
 def _stated(fragment: Fragment, name: str, elsewhere: Table | None) -> str:
-    stated = documented(fragment, arch.arch(name))
-    if stated is None:
+    documented = stated(fragment, arch.arch(name))
+    if documented is None:
         return "nor documented"
-    reference, claim = stated
+    reference, claim = documented
     layout = "" if elsewhere is None else f": {'the same' if claim.meant == elsewhere else 'another'} layout"
     return f"documented by {reference}, {claim.where}{layout}"
 
@@ -72,34 +72,51 @@ class WhyNot:
         return asdict(self)
 
 
+def forbidden(row: Fragment | Instruction, device: Arch) -> str | None:
+    """Why `device` does not have a fragment or an instruction, in words; None where the PTX ISA allows it."""
+    if row.target.on(device):
+        return None
+    needs = " or ".join(f"{target} (PTX ISA {ptx})" for target, ptx in row.target.options)
+    name = row.name if isinstance(row, Instruction) else row.instruction
+    return f"{name} needs target {needs}, which {device.name} ({device.generation}) does not run."
+
+
 def why_not(fragment: Fragment, row: Arch, layers: Layers) -> WhyNot:
     """Why an arch does not have a fragment, or no table of it."""
-    forbidden, chosen = by_name.why_not(fragment, row), layers.choose(fragment, [row.name])
+    lacking, chosen = forbidden(fragment, row), layers.choose(fragment, [row.name])
     saved = chosen or next(layers.saved(fragment.experiment, [row.name]), None)
-    if forbidden:
-        words = f"{forbidden} {_recorded(saved) if saved else f'Nothing is saved of it in {layers.words}.'}"
+    if lacking:
+        words = f"{lacking} {_recorded(saved) if saved else f'Nothing is saved of it in {layers.words}.'}"
     else:
-        allowed = f"nothing is in the way: {fragment.instruction} is allowed on {row.name}"
+        allowed = f"nothing is in the way: {fragment.instruction} {_allowed(fragment, row)}"
         words = f"{allowed}; {of(fragment, chosen, layers).evidence if chosen else reason(fragment, row.name, layers)}"
         words += "" if saved else f"; {_remedy(fragment, row)}"
     source = saved.source if saved else layers.names
-    return WhyNot(fragment.id, row.name, not forbidden, chosen is not None, words, source)
+    return WhyNot(fragment.id, row.name, not lacking, chosen is not None, words, source)
+
+
+def _allowed(form: Fragment | Instruction, row: Arch) -> str:
+    """That an arch has it, and by which targets where the plain one is not enough."""
+    targets = form.target.every(row)
+    by = "" if row.name in targets else f" (target {' or '.join(targets)})"
+    return f"is allowed on {row.name}{by}"
 
 
 def why_not_behind(one: SharedOperand, row: Arch, layers: Layers) -> WhyNot:
     """The same of an operand in shared memory."""
     from tcprobe.ask.behind import behind
 
-    forbidden = by_name.why_not(one.instruction, row)
-    words = forbidden or f"nothing is in the way: {row.name} has {one.id}; `tcprobe show` says where its elements are."
-    measured = not forbidden and behind(one, layers).measured is not None
-    return WhyNot(one.id, row.name, not forbidden, measured, words, layers.names)
+    lacking = forbidden(one.instruction, row)
+    has = f"{one.id} {_allowed(one.instruction, row)}"
+    words = lacking or f"nothing is in the way: {has}; `tcprobe show` says where its elements are."
+    measured = not lacking and behind(one, layers).measured is not None
+    return WhyNot(one.id, row.name, not lacking, measured, words, layers.names)
 
 
 def why_not_form(form: Instruction, row: Arch, layers: Layers) -> WhyNot:
     """The same of an instruction that holds nothing in registers."""
-    forbidden = by_name.why_not(form, row)
+    lacking = forbidden(form, row)
     places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in form.elsewhere)
-    allowed = f"nothing is in the way: {form.name} is allowed on {row.name}; but {places}"
-    words = forbidden or f"{allowed}, so there is no table of registers, and {form.unprobed}."
-    return WhyNot(form.id, row.name, not forbidden, False, words, layers.names)
+    allowed = f"nothing is in the way: {form.name} {_allowed(form, row)}; but {places}"
+    words = lacking or f"{allowed}, so there is no table of registers, and {form.unprobed}."
+    return WhyNot(form.id, row.name, not lacking, False, words, layers.names)

@@ -6,6 +6,9 @@ An access either walks the slots of a fragment, of which whole copies cover the 
 - `ldmatrix.x4` moves four registers, each of which must be an 8 x 8 matrix of b16 in memory, as lines or transposed;
   which of the two makes no difference to the banks;
 
+and without a fragment, all 8 x 8 matrices of b16 that the tile is, one below the other: each is a phase of its own, so
+that the order changes no cost;
+
 or sweeps the tile in pieces of its own width: lane after lane along a line and on in the next one (`@rows`), or one
 line for each lane, and then the next piece of all lines (`@cols`). `cp.async.N` always sweeps along lines, and costs
 what `st.shared` of that width costs. The last instruction of a sweep may have idle lanes.
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,6 +101,10 @@ def walk(given: TileAccess, tile: Tile, slots: Slots | None) -> Walk:
     """Every instruction of an access over the tile; UsageError says why an access cannot be."""
     if given.order != "slots":
         return Walk(given, *_sweep(given, tile))
+    if slots is None and given.row.is_matrix:
+        if tile.lines % MATRIX_ROWS:
+            raise UsageError(f"{given.name}: {tile.lines} lines are no whole matrices of {MATRIX_ROWS}.")
+        return Walk(given, *_sweep(replace(given, order="cols"), tile))
     if slots is None:
         raise UsageError(
             f"{given.name} walks a fragment's slots: name the FRAGMENT, or say {given.name}@rows or @cols."
@@ -109,6 +116,7 @@ def walk(given: TileAccess, tile: Tile, slots: Slots | None) -> Walk:
 def addresses(walked: Walk, tile: Tile, shared: Shared) -> Ints:
     """The byte address of each lane, relative to the tile; UsageError where one would be torn or misaligned."""
     width = walked.access.row.bytes
+    shared.check(tile)
     b, m, _ = shared.swizzle
     if b and width > 1 << m:
         least = width.bit_length() - 1

@@ -20,8 +20,10 @@ from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import MOST_SHARED, SharedAccess, access
 from tcprobe.layout.banks import Cost, as_array
 from tcprobe.layout.expression import values
+from tcprobe.system import files
 
 MOST_BYTES = 256 << 20  # of a file of patterns
+MOST_LANES_BYTES = 1 << 16  # of a file of 32 addresses
 ENDS = {"address": MOST_SHARED, "source": 1 << 62}  # of memory
 Lane = int | None
 
@@ -82,7 +84,7 @@ def lanes_of(text: str) -> list[Lane]:
     """32 addresses from an expression in `lane`, or from @FILE: numbers and null, commas or spaces between."""
     if not text.startswith("@"):
         return list(values(text))
-    words = re.sub(r"[\[\],]", " ", _text(Path(text[1:]), 1 << 16)).split()
+    words = re.sub(r"[\[\],]", " ", files.read_text(text[1:], MOST_LANES_BYTES)).split()
     wrong = [word for word in words if not re.fullmatch(r"null|\d{1,18}|0[xX][0-9a-fA-F]{1,15}", word)]
     if wrong or len(words) != WARP:
         why = f"{wrong[0][:40]!r} is no number" if wrong else f"{len(words)} numbers"
@@ -96,27 +98,13 @@ def read(path: Path) -> list[Pattern]:
     A line has op, address and maybe source and arch; further keys are the writer's own.
     """
     patterns = []
-    for number, line in enumerate(_text(path, MOST_BYTES).split("\n"), 1):
+    for number, line in enumerate(files.read_text(path, MOST_BYTES).split("\n"), 1):
         if line.strip():
             try:
                 patterns.append(_pattern(line))
             except TcprobeError as error:
                 raise DataError(f"{path}, line {number}: {error}") from None
     return patterns
-
-
-def _text(path: Path, most: int) -> str:
-    """A file's text; DataError where it cannot be read, is too large or is not UTF-8."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(most + 1)
-        if len(raw) > most:
-            raise DataError(f"{path}: more than {most} bytes.")
-        return raw.decode()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: byte {error.start} is not UTF-8 text.") from None
 
 
 def _pattern(line: str) -> Pattern:

@@ -1,9 +1,10 @@
 """What a descriptor leads to, of an operand of wgmma: the byte of every element, the formula, and what it rests on.
 
->>> from tcprobe.ask.behind import behind, shared
+>>> from tcprobe.ask.behind import behind
+>>> from tcprobe.isa.names import resolve
 >>> from tcprobe.store.choose import alone
 >>> from tcprobe.store.results import published
->>> one = shared("wgmma.m64n24k16.f32.bf16.bf16.b_smem")
+>>> one = resolve("wgmma.m64n24k16.f32.bf16.bf16.b_smem").shared_operand
 >>> found = behind(one, alone(published()), major="k", swizzle=128, sbo=1024)
 >>> found.offsets[3][1], found.offsets[8][9]
 (150, 1152)
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tcprobe.errors import UsageError
-from tcprobe.isa import by_name, inventory, shorthand
+from tcprobe.isa import inventory
 from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
 from tcprobe.store.choose import Layers, whence
@@ -46,7 +47,7 @@ class Lying(NamedTuple):
 
 @dataclass(frozen=True)
 class Behind:
-    """`measured` is the case of descriptors.json that covers it, with its provenance; None where there is none."""
+    """`measured` is the measured case of descriptors that covers it, with its provenance; None where there is none."""
 
     operand: SharedOperand
     major: str
@@ -133,19 +134,6 @@ def entry(one: SharedOperand) -> dict[str, Any]:
         "registers": 0, "register_bits": 32, "slot_bits": held.slot_bits, "products": row.products, "copies": 1,
         "place": held.place.value, "majors": list(held.majors),
     }  # fmt: skip
-
-
-def shared(name: str) -> SharedOperand:
-    """The one operand behind a descriptor that `name` means; UsageError if it means none or several."""
-    candidates = by_name.described(name)
-    exact = [one for one in candidates if one.id == shorthand.short(name)]
-    if len(exact or candidates) == 1:
-        return (exact or candidates)[0]
-    if not candidates:
-        raise UsageError(f"no operand in shared memory is called {name!r}. See `tcprobe list 'wgmma*'`.")
-    raise UsageError(
-        f"{name!r} means {len(candidates)} operands in shared memory, such as {candidates[0].id}. Say more of the name."
-    )
 
 
 def behind(one: SharedOperand, layers: Layers, major: str = "k", swizzle: int = 0, **given: int) -> Behind:

@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tcprobe.errors import DataError
-from tcprobe.isa import arch, by_name, inventory
+from tcprobe.isa import arch, inventory
+from tcprobe.isa.arch import holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import select
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
 from tcprobe.references import Claim, Reference, references, said
@@ -61,8 +63,8 @@ def verdicts(fragment: Fragment, measured: Measurement) -> list[Verdict]:
 
 def findings(reference: Reference) -> Iterator[tuple[str, str, str]]:
     """(fragments, where, words) of the errors of a source that show in no layout."""
-    for finding in reference.FINDINGS:
-        yield finding.pattern, finding.where, finding.words
+    for erratum in reference.ERRATA:
+        yield erratum.pattern, erratum.where, erratum.words
 
 
 def same_slots(stated: Table, measured: Table) -> tuple[int, int, list[str]]:
@@ -85,7 +87,9 @@ def same_slots(stated: Table, measured: Table) -> tuple[int, int, list[str]]:
             at = measured.at(lane=lane, i=i)
             held = None if at is None else tuple(at[name] for name in stated.outputs)
             if held != cell:
-                wrong.append(f"lane {lane} i {i}: stated {list(cell)}, measured {list(held) if held else 'unused'}")
+                wrong.append(
+                    f"{_slot(measured, lane, i)}: stated {list(cell)}, measured {list(held) if held else 'unused'}"
+                )
     return given - len(wrong), given, wrong[:FIRST]
 
 
@@ -171,12 +175,14 @@ def _unstated(stated: Table, measured: Table) -> list[str]:
     """The first slots that the source leaves unused, and the measurement does not: lanes whose address counts."""
     pairs = enumerate(zip(stated.cells, measured.cells, strict=True))
     extra = ((slot, ours) for slot, (theirs, ours) in pairs if theirs is None and ours is not None)
-    return [f"{_slot(measured, slot)}: stated unused, measured {list(cell)}" for slot, cell in extra][:FIRST]
+    return [
+        f"{_slot(measured, *divmod(slot, measured.elements))}: stated unused, measured {list(cell)}"
+        for slot, cell in extra
+    ][:FIRST]
 
 
-def _slot(table: Table, slot: int) -> str:
-    lane, i = divmod(slot, table.elements)
-    return f"lane {lane} i {i}"
+def _slot(table: Table, lane: int, i: int) -> str:
+    return f"{holder_name(lane, table.threads)} i {i}"
 
 
 def numbered(fragment: Fragment) -> bool:
@@ -271,7 +277,7 @@ class Repetition(NamedTuple):
 
 def measurements_agree(layers: Layers, arch_name: str, patterns: Sequence[str] = ()) -> Iterator[Repetition]:
     """The table that counts against every other of the arch: of its other methods, and of folders below."""
-    for fragment in by_name.select_or_fail(*patterns):
+    for fragment in select(*patterns):
         tables = list(layers.tables(fragment, [arch_name]))
         for other in tables[1:]:
             same = tables[0].table(fragment) == other.table(fragment)
@@ -286,7 +292,7 @@ def measured_fragments(
     layers: Layers, arch_name: str, patterns: Sequence[str] = ()
 ) -> Iterator[tuple[Fragment, Found]]:
     """Fragments that `patterns` mean (all without one) with the measurements that count on an arch."""
-    for fragment in by_name.select_or_fail(*patterns):
+    for fragment in select(*patterns):
         chosen = layers.choose(fragment, [arch_name])
         if chosen:
             yield fragment, chosen

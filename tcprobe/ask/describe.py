@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from tcprobe.ask.compare import verdicts
 from tcprobe.fit import fitted
-from tcprobe.isa import arch, inventory, shorthand
+from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import short
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.isa.sparsity import emulated, sparsity
 from tcprobe.layout.table import Table
@@ -173,7 +174,7 @@ def unread(fragment: Fragment, measured: Measurement, layers: Layers) -> tuple[l
 
     Those by the method of the fragment's own measurement count, and among them those that found the same table.
     """
-    rows = [inventory.instructions()[shorthand.short(name)] for name in inventory.users(fragment.id)]
+    rows = [inventory.instructions()[short(name)] for name in inventory.users(fragment.id)]
     measurements = [layers.multiply(row.id, measured) for row in rows if row.multiplies]
     table = measured.tables[fragment.operand]
     multiplies = [m for m in measurements if m and m.tables[fragment.operand] == table]

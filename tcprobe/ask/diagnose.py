@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 
@@ -67,7 +68,8 @@ def holes(stated: Table, measured: Table) -> list[str]:
     lanes_of: dict[str, list[int]] = {}
     for lane, missing in by_lane.items():
         lanes_of.setdefault("" if len(missing) == measured.elements else f", i = {spans(missing)}", []).append(lane)
-    return [f"lanes {spans(lanes)}{which}" for which, lanes in lanes_of.items()]
+    holders = "lanes" if measured.threads <= WARP else "threads"
+    return [f"{holders} {spans(lanes)}{which}" for which, lanes in lanes_of.items()]
 
 
 def spans(numbers: list[int]) -> str:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from tcprobe.ask import absent
 from tcprobe.errors import UsageError
 from tcprobe.fit import fit
-from tcprobe.isa import by_name
-from tcprobe.isa.arch import ARCHS, arch
+from tcprobe.isa.arch import ARCHS, arch, holder_name
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.names import select
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Found, Layers, alone
 from tcprobe.store.results import Results
@@ -88,7 +88,9 @@ class Changed:
         if self.slots is None:
             return [*lines, f"{one.elements} elements a lane -> {two.elements}"]
         places = ((s, _slot(s, one)) for s in self.slots[:FIRST])
-        shown = [f"lane {at['lane']} i {at['i']}: {one.cells[s]} -> {two.cells[s]}" for s, at in places]
+        shown = [
+            f"{holder_name(at['lane'], one.threads)} i {at['i']}: {one.cells[s]} -> {two.cells[s]}" for s, at in places
+        ]
         return [*lines, f"{len(self.slots)} of {one.points} slots: " + "; ".join(shown)]
 
 
@@ -123,7 +125,7 @@ class Difference:
 def difference(first: Side, second: Side, patterns: Sequence[str] = ()) -> Difference:
     """Compare two sets of tables, over the fragments that `patterns` mean (all without one)."""
     sides = (first, second)
-    cells = [(f, first.found(f), second.found(f)) for f in by_name.select_or_fail(*patterns)]
+    cells = [(f, first.found(f), second.found(f)) for f in select(*patterns)]
     both = [(f, one, two) for f, one, two in cells if one and two]
     return Difference(
         sides,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from tcprobe import __version__
 from tcprobe.ask.load import Move, StraightLoad
+from tcprobe.code.cuda import holder, of_holder, once
+from tcprobe.code.names import made
+from tcprobe.code.origin import origin
 from tcprobe.errors import UsageError
 from tcprobe.text import comment
 
@@ -17,22 +19,31 @@ def source(plan: StraightLoad) -> str:
     fragment, (line, byte) = cell.fragment, plan.formulas
     if line is None or byte is None:
         raise UsageError(f"{fragment.id}: its addresses have no closed form, so there is no code; --json has them all.")
-    name = re.sub(r"\W+", "_", f"load_{fragment.id}_{tile.contiguous}_ld{plan.ld}")
-    word = "unsigned long long" if fragment.register_bits == 64 else "unsigned"
-    widest = max(move.width for move in plan.moves)
+    name = made(f"load_{fragment.id}_{tile.contiguous}_ld{plan.ld}")
     lines = [
         f"// made by tcprobe {__version__}: {fragment.id}, {tile.contiguous}s contiguous, {len(plan.moves)} loads",
-        f"// {comment(cell.evidence)}; proven on every slot on {cell.arch}",
-        f"#ifndef TCPROBE_{name}",
-        f"#define TCPROBE_{name}",
+        f"// {comment(origin(cell))}; its loads are proven on every slot",
         "",
+        *once(_struct(plan, name)),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _struct(plan: StraightLoad, name: str) -> list[str]:
+    fragment, (line, byte) = plan.cell.fragment, (of_holder(str(f), plan.cell.fragment.threads) for f in plan.formulas)
+    word = "unsigned long long" if fragment.register_bits == 64 else "unsigned"
+    widest = max(move.width for move in plan.moves)
+    return [
         f"struct {name} {{",
         f"  using Word = {word};",
         f"  static constexpr int REGISTERS = {fragment.registers};",
         f"  static constexpr long long LD = {plan.ld_bytes};  // bytes from line to line",
         "",
         "  /// `global`: the fragment's first element; it and `ld` are multiples of " + str(widest) + " bytes.",
-        "  __device__ static inline void load(const void* global, unsigned lane, Word (&registers)[REGISTERS], "
+        f"  /// `{holder(fragment.threads)}`: 0 to {fragment.threads - 1}",
+        f"  __device__ static inline void load(const void* global, unsigned {holder(fragment.threads)}, "
+        "Word (&registers)[REGISTERS], "
         "long long ld = LD) {",
         "    const char* start = static_cast<const char*>(global);",
         f"    const auto at = [=](unsigned issue) {{ return start + ({line}) * ld + ({byte}); }};",
@@ -41,11 +52,7 @@ def source(plan: StraightLoad) -> str:
         *(f"    registers[{number}] = {text};" for number, text in enumerate(_packed(plan))),
         "  }",
         "};",
-        "",
-        "#endif",
-        "",
     ]
-    return "\n".join(lines)
 
 
 def _words(plan: StraightLoad, move: Move) -> int:

@@ -37,15 +37,18 @@ class Lowered:
         """Plain data."""
         return {
             "instruction": self.instruction.name, "arch": self.arch, "native": self.lowering.native(self.instruction),
-            "compiler": self.compiler, "source": self.source, **self.lowering.to_json(),
+            "target": self.lowering.target, "compiler": self.compiler, "source": self.source,
+            **self.lowering.to_json(),
         }  # fmt: skip
 
     def __str__(self) -> str:
+        tried = arch.arch(self.arch).targets if self.instruction.named_apart else (self.arch,)
+        target = self.lowering.target or ", ".join(tried)
         reason = f" ({self.lowering.refused})" if self.lowering.refused else ""
         saved = f" ({self.source}, by {self.compiler})" if self.source else ""
         words = lowering.words(self.lowering, self.instruction)
         routines = f", by {', '.join(self.lowering.routines)}" if self.lowering.routines else ""
-        return f"{self.arch:<8}{self.instruction.id}: {words}{routines}{reason}{saved}"
+        return f"{self.arch:<8}{self.instruction.id}: {words}{routines} [{target}]{reason}{saved}"
 
 
 def lowered(
@@ -91,7 +94,7 @@ def _saved(tools: Toolchain, row: Arch, rows: Sequence[Instruction]) -> list[Low
         if saved is None:
             raise _unknown(tools, row)
         body, source = saved
-        low = Lowering(**body["instructions"][instruction.id])
+        low = lowering.saved(body["instructions"][instruction.id], instruction, row)
         answers.append(Lowered(instruction, row.name, low, body["compiler"], source))
     return answers
 

@@ -117,11 +117,10 @@ def steps(form: Instruction, rule: Arithmetic | Integers, case: DotProduct) -> I
 def _sums(kinds: ElementTypes, rule: Arithmetic, case: DotProduct) -> Iterator[str]:
     d, kept = FORMATS[kinds.d], rule.fraction_bits or 0
     factors = factor("a", kinds.a, rule, case.a[None]), factor("b", kinds.b, rule, case.b[None])
-    form = d if rule.c == AFTER else FORMATS[kinds.c]
-    own = np.zeros(1, np.uint64) if rule.c == AFTER else np.asarray(case.c)[None]
+    own = np.asarray(case.c)[None]
+    c = decode(d, np.zeros(1, d.word)) if rule.c == AFTER else factor("c", kinds.c, rule, own)
     for number, group in enumerate(rule.groups, 1):
         part = factors[0].at(picked(group)), factors[1].at(picked(group))
-        c = decode(form, own)
         terms, top = aligned(rule, part, c), int(aligned(rule, part, c).top[0])
         result_ = summed(d, rule, part, c)
         if top == NOTHING:
@@ -131,7 +130,7 @@ def _sums(kinds: ElementTypes, rule: Arithmetic, case: DotProduct) -> Iterator[s
             yield from _terms(group, terms, part, kept)
             yield f"  sum {int(terms.products[0].sum() + terms.c[0])} x 2^{top - kept}"
         yield f"  rounded {rule.rounding}: {_hex(kinds.d, result_[0])} = {values_of(d, result_)[0]!s}"
-        form, own = d, result_
+        c = decode(d, result_)
     if rule.c == AFTER:
         yield "C is added last, to nearest even"
 

@@ -128,7 +128,7 @@ def same_mode(tile: Tile, shared: Shared) -> str | None:
     offsets = np.arange(0, tile.lines * tile.line_bytes, ALIGNED)
     ours = swizzled(offsets, shared.swizzle)
     for mode, swizzle in TMA.items():
-        fits = not swizzle[0] or tile.line_bytes <= ALIGNED << swizzle[0]
+        fits = not swizzle[0] or tile.line_bytes == ALIGNED << swizzle[0]  # rows are the span apart
         if fits and np.array_equal(ours, swizzled(offsets, swizzle)):
             return mode
     return None

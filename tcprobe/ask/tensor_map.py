@@ -16,17 +16,30 @@ from typing import Any, NamedTuple
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
-from tcprobe.isa.tensor_map import DATA_TYPE_OF, DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SPANS, SWIZZLES
+from tcprobe.isa.tensor_map import (
+    DATA_TYPE_OF,
+    DATA_TYPES,
+    EVERY_SPAN,
+    FILLS,
+    INTERLEAVES,
+    PACKED,
+    PACKED_BITS,
+    PADDED,
+    PERIODS,
+    PROMOTIONS,
+    SWIZZLES,
+)
+from tcprobe.layout.swizzle import Swizzle
 from tcprobe.references.shared_memory import tma
 from tcprobe.references.shared_memory.tensor_map import (
     MANUAL,
     MEASURED,
     MOST_BOX,
     MOST_BYTES,
-    RULES,
     MapRule,
     TensorMap,
     broken,
+    rules_on,
 )
 from tcprobe.store.finding import Finding
 
@@ -68,57 +81,68 @@ class MapPlan(NamedTuple):
         """Of a box, as an mbarrier counts them; steps leave elements out, the inner one with interleave only."""
         made = self.map
         steps = (made.steps[0] if made.interleave else 1, *made.steps[1:])
-        return made.size * prod(-(-side // step) for side, step in zip(made.box, steps, strict=True))
+        return made.bits * prod(-(-side // step) for side, step in zip(made.box, steps, strict=True)) // 8
 
     @property
     def pitch(self) -> int | None:
         """Bytes from row to row in shared memory; None with interleave, which nobody measured."""
-        return None if self.map.interleave else SPANS.get(self.map.swizzle, self.map.row_bytes)
+        return None if self.map.interleave else EVERY_SPAN.get(self.map.swizzle, self.map.row_bytes)
 
     @property
     def alignment(self) -> int:
         """Of a box in shared memory, so that the pattern begins with it."""
-        return max(tma.ALIGNMENT, 8 * SPANS.get(self.map.swizzle, 0))
+        return max(tma.ALIGNMENT, PERIODS.get(self.map.swizzle, 0))
 
 
-def plan(asked: MapOptions, measured: Finding | None = None) -> MapPlan:
-    """The map; `measured` is what `store.tensor_maps` has of the driver. UsageError names every rule that it breaks."""
+def plan(asked: MapOptions, measured: Finding | None = None, at: int = tma.LEAST_ARCH) -> MapPlan:
+    """The map for arch number `at`; `measured` is the finding of the driver's encodings.
+
+    UsageError names every rule that it breaks.
+    """
     kind = DATA_TYPE_OF.get(asked.type, asked.type.upper())
-    if kind not in DATA_TYPES:
+    if kind not in DATA_TYPES and kind not in PACKED:
         raise UsageError(f"no tensor map of {asked.type[:30]!r}; there are {', '.join(DATA_TYPE_OF)}, or the driver's "
-                         f"{', '.join(DATA_TYPES)}.")  # fmt: skip
+                         f"{', '.join((*DATA_TYPES, *PACKED))}.")  # fmt: skip
     if (asked.tile is None) == (asked.box is None):
         raise UsageError("give --tile, which may take several boxes, or --box; inner side first.")
-    number, size = DATA_TYPES[kind]
+    number, far, near = _bits(kind)
     swizzle, interleave = SWIZZLES[asked.swizzle], INTERLEAVES[asked.interleave]
     tile = asked.tile or asked.box or ()
-    box = asked.box or cut(tile, size, 0 if interleave else SPANS.get(swizzle, 0))
+    box = asked.box or cut(tile, near, 128 if number in PADDED else 0 if interleave else EVERY_SPAN.get(swizzle, 0))
     dims = asked.dims or tile
-    strides = packed(dims, size) if asked.strides is None else asked.strides
+    strides = packed(dims, far) if asked.strides is None else asked.strides
     steps = asked.steps or (1,) * len(dims)
     _same_rank(dims, **{"tile" if asked.tile else "box": box}, strides=(0, *strides), steps=steps)
     made = TensorMap(number, dims, strides, box, steps, interleave, swizzle, PROMOTIONS[asked.promotion],
                      FILLS[asked.fill], asked.address)  # fmt: skip
-    evidence = {rule.name: evidence_of(rule, measured) for rule in RULES}
-    if wrong := broken(made):
+    evidence = {rule.name: evidence_of(rule, measured) for rule in rules_on(at)}
+    if wrong := broken(made, at):
         reasons = "; ".join(f"{rule.argument}: {rule.words} ({evidence[rule.name]})" for rule in wrong)
         raise UsageError(f"the driver refuses this map. {reasons}.")
     return MapPlan(made, tuple(-(-side // part) for side, part in zip(tile, box, strict=True)), kind, evidence)
 
 
-def packed(dims: Numbers, size: int) -> Numbers:
+def _bits(kind: str) -> tuple[int, int, int]:
+    """The number of a driver's type, and the bits of an element in global and in shared memory."""
+    if kind in PACKED:
+        return PACKED[kind], *PACKED_BITS[PACKED[kind]]
+    number, size = DATA_TYPES[kind]
+    return number, 8 * size, 8 * size
+
+
+def packed(dims: Numbers, bits: int) -> Numbers:
     """Strides in bytes of a tensor without gaps."""
-    return tuple(size * prod(dims[:n]) for n in range(1, len(dims)))
+    return tuple(bits * prod(dims[:n]) // 8 for n in range(1, len(dims)))
 
 
-def cut(tile: Numbers, size: int, span: int) -> Numbers:
+def cut(tile: Numbers, bits: int, span: int) -> Numbers:
     """A large box whose copies fill a tile exactly: sides up to 256, rows up to the span in bytes, 0 for any.
 
     In all it has no more bytes than a box may have.
     """
     box: list[int] = []
     for side in tile:
-        most = MOST_BYTES // (size * prod(box)) if box else (span or MOST_BYTES) // size
+        most = 8 * MOST_BYTES // (bits * prod(box)) if box else 8 * (span or MOST_BYTES) // bits
         box.append(_divisor(side, min(MOST_BOX, most)) or 1)
     return tuple(box)
 
@@ -176,6 +200,17 @@ def check_arch(name: str | None) -> str:
     return here.name
 
 
+def swizzles(mode: int) -> tuple[Swizzle, ...]:
+    """What a mode does to byte addresses, one after the other."""
+    return tma.ATOMS.get(_name(SWIZZLES, mode)) or (Swizzle(mode, 4, 3),)
+
+
+def _json(applied: tuple[Swizzle, ...]) -> dict[str, list[int] | None]:
+    """`byte_swizzle` of a mode, and what follows it."""
+    first, then = (*([one.bits, one.base, one.shift] for one in applied), None)[:2]
+    return {"byte_swizzle": first, "then_swizzle": then}
+
+
 def to_json(planned: MapPlan, name: str, words: str) -> dict[str, Any]:
     """Plain data; `words`: what the whole rests on."""
     made = planned.map
@@ -186,8 +221,8 @@ def to_json(planned: MapPlan, name: str, words: str) -> dict[str, Any]:
         "swizzle": _name(SWIZZLES, made.swizzle), "l2Promotion": _name(PROMOTIONS, made.promotion),
         "oobFill": _name(FILLS, made.fill), "address_multiple_of": made.address, "boxes": list(planned.boxes),
         "row_bytes": made.row_bytes, "box_bytes": planned.bytes, "pitch": planned.pitch,
-        "byte_swizzle": [made.swizzle, 4, 3], "start_multiple_of": planned.alignment, "cuda": cuda(planned),
+        **_json(swizzles(made.swizzle)), "start_multiple_of": planned.alignment, "cuda": cuda(planned),
         "rules": [{"argument": rule.argument, "words": rule.words, "checked": rule.checked,
-                   "evidence": planned.evidence[rule.name]} for rule in RULES],
+                   "evidence": planned.evidence[rule.name]} for rule in rules_on(arch(name).number)],
         "evidence": words,
     }  # fmt: skip

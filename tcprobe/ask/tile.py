@@ -5,6 +5,8 @@
 >>> shared = parse_shared("sw:2,4,3")
 >>> tile.lines, tile.line_bytes, str(shared), int(shared.offset(tile, 2, 16))
 (64, 64, 'Sw<2,4,3>', 128)
+>>> parse_shared("SWIZZLE_128B") == parse_shared("128") == parse_shared("boxes:128")
+True
 
 One coordinate is contiguous, so that memory holds *lines*: rows of a row-major tile, columns of a column-major one.
 """
@@ -12,6 +14,7 @@ One coordinate is contiguous, so that memory holds *lines*: rows of a row-major 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +23,16 @@ import numpy as np
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import DTYPES
 from tcprobe.isa.shared_memory import MOST_SHARED
+from tcprobe.isa.tensor_map import SPANS
+from tcprobe.layout import spelling
+from tcprobe.layout.spelling import sides
 from tcprobe.layout.swizzle import Swizzle
 
 UNTYPED = (8, 16, 32, 64)
 MOST_PADDING = 1 << 16
 MOST_SWIZZLE = 20  # B, M and S of a swizzle
+MOST_SIDE = 10**6  # elements
+BOX_START = 128  # bytes: a box of a tensor map begins at a multiple
 # TMA's modes, of the absolute byte address
 TMA: dict[str, tuple[int, int, int]] = {
     "SWIZZLE_NONE": (0, 4, 3),
@@ -85,7 +93,8 @@ class Shared:
     """How a tile lies in shared memory: `padding` bytes after each line, or a swizzle of the offset.
 
     Lines may be cut into blocks of `block` bytes: the first of every line, then the second of every line, and so on; so
-    the boxes of a tensor map, and tiles of wgmma with k contiguous, lie in shared memory.
+    the boxes of a tensor map, and tiles of wgmma with k contiguous, lie in shared memory. A line may be shorter than a
+    block, but no line is whole blocks and a part.
     """
 
     padding: int = 0
@@ -97,9 +106,37 @@ class Shared:
             name(self.swizzle) if self.swizzle[0] else f"{self.padding} bytes of padding" if self.padding else "plain"
         )
 
+    @property
+    def spelling(self) -> str:
+        """As --shared takes it."""
+        if self.block:
+            return f"boxes:{self.block}"
+        if self.swizzle[0]:
+            return f"sw:{','.join(map(str, self.swizzle))}"
+        return f"pad:{self.padding}" if self.padding else "plain"
+
+    def blocks(self, tile: Tile) -> int:
+        """How many blocks a line is cut into."""
+        return -(-tile.line_bytes // self.block) if self.block else 1
+
+    def check(self, tile: Tile) -> None:
+        """UsageError where boxes cannot hold the tile."""
+        count = self.blocks(tile)
+        if count > 1 and (tile.line_bytes % self.block or tile.lines * self.block % BOX_START):
+            raise UsageError(
+                f"{self.spelling}: {tile.lines} lines of {tile.line_bytes} bytes do not fill boxes of {self.block} "
+                f"bytes a line that begin at multiples of {BOX_START}; sw:{','.join(map(str, self.swizzle))} is that "
+                "swizzle of the tile in one piece."
+            )
+
     def pitch(self, tile: Tile) -> int:
         """Bytes from one line to the next."""
         return self.block or tile.line_bytes + self.padding
+
+    def words(self, tile: Tile) -> str:
+        """How far lines, or the blocks that they are cut into, are apart."""
+        count, apart = self.blocks(tile), f"{self.pitch(tile)} bytes apart"
+        return f"{count} blocks of each line, those {apart}" if count > 1 else f"lines {apart}"
 
     def linear(self, tile: Tile, line: Any, byte: Any) -> Any:
         """Where a byte of a line would be without a swizzle, from the tile's start; numbers or arrays of them."""
@@ -113,27 +150,26 @@ class Shared:
 
     def bytes(self, tile: Tile) -> int:
         """What the tile takes: one more than the largest offset of its bytes, padding after the last line included."""
-        linear = np.arange(tile.lines * (tile.line_bytes + self.padding))
+        linear = np.arange(tile.lines * (self.blocks(tile) * self.block or tile.line_bytes + self.padding))
         return 1 + int(swizzled(linear, self.swizzle).max())
 
 
-def boxed(width: int, tile: Tile) -> Shared:
-    """Boxes of rows of the swizzle of that width; UsageError where the tile does not fill them."""
-    modes = {32: TMA["SWIZZLE_32B"], 64: TMA["SWIZZLE_64B"], 128: TMA["SWIZZLE_128B"]}
-    if width not in modes:
+def boxed(width: int) -> Shared:
+    """Boxes of rows of the swizzle of that width; UsageError where there is none."""
+    bits = next((bits for bits, span in SPANS.items() if span == width), None)
+    if bits is None:
         raise UsageError(f"boxes:{width}: a swizzle has rows of 32, 64 or 128 bytes.")
-    if tile.line_bytes % width or tile.lines % 8:
-        size = f"{tile.lines} lines of {tile.line_bytes} bytes"
-        raise UsageError(f"boxes:{width}: {size} do not fill boxes of 8 lines of {width} bytes.")
-    return Shared(swizzle=modes[width], block=width)
+    return Shared(swizzle=(bits, 4, 3), block=width)
 
 
 def parse_tile(text: str, type_: str, contiguous: str, bits: int | None = None) -> Tile:
     """ROWSxCOLS of a PTX type, or of b8 to b64, whose elements take `bits` if that is not the type's; UsageError."""
-    match = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5})", text)
-    if not match:
+    rows, cols = 0, 0
+    with suppress(UsageError):
+        rows, cols = sides(text, 2)
+    if not 0 < min(rows, cols) <= max(rows, cols) < MOST_SIDE:
         raise UsageError(f"--tile {text[:20]!r} is not ROWSxCOLS such as 64x32.")
-    return Tile(int(match[1]), int(match[2]), type_, bits or bits_of(type_), contiguous)
+    return Tile(rows, cols, type_, bits or bits_of(type_), contiguous)
 
 
 def bits_of(type_: str) -> int:
@@ -144,20 +180,21 @@ def bits_of(type_: str) -> int:
     return known[type_]
 
 
-def parse_shared(text: str, *others: str) -> Shared:
-    """plain, pad:BYTES, sw:B,M,S or a TMA mode; UsageError, which names what `others` there are."""
+def parse_shared(text: str) -> Shared:
+    """plain, pad:BYTES, boxes:BYTES or a swizzle in any spelling; UsageError. A mode of tensor maps means its boxes."""
     if text == "plain":
         return Shared()
-    if text in TMA:
-        return Shared(swizzle=TMA[text])
-    if match := re.fullmatch(r"pad:(\d{1,6})", text):
-        if int(match[1]) > MOST_PADDING:
+    if match := re.fullmatch(r"(pad|boxes):([0-9]{1,6})", text):
+        if match[1] == "boxes":
+            return boxed(int(match[2]))
+        if int(match[2]) > MOST_PADDING:
             raise UsageError(f"--shared {text}: at most {MOST_PADDING} bytes of padding.")
-        return Shared(int(match[1]))
-    match = re.fullmatch(r"sw:(\d{1,2}),(\d{1,2}),(-?\d{1,2})", text)
-    if not match:
-        raise UsageError(f"--shared {text[:30]!r} is none of plain, pad:BYTES, sw:B,M,S, {', '.join((*TMA, *others))}.")
-    swizzle = (int(match[1]), int(match[2]), int(match[3]))
-    if max(map(abs, swizzle)) > MOST_SWIZZLE or abs(swizzle[2]) < swizzle[0]:
+        return Shared(int(match[2]))
+    if not spelling.is_swizzle(text):
+        raise UsageError(f"--shared {text[:30]!r} is none of plain, pad:BYTES, boxes:BYTES, and no swizzle: "
+                         f"{spelling.SPELLINGS}.")  # fmt: skip
+    named = spelling.swizzle(text)
+    b, m, s = named.swizzle.to_json()
+    if max(b, m, abs(s)) > MOST_SWIZZLE:
         raise UsageError(f"--shared {text}: B, M and S go up to {MOST_SWIZZLE}, and |S| is at least B, as in CuTe.")
-    return Shared(swizzle=swizzle)
+    return boxed(named.span) if named.is_mode and b else Shared(swizzle=(b, m, s))

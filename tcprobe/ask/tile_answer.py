@@ -39,7 +39,8 @@ class TileAnswer:
         tile, costs = self.tile, self.costs
         plain: dict[str, Any] = {
             "tile": [tile.rows, tile.cols], "type": tile.type, "global": tile.contiguous, "shared": str(self.shared),
-            "pitch": self.shared.pitch(tile), "bytes": self.shared.bytes(tile), "accesses": [c.access for c in costs],
+            "pitch": self.shared.pitch(tile), "block": self.shared.block or None, "bytes": self.shared.bytes(tile),
+            "accesses": [c.access for c in costs],
             "instructions": [c.instructions for c in costs], "wavefronts": [c.wavefronts for c in costs],
             "ideal": [c.ideal for c in costs], "rule": self.rules.to_json(),
         }  # fmt: skip

@@ -21,8 +21,7 @@ from tcprobe.ask.bank_collisions import Phase, phases
 from tcprobe.ask.bank_patterns import pattern
 from tcprobe.ask.bank_rules import BankRules
 from tcprobe.ask.tile import Shared, Tile
-from tcprobe.isa.shared_memory import SharedAccess
-from tcprobe.layout.banks import IDLE, Ints
+from tcprobe.layout.banks import IDLE, Ints, Judge
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,13 @@ def cost(walked: Walk, tile: Tile, shared: Shared, rules: BankRules) -> TileCost
     each = judge.cycles(offsets)
     worst = int(each.argmax())
     shown = pattern(judge.row, [None if a == IDLE else a for a in offsets[worst].tolist()])
-    ideal = active(judge.row, judge.rule.phase, offsets)
-    return TileCost(walked.access.name, len(offsets), int(each.sum()), ideal, worst, phases(shown, judge.rule))
+    return TileCost(
+        walked.access.name, len(offsets), int(each.sum()), ideal(judge, offsets), worst, phases(shown, judge.rule)
+    )
 
 
-def active(row: SharedAccess, phase: int, offsets: Ints) -> int:
-    """Phases of `phase` lanes in which some lane is active."""
-    lanes = offsets[:, : row.lanes].reshape(len(offsets), -1, min(phase, row.lanes))
+def ideal(judge: Judge, offsets: Ints) -> int:
+    """The least that addresses can cost: one wavefront for each phase in which some lane is active."""
+    row = judge.row
+    lanes = offsets[:, : row.lanes].reshape(len(offsets), -1, min(judge.rule.phase, row.lanes))
     return int(np.count_nonzero((lanes != IDLE).any(axis=2)))

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tcprobe.errors import UsageError
+from tcprobe.isa.arch import WARP, holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
@@ -38,10 +39,16 @@ class Holder(NamedTuple):
     bit: int
     bits: int
     span: int = 1
+    threads: int = WARP
 
     def __str__(self) -> str:
         last = self.bit + self.bits - 1
-        return f"lane {self.lane} i {self.i} (register {self.register}, bits {self.bit}..{last})"
+        return f"{self.holder} i {self.i} (register {self.register}, bits {self.bit}..{last})"
+
+    @property
+    def holder(self) -> str:
+        """The lane, or the thread of a warpgroup."""
+        return holder_name(self.lane, self.threads)
 
     @property
     def element(self) -> str:
@@ -160,11 +167,11 @@ def feeds(instruction: Instruction, operands: Mapping[str, Cell], operand: str, 
         raise UsageError(f"{instruction.id} has no operand {operand.upper()}.")
     slots = held(operands[operand], [lane], [i])
     if not slots:
-        raise UsageError(f"lane {lane} i {i} of {operand.upper()} is unused.")
+        raise UsageError(f"{holder_name(lane, operands[operand].table.threads)} i {i} of {operand.upper()} is unused.")
     (slot,) = slots
     assert slot.col is not None  # a multiply has no addresses
     find, shape = _Finder(operands, slot.product), instruction.shape
-    about = f"{operand.upper()} lane {lane} i {i}, which holds {operand.upper()}{slot.element}"
+    about = f"{operand.upper()} {slot.holder} i {i}, which holds {operand.upper()}{slot.element}"
     meetings, c, d = [], [], []
     if operand in "ae":
         span = operands["e"].fragment.span if operand == "e" else 1
@@ -233,7 +240,7 @@ def _holder(cell: Cell, slot: int) -> Holder:
     register, bit = fragment.place(i)
     at = dict(zip(cell.table.outputs, element, strict=True))
     return Holder(at["row"], at.get("col"), at.get("product"), lane, i, register, bit,
-                  fragment.slot_bits, fragment.span)  # fmt: skip
+                  fragment.slot_bits, fragment.span, cell.table.threads)  # fmt: skip
 
 
 def _inside(name: str, values: Iterable[int], size: int) -> list[int]:

@@ -2,19 +2,19 @@
 
 >>> from tcprobe.ask.behind import behind
 >>> from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, traced
->>> from tcprobe.isa import by_name
+>>> from tcprobe.isa.names import resolve
 >>> from tcprobe.store.cell import operands
 >>> from tcprobe.store.choose import alone
 >>> from tcprobe.store.results import published
->>> row = by_name.instruction("wgmma.m64n24k16.f32.bf16.bf16")
+>>> row = resolve("wgmma.m64n24k16.f32.bf16.bf16").instruction
 >>> b = behind(row.described[-1], alone(published()), "k", 128)
 >>> memory = SharedMultiply(row, operands(row, "sm_90", published()), b)
 >>> found = traced(memory, 3, 5)
 >>> str(found.meetings[8].a[0]), found.meetings[8].k, found.meetings[8].b_offsets
-('lane 12 i 4 (register 2, bits 0..15)', (8,), (704,))
+('thread 12 (warp 0, lane 12) i 4 (register 2, bits 0..15)', (8,), (704,))
 >>> back = fed_by_byte(memory, "b_smem", 705)
 >>> back.held, len(back.meetings), str(back.meetings[3].d[0])
-([(8, 5, 1)], 64, 'lane 14 i 1 (register 1, bits 0..31)')
+([(8, 5, 1)], 64, 'thread 14 (warp 0, lane 14) i 1 (register 1, bits 0..31)')
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 from tcprobe.ask.behind import Behind
 from tcprobe.ask.trace import Holder, held, where
 from tcprobe.errors import UsageError
+from tcprobe.isa.arch import holder_name
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.store.cell import Cell
@@ -124,9 +125,9 @@ def fed_by_slot(memory: SharedMultiply, lane: int, i: int) -> SharedTrace:
     """What slot (lane, i) of A feeds, column by column; UsageError where there is no such slot."""
     slots = held(memory.tables["a"], [lane], [i])
     if not slots or slots[0].col is None:
-        raise UsageError(f"lane {lane} i {i} of A is unused.")
+        raise UsageError(f"{holder_name(lane, memory.instruction.threads)} i {i} of A is unused.")
     slot, row = slots[0], memory.instruction
-    about = f"A lane {lane} i {i}, which holds A{slot.element}"
+    about = f"A {slot.holder} i {i}, which holds A{slot.element}"
     return SharedTrace(memory, about, [memory.meeting((slot.row, n), slots[0].col) for n in range(row.shape.n)])
 
 

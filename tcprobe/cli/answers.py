@@ -76,6 +76,8 @@ def trace(answer: Trace) -> None:
 
 def conversion(answer: Conversion, aside: bool) -> None:
     """`convert`: what is tiled how, what has to move, what it costs; all that on stderr, and no code, if `aside`."""
+    from tcprobe.code.origin import origin
+
     tiles, say = answer.tiling, partial(click.echo, err=aside)
     turned = ", transposed" if tiles.transpose else ""
     say(f"{tiles.rows} x {tiles.cols} on {tiles.source.arch}")
@@ -84,6 +86,8 @@ def conversion(answer: Conversion, aside: bool) -> None:
         size = f"{cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}"
         say(f"  {head} {count} x {bold(cell.fragment.id)}, {size}{note}")
     say(answer.summary + (f" ({answer.reason})" if answer.reason else ""))
+    if answer.plan and answer.fills:
+        say(answer.fills)
     if answer.plan:
         fewest = "; no scheme of 32-bit words has fewer shuffles" if answer.fewest and "shuffle" in answer.costs else ""
         say(f"a lane: {answer.words}{fewest}")
@@ -95,20 +99,25 @@ def conversion(answer: Conversion, aside: bool) -> None:
         say(f"  {answer.load['id']}: load i of a lane from row {row}, column {col}")
     if answer.plan and not aside:
         say(f"\n{answer.code}\n")
-    for evidence in dict.fromkeys((tiles.source.evidence, tiles.target.evidence)):
-        say(evidence)
+    for words in dict.fromkeys(map(origin, (tiles.source, tiles.target))):
+        say(words)
 
 
 def stored(answer: Stored, aside: bool) -> None:
     """`convert` to stmatrix: the tile, what happens in registers, the addresses; on stderr, and no code, if `aside`."""
+    from tcprobe.code.cuda import holder, of_holder
+    from tcprobe.code.origin import of_tables
+
     say, tile, cell = partial(click.echo, err=aside), answer.tile, answer.cell
     say(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}")
     say(f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {tile.contiguous}s contiguous, "
-        f"{answer.shared.pitch(tile)} bytes apart, {answer.shared}: {answer.shared.bytes(tile)} bytes, "
+        f"{answer.shared.words(tile).removeprefix('lines ')}, {answer.shared}: {answer.shared.bytes(tile)} bytes, "
         f"start aligned to {answer.alignment}")  # fmt: skip
     say(answer.conversion.summary + f"; a lane: {answer.conversion.words}")
-    say(f"{len(answer.addresses)} x {answer.ptx}")
-    say(f"  byte of lane 0 to {cell.fragment.threads - 1}: {answer.formula or 'no closed form'}")
+    say(f"{len(answer.addresses)} x {answer.ptx}: {answer.wavefronts} wavefronts of all warps, at least {answer.ideal}")
+    threads = cell.fragment.threads
+    said = of_holder(str(answer.formula), threads) if answer.formula else "no closed form"
+    say(f"  byte of {holder(threads)} 0 to {threads - 1}: {said}")
     say("  issue, warp: bytes of its lanes")
     for issue, row in enumerate(answer.addresses.tolist()):
         for warp in range(len(row) // 32):
@@ -116,8 +125,8 @@ def stored(answer: Stored, aside: bool) -> None:
             say(f"  {issue:3} {warp}: {' '.join(given)}")
     if not aside:
         say(f"\n{answer.conversion.code}\n")
-    for evidence in answer.evidence:
-        say(evidence)
+    for words in answer.evidence:
+        say(of_tables(words))
 
 
 def against(path: str, cell: Cell, answer: Against) -> None:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from tcprobe.cli.options import ARCH, JSON, Given, Named, read_results, told
+from tcprobe.cli.naming import named
+from tcprobe.cli.options import ARCHS, JSON, Given, Named, fragment_names, read_results, told
+from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:  # brings NumPy along
@@ -31,7 +33,7 @@ MOST_COLLISIONS = 4  # lines of a phase
 _ACCESS = re.compile(r"(ld|st|atom|red)\.shared\.|(ld|st)matrix\.|cp\.async\.")
 # what decides the form of the command, and what else goes with it
 FORMS = {
-    "size": {"fragment", "type_", "contiguous", "accesses", "placed", "proposes"},
+    "size": {"fragment", "type_", "contiguous", "accesses", "placed", "swizzle", "proposes"},
     "address": {"source", "accesses"},
     "patterns": set[str](),
     "rule": set[str](),
@@ -57,19 +59,18 @@ class Accesses(click.Command):
 
 
 @click.command(cls=Accesses, short_help="Bank conflicts of shared memory, and what avoids them.")
-@click.argument("fragment", required=False, metavar="[FRAGMENT]")
+@click.argument("fragment", nargs=-1, metavar="[FRAGMENT | ACCESS]", shell_complete=fragment_names)
 @click.option(
     "--tile", "size", type=Given(), metavar="ROWSxCOLS", help="A tile in shared memory, in FRAGMENT's rows and columns."
 )
-@click.option("--type", "type_", type=Given(), metavar="T", help="Its element type. Default: FRAGMENT's.")
+@click.option("--type", "type_", type=ElementType(), metavar="T", help="Its element type. Default: FRAGMENT's.")
 @click.option("--global", "contiguous", type=click.Choice(["row", "col"]), default="row", show_default=True,
               help="What is contiguous in memory: rows (row-major) or columns.")  # fmt: skip
 @click.option("--with", "accesses", multiple=True, type=Given(), metavar="ACCESS...",
               help="ld.shared.b64, st.shared.v4, ldmatrix.x4, ...: walks FRAGMENT's slots; OP@rows, OP@cols and "
               "cp.async.16 sweep the tile.")  # fmt: skip
-@click.option("--shared", "placed", type=Given(), metavar="plain|pad:BYTES|sw:B,M,S", default="plain",
-              show_default=True,
-              help="How the tile lies in shared memory; swizzles are of byte offsets.")  # fmt: skip
+@PLACE
+@SWIZZLE
 @click.option("--propose", "proposes", is_flag=True, help="The smallest swizzle and padding for all accesses together.")
 @click.option(
     "--address", type=Given(), metavar="EXPR|@FILE", help="Addresses of 32 lanes: an expression in lane, or a file."
@@ -81,10 +82,11 @@ class Accesses(click.Command):
               help='Many accesses: a line each, {"op": "ld.shared.b64", "address": [32 numbers or null]}.')  # fmt: skip
 @click.option("--rule", is_flag=True, help="The rule itself, by access, and what it rests on.")
 @click.option("--explain", is_flag=True, help="With --json: who collides with whom.")
-@ARCH
+@ARCHS
 @read_results
 @JSON
 @click.pass_context
+@named("fragment", count="one")
 def banks(ctx: click.Context, /, **asked: Any) -> None:
     """Count bank conflicts by the hardware's own rule: wavefronts, and who collides with whom.
 
@@ -93,9 +95,12 @@ def banks(ctx: click.Context, /, **asked: Any) -> None:
     """
     from tcprobe.ask.bank_rules import rules_for
 
-    form = _form(ctx)
     layers: Layers = asked["layers"]
     asked["accesses"] = [name for text in asked["accesses"] for name in text.split(",")]
+    if access := _as_access(asked["fragment"] or ""):
+        asked |= {"fragment": None, "accesses": [access, *asked["accesses"]]}
+        ctx.params["fragment"] = ()
+    form = _form(ctx)
 
     @cache
     def rules(arch: str | None) -> BankRules:
@@ -107,7 +112,7 @@ def banks(ctx: click.Context, /, **asked: Any) -> None:
 def _form(ctx: click.Context) -> str:
     """Which of the three forms was asked for; UsageError where options of several were given."""
     default = ParameterSource.DEFAULT
-    given = {n for n, value in ctx.params.items() if ctx.get_parameter_source(n) != default and value is not None}
+    given = {n for n, value in ctx.params.items() if ctx.get_parameter_source(n) != default and value not in (None, ())}
     forms = sorted(given & set(FORMS))
     if len(forms) != 1:
         raise UsageError("give one of --tile, --address, --patterns and --rule.")
@@ -117,6 +122,19 @@ def _form(ctx: click.Context) -> str:
         words = ", ".join("FRAGMENT" if n == "fragment" else names[n] for n in names if n in extra)
         raise UsageError(f"{words} does not go with {names[forms[0]]}.")
     return forms[0]
+
+
+def _as_access(words: str) -> str | None:
+    """The access that the words before the options name, as in `banks ldmatrix x4`; None for those of a fragment."""
+    from tcprobe.ask.bank_access import parse_access
+
+    name = ".".join(words.split())
+    if not _ACCESS.match(f"{name}."):
+        return None
+    try:
+        return parse_access(name).name
+    except UsageError:
+        return None
 
 
 def _rule(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> None:
@@ -223,7 +241,7 @@ def _tile(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> No
     slots = slots_of(held) if held else None
     tile = parse_tile(asked["size"], asked["type_"] or (held.fragment.type if held else ""), asked["contiguous"])
     walks = [walk(parse_access(text), tile, slots) for text in asked["accesses"]]
-    answered = answer(tile, parse_shared(asked["placed"]), walks, rules(None), asked["proposes"])
+    answered = answer(tile, parse_shared(placed(asked)), walks, rules(None), asked["proposes"])
     if asked["as_json"]:
         click.echo(json.dumps({"fragment": slots.name if slots else None, **answered.to_json(asked["explain"])}))
     else:
@@ -234,7 +252,7 @@ def _held(asked: dict[str, Any]) -> Cell | None:
     """The fragment, where one is named."""
     from tcprobe.store.names import meant
 
-    if asked["fragment"] is None:
+    if not asked["fragment"]:
         return None
     cell, note = meant(asked["fragment"], asked["name"], asked["layers"])
     told(note)
@@ -243,7 +261,8 @@ def _held(asked: dict[str, Any]) -> Cell | None:
 
 def _tile_text(answered: TileAnswer) -> None:
     tile, shared, costs = answered.tile, answered.shared, answered.costs
-    place = f"{shared}, {shared.pitch(tile)} bytes a line, {shared.bytes(tile)} bytes"
+    cut = f"{shared.blocks(tile)} blocks of " if shared.blocks(tile) > 1 else ""
+    place = f"{shared}, {cut}{shared.pitch(tile)} bytes a line, {shared.bytes(tile)} bytes"
     click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}")
     _cost_lines(costs)
     for cost in costs:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
-    ARCH,
+    ARCHS,
     JSON,
     SELECTOR,
     read_results,
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 @click.command(short_help="Where tables agree with what others published.")
 @click.argument("names", nargs=-1, metavar="[FILE.csv] [FRAGMENT]...")
 @SELECTOR
-@ARCH
+@ARCHS
 @click.option("--complete", is_flag=True, help="With FILE: a slot that the file leaves out counts as a difference.")
 @read_results
 @JSON
+@named("names", "list")
 def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Say where saved tables agree with what others published.
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, Given, Output, fragment_names, read_results, redirected, told
+from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,18 +29,16 @@ if TYPE_CHECKING:
     "--name", "called", type=Given(), multiple=True, metavar="NAME", help="Of the function, once for each FROM TO."
 )
 @click.option("--namespace", type=Given(), metavar="NS", help="Of the functions in a header.")
-@click.option("--type", "kind", type=Given(), metavar="TYPE", help="To stmatrix: of the elements in memory: bf16, s8.")
-@click.option("--global", "contiguous", type=click.Choice(["row", "col"]), help="To stmatrix: what lies together.")
 @click.option(
-    "--shared",
-    "placed",
-    type=Given(),
-    metavar="PLACED",
-    help="To stmatrix: plain, pad:BYTES, sw:B,M,S, SWIZZLE_128B; boxes:128.",
+    "--type", "kind", type=ElementType(), metavar="TYPE", help="To stmatrix: of the elements in memory: bf16, s8."
 )
+@click.option("--global", "contiguous", type=click.Choice(["row", "col"]), help="To stmatrix: what lies together.")
+@PLACE
+@SWIZZLE
 @ARCH
 @read_results
 @JSON
+@named("names", "one", "pairs")
 def convert(
     names: tuple[str, ...], called: tuple[str, ...], output: Path | None, namespace: str | None, **asked: Any
 ) -> None:
@@ -73,13 +72,15 @@ def convert(
 
 def _function_names(names: tuple[str, ...], in_file: bool, asked: dict[str, Any]) -> list[str]:
     """Names of functions where none is given: `convert`, or in a file what is turned into what, and how."""
+    from tcprobe.code.names import made
+
     pairs = zip(names[::2], names[1::2], strict=False)
     if not in_file and len(names) <= 2:
         return ["convert" for _ in pairs]
-    given = (asked[option] for option in ("kind", "contiguous", "placed"))
+    given = (asked["kind"], asked["contiguous"], placed(asked))
     ways = ["transposed"] * asked["transpose"] + ["permuted_k"] * asked["permute_k"]
     how = [*ways, *(value for value in given if value not in (None, "row", "plain"))]
-    return [re.sub(r"\W+", "_", "_".join([f"{a}_to_{b}", *how])).strip("_") for a, b in pairs]
+    return [made("_".join([f"{a}_to_{b}", *how])) for a, b in pairs]
 
 
 def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str, Any]) -> list[Conversion | Stored]:
@@ -92,19 +93,21 @@ def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str,
 
 def _converted(pair: tuple[str, str], name: str, asked: dict[str, Any]) -> Conversion | Stored:
     from tcprobe.ask.convert import convert as converted
-    from tcprobe.ask.convert.header import check_name
     from tcprobe.ask.convert.stmatrix import is_store
     from tcprobe.ask.convert.store_code import coded
+    from tcprobe.code.names import FUNCTION, chosen
     from tcprobe.store.names import meant
 
     source, target = pair
-    from_, function = meant(source, asked["name"], asked["layers"]), check_name(name)
+    from_, function = meant(source, asked["name"], asked["layers"]), chosen(name, FUNCTION)
     if is_store(target):
         told(from_.note)
         return coded(from_.cell, _store_options(target, asked), function)
-    given = [option for option in ("kind", "contiguous", "placed") if asked[option] is not None]
+    given = [option for option in ("kind", "contiguous", "placed", "swizzle") if asked[option] is not None]
     if given:
-        raise UsageError("--type, --global and --shared go with a TO of stmatrix, which stores into shared memory.")
+        raise UsageError(
+            "--type, --global, --shared and --swizzle go with a TO of stmatrix, which stores into shared memory."
+        )
     to = meant(target, from_.cell.arch, asked["layers"])
     told(from_.note, to.note)
     return converted(from_.cell, to.cell, asked["transpose"], asked["permute_k"], function)
@@ -115,7 +118,7 @@ def _store_options(target: str, asked: dict[str, Any]) -> StoreOptions:
 
     if asked["transpose"] or asked["permute_k"]:
         raise UsageError("--transpose and --permute-k turn fragments; what lies together in memory says --global.")
-    return StoreOptions(target, asked["kind"], asked["contiguous"] or "row", asked["placed"] or "plain")
+    return StoreOptions(target, asked["kind"], asked["contiguous"] or "row", placed(asked))
 
 
 COMMANDS = (convert,)

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from tcprobe.cli.answers import bold
 from tcprobe.cli.options import JSON, Given, Number, several
+from tcprobe.cli.places import ElementType, Sides, SwizzleType
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
     from tcprobe.ask.descriptor import SharedTile
     from tcprobe.ask.trace_shared import SharedTrace
     from tcprobe.isa.instruction import Instruction, SharedOperand
+    from tcprobe.isa.names import Meaning
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
-SWIZZLE = click.Choice(["none", "32", "64", "128"])
 MAJOR = click.Choice(["k", "mn"])
 OPTIONS = (
-    click.option("--swizzle", type=SWIZZLE, help="Of an operand in shared memory: bytes of a row of its pattern."),
+    click.option(
+        "--swizzle",
+        type=SwizzleType(),
+        help="Of an operand in shared memory: none, 32, 64, 128 (SWIZZLE_128B, sw:3,4,3).",
+    ),
     click.option("--major", type=MAJOR, help="Which is contiguous: k, or m and n."),
     click.option("--lbo", type=Number(), metavar="BYTES", help="Leading byte offset. Default: of a tile without gaps."),
     click.option("--sbo", type=Number(), metavar="BYTES", help="Stride byte offset. Default: of a tile without gaps."),
@@ -44,17 +49,27 @@ def fields(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def width(text: str | None) -> int:
-    """The bytes that --swizzle names; 0 for none."""
-    return 0 if text in (None, "none") else int(str(text))
-
-
 def behind(one: SharedOperand, layers: Layers, asked: dict[str, Any]) -> Behind:
     """The operand behind the descriptor that the options say."""
     from tcprobe.ask.behind import behind as lying_behind
 
+    span = asked["swizzle"].span if asked["swizzle"] else 0
     given = {name: asked[name] for name in ("lbo", "sbo", "base_offset", "start") if asked[name] is not None}
-    return lying_behind(one, layers, asked["major"] or "k", width(asked["swizzle"]), **given)
+    return lying_behind(one, layers, asked["major"] or "k", span, **given)
+
+
+def in_shared_memory(name: str) -> Meaning | None:
+    """What a name means that says an operand in shared memory."""
+    from tcprobe.isa.names import resolve, words
+
+    smem = any(word.endswith("_smem") for word in words.read(name).plain)
+    return resolve(name) if smem else None
+
+
+def meant(meaning: Meaning, layers: Layers, asked: dict[str, Any]) -> Behind:
+    """The operand that a name means, behind the descriptor that the options say; its major may be in the name."""
+    one = meaning.shared_operand
+    return behind(one, layers, {**asked, "major": asked["major"] or meaning.major(one)})
 
 
 def check_asked(one: SharedOperand, name: str | None, selector: int | None) -> None:
@@ -193,25 +208,12 @@ def _print(answer: Behind) -> None:
     click.echo(answer.evidence)
 
 
-class Size(click.ParamType[tuple[int, int]]):
-    """Lines x k: 128x64."""
-
-    name = "LINESxK"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Both numbers."""
-        if isinstance(value, tuple):
-            return value
-        match = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", str(value))
-        if not match:
-            self.fail(f"{value!r} is no size such as 128x64.", param, ctx)
-        return int(match[1]), int(match[2])
-
-
 @click.command(short_help="The shared memory descriptor of a wgmma tile, and back.")
 @click.argument("value", required=False, metavar="[0xVALUE]")
-@click.option("--tile", "size", type=Size(), help="Lines (m of A, n of B) x k of a tile in shared memory: 128x64.")
-@click.option("--type", "kind", type=Given(), metavar="TYPE", help="f16, bf16, tf32, e4m3, e5m2, s8, u8 or b1.")
+@click.option(
+    "--tile", "size", type=Sides(2, "LINESxK"), help="Lines (m of A, n of B) x k of a tile in shared memory: 128x64."
+)
+@click.option("--type", "kind", type=ElementType(), metavar="TYPE", help="f16, bf16, tf32, e4m3, e5m2, s8, u8 or b1.")
 @click.option(
     "--instruction",
     type=Given(),
@@ -219,7 +221,13 @@ class Size(click.ParamType[tuple[int, int]]):
     help="A wgmma, or its operand a_smem or b_smem: its type and its lines.",
 )
 @click.option("--major", type=MAJOR, default="k", show_default=True, help="Which is contiguous: k, or m and n.")
-@click.option("--swizzle", type=SWIZZLE, default="128", show_default=True, help="Bytes of a row of the pattern.")
+@click.option(
+    "--swizzle",
+    type=SwizzleType(),
+    default="128",
+    show_default=True,
+    help="Bytes of a row of the pattern: none, 32, 64, 128.",
+)
 @JSON
 def descriptor(value: str | None, as_json: bool, **asked: Any) -> None:
     """The descriptor of a tile: the 64 bits with the reasons, steps along k and lines, CUDA, CuTe and TMA for it.
@@ -237,7 +245,7 @@ def descriptor(value: str | None, as_json: bool, **asked: Any) -> None:
         return
     lines, k = asked["size"]
     kind, *taken = _kind(asked, lines)
-    tile = ask.tile((lines, k), kind, asked["major"], width(asked["swizzle"]), (taken[0], taken[1]))
+    tile = ask.tile((lines, k), kind, asked["major"], asked["swizzle"].span, (taken[0], taken[1]))
     if as_json:
         click.echo(json.dumps(ask.to_json(tile)))
     else:
@@ -268,16 +276,15 @@ def _explain(value: str, as_json: bool) -> None:
 
 def _kind(asked: dict[str, Any], lines: int) -> tuple[str, int, int]:
     """The type, and the lines and bytes of k that one wgmma takes, of --type and --instruction."""
-    from tcprobe.ask.behind import shared
-    from tcprobe.isa import by_name
+    from tcprobe.isa.names import resolve
 
     if asked["instruction"] is None:
         if asked["kind"] is None:
             raise UsageError("say --type or --instruction: what the tile holds.")
         return asked["kind"], min(64, lines), 32
-    named = asked["instruction"].strip().endswith("_smem")
-    one = shared(asked["instruction"]) if named else None
-    row = one.instruction if one else by_name.instruction(asked["instruction"])
+    meaning = resolve(asked["instruction"])
+    one = meaning.shared_operand if in_shared_memory(asked["instruction"]) else None
+    row = one.instruction if one else meaning.instruction
     if not row.described:
         raise UsageError(f"{row.id} has no operand behind a descriptor; those of wgmma have.")
     held = one.held if one else row.described[-1].held

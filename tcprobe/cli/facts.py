@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.cli import descriptor
+from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
-    ARCH,
     ARCHS,
     JSON,
     SELECTOR,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
 MANY = 9  # fragments, from which on only one of a kind is named
-SHARED = ("a_smem", "b_smem")  # operands behind descriptors
 FAMILY = click.option(
     "--family", type=Given(), metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ..."
 )
@@ -36,9 +35,10 @@ FAMILY = click.option(
 
 @click.command("list", short_help="List fragments, with patterns.")
 @click.argument("patterns", nargs=-1, metavar="[PATTERN]...", shell_complete=fragment_names)
-@ARCH
+@ARCHS
 @FAMILY
 @JSON
+@named("patterns", "list")
 def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_json: bool) -> None:
     """List fragments: all, or those that PATTERN means, that an arch has, or of a family.
 
@@ -46,15 +46,15 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
     """
     from tcprobe.ask.behind import entry
     from tcprobe.ask.describe import form_entry, fragment_entry
-    from tcprobe.isa import arch, by_name, inventory
-    from tcprobe.store import names
+    from tcprobe.isa import arch
+    from tcprobe.isa.names import allowed, resolve
 
-    device, patterns = arch.arch(name) if name else None, tuple(names.joined(patterns))
-    shared = by_name.described(*patterns, family=family, device=device)
-    forms = inventory.bare(*patterns, family=family, device=device)
-    registers = [p for p in patterns if by_name.matches(p) or not (inventory.bare(p) or by_name.described(p))]
-    only_others = bool(patterns) and not registers
-    fragments = [] if only_others else by_name.select_or_fail(*registers, family=family, device=device)
+    devices = [arch.arch(at) for at in several(name) if at]
+    meanings = [resolve(pattern) for pattern in patterns or ("*",)]
+    held = [meaning.fragments if meaning.shared or meaning.bare else meaning.some_fragments for meaning in meanings]
+    fragments = allowed((row for rows in held for row in rows), family, devices)
+    shared = allowed((row for meaning in meanings for row in meaning.shared), family, devices)
+    forms = allowed((row for meaning in meanings for row in meaning.bare), family, devices)
     if as_json:
         entries = [*map(fragment_entry, fragments), *map(entry, shared), *map(form_entry, forms)]
         click.echo(json.dumps(entries, indent=1))
@@ -71,6 +71,7 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 @ARCHS
 @read_results
 @JSON
+@named("patterns", "list")
 def show(
     patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, selector: int | None, **asked: Any
 ) -> None:
@@ -95,25 +96,20 @@ def show(
     if name and "," in name:
         _print_beside(_side_by_side(patterns, several(name), layers), as_json)
         return
-    (chosen, spoken), without = names.chosen(patterns, name, layers), 0
-    told(*spoken)
-    for fragment in chosen:
-        try:
-            cells = everywhere(fragment, name, layers)
-        except UsageError:
-            if len(chosen) == 1:
-                raise
-            cells = []
-        without += not cells
+    chosen, remarks = names.chosen(patterns, name, layers)
+    told(*remarks)
+    tables = {fragment: everywhere(fragment, name, layers) for fragment in chosen}
+    without = sum(not cells for cells in tables.values())
+    if without == len(chosen):
+        raise lookup.no_table(chosen[0], name, layers)
+    for fragment, cells in tables.items():
         wanted = selector if fragment.selectors or len(chosen) == 1 else None
-        for cell in (one for each in cells for one in selections(each, wanted)):
+        for cell in (selection for whole in cells for selection in selections(whole, wanted)):
             if as_json:
                 click.echo(json.dumps(described(cell)))
             else:
                 judged = verdicts(fragment, cell.measured) if cell.measured else []
                 printing.shown(cell, judged, notes(cell))
-    if without == len(chosen):
-        raise lookup.no_table(chosen[0], name, layers)
     if without:
         click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
 
@@ -138,20 +134,19 @@ def _side_by_side(
     """Of each fragment its tables on several archs, and words on those that have none."""
     from tcprobe.isa.arch import arch as arch_row
     from tcprobe.store import lookup, names
-    from tcprobe.store.cell import cell
+    from tcprobe.store.cell import find
 
-    chosen, spoken = names.chosen(patterns, archs[-1], layers)
-    told(*spoken)
+    chosen, remarks = names.chosen(patterns, archs[-1], layers)
+    told(*remarks)
     for fragment in chosen:
         cells, missing = [], []
         for at in archs:
-            try:
-                cells.append(cell(fragment, at, layers))
-            except UsageError as error:
-                if not fragment.target.on(arch_row(at or "")):
-                    missing.append(f"{arch_row(at or '').name} does not have it")
-                else:
-                    missing.append(str(error))
+            if cell := find(fragment, at, layers):
+                cells.append(cell)
+            elif fragment.target.on(arch_row(at or "")):
+                missing.append(str(lookup.no_table(fragment, at, layers)))
+            else:
+                missing.append(f"{arch_row(at or '').name} does not have it")
         if not cells:
             raise lookup.no_table(fragment, archs[0], layers)
         yield cells, missing
@@ -159,45 +154,41 @@ def _side_by_side(
 
 def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, asked: dict[str, Any]) -> tuple[str, ...]:
     """Show those that are operands in shared memory; the others."""
-    from tcprobe.isa import shorthand
-
-    behind = [pattern for pattern in patterns if shorthand.short(pattern).endswith(SHARED)]
+    behind = {pattern: meaning for pattern in patterns if (meaning := descriptor.in_shared_memory(pattern))}
     given = descriptor.beyond(asked)
     if given and not behind:
         raise UsageError(f"{', '.join(given)} is for operands in shared memory: wgmma.m64n8k16.f32.f16.f16.b_smem.")
-    for pattern in behind:
-        from tcprobe.ask.behind import shared
-
-        one = shared(pattern)
-        descriptor.check_asked(one, asked["name"], asked["selector"] if len(patterns) == 1 else None)
-        descriptor.shown(descriptor.behind(one, layers, asked), as_json)
+    for meaning in behind.values():
+        selector = asked["selector"] if len(patterns) == 1 else None
+        descriptor.check_asked(meaning.shared_operand, asked["name"], selector)
+        descriptor.shown(descriptor.meant(meaning, layers, asked), as_json)
     return tuple(pattern for pattern in patterns if pattern not in behind)
 
 
 @click.command("why-not", short_help="Why an arch does not have a fragment.")
 @click.argument("fragment", nargs=-1, required=True, shell_complete=fragment_names)
-@click.option(
-    "--arch", "name", type=Given(), required=True, metavar="sm_XX", help="Compute capability, for example sm_75."
-)
+@ARCHS
 @read_results
 @JSON
-def why_not(fragment: tuple[str, ...], name: str, layers: Layers, as_json: bool) -> None:
+@named("fragment", count="one")
+def why_not(fragment: str, name: str | None, layers: Layers, as_json: bool) -> None:
     """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json: one object a line."""
     from tcprobe.ask.absent import why_not as explained
     from tcprobe.ask.absent import why_not_behind, why_not_form
-    from tcprobe.isa import arch, by_name, inventory
-    from tcprobe.store import names
+    from tcprobe.isa import arch
     from tcprobe.store.lookup import some
+    from tcprobe.store.names import resolve
 
-    asked, row = " ".join(fragment), arch.arch(name)
-    forms = inventory.bare(asked)
-    held = inventory.shared_operand(asked)
-    fragments = [] if held or (forms and not by_name.matches(asked)) else names.like(asked, layers)
+    if name is None:
+        raise UsageError("which arch? Say it by --arch, for example sm_75, or a GPU's name.")
+    row, meaning = arch.arch(name), resolve(fragment, layers)
+    held = [meaning.shared_operand] if descriptor.in_shared_memory(fragment) else []
+    fragments = meaning.fragments if held or meaning.bare else meaning.some_fragments
     answers = [
         *(explained(one, row, layers) for one in fragments),
-        *(why_not_form(form, row, layers) for form in forms),
+        *(why_not_form(form, row, layers) for form in meaning.bare),
+        *(why_not_behind(one, row, layers) for one in held),
     ]
-    answers += [why_not_behind(held, row, layers)] if held else []
     if as_json:
         click.echo("\n".join(json.dumps(answer.to_json()) for answer in answers))
         return

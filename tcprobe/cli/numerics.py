@@ -37,9 +37,9 @@ def numerics(
     Measured on a GPU, or as research codes publish it of an arch that was not; PTX leaves it open. With --a and --b:
     D of one dot product, every step shown. With --bound: how far a dot product can be from the exact one.
     """
-    from tcprobe.isa import by_name
+    from tcprobe.isa import names
 
-    row = by_name.instruction(" ".join(instruction))
+    row = names.resolve(" ".join(instruction)).instruction
     ways = [f"--{way}" for way in ("a", "cases", "length", "header") if asked[way]]
     if len(ways) > 1:
         raise UsageError(f"{' and '.join(ways).replace('length', 'bound')} are asked one at a time.")

@@ -24,7 +24,10 @@ class Named(click.Path):
             self.fail("an empty name.", param, ctx)
         if not _for_the_system(str(value)):
             self.fail(f"{quoted(str(value))} is no name that this system has.", param, ctx)
-        return super().convert(value, param, ctx)
+        path = super().convert(value, param, ctx)
+        if not self.file_okay and os.path.lexists(path) and not os.path.isdir(path):
+            self.fail(f"{quoted(str(value))} is no folder.", param, ctx)
+        return path
 
 
 def _for_the_system(name: str) -> bool:
@@ -83,6 +86,8 @@ ARCH = click.option("--arch", "name", type=Given(), metavar="sm_XX", help="Compu
 ARCHS = click.option(
     "--arch", "name", type=Given(), metavar="sm_XX[,...]", help="Compute capability: sm_90; or several: sm_70,h100."
 )
+NAME = click.option("--name", "called", type=Given(), metavar="NAME", help="Of the struct or function in the code.")
+NAMESPACE = click.option("--namespace", type=Given(), metavar="NS", help="Of the code: a name, or a::b.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
 SELECTOR = click.option(
     "--selector",
@@ -94,6 +99,12 @@ SELECTOR = click.option(
 CUDA = click.option(
     "--cuda", type=Named(path_type=Path, exists=True, file_okay=False),
     help="Folder of a CUDA toolkit whose ptxas to use, and its nvdisasm if it has one. "
+    "Default: CUDA_HOME, the installed wheels, PATH.",
+)  # fmt: skip
+
+CUDAS = click.option(
+    "--cuda", "toolkits", multiple=True, type=Named(path_type=Path, exists=True, file_okay=False),
+    help="Folder of a CUDA toolkit whose ptxas to use, and its nvdisasm if it has one; with --method sass several. "
     "Default: CUDA_HOME, the installed wheels, PATH.",
 )  # fmt: skip
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import ARCH, JSON, Given, Number, Output, read_results
+from tcprobe.cli.naming import named
+from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, Number, Output, fragment_names, read_results, told
 from tcprobe.cli.path_steps import steps_table, steps_words, table, write
+from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -27,23 +29,27 @@ OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=Fal
 
 
 @click.command(short_help="From global memory into a fragment and back: every step.")
-@click.argument("fragment", metavar="FRAGMENT")
+@click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option(
     "--tile", "size", type=Given(), required=True, metavar="ROWSxCOLS", help="The tile, in FRAGMENT's rows and columns."
 )
 @MAJOR
 @click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line in global memory. Default: no gaps.")
-@click.option("--shared", "placed", type=Given(), metavar="PLACE", default="plain", show_default=True,
-              help="plain, pad:BYTES, sw:B,M,S in bytes, or SWIZZLE_32B|64B|128B.")  # fmt: skip
+@click.option("--type", "kind", type=ElementType(), metavar="T", help="Its element type, which is FRAGMENT's.")
+@PLACE
+@SWIZZLE
 @click.option("--fill", type=Given(), metavar="cp.async|tma|plain", help="Between global and shared memory; "
               "cp.async.8: 8 bytes a lane. Default: cp.async in, plain back.")  # fmt: skip
 @click.option("--with", "access", type=Given(), metavar="OP", help="ldmatrix.x4.trans, ld.shared.b32, stmatrix.x2, "
               "...; the path has its direction. Default: the most matrices that there can be.")  # fmt: skip
 @CODE
 @OUTPUT
-@ARCH
+@NAME
+@NAMESPACE
+@ARCHS
 @read_results
 @JSON
+@named("fragment", count="one")
 def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     """Plan the way of a tile from global through shared memory into FRAGMENT's registers, or back.
 
@@ -54,19 +60,19 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     from tcprobe.ask.path import path as planned
     from tcprobe.ask.path.answer import described
     from tcprobe.cli import operand
-    from tcprobe.isa.by_name import described as described_by
+    from tcprobe.isa.names import resolve
 
     _only_one(asked)
-    options = PathOptions(*(asked[key] for key in ("size", "contiguous", "placed", "access", "ld", "fill")))
-    if described_by(fragment):
-        from tcprobe.ask.behind import shared
+    asked["placed"] = placed(asked)
+    options = PathOptions(*(asked[key] for key in ("size", "contiguous", "placed", "access", "ld", "fill", "kind")))
+    if resolve(fragment).shared:
         from tcprobe.ask.path.operand import operand_path
 
-        operand.answer(operand_path(shared(fragment), layers, options, name), asked)
+        operand.answer(operand_path(resolve(fragment).shared_operand, layers, options, name), asked)
         return
     plan = planned(request(_cell(fragment, name, layers), options))
     if asked["code"] or asked["output"]:
-        write(_source(plan, asked["code"]), asked["output"])
+        write(_source(plan, asked["code"]), asked)
     elif asked["as_json"]:
         click.echo(json.dumps(described(plan)))
     else:
@@ -74,16 +80,19 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
 
 
 @click.command(short_help="A fragment straight from global memory: widest loads.")
-@click.argument("fragment", metavar="FRAGMENT")
+@click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option("--from", "source", type=click.Choice(["global"]), default="global", show_default=True,
               help="Where the matrix is.")  # fmt: skip
 @click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line. Default: the fragment's own lines.")
 @MAJOR
 @click.option("--code", "code", is_flag=True, help="Print a CUDA header instead.")
 @OUTPUT
-@ARCH
+@NAME
+@NAMESPACE
+@ARCHS
 @read_results
 @JSON
+@named("fragment", count="one")
 def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     """Load FRAGMENT straight from global memory by the widest vectors that its table allows."""
     from tcprobe.ask.load import load as planned
@@ -92,7 +101,7 @@ def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     _only_one(asked)
     plan = planned(_cell(fragment, name, layers), asked["contiguous"], asked["ld"])
     if asked["code"] or asked["output"]:
-        write(source(plan), asked["output"])
+        write(source(plan), asked)
     elif asked["as_json"]:
         click.echo(json.dumps(plan.to_json()))
     else:
@@ -100,15 +109,19 @@ def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
 
 
 def _only_one(asked: dict[str, Any]) -> None:
-    if asked["as_json"] and (asked["code"] or asked["output"]):
+    coded = asked["code"] or asked["output"]
+    if asked["as_json"] and coded:
         raise UsageError("--json does not go with --code or -o.")
+    if not coded and (asked["called"] or asked["namespace"]):
+        raise UsageError("--name and --namespace are of code: give --code or -o too.")
 
 
 def _cell(fragment: str, name: str | None, layers: Layers) -> Cell:
-    from tcprobe.isa.by_name import resolve
-    from tcprobe.store.cell import cell
+    from tcprobe.store.names import meant
 
-    return cell(resolve(fragment), name, layers)
+    cell, note = meant(fragment, name, layers)
+    told(note)
+    return cell
 
 
 def _source(plan: PathPlan, code: str | None) -> str:
@@ -121,7 +134,7 @@ def _plan_text(plan: PathPlan) -> None:
     asked, tile, shared = plan.asked, plan.asked.tile, plan.asked.shared
     click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart "
                f"in global memory")  # fmt: skip
-    click.echo(f"in shared memory {shared}: lines {shared.pitch(tile)} bytes apart, {shared.bytes(tile)} bytes, "
+    click.echo(f"in shared memory {shared}: {shared.words(tile)}, {shared.bytes(tile)} bytes, "
                f"start aligned to {plan.alignment}")  # fmt: skip
     steps_table(plan.steps)
     for step in plan.steps:
@@ -178,11 +191,11 @@ def _load_text(plan: StraightLoad) -> None:
     tile, fragment = plan.tile, plan.cell.fragment
     click.echo(f"{fragment.id}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, "
                f"{plan.ld_bytes} bytes apart")  # fmt: skip
-    lines = [("issue", "instruction", "slots i", "sectors")]
+    lines = [("issue", "instruction", "slots i", "sectors", "least")]
     for number, move in enumerate(plan.moves):
         last = move.run - 1
         slots = " ".join(f"{i}-{i + last}" if last else str(i) for i in move.slots)
-        lines.append((str(number), move.instruction, slots, str(plan.sectors(move))))
+        lines.append((str(number), move.instruction, slots, str(plan.sectors(move)), str(plan.least(move))))
     table(lines)
     for where, text in zip(("line", "byte in it"), plan.formulas, strict=True):
         click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
+from tcprobe.cli.wrapping import line, stated_width, width
 from tcprobe.fit import Fit, fitted
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
 from tcprobe.layout import draw
 from tcprobe.layout.table import Table
-from tcprobe.store import findings, kinds
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Found, whence
 from tcprobe.store.finding import Finding
@@ -48,17 +48,6 @@ def bold(text: str) -> str:
     return click.style(text, bold=True)
 
 
-def width() -> int:
-    """Columns of the terminal, or of COLUMNS; 80 where there is neither."""
-    stated = os.environ.get("COLUMNS", "")
-    if stated.isdecimal() and int(stated):
-        return int(stated)
-    try:
-        return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns or 80
-    except (OSError, ValueError):
-        return 80
-
-
 def say(text: str) -> None:
     """A line of talk."""
     click.echo(escaped(text), err=True)
@@ -82,13 +71,20 @@ def fragments(
     lines += [(one.id, f"{one.held.rows} x {one.held.cols}", "in shared memory",
                 f"major {' or '.join(one.held.majors)}", one.instruction.target.name) for one in shared]  # fmt: skip
     lines += [(row.id, "-", "-", "none", row.target.name) for row in forms]
-    widths = [max(len(line[j]) for line in (heads, *lines)) for j in range(len(heads))]
-    for line in (heads, *lines):
-        text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        click.echo(bold(text) if line is heads else text)
+    for number, text in enumerate(_aligned([heads, *lines], stated_width())):
+        click.echo(bold(text) if number == 0 else text)
     others = f", {len(shared)} operands in shared memory" if shared else ""
     others += f", {len(forms)} instructions without any" if forms else ""
     say(f"{len(rows)} fragments{others}")
+
+
+def _aligned(rows: Sequence[Sequence[str]], columns: int | None) -> Iterator[str]:
+    """Rows in aligned columns; the first cell stands on a line of its own where a row would be too wide."""
+    widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
+    apart = columns is not None and sum(widths) + 2 * (len(widths) - 1) > columns
+    for row in rows:
+        rest = "  ".join(cell.ljust(width) for cell, width in zip(row[1:], widths[1:], strict=True)).rstrip()
+        yield f"{row[0]}\n  {rest}" if apart else f"{row[0].ljust(widths[0])}  {rest}".rstrip()
 
 
 @contextmanager
@@ -116,6 +112,7 @@ def progress() -> Iterator[Callable[[int, str | None], None]]:
 def run_summary(report: Report, results: Results) -> None:
     """What was measured on a device, what was refused and in which words, what failed, and where it is."""
     from tcprobe.probes import experiments
+    from tcprobe.store import findings, kinds
 
     device, measurements = report.device, report.found
     tools = device.compiler if device.method == "sass" else f"driver {device.driver}, CUDA {device.cuda}"
@@ -123,8 +120,8 @@ def run_summary(report: Report, results: Results) -> None:
     for complaint in report.complaints:
         say(f"measured again, not trusted: {complaint}")
     if report.beside:
-        count = len(report.beside)
-        say(f"{count} tables measured before stay; what happened now is recorded beside them: {report.beside[0]}")
+        count = f"{len(report.beside)} {'tables' if report.kind == TABLE else 'findings'}"
+        say(f"{count} measured before stay; what happened now is recorded beside them: {report.beside[0]}")
     for contradiction in report.contradictions:
         click.echo(click.style("contradiction: ", fg="red") + escaped(contradiction), err=True)
     if report.unchecked:
@@ -222,11 +219,12 @@ def shown(cell: Cell, verdicts: Sequence[Verdict], notes: Sequence[str]) -> None
 
 
 def _drawings(table: Table, fragment: Fragment) -> Iterator[tuple[str, Iterator[str]]]:
-    yield "element (row, col) -> lane:i", draw.matrix(table, width(), fragment.span)
+    holder = "lane" if table.threads <= WARP else "thread"
+    yield f"element (row, col) -> {holder}:i", draw.matrix(table, width(), fragment.span)
     if fragment.role is Role.METADATA:
         yield "lane that is read -> row,col whose index is in bits of its register", draw.bits(table, fragment, width())
         return
-    yield "lane -> row,col of each register's elements, low bits first", draw.lanes(table, fragment, width())
+    yield f"{holder} -> row,col of each register's elements, low bits first", draw.lanes(table, fragment, width())
 
 
 def _address_drawings(table: Table, _: Fragment) -> Iterator[tuple[str, Iterator[str]]]:
@@ -234,9 +232,10 @@ def _address_drawings(table: Table, _: Fragment) -> Iterator[tuple[str, Iterator
 
 
 def _verdict(verdict: Verdict) -> None:
-    click.echo(f"{verdict.reference}: {click.style(verdict.verdict, **STYLE[verdict.verdict])} ({verdict.detail})")
+    words = f"{verdict.verdict} ({verdict.detail})"
+    line(f"{verdict.reference}: {words}", verdict.verdict, **STYLE[verdict.verdict])
     if verdict.erratum:
-        click.echo(f"  stated erratum: {verdict.erratum}")
+        line(f"  stated erratum: {verdict.erratum}")
 
 
 def comparison(
@@ -254,7 +253,7 @@ def comparison(
         cells = (str(counts[reference, v]).rjust(len(v)) for v in heads[1:])
         click.echo("  ".join((reference.ljust(first), *cells)))
     sources = Counter({fragment.id: saved.source for fragment, saved, _ in judged}.values())
-    click.echo("tables: " + ", ".join(f"{count} {whence(source)}" for source, count in sources.items()))
+    line("tables: " + ", ".join(f"{count} {whence(source)}" for source, count in sources.items()))
     for fragment, _, verdict in judged:
         if verdict.verdict == DIFFERS:
             click.echo(bold(fragment.id))
@@ -266,7 +265,7 @@ def comparison(
     if listed:
         click.echo(bold("known errata of the sources"))
     for reference, where, pattern, words in listed:
-        click.echo(f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}")
+        line(f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}")
 
 
 def agreement(repetitions: Sequence[Repetition]) -> None:
@@ -274,7 +273,7 @@ def agreement(repetitions: Sequence[Repetition]) -> None:
     counts = Counter((a.first, a.other, a.same) for a in repetitions)
     for first, other in dict.fromkeys((a.first, a.other) for a in repetitions):
         same, differ = counts[first, other, True], counts[first, other, False]
-        click.echo(f"{first} against {other}: {same} fragments have the same table, {differ} another")
+        line(f"{first} against {other}: {same} fragments have the same table, {differ} another")
     for a in repetitions:
         if not a.same:
             click.echo(f"{bold(a.fragment.id)}: {a.first} and {a.other} {click.style('differ', fg='red')}")
@@ -287,12 +286,13 @@ def difference(both: Difference, everything: bool, changed_only: bool) -> None:
     neither = [a for a in both.absent if not a.elsewhere]
     counts = f"{len(both.same)} same, {len(both.changed)} changed"
     missing = f"{len(only[0])} on {one}, {len(only[1])} on {two}, {len(neither) // 2} on both"
-    click.echo(f"{bold(f'{one} to {two}')}: {counts}; absent: {missing}")
-    click.echo(f"tables: {'; '.join(dict.fromkeys(both.sources))}")
+    title = f"{one} to {two}"
+    line(f"{title}: {counts}; absent: {missing}", title, bold=True)
+    line(f"tables: {'; '.join(dict.fromkeys(both.sources))}")
     for change in both.changed:
         click.echo(click.style("  changed ", fg="red") + change.id)
-        for line in change.lines():
-            click.echo(f"    {line}")
+        for words in change.lines():
+            line(f"    {words}")
     if changed_only:
         return
     for side, name in enumerate((one, two)):
@@ -300,7 +300,7 @@ def difference(both: Difference, everything: bool, changed_only: bool) -> None:
     if everything:
         _absent("absent on both", neither)
     elif neither:
-        click.echo(f"  absent on both: {len(neither) // 2} (--all lists them)")
+        click.echo(f"  absent on both: {len(neither) // 2} (--all lists them, and why)")
 
 
 def _absent(title: str, cells: Sequence[Absent]) -> None:
@@ -309,6 +309,6 @@ def _absent(title: str, cells: Sequence[Absent]) -> None:
     for cell in cells:
         by_reason.setdefault(cell.reason, []).append(cell.id)
     if cells:
-        click.echo(f"  {title}:")
+        line(f"  {title}:")
     for reason, ids in by_reason.items():
-        click.echo(f"    {reason}: {', '.join(ids)}")
+        line(f"    {reason}: {', '.join(ids)}")

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.cli import descriptor
+from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCH,
     ARCHS,
     JSON,
+    NAME,
+    NAMESPACE,
     SELECTOR,
     Given,
     Number,
@@ -21,13 +24,14 @@ from tcprobe.cli.options import (
     Output,
     fragment_names,
     read_results,
-    several,
     told,
 )
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tcprobe.ask.trace import Holder
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
@@ -46,7 +50,8 @@ if TYPE_CHECKING:
 @ARCHS
 @read_results
 @JSON
-def where(fragment: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+@named("fragment", count="one")
+def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i).
 
     Of an operand of wgmma in shared memory (a_smem, b_smem) at which bytes an element lies, or what lies at --byte,
@@ -56,25 +61,22 @@ def where(fragment: tuple[str, ...], name: str | None, layers: Layers, as_json: 
     """
     from tcprobe.cli import answers
     from tcprobe.store import names
-    from tcprobe.store.cell import selection
+    from tcprobe.store.cell import selections
 
-    if fragment[-1].endswith("_smem"):
-        from tcprobe.ask.behind import shared
-
-        one = shared(" ".join(fragment))
-        descriptor.check_asked(one, name, asked["selector"])
-        descriptor.located(descriptor.behind(one, layers, asked), asked, as_json)
+    if meaning := descriptor.in_shared_memory(fragment):
+        descriptor.check_asked(meaning.shared_operand, name, asked["selector"])
+        descriptor.located(descriptor.meant(meaning, layers, asked), asked, as_json)
         return
     if beyond := descriptor.beyond(asked, "byte"):
         raise UsageError(f"{beyond[0]} goes with an operand in shared memory: a_smem, b_smem.")
-    for at in several(name):
-        cell, note = names.meant(" ".join(fragment), at, layers)
-        told(note)
-        cell = selection(cell, asked["selector"])
+    whole, note = names.meant(fragment, name, layers)
+    told(note)
+    for cell in selections(whole, asked["selector"]):
         by_lane, holders = _holders(cell, asked)
         if as_json:
             head = {"id": cell.fragment.id, "arch": cell.arch, "source": cell.source, "evidence": cell.evidence}
-            click.echo(json.dumps({**head, "holders": [holder.to_json() for holder in holders]}))
+            of = {} if cell.selector is None else {"selector": cell.selector}
+            click.echo(json.dumps({**head, **of, "holders": [holder.to_json() for holder in holders]}))
         else:
             answers.holders(cell, holders, by_lane)
 
@@ -112,10 +114,11 @@ def _holders(cell: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
 @click.option("--a-in", type=click.Choice(["registers", "shared"]), help="Of a wgmma: where A is. Default: registers.")
 @descriptor.fields
 @SELECTOR
-@ARCH
+@ARCHS
 @read_results
 @JSON
-def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+@named("instruction", count="one")
+def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 
     Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet. Of
@@ -128,9 +131,8 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
     from tcprobe.cli import answers
     from tcprobe.isa.operand import Role
     from tcprobe.store import names
-    from tcprobe.store.cell import selected
 
-    multiply, tables, note = names.multiply(" ".join(instruction), name, layers)
+    multiply, tables, note = names.multiply(instruction, name, layers)
     tables = {o: cell for o, cell in tables.items() if cell.fragment.role is not Role.SCALE}
     told(note)
     if multiply.described:
@@ -147,17 +149,25 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
         raise UsageError("give --row and --col, or --operand, --lane and --i.")
     if forward and asked["product"] is not None:
         raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
-    tables = dict(zip(tables, selected(tables.values(), asked["selector"]), strict=True))
-    pairs = product(lane, element) if forward else product(row, col)
-    for first, second in pairs:
+    pairs = list(product(lane, element) if forward else product(row, col))
+    for of, (first, second) in product(_selections(tables, asked["selector"]), pairs):
         if forward:
-            answer = trace.feeds(multiply, tables, operand, first, second)
+            answer = trace.feeds(multiply, of, operand, first, second)
         else:
-            answer = trace.trace(multiply, tables, first, second, asked["product"])
+            answer = trace.trace(multiply, of, first, second, asked["product"])
         if as_json:
             click.echo(json.dumps(answer.to_json()))
         else:
             answers.trace(answer)
+
+
+def _selections(tables: dict[str, Cell], selector: int | None) -> list[dict[str, Cell]]:
+    """The operands' tables under the selector of the metadata that is asked for, or under each."""
+    from tcprobe.store.cell import selected
+
+    metadata = tables.get("e")
+    numbers = metadata.fragment.selectors if metadata and selector is None else (selector,)
+    return [dict(zip(tables, selected(tables.values(), number), strict=True)) for number in numbers]
 
 
 @click.command(short_help="Write fragments as code or data for other programs.")
@@ -171,9 +181,12 @@ def trace(instruction: tuple[str, ...], name: str | None, layers: Layers, as_jso
     help="cuda, ptx, python, ...; `--to help` lists.",
 )
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File. Default: standard output.")
+@NAME
+@NAMESPACE
 @SELECTOR
 @ARCH
 @read_results
+@named("patterns", "one")
 def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Any) -> None:
     """Write fragments as code or data for other programs.
 
@@ -181,6 +194,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     measurement counts most, as `show` has it; formats that tell archs apart (cuda) get every arch.
     """
     from tcprobe import emit as formats
+    from tcprobe.code.scope import scoped
     from tcprobe.store import names
     from tcprobe.store.cell import emittable, selected, sources
     from tcprobe.store.lookup import some
@@ -201,7 +215,10 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     if without:
         told(f"left out, {name or tables[0].arch} has no table of them: {some([f.id for f in without])}")
     tables = selected(tables, asked["selector"], every=formats.for_all_selectors(format_name))
-    text = formats.emit(format_name, tables)
+    text = _named(formats.emit(format_name, tables), tables, asked["called"])
+    if asked["namespace"] and format_name not in ("cuda", "cute"):
+        raise UsageError(f"{format_name} has no namespaces; cuda and cute have.")
+    text = scoped(text, asked["namespace"])
     if output is None:
         click.echo(text, nl=False)
     else:
@@ -210,12 +227,28 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     click.echo(escaped(f"{name}{len(tables)} tables as {format_name}: {sources(tables)}"), err=True)
 
 
+def _named(text: str, tables: Sequence[Cell], name: str | None) -> str:
+    """The code under a name for the one fragment, or instruction, that it is of; UsageError where it is of several."""
+    from tcprobe.code.names import made
+    from tcprobe.code.scope import renamed
+    from tcprobe.isa.inventory import user_ids
+
+    if not name:
+        return text
+    ids = list(dict.fromkeys(cell.fragment.id for cell in tables))
+    rows = set.intersection(*(set(user_ids(id_)) for id_ in ids))
+    if len(ids) > 1 and len(rows) != 1:
+        raise UsageError(f"--name is of one fragment, or of one instruction: this is of {len(ids)} fragments.")
+    return renamed(text, made(ids[0] if len(ids) == 1 else rows.pop()), name)
+
+
 @click.command(short_help="Check the tables on a live GPU against NumPy.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option("--device", "index", type=Number(), default=0, show_default=True, metavar="N", help="GPU number N.")
 @click.option("--seed", type=Number(), default=0, show_default=True, help="Of the random matrices.")
 @read_results
 @JSON
+@named("patterns")
 def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:
     """Check the tables on a live GPU: operands go in and out by emitted code, D is compared with NumPy.
 

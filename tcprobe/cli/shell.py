@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 
 import click
 
-from tcprobe.errors import TcprobeError, debugging, understood
+from tcprobe.cli.hints import hint
+from tcprobe.errors import InternalError, UsageError, debugging, understood
 from tcprobe.system.interrupts import Stopped
 from tcprobe.text import message
 
@@ -36,6 +37,23 @@ class Group(click.Group):
             for command in importlib.import_module(self.later[cmd_name]).COMMANDS:
                 self.add_command(command)
         return super().get_command(ctx, cmd_name)
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run, or complete what a shell has of a command; errors of commands are told before they come here."""
+        try:
+            return super().main(*args, **extra)
+        except (LookupError, ValueError) as error:
+            words = "completion takes COMP_WORDS, and COMP_CWORD as a number, from the shell's own script"
+            _say(f"Error: {words}: {type(error).__name__}: {error}")
+            sys.exit(UsageError.exit_code)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of a line; its words stay known, for what is to be pasted."""
+        name, command, words = super().resolve_command(ctx, args)
+        ctx.meta["args"] = list(words)
+        return name, command, words
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse; `--help` prints here."""
@@ -69,14 +87,16 @@ def told(ctx: click.Context | None = None) -> Iterator[None]:
         _discard_output()
         raise click.exceptions.Exit(141) from None  # as if SIGPIPE had ended the process
     except Exception as error:
-        if debugging() and not isinstance(error, TcprobeError):
+        meant = understood(error)
+        if debugging() and isinstance(meant, InternalError):
             import traceback
 
             traceback.print_exc()
         if isinstance(error, OSError):
             _discard_output()
-        meant = understood(error)
-        _say(f"Error: {meant}")
+        _say(f"Error: {meant} {hint(meant)}".rstrip())
+        for line in getattr(meant, "commands", ()):
+            _say(f"  {line}")
         raise click.exceptions.Exit(meant.exit_code) from None
 
 

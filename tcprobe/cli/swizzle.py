@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.cli.options import JSON, Given, Named, Number, Output
+from tcprobe.cli.places import Sides, SwizzleType
 from tcprobe.errors import DataError, UsageError
 from tcprobe.system import files
 from tcprobe.text import escaped
@@ -19,22 +21,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tcprobe.layout.spelling import SwizzleName
     from tcprobe.references.shared_memory.catalogue import Options
 
 MOST_IMAGES, MOST_CELLS_DRAWN = 1 << 20, 1 << 14
-
-
-class Extent(click.ParamType[tuple[int, int]]):
-    """Two numbers: 64,32."""
-
-    name = "E0,E1"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Both numbers."""
-        match = re.fullmatch(r"([0-9]{1,9}),([0-9]{1,9})", str(value))
-        if not match:
-            self.fail(f"{value!r} is not two numbers such as 64,32.", param, ctx)
-        return int(match[1]), int(match[2])
 
 
 BITS = click.option("--bits", type=Number(1, 128), metavar="N", help="Bits of an element, 1, 2, 4, ... 128.")
@@ -64,7 +54,7 @@ def fit(file: Path, bits: int | None, partial: bool, table: int | None, as_json:
     """Find the layout behind FILE, and prove it on every element.
 
     FILE is a CSV of row,col,offset, a matrix of offsets (a line for each value of the first coordinate), or what
-    CUTLASS's 03_visualize_layout prints. Offsets are in elements.
+    CUTLASS's 03_visualize_layout prints; - is standard input. Offsets are in elements.
     """
     from tcprobe.ask import swizzle as ask
     from tcprobe.layout.address import whole
@@ -86,22 +76,21 @@ def fit(file: Path, bits: int | None, partial: bool, table: int | None, as_json:
 
 
 @swizzle.command(short_help="Where offsets go.")
-@click.argument("three", metavar="B,M,S")
+@click.argument("named", metavar="B,M,S", type=SwizzleType())
 @click.argument("offsets", metavar="A..B")
 @JSON
-def apply(three: str, offsets: str, as_json: bool) -> None:
+def apply(named: SwizzleName, offsets: str, as_json: bool) -> None:
     """Print the images of the offsets A to B, both included, under Swizzle<B,M,S>.
 
     S may be negative, as in CuTe: low bits then change high ones.
     """
-    from tcprobe.layout.swizzle import MOST_BIT, parse
+    from tcprobe.layout.swizzle import MOST_BIT
 
     match = re.fullmatch(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?", offsets.strip())
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
     if not 0 <= last - first < MOST_IMAGES or last >> MOST_BIT:
         raise UsageError(f"{offsets!r} is no range such as 0..63, of at most {MOST_IMAGES} offsets.")
-    one = parse(three)
-    images = [one(offset) for offset in range(first, last + 1)]
+    images = [named.swizzle(offset) for offset in range(first, last + 1)]
     if as_json:
         click.echo(json.dumps({"images": images}))
         return
@@ -111,7 +100,7 @@ def apply(three: str, offsets: str, as_json: bool) -> None:
 
 @swizzle.command("table", short_help="The address map of a layout by name.")
 @click.argument("name")
-@click.option("--extent", type=Extent(), help="Extent of the tile in elements.")
+@click.option("--extent", type=Sides(2, "E0,E1"), help="Extent of the tile in elements.")
 @STRIDE
 @BITS
 @BASE
@@ -120,12 +109,13 @@ def apply(three: str, offsets: str, as_json: bool) -> None:
 def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **options: Any) -> None:
     """Print the address map of NAME: a CUTLASS 2.x layout, a CuTe atom, SWIZZLE_NONE|32B|64B|128B, or Sw<B,M,S>.
 
-    NAME help lists them all.
+    From sm_100 on also SWIZZLE_128B_ATOM_32B, 128B_ATOM_32B_FLIP_8B and 128B_ATOM_64B. NAME help lists them all.
 
     The first coordinate is the one that the definition names first: contiguous, row, m or n, or the inner one of a box.
     As text a line is a value of the first coordinate, as `fit` reads it. --json: {"unit", "offsets"}, lists over the
     first coordinate, one for each value of the second. Offsets are in elements; those of SWIZZLE_* are byte addresses.
     """
+    from tcprobe.references.shared_memory import tma
     from tcprobe.references.shared_memory.catalogue import names, tabulate
 
     if name == "help":
@@ -135,8 +125,10 @@ def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **options: 
         raise UsageError("a table needs --extent E0,E1.")
     chosen = _options(**options)
     tabulated = tabulate(name, extent, chosen)
-    if tabulated.unit == "bytes" and chosen.arch and chosen.arch.name != "sm_90":
-        click.echo(f"measured on sm_90; nobody measured {chosen.arch}.", err=True)
+    if mode := tma.resolve(name):
+        told = mode.stands_on(chosen.arch.name if chosen.arch else f"sm_{mode.least_arch}")
+        if told:
+            click.echo(f"{told}.", err=True)
     if as_json:
         click.echo(json.dumps({"unit": tabulated.unit, "offsets": tabulated.offsets.T.tolist()}))
         return
@@ -146,7 +138,8 @@ def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **options: 
 
 @swizzle.command(short_help="A table drawn by banks.")
 @click.argument("what", metavar="FILE|NAME")
-@click.option("--extent", type=Extent(), help="With NAME: extent of the tile in elements.")
+@click.option("--extent", type=Sides(2, "E0,E1"), help="With NAME: extent of the tile. Default: what its "
+              "pattern takes.")  # fmt: skip
 @STRIDE
 @BITS
 @BASE
@@ -202,24 +195,29 @@ def _drawn(
 ) -> tuple[NDArray[np.int64], int]:
     """Offsets in elements by [first, second], -1 where there is none, and the bits of an element."""
     from tcprobe.layout.addressfile import read
-    from tcprobe.references.shared_memory.catalogue import BYTES, tabulate
 
-    if extent:
+    if extent or not (what == "-" or os.path.lexists(what)):
         if table is not None:
             raise UsageError(f"--table {table} goes with a file; {what} and --extent mean one table.")
-        tabulated = tabulate(what, extent, options)
-        offsets, bits = tabulated.offsets, tabulated.bits
-        if tabulated.unit == BYTES and bits:
-            offsets = offsets // (bits // 8)
-    elif Path(what).is_file():
-        if (options.stride, options.base, options.arch) != (None, None, None):
-            raise UsageError("--stride, --base and --arch go with the name of a layout and --extent, not with a file.")
-        offsets, bits = read(Path(what), table).address.grid, options.bits
+        offsets, bits = _named(what, extent, options)
     else:
-        raise UsageError(f"there is no file {what}; the table of a layout by name needs --extent E0,E1.")
+        if (options.stride, options.base, options.arch) != (None, None, None):
+            raise UsageError("--stride, --base and --arch go with the name of a layout, not with a file.")
+        offsets, bits = read(Path(what), table).address.grid, options.bits
     if not bits:
         raise UsageError("banks depend on the width of an element: give --bits N.")
     return offsets, bits
+
+
+def _named(what: str, extent: tuple[int, int] | None, options: Options) -> tuple[NDArray[np.int64], int | None]:
+    """A layout by name; without an extent what its pattern takes, in bytes where no width is said."""
+    from tcprobe.references.shared_memory.catalogue import BYTES, pattern, tabulate
+
+    if extent is None:
+        extent, options = pattern(what, options)
+    tabulated = tabulate(what, extent, options)
+    offsets, bits = tabulated.offsets, tabulated.bits
+    return (offsets // (bits // 8), bits) if tabulated.unit == BYTES and bits else (offsets, bits)
 
 
 def _options(stride: int | None, bits: int | None, base: int | None, arch: str | None) -> Options:

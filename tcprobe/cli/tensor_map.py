@@ -3,48 +3,36 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.options import ARCH, JSON, Given, Number, read_results
-from tcprobe.isa.tensor_map import FILLS, INTERLEAVES, PROMOTIONS, SPANS, SWIZZLES
+from tcprobe.cli.options import ARCH, JSON, Number, read_results
+from tcprobe.cli.places import ElementType, MapSwizzle, Sides
+from tcprobe.isa.tensor_map import FILLS, INTERLEAVES, PADDED, PROMOTIONS
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from tcprobe.ask.tensor_map import MapPlan
     from tcprobe.store.choose import Layers
 
-MODES = [name for name, number in SWIZZLES.items() if number in (0, *SPANS)]
-
-
-class Sides(click.ParamType[tuple[int, ...]]):
-    """One to five numbers, the inner one first: 64,128."""
-
-    name = "N,..."
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """All of them."""
-        if isinstance(value, tuple):
-            return value
-        if not re.fullmatch(r"[0-9]{1,13}(,[0-9]{1,13}){0,4}", str(value)):
-            self.fail(
-                f"{str(value)[:40]!r} is not one to five numbers such as 64,128, the inner one first.", param, ctx
-            )
-        return tuple(int(part) for part in str(value).split(","))
-
 
 @click.command(short_help="The tensor map of a tile: arguments, and what the driver checks.")
 @click.option(
-    "--type", "type", type=Given(), required=True, metavar="TYPE", help="PTX's, such as bf16, or FLOAT32_FTZ."
+    "--type",
+    "type",
+    type=ElementType(),
+    required=True,
+    metavar="TYPE",
+    help="PTX's, such as bf16, or FLOAT32_FTZ; from sm_100 on also 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6_ALIGN16B.",
 )
 @click.option("--tile", type=Sides(), help="Elements that are wanted in shared memory, inner side first: 64,128.")
 @click.option("--box", type=Sides(), help="Elements of one box, instead of --tile.")
 @click.option("--dims", type=Sides(), help="Elements of the tensor in global memory. Default: the tile.")
 @click.option("--strides", type=Sides(), help="Bytes between rows, and so on outwards. Default: no gaps.")
 @click.option("--steps", type=Sides(), help="Every how manieth element along each side. Default: every one.")
-@click.option("--swizzle", type=click.Choice(MODES), default="NONE", show_default=True)
+@click.option("--swizzle", type=MapSwizzle(), default="none", show_default=True,
+              help="none, 32, 64, 128: SWIZZLE_128B; from sm_100 on also 128B_ATOM_32B and its like.")  # fmt: skip
 @click.option("--interleave", type=click.Choice(list(INTERLEAVES)), default="NONE", show_default=True)
 @click.option("--promotion", type=click.Choice(list(PROMOTIONS)), default="NONE", show_default=True, help="Of L2.")
 @click.option("--oob-fill", "fill", type=click.Choice(list(FILLS)), default="NONE", show_default=True,
@@ -60,6 +48,7 @@ def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Any) -> 
     What the driver would refuse is refused, by every rule that is broken, with what it rests on.
     """
     from tcprobe.ask import tensor_map as ask
+    from tcprobe.isa.arch import arch as arch_row
     from tcprobe.store import tensor_maps
     from tcprobe.store.kinds.tensor_maps import ENCODINGS
 
@@ -67,7 +56,7 @@ def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Any) -> 
     known = tensor_maps.newest(layers, arch) or tensor_maps.newest(layers, tensor_maps.BORROWED)
     measured = known.get(ENCODINGS)
     words = tensor_maps.rests_on(layers, arch)
-    plan = ask.plan(ask.MapOptions(**asked), measured)
+    plan = ask.plan(ask.MapOptions(**asked), measured, arch_row(arch).number)
     if as_json:
         click.echo(json.dumps(ask.to_json(plan, arch, words)))
         return
@@ -76,17 +65,19 @@ def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Any) -> 
 
 
 def _text(plan: MapPlan) -> None:
-    from tcprobe.ask.tensor_map import cuda
+    from tcprobe.ask.tensor_map import cuda, swizzles
 
     made = plan.map
     count = " x ".join(map(str, plan.boxes))
-    click.echo(f"{count} boxes of {' x '.join(map(str, made.box))} elements: rows of {made.row_bytes} bytes, "
-               f"{plan.bytes} bytes each, which is what an mbarrier expects")  # fmt: skip
+    counted = "gaps included; nobody measured what an mbarrier expects" if made.type in PADDED else (
+        "which is what an mbarrier expects")  # fmt: skip
+    click.echo(f"{count} boxes of {' x '.join(map(str, made.box))} elements, inner side first: rows of "
+               f"{made.row_bytes} bytes, {plan.bytes} bytes each, {counted}")  # fmt: skip
     if plan.pitch:
-        b = made.swizzle
-        where = f"Sw<{b},4,3> of the shared address" if b else "without a swizzle"
+        names = " and ".join(one.name for one in swizzles(made.swizzle))
+        where = f"{names} of the shared address" if made.swizzle else "without a swizzle"
         click.echo(f"in shared memory rows {plan.pitch} bytes apart, {where}; a box begins at a multiple of 128"
-                   + (f", of {plan.alignment} for the pattern to begin with it" if b else ""))  # fmt: skip
+                   + (f", of {plan.alignment} for the pattern to begin with it" if made.swizzle else ""))  # fmt: skip
     click.echo(cuda(plan))
 
 

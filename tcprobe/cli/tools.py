@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from tcprobe.cli.naming import named, split
 from tcprobe.cli.options import CUDA, JSON, WRITTEN, Given, Named, read_results
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
@@ -49,8 +50,9 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
     from tcprobe.cli import printing
     from tcprobe.run.compilers import compilers
 
-    same = True
-    differences = compilers(folders, name, names) if folders else compared(names, name, layers)
+    same, sides = True, names[: 0 if folders else 2]
+    patterns = split(names[len(sides) :])
+    differences = compilers(folders, name, patterns) if folders else compared((*sides, *patterns), name, layers)
     for difference in differences:
         same = same and difference.none
         if asked["as_json"]:
@@ -77,12 +79,13 @@ def _diff_numerics(names: tuple[str, ...], layers: Layers, as_json: bool, change
     "--arch",
     "name",
     type=Given(),
-    metavar="sm_XX|all",
+    metavar="sm_XX[,...]|all",
     help="Default: all; with --cuda or --save all that ptxas knows.",
 )
 @CUDA
 @click.option("--save", type=Named(path_type=Path, file_okay=False), help="Also save into this results folder.")
 @JSON
+@named("patterns")
 def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: Path | None, as_json: bool) -> None:
     """Show which machine instructions a multiply or a matrix move becomes on each arch, native or emulated.
 
@@ -94,10 +97,11 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
     from tcprobe.isa import inventory
     from tcprobe.isa.arch import WARP
     from tcprobe.store.choose import default
-    from tcprobe.store.names import instructions
+    from tcprobe.store.names import resolve
 
-    rows = instructions(patterns, default()) if patterns else inventory.executed_by(WARP)
-    for answer in lowered(rows, name, cuda, save):
+    rows = dict.fromkeys(row for pattern in patterns for row in resolve(pattern, default()).some_instructions)
+    rows = rows or dict.fromkeys(inventory.executed_by(WARP))
+    for answer in lowered(list(rows), name, cuda, save):
         click.echo(json.dumps(answer.to_json()) if as_json else str(answer))
 
 
@@ -106,13 +110,14 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
 @JSON
 def doctor(cuda: Path | None, as_json: bool) -> None:
     """Show what of this machine can be used, and what to install for the rest. --json: one object a line."""
+    from tcprobe.cli import wrapping
     from tcprobe.run.doctor import examine
 
     for finding in examine(cuda):
         if as_json:
             click.echo(json.dumps(asdict(finding)))
             continue
-        click.echo(escaped(f"{'ok' if finding.there else '--'}  {finding.what}: {finding.words}"))
+        wrapping.line(escaped(f"{'ok' if finding.there else '--'}  {finding.what}: {finding.words}"))
 
 
 @click.command(short_help="Write the pages of a results folder anew.")
@@ -142,7 +147,8 @@ def pages(folder: Path, check: bool) -> None:
 @WRITTEN
 @JSON
 def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, as_json: bool) -> None:
-    """Take the measurements of results folders PATH... into a results folder, one run for each device and compiler.
+    """Take the measurements of PATH..., results folders or reports, into a results folder, one run for each device and
+    compiler.
 
     Files are checked as a stranger's, structure tensors against their tables; where one is refused nothing is written.
     Merging twice is no mistake. Tables that contradict what is there are kept, and named with their devices. Exit code
@@ -186,7 +192,7 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     from tcprobe.store.lookup import side_by_side
 
     render.require()
-    write.require_ours(folder)
+    write.require_place(folder)
     pages = build(gather(side_by_side(sources)))
     write.write(folder, pages)
     size = sum(len(text.encode()) for text in pages.values())

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from tcprobe import __version__
+from tcprobe.code.cuda import holder
+from tcprobe.code.names import made
+from tcprobe.code.origin import origin
 from tcprobe.errors import UsageError
 from tcprobe.fit import Formula, Layout, fitted
-from tcprobe.isa import inventory, wrong_names
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import wrong
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 from tcprobe.text import comment
@@ -18,17 +22,24 @@ from tcprobe.text import comment
 def about(cell: Cell) -> list[str]:
     """What a comment says of a table: whose, where, of what size, on what evidence."""
     fragment = cell.fragment
-    size = f"{fragment.rows} x {fragment.cols} of {fragment.type}, {fragment.elements} elements a lane"
+    size = f"{fragment.rows} x {fragment.cols} of {fragment.type}, {fragment.elements} elements a "
     chosen = "" if cell.selector is None else f", selector {cell.selector}"
     return [
-        f"{fragment.id}{chosen} on {cell.arch}: {size}, layout {cell.table.id}",
-        f"{cell.evidence}; numbers from {cell.numbering}",
+        f"{fragment.id}{chosen} on {cell.arch}: {size}{holder(fragment.threads)}, layout {cell.table.id}",
+        f"{origin(cell)}; numbers from {cell.numbering}",
     ]
+
+
+def counting(tables: Sequence[Cell]) -> str:
+    """What lane and i count in formulas of these tables."""
+    several = max(cell.fragment.threads for cell in tables)
+    lane = f"; lane is the thread of a warpgroup, 0 to {several - 1}, for tables of {several}" if several > WARP else ""
+    return f"i counts a lane's elements from the low bits of its first register{lane}"
 
 
 def heading(tables: Sequence[Cell], mark: str) -> list[str]:
     """The comment at the top of a file, in lines that begin with `mark`."""
-    lines = [f"made by tcprobe {__version__}; i counts a lane's elements from the low bits of its first register"]
+    lines = [f"made by tcprobe {__version__}; {counting(tables)}"]
     lines += [line for cell in tables for line in about(cell)]
     return [f"{mark} {comment(line)}" for line in lines]
 
@@ -60,7 +71,7 @@ def layout(cell: Cell) -> Layout:
 
 def identifier(name: str) -> str:
     """A fragment's or instruction's id as an identifier."""
-    return re.sub(r"\W+", "_", name)
+    return made(name)
 
 
 def named(cell: Cell) -> str:
@@ -95,5 +106,5 @@ def multiplies(tables: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str, 
     """As `instructions`; UsageError for one that does not multiply."""
     for row, operands in instructions(tables):
         if not row.multiplies:
-            raise wrong_names.no_multiply(row)
+            raise wrong.no_multiply(row)
         yield row, operands

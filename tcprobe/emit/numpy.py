@@ -24,12 +24,12 @@ class {name}:
 
     @classmethod
     def gather(cls, matrix):
-        """What every slot of a warp holds of a matrix: shape ({threads}, {elements})."""
+        """What every slot holds of a matrix: shape ({threads}, {elements})."""
         return matrix[{index}]
 
     @classmethod
     def scatter(cls, slots):
-        """The matrix that the slots of a warp hold."""
+        """The matrix that the slots hold."""
         matrix = np.zeros({shape}, slots.dtype)
         matrix[{index}] = slots
         return matrix

@@ -6,16 +6,19 @@ ldmatrix, stmatrix: the address with the lanes whose own counts. wgmma: A in reg
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe.ask.describe import ranges
+from tcprobe.code.cuda import holder, of_holder
 from tcprobe.emit.common import formulas, heading, instructions
-from tcprobe.emit.metadata import lanes_in_words, lanes_read
+from tcprobe.emit.read import lanes_in_words, lanes_read
+from tcprobe.isa import inventory
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
-from tcprobe.isa.rows.moves import ROW_BYTES
+from tcprobe.isa.rows.moves import row_bytes
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
@@ -45,10 +48,22 @@ def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iter
     if instruction.described:
         yield from _fenced(instruction, names)
         return
+    if instruction.family == "tcgen05":
+        yield from _tensor_memory(instruction, names)
+        return
     yield f"{instruction.name}"
     yield f"  {', '.join(names[fragment.operand] for fragment in instruction.spelled)};"
     if instruction.family == "wmma":
         yield f"{operands['d'].fragment.instruction} [%pd], {names['d']}, %ldd;"
+
+
+def _tensor_memory(instruction: Instruction, names: Mapping[str, str]) -> Iterator[str]:
+    """A load or store of one repetition, without packing; its address, and the half of the lanes apart where asked."""
+    name = re.sub(r"\{\.[^}]*\}", "", instruction.name).replace("{num}", "1")
+    apart = ", 16" if "16x32bx2" in name else ""
+    yield ".reg .b32 %taddr;  // in tensor memory" + ("; 16: the second half is so many columns on" if apart else "")
+    registers, address = next(iter(names.values())), f"[%taddr]{apart}"
+    yield f"{name} {', '.join((registers, address) if '.ld.' in name else (address, registers))};"
 
 
 def _fenced(instruction: Instruction, names: Mapping[str, str]) -> Iterator[str]:
@@ -86,8 +101,9 @@ def _written(instruction: Instruction, cell: Cell) -> str:
 def _address(cell: Cell) -> Iterator[str]:
     counting = [lane for lane, row in enumerate(cell.table.values["row"]) if row is not None]
     yield f"// ADDRESS: row = {formulas(cell)['row']} of the lanes that count: {ranges(counting)}"
+    size = row_bytes(inventory.instructions()[cell.fragment.experiment])
     for name in _names(cell.fragment.operand, cell.fragment):
-        yield f".reg .b32 {name};  // in shared memory, of the row that the lane points to, a multiple of {ROW_BYTES}"
+        yield f".reg .b32 {name};  // in shared memory, of the row that the lane points to, a multiple of {size}"
 
 
 def _registers(operand: str, cell: Cell) -> Iterator[str]:
@@ -102,11 +118,11 @@ def _registers(operand: str, cell: Cell) -> Iterator[str]:
         which = f"i = {first}" + (f" to {first + size - 1}, low bits first" if size > 1 else "")
         cells = cell.table.cells[first : first + size]
         shown = ", ".join("unused" if c is None else f"{operand.upper()}[{c[0]}][{c[1]}]" for c in cells[:4])
-        yield f".reg .{kind} {name};  // {which}; in lane 0: {shown}{', ...' if size > 4 else ''}"
+        yield f".reg .{kind} {name};  // {which}; in {holder(fragment.threads)} 0: {shown}{', ...' if size > 4 else ''}"
 
 
 def _formulas(cell: Cell) -> str:
-    return ", ".join(f"{name} = {f}" for name, f in formulas(cell).items())
+    return ", ".join(f"{name} = {of_holder(str(f), cell.fragment.threads)}" for name, f in formulas(cell).items())
 
 
 def _scales(cell: Cell) -> str:

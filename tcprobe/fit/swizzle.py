@@ -10,12 +10,16 @@ affine      shape:stride
 swizzle     a swizzle of shape:stride + base; the fewest bits B first, then the least M, then the least S; S < 0 last
 coordinate  one coordinate XORed with bits of the other, then shape:stride: CUTLASS where a row is no power of two
 xor         several swizzles, one after the other, of shape:stride + base
+
+The search is bounded: a swizzle is tried on the whole map where the beginnings of its first row and column allow it,
+and no more than `MOST_TRIES` of each kind are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +28,14 @@ from tcprobe.fit.affine import Affine, fit_affine
 from tcprobe.fit.coordinate import Candidates, CoordinateSwizzle, coordinate_swizzle
 from tcprobe.fit.xor import chain_of
 from tcprobe.layout.address import AddressMap, Integers
-from tcprobe.layout.swizzle import Swizzle
+from tcprobe.layout.swizzle import MOST_BIT, Swizzle
 
 AFFINE, SWIZZLE, COORDINATE, XOR = "affine", "swizzle", "coordinate", "xor"
 MOST_BITS = 5  # B of the swizzles that are listed besides the first
 MOST_PAIRED = 21  # bits of the offsets for which all pairs of swizzles are tried: 228 KB, in single bits
+MOST_WORK = 1 << 20  # cells that are computed in search of one kind, if that is between these numbers of swizzles
+LEAST_TRIES, MOST_TRIES = 1 << 6, 1 << 10
+BEGINNING = 17  # places of the first row and of the first column that have to be the beginning of modes
 
 
 @dataclass(frozen=True)
@@ -112,17 +119,25 @@ def _pairs(address: AddressMap) -> Iterator[AddressFit]:
     """Two swizzles of up to 5 bits each, S > 0, over any shape:stride, whose strides need be no powers of two."""
     if offset_bits(address) > MOST_PAIRED:
         return
+    tried = {_seen(address.corners, first) for first in (Swizzle(0, 0, 0), *_left(address, MOST_BITS, 1))}
+    for first, last in islice(_both(address), _tries(address)):
+        seen = _seen(np.where(address.corners < 0, -1, last(address.corners)), first)
+        affine = None if seen in tried else _undone(address, (first, last))
+        tried.add(seen)
+        if affine:
+            yield AddressFit(XOR, affine, address.cells, (first, last))
+
+
+def _both(address: AddressMap) -> Iterator[tuple[Swizzle, Swizzle]]:
+    """Pairs of swizzles, the first to be applied first, that `_left` leaves."""
     able = _candidates(offset_bits(address), MOST_BITS)
-    one = [Swizzle(*three) for three in able.triples()]
-    tried = {_seen(address.corners, swizzle) for swizzle in (Swizzle(0, 0, 0), *_left(address.corners, able, 1))}
-    for last in one:
-        undone = np.where(address.corners < 0, -1, last(address.corners))
-        for first in _left(undone, able, 1):
-            seen = _seen(undone, first)
-            affine = None if seen in tried else _undone(address, (first, last))
-            tried.add(seen)
-            if affine:
-                yield AddressFit(XOR, affine, address.cells, (first, last))
+    for last in (Swizzle(*three) for three in able.triples()):
+        yield from ((first, last) for first in _left(address, MOST_BITS, 1, last))
+
+
+def _tries(address: AddressMap) -> int:
+    """How many swizzles of a map are undone in all its cells."""
+    return min(MOST_TRIES, max(LEAST_TRIES, MOST_WORK // address.cells))
 
 
 def _seen(sample: Integers, swizzle: Swizzle) -> bytes:
@@ -132,16 +147,43 @@ def _seen(sample: Integers, swizzle: Swizzle) -> bytes:
 
 def _fitting(address: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzle, Affine]]:
     """The swizzles of shift `sign` * S, B from 1 to `most`, under which the map is affine, and that affine map."""
-    for swizzle in _left(address.corners, _candidates(offset_bits(address), most), sign):
+    for swizzle in _left(address, most, sign)[: _tries(address)]:
         affine = _undone(address, [swizzle])
         if affine:
             yield swizzle, affine
 
 
-def _left(sample: Integers, candidates: Candidates, sign: int) -> list[Swizzle]:
-    """The swizzles of shift `sign` * S that `_separable` leaves."""
-    kept = candidates.kept(_separable(sample, candidates, sign))
+def _left(address: AddressMap, most: int, sign: int, last: Swizzle | None = None) -> list[Swizzle]:
+    """The swizzles of shift `sign` * S, B up to `most`, before `last`, that quick conditions on parts leave."""
+    kept = _candidates(offset_bits(address), most)
+    kept = kept.kept(_separable(_part(address.corners, last), kept, sign))
+    for axis in (0, 1):
+        kept = kept.kept(_begins(_part(_beginning(address, axis), last), kept, sign))
     return [Swizzle(bits, base, sign * shift) for bits, base, shift in kept.triples()]
+
+
+def _part(offsets: Integers, last: Swizzle | None) -> Integers:
+    """A part of the map with the last swizzle undone."""
+    return np.where(offsets < 0, -1, last(offsets)) if last else offsets
+
+
+def _beginning(address: AddressMap, axis: int) -> Integers:
+    """The first offsets of the first row or column, as far as there are any from 0 on."""
+    line = (address.grid[:, 0] if axis == 0 else address.grid[0])[:BEGINNING]
+    known = int(np.cumprod(line >= 0).sum()) if address.low[axis] == 0 else 0
+    return line[:known]
+
+
+def _begins(line: Integers, candidates: Candidates, sign: int) -> NDArray[np.bool_]:
+    """Which swizzles leave the beginning of modes: the first step everywhere but at multiples of the first mode's size.
+
+    A necessary condition.
+    """
+    if len(line) < 2:
+        return np.ones(len(candidates.bits), bool)
+    steps = np.diff(_images(line[None, None, :], candidates, sign)[:, 0], axis=1)
+    breaks = np.where(steps == steps[:, :1], 0, np.arange(1, len(line)))
+    return np.asarray(np.gcd.reduce(breaks, axis=1) != 1)
 
 
 def _undone(address: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
@@ -170,7 +212,8 @@ def _candidates(bits: int, most: int) -> Candidates:
     size = np.arange(1, max(2, min(most, bits) + 1))
     axes = np.meshgrid(size, np.arange(bits), np.arange(1, bits), indexing="ij")
     every = Candidates(*(axis.ravel() for axis in axes))
-    return every.kept((every.shift >= every.bits) & (every.base + every.shift < bits))
+    low = every.base + every.shift
+    return every.kept((every.shift >= every.bits) & (low < bits) & (low + every.bits <= MOST_BIT))
 
 
 def _separable(sample: Integers, candidates: Candidates, sign: int) -> NDArray[np.bool_]:
@@ -178,6 +221,14 @@ def _separable(sample: Integers, candidates: Candidates, sign: int) -> NDArray[n
 
     The part's first row and column are whole.
     """
+    images = _images(sample, candidates, sign)
+    images -= images[:, :1, :].copy()
+    images -= images[:, :, :1].copy()
+    return np.asarray(~((images != 0) & (sample >= 0)).any(axis=(1, 2)))
+
+
+def _images(sample: Integers, candidates: Candidates, sign: int) -> Integers:
+    """A part of the map under each swizzle; shape (swizzles, rows, columns)."""
     bits, base, shift = candidates
     low, high = (axis[:, None, None] for axis in (base, base + shift))
     source, target = (high, low) if sign > 0 else (low, high)
@@ -185,6 +236,4 @@ def _separable(sample: Integers, candidates: Candidates, sign: int) -> NDArray[n
     images &= (1 << bits[:, None, None]) - 1
     images <<= target
     images ^= sample
-    images -= images[:, :1, :].copy()
-    images -= images[:, :, :1].copy()
-    return np.asarray(~((images != 0) & (sample >= 0)).any(axis=(1, 2)))
+    return images

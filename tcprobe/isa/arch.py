@@ -3,9 +3,11 @@
 >>> from tcprobe.isa.arch import arch, runs
 >>> runs(arch("sm_90"), "sm_80"), runs(arch("sm_90"), "sm_120a"), runs(arch("sm_121"), "sm_120f")
 (True, False, True)
+>>> arch("sm_103").targets
+('sm_103', 'sm_103f', 'sm_103a')
 
 Source: PTX ISA 9.1, section 11.1.2 (`.target`): a plain target runs on that compute capability and
-every later one; a target with suffix `a` on that one alone; with suffix `f` on its family.
+every later one; a target with suffix `a` on that one alone; with suffix `f` on those of its family that are not older.
 """
 
 from __future__ import annotations
@@ -34,10 +36,18 @@ class Arch(NamedTuple):
         """As the CUDA manual names it: 9.0."""
         return f"{self.number // 10}.{self.number % 10}"
 
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Its own PTX targets, each with all that the one before it has: sm_103, sm_103f, sm_103a."""
+        suffixes = ("", *("f" if self.family else ""), *("a" if self.number >= FIRST_SPECIFIC else ""))
+        return tuple(self.name + suffix for suffix in suffixes)
+
     def __str__(self) -> str:
         return self.name
 
 
+FIRST_SPECIFIC = 90  # from which on an arch has a target with suffix a
+SUFFIXED = {"": "6.0", "a": "8.0", "f": "8.8"}  # PTX ISA version that brought a suffix (PTX ISA 9.1, release notes)
 # number, generation, PTX ISA version that introduced the target (PTX ISA 9.1, release notes), family
 ARCHS = (
     Arch(70, "Volta", "6.0"),
@@ -59,7 +69,6 @@ _BY_NAME = {a.name: a for a in ARCHS}
 WARP = 32  # threads of a warp, on every arch (PTX ISA 9.1, section 3.1)
 WARPGROUP = 128  # threads of four warps next to each other, the first a multiple of four (PTX ISA 9.1, section 9.7.15)
 RENAMED = {101: 110}  # CUDA 13 release notes: sm_101 is sm_110
-_TARGET = re.compile(r"sm_(\d+)([af]?)")
 _WRITTEN = re.compile(r"(?:sm_?|compute_?|cc ?)?([0-9]{2,3}|[0-9]{1,2}\.[0-9])([af]?)")
 
 
@@ -77,7 +86,7 @@ def _meant(name: str) -> Arch:
     if written:
         number = RENAMED.get(digits := int(written[1].replace(".", "")), digits)
         exact = _BY_NAME.get(f"sm_{number}")
-        if exact and (not written[2] or f"sm_{number}{written[2]}" in _suffixed()):
+        if exact and f"sm_{number}{written[2]}" in exact.targets:
             return exact
         if 20 <= number < ARCHS[0].number:
             raise UsageError(f"sm_{number} has no tensor cores; {ARCHS[0].name} is the first that has.")
@@ -96,11 +105,6 @@ def _meant(name: str) -> Arch:
     return rows[0]
 
 
-def _suffixed() -> set[str]:
-    """Targets with a suffix: `a` from sm_90 on, `f` where the arch has a family."""
-    return {f"{a.name}a" for a in ARCHS if a.number >= 90} | {f"{a.name}f" for a in ARCHS if a.family}
-
-
 def _unknown(name: str, like: str) -> UsageError:
     import difflib
 
@@ -111,18 +115,48 @@ def _unknown(name: str, like: str) -> UsageError:
 
 def is_target(target: str) -> bool:
     """Whether `target` is a PTX target of a known arch: sm_80, sm_120a, sm_120f."""
-    match = _TARGET.fullmatch(target)
-    return match is not None and f"sm_{match[1]}" in _BY_NAME
+    row = _BY_NAME.get(target.rstrip("af"))
+    return row is not None and target in row.targets
 
 
 def runs(device: Arch, target: str) -> bool:
     """Whether code for PTX target `target` can run on `device`."""
-    match = _TARGET.fullmatch(target)
-    if match is None:
-        raise UsageError(f"{target!r} is not a PTX target such as sm_80, sm_120a or sm_120f.")
-    number, suffix = int(match[1]), match[2]
-    if suffix == "a":
-        return device.number == number
-    if suffix == "f":
-        return device.family == number and device.number >= number
-    return device.number >= number
+    return covers(device.targets[-1], target)
+
+
+def covers(own: str, target: str) -> bool:
+    """Whether PTX target `own` has all that `target` has: sm_103a what sm_100f has, sm_100a not what sm_103f has."""
+    (device, suffix), (needed, kind) = _parts(own), _parts(target)
+    if kind == "a":
+        return own == target
+    if kind == "f":
+        return bool(suffix) and device.family == needed.family and device.number >= needed.number
+    return device.number >= needed.number
+
+
+def own(device: Arch, target: str) -> str:
+    """The device's own target for code that needs `target`: sm_103f for sm_100f on sm_103."""
+    return device.name + _parts(target)[1]
+
+
+def _parts(target: str) -> tuple[Arch, str]:
+    """The arch of a target, and its suffix."""
+    if not is_target(target):
+        raise UsageError(f"{target[:60]!r} is not a PTX target such as sm_80, sm_120a or sm_120f.")
+    row = _BY_NAME[target.rstrip("af")]
+    return row, target.removeprefix(row.name)
+
+
+def least_ptx(target: str) -> str:
+    """The PTX ISA version that brought a target."""
+    row, suffix = _parts(target)
+    return max(row.ptx, SUFFIXED[suffix], key=lambda text: tuple(map(int, text.split("."))))
+
+
+def holder_name(number: int, threads: int) -> str:
+    """A lane of a warp, or a thread of several warps with its warp and lane.
+
+    >>> holder_name(4, 32), holder_name(36, 128)
+    ('lane 4', 'thread 36 (warp 1, lane 4)')
+    """
+    return f"lane {number}" if threads <= WARP else f"thread {number} (warp {number // WARP}, lane {number % WARP})"

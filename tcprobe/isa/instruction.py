@@ -1,7 +1,7 @@
 """Instruction: one PTX form with its operands; what rows of any family amount to.
 
->>> from tcprobe.isa import by_name
->>> row = by_name.instruction("mma.m16n8k16.row.col.f32.f16.f16.f32")
+>>> from tcprobe.isa.names import resolve
+>>> row = resolve("mma.m16n8k16.row.col.f32.f16.f16.f32").instruction
 >>> row.name
 'mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32'
 >>> [(f.operand, f.rows, f.cols, f.registers, f.elements) for f in row.fragments]
@@ -118,6 +118,11 @@ class Instruction:
         return "tcprobe has no probe of tensor memory" if remote else None
 
     @property
+    def named_apart(self) -> bool:
+        """Whether its name says which form it is: K = 96 of tcgen05.mma is in a descriptor, not in the name."""
+        return "tables" not in self.stated
+
+    @property
     def multiplies_registers(self) -> bool:
         """Whether it is a multiply all of whose matrices are in registers, so that there is a table of each."""
         return self.multiplies and not self.elsewhere
@@ -176,3 +181,13 @@ class SharedOperand(NamedTuple):
     id: str
     instruction: Instruction
     held: Operand
+
+    @property
+    def family(self) -> str:
+        """Of its instruction."""
+        return self.instruction.family
+
+    @property
+    def target(self) -> Target:
+        """Of its instruction."""
+        return self.instruction.target

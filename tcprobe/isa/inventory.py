@@ -6,7 +6,7 @@
 >>> len(inventory.of_family("wmma"))
 96
 
-What a shortened name means of it is in `by_name`.
+What a name means of it is in `names`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 
-from tcprobe.isa import shorthand
-from tcprobe.isa.arch import WARP, Arch
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.forms import Forms, Together
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction, SharedOperand
+from tcprobe.isa.instruction import Instruction
 from tcprobe.plugins import discover
 
 ROWS = "tcprobe.isa.rows"
@@ -65,16 +64,20 @@ def _together(parts: Sequence[Forms]) -> MappingProxyType[str, Fragment]:
 
 
 def fragment(id_: str) -> Fragment:
-    """The fragment of an id; KeyError if there is none. Quick: only what begins like it is made."""
+    """The fragment of an id; KeyError if there is none."""
+    if row := find(id_):
+        return row
+    raise KeyError(id_)
+
+
+def find(id_: str) -> Fragment | None:
+    """The fragment of an id, None if there is none. Quick: only what begins like it is made."""
     name, _, operand = id_.rpartition(".")
     row = instructions().get(name)
     own = next((f for f in row.fragments if f.operand == operand), None) if row else None
     if own and not own.shared:
         return own
-    for forms in _beginning(id_):
-        if id_ in forms.fragments:
-            return forms.fragments[id_]
-    raise KeyError(id_)
+    return next((forms.fragments[id_] for forms in _beginning(id_) if id_ in forms.fragments), None)
 
 
 def _beginning(id_: str) -> Iterator[Forms]:
@@ -124,28 +127,6 @@ def user_ids(fragment_id: str) -> tuple[str, ...]:
         return (row.id,)
     sharing = (i for forms in _beginning(fragment_id) for i in forms.values() if i.definitions)
     return tuple(i.id for i in sharing if any(f.id == fragment_id for f in i.fragments))
-
-
-def shared_operand(id_: str) -> SharedOperand | None:
-    """The operand behind a descriptor that an id or a shortened one means, None if there is none, or several."""
-    name, _, operand = shorthand.short(id_).rpartition(".")
-    if not operand.endswith("_smem"):
-        return None
-    rows = [instructions()[i] for i in shorthand.meant(name, instructions())]
-    operands = [one for row in rows for one in row.described if one.held.name == operand]
-    return operands[0] if len(operands) == 1 else None
-
-
-def bare(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Instruction]:
-    """Instructions that hold no matrix in registers, which the patterns mean (all without one); as `select`."""
-    rows = [row for row in executed_by(WARP) if not row.fragments]
-    ids = [row.id for row in rows]
-    meant = {i for p in patterns for i in shorthand.meant(shorthand.short(p), ids)} if patterns else set(ids)
-    return [
-        row
-        for row in rows
-        if row.id in meant and family in (None, row.family) and (device is None or row.target.on(device))
-    ]
 
 
 def nameable(wanted: str) -> Mapping[str, Fragment]:

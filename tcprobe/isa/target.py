@@ -37,7 +37,7 @@ class Target:
         for name, ptx in self.options:
             if not arch.is_target(name):
                 raise RowError(f"{name!r} is not a PTX target of a GPU with tensor cores.")
-            least = arch.arch(name.rstrip("af")).ptx
+            least = arch.least_ptx(name)
             if version(ptx) < version(least):
                 raise RowError(f"PTX {ptx} does not know {name}, which came with PTX {least}.")
 
@@ -51,9 +51,22 @@ class Target:
         (name, least), *others = ((name, max(own, ptx, key=version)) for name, own in self.options)
         return target(name, least, tuple(others))
 
+    def alone(self, name: str) -> Target:
+        """Target `name` and no other, with a PTX version that knows both."""
+        return target(name, max(self.ptx, arch.least_ptx(name), key=version))
+
     def on(self, device: arch.Arch) -> tuple[str, str] | None:
         """The (target, PTX version) to compile with for `device`, None where the form is not allowed."""
         return next((option for option in self.options if arch.runs(device, option[0])), None)
+
+    def own(self, device: arch.Arch) -> str:
+        """The device's own target to compile with: that of `on`, the plain one where the form is not allowed."""
+        option = self.on(device)
+        return arch.own(device, option[0]) if option else device.name
+
+    def every(self, device: arch.Arch) -> tuple[str, ...]:
+        """All of the device's own targets for which the form can be compiled, the least first."""
+        return tuple(own for own in device.targets if any(arch.covers(own, name) for name, _ in self.options))
 
 
 target = cache(Target)  # many forms have the same one

@@ -16,10 +16,15 @@ DATA_TYPE_OF: Mapping[str, str] = {
     "u16": "UINT16", "s16": "UINT16", "b16": "UINT16", "u32": "UINT32", "b32": "UINT32", "u64": "UINT64",
     "b64": "UINT64",
 }  # fmt: skip
-PACKED = {"16U4_ALIGN8B": 13, "16U4_ALIGN16B": 14, "16U6_ALIGN16B": 15}  # not on sm_90
+PACKED = {"16U4_ALIGN8B": 13, "16U4_ALIGN16B": 14, "16U6_ALIGN16B": 15}  # from sm_100 on
+PACKED_BITS = {13: (4, 4), 14: (4, 8), 15: (6, 8)}  # of an element in global memory; in shared, with its part of a gap
+PADDED = (14, 15)  # 16 elements stand in 16 bytes of shared memory, with a gap
 INTERLEAVES = {"NONE": 0, "16B": 1, "32B": 2}
 SWIZZLES = {"NONE": 0, "32B": 1, "64B": 2, "128B": 3, "128B_ATOM_32B": 4, "128B_ATOM_32B_FLIP_8B": 5,
             "128B_ATOM_64B": 6}  # fmt: skip
 SPANS = {1: 32, 2: 64, 3: 128}  # bytes of a row of a swizzle's pattern
+EVERY_SPAN = SPANS | {4: 128, 5: 128, 6: 128}  # with the modes that sm_100 added
+PERIODS = {1: 256, 2: 512, 3: 1024, 4: 512, 5: 512, 6: 256}  # bytes after which a pattern repeats
+SINCE = 100  # number of the first arch whose driver takes packed types and other atoms than 16 bytes
 PROMOTIONS = {"NONE": 0, "L2_64B": 1, "L2_128B": 2, "L2_256B": 3}
 FILLS = {"NONE": 0, "NAN_REQUEST_ZERO_FMA": 1}

@@ -11,8 +11,9 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.layout.address import MOST_CELLS, AddressMap
 from tcprobe.layout.offsets import matrices
 from tcprobe.layout.printout import Command, is_printout, printouts
+from tcprobe.system import files
 
-MOST_CHARACTERS = 1 << 23
+MOST_BYTES = 1 << 23
 
 
 class Source(NamedTuple):
@@ -38,13 +39,7 @@ def read(path: Path, table: int | None = None) -> Source:
     one's elements and states no layout: the other is read. UsageError where it takes `table` to choose; DataError, with
     the line or the element (a, b), where the file is none of the three forms or contradicts itself.
     """
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            text = file.read(MOST_CHARACTERS + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read: {error}.") from None
-    if len(text) > MOST_CHARACTERS:
-        raise DataError(f"{path}: more than {MOST_CHARACTERS} characters.")
+    text = files.read_text(path, MOST_BYTES)
     try:
         tables = _tables(text)
     except DataError as error:

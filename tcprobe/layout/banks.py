@@ -18,8 +18,8 @@ cycles = max(P, B): P the passes of all phases, B the beats of 128 bytes: one fo
 >>> cost.phases, cost.wavefronts, cost.beats, cost.cycles, cost.ideal
 ([8, 8], 16, 2, 16, 2)
 
-Source: experiments on an H200 (sm_90), which `tcprobe.run.banks` repeats; `bank_rules` says what is published for which
-arch.
+Source: experiments on an H200 (sm_90), which `tcprobe.probes.bank_experiments` repeats; `bank_rules` says
+what is published for which arch.
 """
 
 from __future__ import annotations

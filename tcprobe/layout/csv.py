@@ -68,7 +68,7 @@ def _numbered(path: Path, names: list[str], body: Sequence[Line]) -> list[Line]:
 
 def _lines(path: Path) -> list[Line]:
     """The lines that are not blank."""
-    lines = ["" if line.lstrip().startswith("#") else line for line in _split(_text(path))]
+    lines = ["" if line.lstrip().startswith("#") else line for line in files.read_text(path).split("\n")]
     if len(lines) > MOST_LINES:
         raise DataError(f"{path}: {len(lines)} lines; at most {MOST_LINES} are read.")
     reader = csv.reader((f"{line}\n" for line in lines), strict=True, delimiter=_delimiter(lines))
@@ -82,25 +82,6 @@ def _delimiter(lines: Iterable[str]) -> str:
     """What parts the columns of the first line that says something."""
     first = next((line for line in lines if line.strip()), "")
     return next((mark for mark in ",;\t" if mark in first), ",")
-
-
-def _text(path: Path) -> str:
-    raw = files.read_input() if str(path) == "-" else files.read(path)
-    if raw is None:
-        raise DataError(f"{path}: no such file.")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = len(_split(raw[: error.start].decode("latin-1")))
-        raise DataError(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8.") from None
-    if "\0" in text:
-        line = len(_split(text[: text.index("\0")]))
-        raise DataError(f"{path}, line {line}: a zero byte, so this is no UTF-8 text; save the file as UTF-8.")
-    return text
-
-
-def _split(text: str) -> list[str]:
-    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _header(path: Path, lines: list[Line]) -> tuple[list[str], list[Line]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tcprobe.isa.arch import WARP, holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 
@@ -34,7 +35,9 @@ def lanes(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
     for lane in range(table.threads):
         first = lane * table.elements
         rows.append([runs(table.cells[first + s : first + min(s + size, table.elements)]) for s in starts])
-    yield from _grid(rows, [f"r{j}" for j in range(len(starts))], width)
+    whole_warps = table.threads > WARP
+    names = [holder_name(lane, table.threads) if whole_warps else str(lane) for lane in range(table.threads)]
+    yield from _grid(rows, [f"r{j}" for j in range(len(starts))], width, names)
 
 
 def bits(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
@@ -47,7 +50,7 @@ def bits(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
         if any(cells):
             read.append(lane)
             rows.append(["-" if c is None else _spanned(c, fragment.span) for c in cells])
-    yield from _grid(rows, heads, width, read)
+    yield from _grid(rows, heads, width, [str(lane) for lane in read])
 
 
 def _spanned(cell: tuple[int, ...], span: int) -> str:
@@ -105,17 +108,17 @@ def _run(run: Sequence[tuple[int, int] | None]) -> str:
 
 
 def _grid(
-    cells: Sequence[Sequence[str]], heads: Sequence[str], width: int, numbers: Sequence[int] | None = None
+    cells: Sequence[Sequence[str]], heads: Sequence[str], width: int, names: Sequence[str] | None = None
 ) -> Iterator[str]:
-    """Lines of equally wide columns, numbered from 0 or by `numbers`, in blocks of columns that fit `width`."""
-    numbers = range(len(cells)) if numbers is None else numbers
+    """Lines of equally wide columns, numbered from 0 or by `names`, in blocks of columns that fit `width`."""
+    names = [str(number) for number in range(len(cells))] if names is None else names
     wide = max((len(text) for row in (*cells, heads) for text in row), default=0) + 2
-    margin = max((len(str(number)) for number in numbers), default=1) + 2
+    margin = max(map(len, names), default=1) + 2
     per_block = max(1, (width - margin) // wide)
     for start in range(0, len(heads), per_block):
         block = slice(start, start + per_block)
         yield " " * margin + "".join(head.rjust(wide) for head in heads[block])
-        for number, row in zip(numbers, cells, strict=True):
-            yield str(number).rjust(margin) + "".join(text.rjust(wide) for text in row[block])
+        for name, row in zip(names, cells, strict=True):
+            yield name.rjust(margin) + "".join(text.rjust(wide) for text in row[block])
         if start + per_block < len(heads):
             yield ""

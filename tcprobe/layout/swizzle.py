@@ -12,14 +12,12 @@ undoes itself. Source: include/cute/swizzle.hpp of CUTLASS.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from tcprobe.errors import UsageError
 
 MOST_BIT = 62  # offsets are 64-bit integers
-_THREE = re.compile(r"(?:Sw(?:izzle)?<)?\s*([0-9]{1,3})\s*,\s*([0-9]{1,3})\s*,\s*(-?[0-9]{1,3})\s*>?")
 
 
 @dataclass(frozen=True, order=True)
@@ -69,11 +67,3 @@ class Swizzle:
     def to_json(self) -> list[int]:
         """[B, M, S]."""
         return [self.bits, self.base, self.shift]
-
-
-def parse(text: str) -> Swizzle:
-    """The swizzle that `B,M,S`, `Sw<B,M,S>` or `Swizzle<B,M,S>` names; UsageError for anything else."""
-    match = _THREE.fullmatch(text.strip())
-    if not match or text.strip().endswith(">") != ("<" in text):
-        raise UsageError(f"{text[:40]!r} is no swizzle; expected B,M,S such as 3,4,3.")
-    return Swizzle(*map(int, match.groups()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from tcprobe.isa import inventory
@@ -36,9 +37,8 @@ def _section(name: str, found: Sequence[Finding]) -> Iterator[str]:
     yield f"pattern. {count} products of random matrices through random descriptors, said by these maps"
     yield f"and the tables of registers alone: {wrong} wrong."
     yield ""
-    cases = sorted((one.plain["case"] for one in found if one.body.case), key=_order)
     groups: dict[tuple[str, ...], list[Case]] = {}
-    for case in cases:
+    for case in sorted((one.plain["case"] for one in found if one.body.case), key=_place):
         family = inventory.instructions()[case["instruction"]].family
         key = (case["operand"], family, str(case["swizzle"] or "none"), ", ".join(case["ignored"]) or "-")
         groups.setdefault(key, []).append(case)
@@ -46,10 +46,18 @@ def _section(name: str, found: Sequence[Finding]) -> Iterator[str]:
     yield from grid(heads, (_row(key, cases) for key, cases in groups.items()))
 
 
-def _order(case: Case) -> tuple[object, ...]:
-    """Dense before sparse, then by width, operand, major and swizzle as the wider is more common."""
+def _place(case: Case) -> tuple[int, str, str, int]:
+    """Where a case stands: by family and width as the inventory has them, operand, major and swizzle."""
     family = inventory.instructions()[case["instruction"]].family
-    return family, WIDTHS.index(case["bits"]), case["operand"], case["major"], list(SWIZZLES).index(case["swizzle"])
+    swizzle = list(SWIZZLES).index(case["swizzle"])
+    return _widths().index((family, case["bits"])), case["operand"], case["major"], swizzle
+
+
+@cache
+def _widths() -> list[tuple[str, int]]:
+    """Families with operands behind descriptors, and bits of their elements."""
+    rows = inventory.instructions().values()
+    return list(dict.fromkeys((row.family, operand.held.slot_bits) for row in rows for operand in row.described))
 
 
 def _row(key: tuple[str, ...], cases: Sequence[Case]) -> list[str]:

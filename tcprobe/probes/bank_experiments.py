@@ -25,7 +25,7 @@ from tcprobe.probes.bank_cases import costly, far, tag_pairs, tag_steps
 from tcprobe.probes.banks import Cases, Floats
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
 from tcprobe.probes.ptx import Kernel
-from tcprobe.store.kinds.banks import Body, Second, Shown
+from tcprobe.store.kinds.banks import Body, Misfit, Second
 
 KIND = "banks"
 RUNS = 3  # of each pattern
@@ -111,7 +111,7 @@ def fit(row: SharedAccess, phases: Sequence[tuple[int, ...]], timed: Timed, tags
     misfits = np.flatnonzero(steady & (predictions[best] != measured.round())).tolist()
     spread = float(((measured - measured.mean()) ** 2).sum())
     r2 = 1 - float(((measured - predictions[best]) ** 2).sum()) / spread if spread else 1.0
-    shown = [Shown(cases.address[j].tolist(), cases.source[j].tolist(), float(measured[j]), int(predictions[best][j]))
+    shown = [Misfit(cases.address[j].tolist(), cases.source[j].tolist(), float(measured[j]), int(predictions[best][j]))
              for j in misfits[:SHOWN]]  # fmt: skip
     return Body(best, int(steady.sum()), len(misfits), r2, int((~steady).sum()), [list(p) for p in phases], shown,
                 Second(second, missed[second]), tags)  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tcprobe.errors import ProbeError
+from tcprobe.errors import UnmeasuredError
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
@@ -29,10 +29,12 @@ PRODUCT_N = (8, 24, 64, 128, 256)
 
 
 def tables_of(row: Instruction, bench: Bench) -> Tables:
-    """The tables of a form's registers; ProbeError where they are not known."""
+    """The tables of a form's registers; UnmeasuredError where they are not known."""
     tables = {fragment.operand: bench.known(fragment) for fragment in row.fragments}
     if missing := [operand for operand, table in tables.items() if table is None]:
-        raise ProbeError(f"{row.id} is not measured: {', '.join(missing)} has no table; `tcprobe run 'wgmma*'` has.")
+        raise UnmeasuredError(
+            f"{row.id} is not measured: no table of {', '.join(missing)}; `tcprobe run 'wgmma*'` makes it."
+        )
     return {operand: table for operand, table in tables.items() if table is not None}
 
 
@@ -67,11 +69,13 @@ class DescriptorExperiment(Dialogue):
         return saved.Body(case=_entry(judged(self.case, reading["seen"])))
 
 
-def _entry(found: Judged) -> saved.Case:
+def _entry(found: Judged) -> saved.CaseCounts:
     held, case = found.case.operand.held, found.case
     ignored = [field for field, (same, count) in found.without.items() if count and same == count]
-    return saved.Case(held.name, held.slot_bits, case.major, case.swizzle, case.instruction.id, len(case.descriptors),
-                     found.elements, found.agree, found.readings, ignored)  # fmt: skip
+    return saved.CaseCounts(
+        held.name, held.slot_bits, case.major, case.swizzle, case.instruction.id, len(case.descriptors), found.elements,
+        found.agree, found.readings, ignored,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ class ProductExperiment(Dialogue):
 
     def conclude(self, reading: Reading, context: Context) -> saved.Body:
         """How many are wrong."""
-        return saved.Body(products=saved.Products(int(reading["products"][0]), int(reading["wrong"][0])))
+        return saved.Body(products=saved.ProductCounts(int(reading["products"][0]), int(reading["wrong"][0])))
 
 
 def experiments() -> list[Any]:

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.isa import by_name
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
+from tcprobe.isa.names import resolve
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed
 from tcprobe.layout.predicted import NIBBLE, picked
@@ -74,7 +74,7 @@ def cases(count: int = DESCRIPTORS) -> Iterator[Case]:
     forms = [*product([""], WIDTHS, LINES.items()), *product([".sp"], SPARSE, LINES.items())]
     for sparse, kind, (name, n) in forms:
         k = 256 // WIDTHS[kind] * (2 if sparse else 1)
-        row = by_name.instruction(f"wgmma.mma_async{sparse}.m64n{n}k{k}.{kind}")
+        row = resolve(f"wgmma.mma_async{sparse}.m64n{n}k{k}.{kind}").instruction
         one = behind(row, name)
         for major, swizzle in product(one.held.majors, SWIZZLES):
             yield Case(one, major, swizzle, described(one, major, swizzle, count))

@@ -19,7 +19,7 @@ from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
-from tcprobe.layout.structure import StructureHash
+from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Reading = dict[str, NDArray[Any]]
 Unread = Mapping[str, tuple[tuple[int, ...], ...]]
+EVENTS = ("refused", "fault", "hangs", "unsound")  # of which there can be a finding without a reading
 OWN_RULE = "own rule: lowest slot first"
 
 
@@ -151,9 +152,9 @@ class Dialogue(ABC):
         """The Body of the kind; ProbeError where the reading cannot be what the kind is about."""
 
     def instead(self, event: str, words: str) -> Any:
-        """The Body where it was found that there is no reading, else None.
+        """The Body where that there is no reading is a finding, else None.
 
-        `event`: "refused" by the compiler, "fault" or "hangs" of the device, "unsound" answers.
+        `event` is one of EVENTS: "refused" by the compiler, "fault" or "hangs" of the device, "unsound" answers.
         """
         return None
 

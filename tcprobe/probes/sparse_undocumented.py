@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.errors import ProbeError
+from tcprobe.errors import ProbeError, UnmeasuredError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
@@ -194,7 +194,7 @@ class SelectorExperiment(Dialogue):
 def _tables(row: Instruction, context: Context) -> dict[str, Table]:
     tables = {fragment.operand: context.known(fragment) for fragment in row.fragments}
     if missing := [operand for operand, table in tables.items() if table is None]:
-        raise ProbeError(f"{row.id} is not measured: {', '.join(missing)} has no table; `tcprobe run` measures it.")
+        raise UnmeasuredError(f"{row.id} is not measured: no table of {', '.join(missing)}; `tcprobe run` makes it.")
     return {operand: table for operand, table in tables.items() if table is not None}
 
 

@@ -25,7 +25,16 @@ from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.tensor_map_cases import boxes, encodings, misaligned
 from tcprobe.probes.tensor_maps import DIRECTIONS, TARGET, BoxCase, decode, is_rounded, kernel, launches, window_of
 from tcprobe.references.shared_memory.tensor_map import broken, refused
-from tcprobe.store.kinds.tensor_maps import ENCODINGS, MISALIGNED, Body, Box, Encoding, Maps, Mode, Rule
+from tcprobe.store.kinds.tensor_maps import (
+    ENCODINGS,
+    MISALIGNED,
+    Body,
+    BoxRecord,
+    EncodeCall,
+    MapCounts,
+    ModeRule,
+    Rule,
+)
 
 KIND = "tensor_maps"
 TAKEN = "CUDA_SUCCESS"
@@ -68,14 +77,17 @@ class ModeExperiment(OfTensorMaps):
         return {"maps": of_lines(said), **_copied(bench, taken)}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """The rule; none where the driver takes no map."""
+        """The rule; none where the driver takes no map. ProbeError where it takes maps and no box can be followed."""
         said = lines_of(reading["maps"])
         unlike = [n for n, case in enumerate(self.cases) if (said[n] == TAKEN) == bool(refused(case.map))]
         taken = said.count(TAKEN)
-        maps = Maps(taken, len(said) - taken, [_box(self.cases[n], result=said[n]) for n in unlike])
-        return Body(mode=self._mode(reading), maps=maps)
+        maps = MapCounts(taken, len(said) - taken, [_box(self.cases[n], result=said[n]) for n in unlike])
+        mode = self._mode(reading)
+        if taken and mode is None:
+            raise ProbeError(f"no box of {taken} maps could be followed, first {lines_of(reading['wrong'])[0]}.")
+        return Body(mode=mode, maps=maps)
 
-    def _mode(self, reading: Reading) -> Mode | None:
+    def _mode(self, reading: Reading) -> ModeRule | None:
         placed = {way: dict(_boxes_of(reading[way], self.cases)) for way in DIRECTIONS}
         every = [box for of_way in placed.values() for box in of_way.values()]
         if not every:
@@ -83,7 +95,7 @@ class ModeExperiment(OfTensorMaps):
         first, second = map(_rule, fit_boxes(every))
         used = [self.cases[n] for n in sorted({n for of_way in placed.values() for n in of_way})]
         lost = [line.split(" ", 2) for line in lines_of(reading["wrong"])]
-        return Mode(
+        return ModeRule(
             first.pitch, first.swizzle, first.misfits, sum(box.addresses.size for box in every), len(placed["load"]),
             len(placed["store"]), sorted({TYPE_NAMES[case.map.type] for case in used}),
             sorted({case.map.row_bytes for case in used}), sorted({case.base for case in used}),
@@ -142,7 +154,7 @@ class EncodingsExperiment(OfTensorMaps):
         """Each call beside the rules."""
         said = lines_of(reading["maps"])
         return Body(calls=[
-            Encoding(one.argument, list(one.value) if isinstance(one.value, tuple) else one.value, words,
+            EncodeCall(one.argument, list(one.value) if isinstance(one.value, tuple) else one.value, words,
                      [rule.name for rule in broken(one.map)], (words == TAKEN) != bool(refused(one.map)))
             for one, words in zip(encodings(), said, strict=True)
         ])  # fmt: skip
@@ -189,8 +201,8 @@ def _rule(fitted: BoxFit) -> Rule:
     return Rule(fitted.rule.pitch or "row", (swizzle[0], swizzle[1], swizzle[2]), len(fitted.misfits))
 
 
-def _box(case: BoxCase, **more: Any) -> Box:
-    return Box(TYPE_NAMES[case.map.type], list(case.map.box), MODE_NAMES[case.map.swizzle], case.base, **more)
+def _box(case: BoxCase, **more: Any) -> BoxRecord:
+    return BoxRecord(TYPE_NAMES[case.map.type], list(case.map.box), MODE_NAMES[case.map.swizzle], case.base, **more)
 
 
 def experiments() -> list[Any]:

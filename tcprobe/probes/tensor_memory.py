@@ -59,7 +59,7 @@ def kernel(instruction: Instruction, least: bool = False) -> Kernel:
     registers += [ptx.declare(f.operand, f) for f in instruction.fragments]
     name = ptx.identifier(f"tensor_memory.{instruction.id}")
     text = ptx.entry(name, ["in", "out"], registers, body)
-    if least and BLOCK in text:
+    if least and BLOCK in text and instruction.named_apart:
         vector = str(instruction.stated["scales"][0]).split()[1]
         return Kernel(name, Assembled(), text.replace(BLOCK, f".scale_vec::{vector}"), instruction.target)
     return Kernel(name, Assembled(), text, instruction.target.at_least(SINCE if BLOCK in text else ptx.ALIGNED))

@@ -1,6 +1,6 @@
 """What others published, one module per source, in that source's own terms.
 
-A reference is a module of this package with NAME, SOURCE, FINDINGS and
+A reference is a module of this package with NAME, SOURCE, ERRATA and
 `claim(fragment, device) -> Claim | str`, the string being the reason why it says nothing. PER_ARCH = False says that
 its claims are the same for every arch.
 """
@@ -13,9 +13,9 @@ from typing import Protocol
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.plugins import discover
-from tcprobe.references.claim import Claim, Finding
+from tcprobe.references.claim import Claim, Erratum
 
-__all__ = ["Claim", "Finding", "Reference", "documented", "references", "said"]
+__all__ = ["Claim", "Erratum", "Reference", "documented", "references", "said"]
 
 
 class Reference(Protocol):
@@ -23,7 +23,7 @@ class Reference(Protocol):
 
     NAME: str
     SOURCE: str
-    FINDINGS: tuple[Finding, ...]
+    ERRATA: tuple[Erratum, ...]
 
     def claim(self, fragment: Fragment, device: Arch) -> Claim | str:
         """What the source says of `fragment` on `device`, or why nothing."""
@@ -50,7 +50,7 @@ _SAID: dict[tuple[str, str, str], Claim | str] = {}
 @cache
 def references() -> tuple[Reference, ...]:
     """All references; PTX ISA first, since its numbering is the one that tables are published in."""
-    modules = discover(__name__, ("NAME", "SOURCE", "FINDINGS", "claim"), APART).values()
+    modules = discover(__name__, ("NAME", "SOURCE", "ERRATA", "claim"), APART).values()
     return tuple(sorted(modules, key=lambda module: (module.NAME != "PTX ISA", module.NAME)))
 
 

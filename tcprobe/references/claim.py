@@ -1,4 +1,4 @@
-"""What a reference module says: a Claim about one fragment, or a Finding about the source itself."""
+"""What a reference module says: a Claim about one fragment, or an Erratum about the source itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Claim(NamedTuple):
     meant: Table
 
 
-class Finding(NamedTuple):
+class Erratum(NamedTuple):
     """A known error of a source that no layout shows: the fragments it touches (a pattern), where, and what."""
 
     pattern: str

@@ -21,13 +21,13 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.references import cute_copy, cute_gmma, cute_scale, cute_tensor_memory
-from tcprobe.references.claim import Claim, Finding
+from tcprobe.references.claim import Claim, Erratum
 from tcprobe.references.shape_stride import L, apply, flat, modes, size
 
 NAME = "CuTe"
 PER_ARCH = False
 SOURCE = "github.com/NVIDIA/cutlass, include/cute/atom/mma_traits_sm*.hpp and copy_traits_sm*.hpp, commit 7107b05535f8"
-FINDINGS: tuple[Finding, ...] = ()
+ERRATA: tuple[Erratum, ...] = ()
 
 _TYPES = "TF32|BF16|F16|F32|F64|S32|[USE]\\d(?:M\\d)?"
 

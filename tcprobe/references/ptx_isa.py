@@ -15,7 +15,7 @@ from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
 from tcprobe.references import ptx_isa_sparse, ptx_moves
-from tcprobe.references.claim import Claim, Finding, Formula, tabulate
+from tcprobe.references.claim import Claim, Erratum, Formula, tabulate
 from tcprobe.references.formulas import FormulaRow, Map, group, member
 
 NAME = "PTX ISA"
@@ -63,19 +63,19 @@ def _formulas(row: FormulaRow, col: Map) -> dict[str, Formula]:
     return {"row": row.row, "col": col} | ({"product": row.product} if row.product else {})
 
 
-FINDINGS = (
-    Finding(
+ERRATA = (
+    Erratum(
         "wmma.m8n8k4.[cd].f64", "9.7.14.4.1",
         "the table of fragments says one .f64 register for C and D; 64 elements over 32 lanes need two, "
         "as the examples of wmma.store and wmma.mma have",
     ),
-    Finding(
+    Erratum(
         "mma.m*.s32.[us]4.[us]4.s32.[ab]", "9.7.14.2",
         "the table of data types allows only equal 4-bit types of A and B; the syntax mixes u4 and s4, "
         "and so does the hardware",
     ),
-    *ptx_isa_sparse.FINDINGS,
-    *ptx_moves.FINDINGS,
+    *ptx_isa_sparse.ERRATA,
+    *ptx_moves.ERRATA,
 )  # fmt: skip
 
 # fmt: off

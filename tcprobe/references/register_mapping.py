@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment, Shape
-from tcprobe.references.claim import Claim, Finding, tabulate
+from tcprobe.references.claim import Claim, Erratum, tabulate
 
 NAME = "register-mapping"
 SOURCE = "cuda-tensorcores-register-mapping (MIT), printed tables and formulas of the wmma m16n16k16 accumulators"
-FINDINGS: tuple[Finding, ...] = ()
+ERRATA: tuple[Erratum, ...] = ()
 
 
 class PrintedTable(NamedTuple):

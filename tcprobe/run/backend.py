@@ -20,6 +20,14 @@ OUTPUTS_KEPT = 6  # how many results of `run` stay valid at a time
 class BackendFaultError(Exception):
     """The device or its context is lost; nothing further can run in this process."""
 
+    event = "fault"
+
+
+class BackendBugError(BackendFaultError):
+    """An error that nobody expects: whether the device lives is not known."""
+
+    event = "bug"
+
 
 @dataclass(frozen=True)
 class Device:

@@ -25,6 +25,7 @@ from tcprobe.run.backend import Device
 from tcprobe.run.drafts import Drafts
 from tcprobe.run.origin import Probe, kind_of, known
 from tcprobe.run.process import sass_worker
+from tcprobe.store import findings
 from tcprobe.store.choose import over_published
 from tcprobe.store.finding import Finding
 from tcprobe.store.measurement import TABLE, Measurement
@@ -84,7 +85,8 @@ class Report:
             "experiments": [{"id": f.key.subject, "status": f.status, "words": f.words} for f in self.every],
             "kept": self.kept, "complaints": self.complaints, "contradictions": self.contradictions,
             "unchecked": self.unchecked,
-            **({"kind": self.kind, "findings": {f.subject: f.plain for f in self.findings}} if self.findings else {}),
+            **({"kind": self.kind, "findings": {f.subject: f.plain for f in self.findings if f.body}}
+               if self.kind != TABLE else {}),
         }  # fmt: skip
 
 
@@ -258,14 +260,14 @@ def _derive(reading: ArchReading, multiplies: Sequence[Instruction]) -> Derived:
     report, tools, drafts = reading
     name = report.device.arch
     derived = derive(tools, arch.arch(name), multiplies, known(drafts, report.device))
-    findings, verdict = derived.conclusion, derived.conclusion.verdict
+    conclusion, verdict = derived.conclusion, derived.conclusion.verdict
     withheld = drafts.withhold(name, "sass", verdict.withheld)
     for measurement in derived.measurements:
         (drafts.overrule if measurement.method == "derived" else drafts.write)(measurement)
-    drafts.contest(name, findings.contested)
+    drafts.contest(name, conclusion.contested)
     drafts.write_encodings(name, tools.name, derived.encodings)
-    if findings.opcodes or findings.contested:
-        drafts.write_opcodes(name, tools.name, {o: (a.tables, a.source) for o, a in findings.opcodes.items()})
+    if conclusion.opcodes or conclusion.contested:
+        drafts.write_opcodes(name, tools.name, {o: (a.tables, a.source) for o, a in conclusion.opcodes.items()})
     told = {*verdict.withheld, *verdict.misread, *derived.shown.contradicted}
     report.found = [m for m in report.found if m.experiment not in told] + withheld + derived.measurements
     report.contradictions = [f"{m.experiment}: {m.words}" for m in report.found if m.experiment in told]
@@ -295,6 +297,7 @@ def _saved(results: Results, new: Measurement) -> bool:
 
 
 def _beside(results: Results, report: Report) -> list[Path]:
-    """Where refusals and failures were recorded beside tables that stay."""
-    places = (results.beside(m.arch, m.method, m.experiment) for m in report.found if m.status != "measured")
-    return [place for place in places if place.exists()]
+    """Where refusals and failures were recorded beside what stays."""
+    tables = [results.beside(m.arch, m.method, m.experiment) for m in report.found if m.status != "measured"]
+    others = [findings.beside(results, f.key) for f in report.findings if f.status != "measured"]
+    return [place for place in (*tables, *others) if place.exists()]

@@ -43,14 +43,14 @@ def _cupy() -> Part:
 
 
 def _gpus() -> Iterator[Part]:
-    from tcprobe.run.runner import Session, WorkerLostError
+    from tcprobe.run.runner import Session
 
     try:
         with Session(Worker()) as session:
             for device in session.devices:
                 words = f"{device.name}, {device.arch}, driver {device.driver}, CUDA {device.cuda}"
                 yield Part(f"GPU {device.index}", True, words)
-    except (TcprobeError, WorkerLostError) as error:
+    except TcprobeError as error:
         yield Part("GPU", False, str(error))
 
 

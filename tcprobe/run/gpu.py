@@ -1,4 +1,4 @@
-"""The live GPU through CuPy; PTX goes to the driver's own compiler, so no toolkit is needed.
+"""The live GPU through CuPy; PTX goes to the driver's own compiler, so no toolkit is needed, or to a ptxas.
 
 The only file that imports CuPy. Runs inside `worker`, in a process that may be lost.
 """
@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from tcprobe.run import driver
 from tcprobe.run.backend import OUTPUTS_KEPT, BackendFaultError, Device
 from tcprobe.system.children import one_line
 
+if TYPE_CHECKING:  # most runs leave it to the driver
+    from tcprobe.sass.ptxas import Ptxas
+
 INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
 NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (or 'cupy-cuda12x[ctk]')."
 LEAST_PINNED = 8 << 20
@@ -37,10 +40,11 @@ MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 class Gpu:
-    """One GPU. `load` before `run`."""
+    """One GPU. `load` before `run`. A `ptxas` takes the place of the driver's compiler of PTX."""
 
-    def __init__(self) -> None:
+    def __init__(self, ptxas: Ptxas | None = None) -> None:
         self._cupy = _import_cupy()
+        self._ptxas = ptxas
         self._functions: dict[str, Any] = {}
         self._modules: list[Any] = []
         self._arch: arch.Arch | None = None
@@ -65,7 +69,8 @@ class Gpu:
         name = properties["name"].decode(errors="replace")
         number = f"sm_{properties['major'] * 10 + properties['minor']}"
         text = f"{cuda // 1000}.{cuda % 1000 // 10}"
-        return Device(index, name, number, display, text, f"driver's PTX compiler, CUDA {text}")
+        compiler = self._ptxas.name if self._ptxas else f"driver's PTX compiler, CUDA {text}"
+        return Device(index, name, number, display, text, compiler)
 
     def open(self, index: int) -> None:
         """Create the context of device `index`."""
@@ -75,6 +80,8 @@ class Gpu:
                 f"there is no device {index}; visible: {', '.join(f'{d.index} ({d.name})' for d in devices)}."
             )
         self._arch, self._index = arch.arch(devices[index].arch), index
+        if self._ptxas:
+            self._ptxas.require(self._arch)
         try:
             self._cupy.cuda.Device(index).use()
             self._cupy.cuda.runtime.free(0)
@@ -179,19 +186,26 @@ class Gpu:
         """Load one module; if the driver refuses it, the compiler's log, or the error where there is none."""
         assert self._arch is not None
         self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
-        cubin, log = driver.assembled(
-            module(kernels, self._arch).encode(), driver.BEST if kernels[0].optimised else driver.QUICK
-        )
+        cubin, log = self._assembled(module(kernels, self._arch), kernels[0].optimised)
         if not cubin:
             return log
         loaded = self._cupy.cuda.function.Module()
         try:
             loaded.load(cubin)
         except self._cupy.cuda.driver.CUDADriverError as error:
+            if self._ptxas:  # which took it: no compiler refuses the kernel
+                words = f"the driver does not load what {self._ptxas.name} makes: {error}."
+                raise EnvironmentUnfitError(words) from None
             return str(error)
         self._modules.append(loaded)
         self._functions |= {k.name: loaded.get_function(k.name) for k in kernels}
         return None
+
+    def _assembled(self, text: str, optimised: bool) -> tuple[bytes, str]:
+        """The cubin of a module and the error log of whichever compiler it is."""
+        if self._ptxas and self._arch:
+            return self._ptxas.assembled(self._arch, text, optimised)
+        return driver.assembled(text.encode(), driver.BEST if optimised else driver.QUICK)
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """All launches in order on one stream; outputs lie side by side in one pinned buffer."""

@@ -4,8 +4,8 @@ A, B and C hold small whole numbers, none of them zero and no two lines alike, s
 misplaced element shows. Of a sparse multiply A is what is stored, under legal indices at random.
 
 >>> import numpy as np
->>> from tcprobe.isa import by_name
->>> row = by_name.instruction("wgmma.m64n24k16.f32.bf16.bf16")
+>>> from tcprobe.isa.names import resolve
+>>> row = resolve("wgmma.m64n24k16.f32.bf16.bf16").instruction
 >>> given = draw(row, np.random.default_rng(0), steps=4)
 >>> given.a.shape, given.b.shape, given.c.shape, product(row, given).shape
 ((1, 64, 64), (1, 64, 24), (1, 64, 24), (1, 64, 24))

@@ -14,7 +14,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.probes.experiment import Dialogue, Experiment, kernels, ptx_hash
 from tcprobe.run.backend import Device
-from tcprobe.store.finding import Evidence, Key
+from tcprobe.store.finding import AnyFinding, Key
 from tcprobe.store.measurement import TABLE
 from tcprobe.store.results import Results
 
@@ -36,13 +36,13 @@ def key_of(experiment: Probe, device: Device) -> Key:
     return Key(kind_of(experiment), device.arch, device.method, experiment.id)
 
 
-def same(measurement: Evidence, device: Device) -> bool:
+def same(measurement: AnyFinding, device: Device) -> bool:
     """Whether it was made by what `device` stands for: method, compiler and, on a GPU, model, driver and CUDA."""
     maker = _maker(device)
     return measurement.method == device.method and {key: measurement.provenance[key] for key in maker} == maker
 
 
-def up_to_date(experiment: Probe, saved: Evidence | None, device: Device) -> bool:
+def up_to_date(experiment: Probe, saved: AnyFinding | None, device: Device) -> bool:
     """Whether `device` need not measure `experiment` again; refusals and failures are always tried again."""
     if saved is None or saved.status != "measured" or not same(saved, device):
         return False

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tcprobe.system import children
+from tcprobe.system.worker import command
 
-COMMAND = (sys.executable, "-m", "tcprobe.run.live")
+COMMAND = command("tcprobe.run.live")
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,11 @@ class Worker:
     def start(self) -> subprocess.Popen[bytes]:
         """A process of its own session, so that Ctrl-C reaches the tool alone, which then ends it."""
         return children.start(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+
+
+def live_worker(ptxas: str | None, limit: float) -> Worker:
+    """A worker on the GPU; what a ptxas makes runs there, or without one what the driver's compiler makes."""
+    return Worker(command("tcprobe.run.live", ptxas, str(limit)) if ptxas else COMMAND, limit)
 
 
 @contextmanager
@@ -39,4 +44,4 @@ def ended_by_errors(*processes: subprocess.Popen[bytes] | None) -> Iterator[None
 
 def sass_worker(arch: str, ptxas: str, nvdisasm: str, limit: float) -> Worker:
     """A worker that reads the machine code of an arch. `limit` is for each call of a tool: nothing else can hang."""
-    return Worker((sys.executable, "-m", "tcprobe.run.machine_code", arch, ptxas, nvdisasm, str(limit)), limit=None)
+    return Worker(command("tcprobe.run.machine_code", arch, ptxas, nvdisasm, str(limit)), limit=None)

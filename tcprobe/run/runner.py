@@ -24,14 +24,16 @@ from tcprobe.errors import (
     EnvironmentUnfitError,
     NewerSchemaError,
     ProbeError,
+    UnmeasuredError,
     UsageError,
     named,
+    starved,
 )
-from tcprobe.isa import arch, by_name, inventory, shorthand
+from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.probes import dialogues, experiments
-from tcprobe.probes.experiment import Context, Dialogue, Experiment, kernels, ptx_hash
+from tcprobe.probes.experiment import EVENTS, Context, Dialogue, Experiment, kernels, ptx_hash
 from tcprobe.references import references, said
 from tcprobe.run.backend import Device
 from tcprobe.run.conclude import conclude
@@ -47,6 +49,7 @@ from tcprobe.store.results import Results
 from tcprobe.system import children
 
 KINDS = {"tma": "tensor_maps"}  # kinds by the other names of --family
+LAST_BREATH = 5.0  # seconds for a worker that has closed its output to end by itself, so that its code is its own
 Received = tuple[dict[str, Any], Arrays]  # a message of the worker
 
 
@@ -58,8 +61,8 @@ class Done:
     peak_mb: float | None
 
 
-class WorkerLostError(Exception):
-    """The worker died, hung or lost its device; the message says how, `event` which: "fault" or "hangs"."""
+class WorkerLostError(EnvironmentUnfitError):
+    """The worker died, hung or lost its device; the message says how, `event` which: "fault", "hangs" or "bug"."""
 
     def __init__(self, words: str, event: str = "fault") -> None:
         super().__init__(words)
@@ -71,7 +74,7 @@ class Session:
 
     def __init__(self, worker: Worker, process: subprocess.Popen[bytes] | None = None) -> None:
         self.worker = worker
-        self._messages: Queue[tuple[dict[str, Any], Arrays] | None] = Queue()
+        self._messages: Queue[Received | Exception | None] = Queue()
         self._process = process or worker.start()
         threading.Thread(target=self._listen, daemon=True).start()
         self._devices: list[Device] | None = None
@@ -109,10 +112,13 @@ class Session:
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
-        with suppress(ValueError, KeyError, TypeError):  # no message of ours: as good as the end
+        try:
             while (message := receive(self._process.stdout)) is not None:
                 self._messages.put(message)
-        self._messages.put(None)
+        except Exception as error:  # what is no message of ours is as good as the end
+            self._messages.put(error if starved(error) else None)
+        else:
+            self._messages.put(None)
 
     def _next(self) -> Received:
         try:
@@ -121,19 +127,23 @@ class Session:
             raise WorkerLostError(f"no word for {self.worker.limit:g} s; it was stopped", "hangs") from None
         if message is None:
             raise self._lost()
-        if message[0]["event"] == "fault":
-            raise WorkerLostError(message[0]["words"])
+        if isinstance(message, Exception):
+            raise message
+        if message[0]["event"] in ("fault", "bug"):
+            raise WorkerLostError(message[0]["words"], message[0]["event"])
         if message[0]["event"] == "unfit":
             raise named(message[0]["error"])(message[0]["words"])
         return message
 
     def _lost(self) -> Exception:
-        """Why no message comes: the worker's own end, unless this program ended it."""
+        """Why no message comes: the worker's own end, or this program's; StarvedError as `children.lived`."""
+        try:
+            code = self._process.wait(LAST_BREATH)
+        except subprocess.TimeoutExpired:
+            return WorkerLostError("the worker process sends nothing that is understood; it was stopped")
         if children.stopping():
             return children.StoppedError()
-        children.end(self._process)
-        code = self._process.wait()
-        how = f"by signal {-code}" if code < 0 else f"with code {code}"
+        how = f"by signal {-code}" if children.lived(code) < 0 else f"with code {code}"
         return WorkerLostError(f"the worker process ended {how}")
 
 
@@ -276,12 +286,14 @@ class Attempt:
         if words is None:
             try:
                 return conclude(experiment, arrays, self._context(experiment), device.method, origin)
+            except UnmeasuredError as error:
+                event, words = "unmeasured", str(error)
             except ProbeError as error:
                 event, words = "unsound", str(error)
         status: Status = "refused" if event == "refused" else "failed"
         if not isinstance(experiment, Dialogue):
             return Measurement(experiment.id, device.arch, device.method, status, origin, words=words)
-        body = experiment.instead(event, words)
+        body = experiment.instead(event, words) if event in EVENTS else None
         status, said = (status, words) if body is None else ("measured", None)
         return Finding(kind_of(experiment), experiment.id, device.arch, device.method, status, origin, body, said)
 
@@ -313,7 +325,7 @@ def select(patterns: Sequence[str], family: str | None = None) -> list[Probe]:
     meant = _meant(patterns)
     if family is None:
         return list(meant)
-    by_name.select(family=family)  # which refuses an unknown one
+    names.select(family=family)  # which refuses an unknown one
     chosen: list[Probe] = [e for e in meant if any(f.family == family for f in e.fragments)]
     if not chosen:
         raise UsageError(f"nothing of family {family} can be measured here: `tcprobe why-not` says why.")
@@ -336,9 +348,10 @@ def _meant(patterns: Sequence[str]) -> list[Experiment]:
         return list(experiments().values())
     wanted: set[str] = set()
     for pattern in patterns:
-        row = inventory.instructions().get(shorthand.short(pattern))
-        chosen = row.fragments if row else by_name.select_or_fail(pattern)
-        named = {f.experiment for f in chosen} | ({row.id} if row else set())
+        meaning = names.resolve(pattern)
+        rows = meaning.instructions if len(meaning.instructions) == 1 else []
+        fragments = meaning.fragments if rows else meaning.some_fragments
+        named = {f.experiment for f in fragments} | {row.id for row in rows}
         if not named & set(experiments()):
             form = inventory.instructions()[next(iter(named))]
             raise UsageError(f"{form.id}: {form.unprobed}.")

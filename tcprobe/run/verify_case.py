@@ -3,10 +3,10 @@
 A factor behind a descriptor is a tile as `tcprobe descriptor` describes it, STEPS multiplies long, in every swizzle;
 its k steps are taken by the steps that the answer says.
 
->>> from tcprobe.isa import by_name
+>>> from tcprobe.isa.names import resolve
 >>> from tcprobe.store.cell import operands
 >>> from tcprobe.store.results import published
->>> row = by_name.instruction("wgmma.m64n8k16.f32.bf16.bf16")
+>>> row = resolve("wgmma.m64n8k16.f32.bf16.bf16").instruction
 >>> [str(case) for case in cases(row, operands(row, "sm_90", published()))][1:4]
 ['A in registers, B mn', 'A k, B k', 'A k, B mn']
 """
@@ -20,9 +20,9 @@ from itertools import product
 
 from tcprobe.ask.descriptor import SharedTile, tile
 from tcprobe.errors import UsageError
-from tcprobe.isa import by_name, wrong_names
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
+from tcprobe.isa.names import select_instructions, wrong
 from tcprobe.isa.operand import Role
 from tcprobe.layout.descriptor import PERIOD, SWIZZLES
 from tcprobe.store.cell import Cell, selections
@@ -122,10 +122,10 @@ def verifiable(*patterns: str) -> list[Instruction]:
 
     UsageError where there is none.
     """
-    meant = by_name.select_instructions(*patterns)
+    meant = select_instructions(*patterns)
     multiplies = [row for row in meant if row.multiplies]
     if not multiplies:
-        raise wrong_names.no_multiply(meant[0])
+        raise wrong.no_multiply(meant[0])
     rows = [row for row in multiplies if not row.unprobed and not row.scales]
     if not rows:
         why = "is block-scaled" if multiplies[0].scales else "has operands in tensor memory"

@@ -5,7 +5,8 @@ It says hello with its devices, takes one job {device, kind, experiments, carefu
     hello    devices                            compiled  (all kernels that will be)
     begin    experiment                         reading   experiment, ptx, arrays
     refused  experiment, ptx, words             unsound   experiment, ptx, words: outputs contradict each other
-    fault    words: the context is lost         unfit     words, error: nothing can run here, by the error's class
+    fault    words: the context is lost         bug       words: an error that nobody expects
+    unfit    words, error: nothing can run here, by the error's class
     done     stages (seconds), peak_mb
 
 Three things go on at once: a thread compiles the kernels chunk by chunk, the main thread runs experiments as
@@ -29,14 +30,14 @@ from pathlib import Path
 from queue import Queue
 from typing import IO, TYPE_CHECKING, Any
 
-from tcprobe.errors import ProbeError, TcprobeError, debugging, understood
+from tcprobe.errors import InternalError, ProbeError, StarvedError, TcprobeError, debugging, understood
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.probes import experiments, of_kind
 from tcprobe.probes.experiment import Dialogue, Experiment, Reading, ptx_hash
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
-from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendFaultError, Device
+from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendBugError, BackendFaultError, Device
 from tcprobe.run.wire import Arrays, receive, send
 from tcprobe.store.choose import Layers, alone, over_published
 from tcprobe.store.measurement import TABLE
@@ -45,6 +46,7 @@ from tcprobe.store.results import published
 if TYPE_CHECKING:
     from tcprobe.references.shared_memory.tensor_map import TensorMap
 
+_KEPT: list[Job] = []  # to take a lost device apart, as Python would at a function's end, prints a lot
 CHUNK = 48  # multiplies that are compiled together, while the chunk before them runs
 Message = tuple[dict[str, object], Arrays]
 
@@ -194,7 +196,7 @@ class Job:
             raise
         except Exception as error:
             self._drain()
-            raise BackendFaultError(str(_meant(error))) from None
+            raise BackendBugError(str(_fault(error))) from None
         self._decoding.append(self._decoders.submit(_decode, plan, decode))
 
     def _drain(self, keep: int = 0) -> None:
@@ -212,6 +214,7 @@ def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], metho
         threading.Thread(target=_listen, args=(source, asked), daemon=True).start()
         start = time.perf_counter()
         job = Job(make(), sink)
+        _KEPT.append(job)
         job.stages["import"] = time.perf_counter() - start
         if method:
             threading.Thread(target=_plan, args=(method, begun), daemon=True).start()
@@ -226,7 +229,7 @@ def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], metho
         folder = header["folder"] and Path(header["folder"])
         job.work(todo, Desk(job.backend, job.backend.devices()[header["device"]], folder), header["careful"])
     except BackendFaultError as error:
-        send(sink, {"event": "fault", "words": str(error)})
+        send(sink, {"event": error.event, "words": str(error)})
     except BrokenPipeError:
         raise
     except Exception as error:
@@ -236,9 +239,18 @@ def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], metho
 
 def _meant(error: Exception) -> TcprobeError:
     """An error that is not expected, to be reported; itself if somebody is debugging."""
-    if debugging() and not isinstance(error, TcprobeError):
+    meant = understood(error)
+    if debugging() and isinstance(meant, InternalError):
         raise error
-    return understood(error)
+    return meant
+
+
+def _fault(error: Exception) -> TcprobeError:
+    """As `_meant`, of an error that an experiment is to blame for; StarvedError is raised, which no experiment is."""
+    meant = _meant(error)
+    if isinstance(meant, StarvedError):
+        raise meant
+    return meant
 
 
 def _listen(source: IO[bytes], asked: Queue[tuple[dict[str, Any], Arrays]]) -> None:
@@ -270,7 +282,7 @@ def _decode(plan: Planned, decode: Callable[[], Reading]) -> Message:
     except ProbeError as error:
         return {"event": "unsound", "words": str(error), **plan.about}, {}
     except Exception as error:
-        return {"event": "unsound", "words": str(_meant(error)), **plan.about}, {}
+        return {"event": "unsound", "words": str(_fault(error)), **plan.about}, {}
 
 
 def peak_memory() -> float | None:

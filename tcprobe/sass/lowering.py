@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
@@ -58,12 +58,14 @@ class Lowering:
     """Tensor-core or move opcodes and counts, how many others, or on one line why ptxas refuses the form.
 
     `routines` are the names of the routines of the compiler that are linked in, in the order in which they stand there.
+    `target` is the one that it was compiled for, None of what is refused; it is not saved, for the form tells it.
     """
 
     opcodes: Mapping[str, int] = field(default_factory=dict)
     others: int = 0
     refused: str | None = None
     routines: Sequence[str] = ()
+    target: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refused", self.refused and one_line(self.refused))
@@ -83,16 +85,39 @@ class Lowering:
 
 
 def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> dict[str, Lowering]:
-    """The lowering of each instruction on an arch, by id; the same whatever else is asked for beside it."""
+    """The lowering of each instruction on an arch, by id; the same whatever else is asked for beside it.
+
+    Refused is what ptxas refuses at the least target that the PTX ISA allows, and then at each of the arch's own.
+    """
+    probes = {i.id: probe(i) for i in instructions}
+    lowerings = _compiled(tools, row, probes, {i.id: i for i in instructions})
+    for own in row.targets:
+        untried = [i for i in instructions if lowerings[i.id].refused and i.named_apart and own != i.target.own(row)]
+        at_own = {i.id: replace(probes[i.id], target=probes[i.id].target.alone(own)) for i in untried}
+        again = _compiled(tools, row, at_own, {i.id: i for i in untried})
+        lowerings |= {id_: lowering for id_, lowering in again.items() if not lowering.refused}
+    return lowerings
+
+
+def saved(body: Mapping[str, Any], instruction: Instruction, row: Arch) -> Lowering:
+    """What is saved of an instruction on an arch, with the target that it was compiled for."""
+    lowering = Lowering(**body)
+    return lowering if lowering.refused else replace(lowering, target=instruction.target.own(row))
+
+
+def _compiled(
+    tools: Toolchain, row: Arch, probes: Mapping[str, Kernel], instructions: Mapping[str, Instruction]
+) -> dict[str, Lowering]:
+    """What each probe becomes at its own target, by id."""
     from tcprobe.sass.cubin import assemble
 
-    probes = {i.id: _kernel(i) for i in instructions}
     codes, refused = assemble(tools, list(probes.values()), row, apart=True) if probes else ({}, {})
     outcomes: dict[str, Code | str] = {**codes, **refused}
-    return {i.id: _lowering(i, outcomes[probes[i.id].name]) for i in instructions}
+    return {i: _lowering(instructions[i], outcomes[probe.name], probe.target.own(row))
+            for i, probe in probes.items()}  # fmt: skip
 
 
-def _kernel(instruction: Instruction) -> Kernel:
+def probe(instruction: Instruction) -> Kernel:
     """The probe; of a sparse multiply that with the first selector and D as it is; of a warpgroup A in registers.
 
     What has none is just assembled.
@@ -107,11 +132,11 @@ def _kernel(instruction: Instruction) -> Kernel:
     return sparse.product_kernel(instruction, 0) if instruction.metadata else kernels(experiments()[instruction.id])[0]
 
 
-def _lowering(instruction: Instruction, outcome: Code | str) -> Lowering:
-    """Of its code, or of ptxas' words where it refuses it."""
+def _lowering(instruction: Instruction, outcome: Code | str, target: str) -> Lowering:
+    """Of its code for a target, or of ptxas' words where it refuses it."""
     if isinstance(outcome, str):
         return Lowering(refused=outcome)
-    return count(outcome.opcodes, instruction, outcome.routines)
+    return replace(count(outcome.opcodes, instruction, outcome.routines), target=target)
 
 
 def count(opcodes: Sequence[str], instruction: Instruction, routines: Sequence[str] = ()) -> Lowering:

@@ -1,7 +1,7 @@
 """ptxas and nvdisasm: where they are found, in which versions, and for which archs they work.
 
 Order of search: the folder given (`--cuda`), CUDA_HOME, the wheels that come with tcprobe, PATH. A folder may
-be a toolkit (with bin/) or hold the programs itself.
+be a toolkit (with bin/), hold the programs itself, or be what wheels were installed into.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from subprocess import CompletedProcess
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import ARCHS, Arch
+from tcprobe.system import children
 from tcprobe.system.children import MOST_BYTES, HungError, Scratch, one_line
 
 WHEELS = ("nvidia.cuda_nvcc", "nvidia.cu13", "nvidia.cuda_nvdisasm")
@@ -66,9 +67,17 @@ def find(folder: Path | None = None, limit: float = LIMIT) -> Toolchain:
 
     `folder` names a compiler, so it must have ptxas; where it lacks nvdisasm, that is taken from elsewhere.
     """
-    if folder and not _in(folder, "ptxas"):
-        raise EnvironmentUnfitError(f"{folder} has no ptxas, nor has its bin: name the folder of a CUDA toolkit.")
-    return of(_find("ptxas", folder), _find("nvdisasm", folder), limit)
+    return of(compiler(folder), _find("nvdisasm", folder), limit)
+
+
+def compiler(folder: Path | None = None) -> str:
+    """The ptxas of a folder, or the first found; EnvironmentUnfitError if there is none."""
+    path = _in(folder, "ptxas") if folder else _find("ptxas", None)
+    if not path:
+        raise EnvironmentUnfitError(
+            f"{folder} has no ptxas, nor has its bin, or a wheel in it: name the folder of a CUDA toolkit."
+        )
+    return path
 
 
 def _find(program: str, folder: Path | None) -> str:
@@ -84,8 +93,12 @@ def _find(program: str, folder: Path | None) -> str:
 
 
 def _in(folder: Path, program: str) -> str | None:
-    """The program in a folder or its bin, None if it is in neither; EnvironmentUnfitError if it may not be run."""
-    for candidate in (folder / program, folder / "bin" / program):
+    """The program in a folder, its bin or that of a wheel installed there (`pip install --target`), None if in none.
+
+    EnvironmentUnfitError if it may not be run.
+    """
+    wheels = (folder.joinpath(*wheel.split("."), "bin") for wheel in WHEELS)
+    for candidate in (place / program for place in (folder, folder / "bin", *wheels)):
         if candidate.is_file() and not os.access(candidate, os.X_OK):
             raise EnvironmentUnfitError(f"{candidate} is not executable: chmod +x, or name another folder by --cuda.")
         path = shutil.which(program, path=str(candidate.parent))
@@ -151,7 +164,7 @@ def attempt(scratch: Scratch, command: Sequence[str], limit: float) -> Completed
 
 
 def survived(done: CompletedProcess[str]) -> CompletedProcess[str]:
-    """`done`; EnvironmentUnfitError if a signal ended it."""
-    if done.returncode < 0:
+    """`done`; EnvironmentUnfitError if a signal ended it, StarvedError if that was 9."""
+    if children.lived(done.returncode) < 0:
         raise EnvironmentUnfitError(f"{done.args[0]} was ended by signal {-done.returncode}. {HINT}")
     return done

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch, by_name, inventory
+from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import resolve
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
 from tcprobe.store import lookup
@@ -27,6 +28,9 @@ from tcprobe.store.results import Results, published
 
 if TYPE_CHECKING:
     from tcprobe.references import Claim
+
+
+DOCUMENTED = "documented"
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,10 +65,15 @@ class Cell:
         return f"{title}<pre>{escape(chr(10).join(drawn))}</pre>"
 
     @property
+    def how(self) -> str:
+        """The method of its measurement, or DOCUMENTED."""
+        return self.measured.method if self.measured else DOCUMENTED
+
+    @property
     def known(self) -> str:
         """How the table is known, in few words."""
         words = {"live": "measured live", "sass": "from machine code", "derived": "derived from machine code"}
-        return words.get(self.measured.method, self.measured.method) if self.measured else "documented only"
+        return {**words, DOCUMENTED: "documented only"}.get(self.how, self.how)
 
     @property
     def evidence(self) -> str:
@@ -102,10 +111,17 @@ class Cell:
 
 
 def cell(fragment: Fragment, name: str | None, results: Results | Layers) -> Cell:
-    """The table of a fragment on arch `name`; without a name on that whose measurement counts most (`Layers.meant`).
+    """As `find`; UsageError where there is no table."""
+    if found := find(fragment, name, results):
+        return found
+    raise lookup.no_table(fragment, name, layers_of(results))
 
-    What is only documented is part of what is published, not of a folder alone. UsageError where the arch does not
-    have the fragment, or nobody says anything of it.
+
+def find(fragment: Fragment, name: str | None, results: Results | Layers) -> Cell | None:
+    """The table of a fragment on arch `name`; without a name on that whose measurement counts most (`Layers.meant`), or
+    the first that has it. None where the arch does not have the fragment, or nobody says anything of it.
+
+    What is only documented is part of what is published, not of a folder alone.
     """
     if name == "all":
         raise UsageError("one arch is needed here, not all.")
@@ -113,15 +129,28 @@ def cell(fragment: Fragment, name: str | None, results: Results | Layers) -> Cel
     chosen = layers.choose(fragment, lookup.archs_of(name, layers) if name else layers.meant(fragment))
     if chosen:
         return of(fragment, chosen, layers)
-    rows = [arch.arch(name)] if name else list(arch.ARCHS)
-    if layers.with_published:
-        from tcprobe.references import documented
+    rows = [arch.arch(name)] if name else arch.ARCHS
+    cells = (_documented(fragment, row, layers) for row in rows if layers.with_published)
+    return next((one for one in cells if one), None)
 
-        for row in reversed([row for row in rows if fragment.target.on(row)]):
-            stated = documented(fragment, row)
-            if stated:
-                return Cell(fragment, row.name, stated[1].meant, None, layers, stated=stated)
-    raise lookup.no_table(fragment, name, layers)
+
+def by_arch(fragment: Fragment, names: Iterable[str], layers: Layers, documented: bool = True) -> dict[str, Cell]:
+    """The cells of a fragment on those archs that have one: measured there, else, where that is wanted, documented."""
+    cells: dict[str, Cell] = {}
+    for name in names:
+        chosen = layers.choose(fragment, [name])
+        one = of(fragment, chosen, layers) if chosen else None
+        if one := one or (_documented(fragment, arch.arch(name), layers) if documented else None):
+            cells[name] = one
+    return cells
+
+
+def _documented(fragment: Fragment, row: arch.Arch, layers: Layers) -> Cell | None:
+    """What is documented of a fragment on an arch that has it."""
+    from tcprobe.store.stated import stated
+
+    claim = stated(fragment, row) if fragment.target.on(row) else None
+    return Cell(fragment, row.name, claim[1].meant, None, layers, stated=claim) if claim else None
 
 
 def of(fragment: Fragment, chosen: Found, layers: Layers) -> Cell:
@@ -192,15 +221,27 @@ def load(name: str, arch: str | None = None, results: Path | None = None, only: 
     has any, else of all, the one with the strongest method, then the newest. UsageError as `known`, and where the name
     means no fragment or several.
     """
-    return cell(by_name.resolve(name), arch, lookup.layers(results, only))
+    return cell(resolve(name).fragment, arch, lookup.layers(results, only))
 
 
 def operands(instruction: Instruction, name: str | None, results: Results | Layers) -> dict[str, Cell]:
     """The tables of all operands on one arch: `name`, or the one whose measurement of the last matrix counts most."""
-    layers = layers_of(results)
     fragments = [inventory.fragment(f.id) for f in instruction.fragments]
-    at = cell([f for f in fragments if f.role in WHOLE][-1], name, layers).arch
-    return {f.operand: cell(f, at, layers) for f in fragments}
+    at = cell(_last(fragments), name, results).arch
+    return {f.operand: cell(f, at, results) for f in fragments}
+
+
+def find_operands(instruction: Instruction, name: str | None, results: Results | Layers) -> dict[str, Cell] | None:
+    """As `operands`, None where one has no table."""
+    fragments = [inventory.fragment(f.id) for f in instruction.fragments]
+    last = find(_last(fragments), name, results)
+    cells = {f.operand: find(f, last.arch, results) for f in fragments} if last else {}
+    found = {operand: cell for operand, cell in cells.items() if cell}
+    return found if len(found) == len(fragments) else None
+
+
+def _last(fragments: Sequence[Fragment]) -> Fragment:
+    return [fragment for fragment in fragments if fragment.role in WHOLE][-1]
 
 
 def for_emit(fragments: Sequence[Fragment], name: str | None, results: Results | Layers) -> list[Cell]:
@@ -223,43 +264,28 @@ def emittable(
         return for_emit(fragments, name, results), []
     layers = layers_of(results)
     at, cells, without = name, [], []
-    error: UsageError | None = None
     for fragment in reversed(fragments):  # the last one chooses the arch
-        try:
-            one = cell(fragment, at, layers)
-        except UsageError as reason:
-            error = error or reason
+        if one := find(fragment, at, layers):
+            at = at or one.arch
+            cells.append(one)
+        else:
             without.append(fragment)
-            continue
-        at = at or one.arch
-        cells.append(one)
     if not cells:
-        assert error is not None
-        raise error
+        raise lookup.no_table(without[0], at, layers)
     return cells[::-1], without[::-1]
 
 
 def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:
     if layers.with_published:
-        rows = [row for row in arch.ARCHS if fragment.target.on(row)]
-        return [one for row in rows if (one := _said(fragment, row.name, layers))]
+        return list(by_arch(fragment, [row.name for row in arch.ARCHS], layers).values())
     cells = everywhere(fragment, "all", layers)
     if not cells:
         raise lookup.no_table(fragment, "all", layers)
     return cells
 
 
-def _said(fragment: Fragment, name: str, layers: Layers) -> Cell | None:
-    """`cell`, None where nobody says anything of the fragment on that arch."""
-    try:
-        return cell(fragment, name, layers)
-    except UsageError:
-        return None
-
-
 def everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Cell]:
-    """As `known`, but for "all" on every arch that has a measurement."""
+    """As `find`, but for "all" on every arch that has a measurement."""
     if name != "all":
-        return [cell(fragment, name, layers)]
-    chosen = (layers.choose(fragment, [at]) for at in layers.archs())
-    return [of(fragment, one, layers) for one in chosen if one]
+        return [one] if (one := find(fragment, name, layers)) else []
+    return list(by_arch(fragment, layers.archs(), layers, documented=False).values())

@@ -31,27 +31,16 @@ class Earlier(NamedTuple):
 
 def findings(results: Results, kind: str, arch: str) -> dict[Key, Finding]:
     """What an earlier document of a kind says of an arch, empty without one; DataError if it cannot be trusted."""
-    path = _path(results, kind, arch)
-    body = documents.read(path, DOCUMENTS[kind].kind) if path else None
-    if body is None or path is None:
+    document = path(results, kind, arch)
+    body = documents.read(document, DOCUMENTS[kind].kind) if document else None
+    if body is None or document is None:
         return {}
-    with naming(path):
+    with naming(document):
         return {finding.key: finding for finding in _findings(kind, arch, DOCUMENTS[kind], body)}
 
 
-def settle(results: Results, kind: str, arch: str, write: Callable[[Finding], None]) -> None:
-    """Save the findings of an earlier document one by one, by `write`, and remove it."""
-    path = _path(results, kind, arch)
-    if path is None or not path.exists():
-        return
-    before = findings(results, kind, arch)
-    path.rename(path.with_suffix(".settled"))
-    for finding in before.values():
-        write(finding)
-    path.with_suffix(".settled").unlink()
-
-
-def _path(results: Results, kind: str, arch: str) -> Path | None:
+def path(results: Results, kind: str, arch: str) -> Path | None:
+    """Where such a document is, None for a kind that had none."""
     return results.root / arch / f"{DOCUMENTS[kind].name}.json" if kind in DOCUMENTS else None
 
 

@@ -11,11 +11,9 @@ Tables of fragments are the kind "table" (`store.measurement`); every other kind
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
-
-import msgspec
 
 from tcprobe.text import one_line
 
@@ -37,7 +35,7 @@ class Key(NamedTuple):
     subject: str
 
 
-class Evidence(Protocol):
+class AnyFinding(Protocol):
     """What findings of all kinds say: of what they are, what came of it, and what they rest on."""
 
     @property
@@ -82,16 +80,39 @@ class Finding:
 
     @property
     def plain(self) -> Any:
-        """The body as plain data."""
-        return None if self.body is None else msgspec.to_builtins(self.body)
+        """The body as plain data of JSON."""
+        import msgspec  # which tables do without
+
+        return None if self.body is None else msgspec.json.decode(msgspec.json.encode(self.body))
 
 
-def made_by(finding: Evidence) -> tuple[str, ...]:
+def from_code(kind: str, subject: str, arch: str, compiler: str, body: Any) -> Finding:
+    """What the code of a compiler shows, of a document that names the compiler alone."""
+    made = dict.fromkeys(PROVENANCE, "none") | {"device": "machine code", "compiler": compiler}
+    return Finding(kind, subject, arch, "sass", "measured", made, body)
+
+
+def is_number(text: str) -> bool:
+    """Whether a part of a subject is a number as it is written: 7, not 07."""
+    return text.isascii() and text.isdigit() and text == str(int(text))
+
+
+def made_by(finding: AnyFinding) -> tuple[str, ...]:
     """The device, driver, CUDA version and compiler that a finding rests on."""
     return tuple(finding.provenance[key] for key in MAKER)
 
 
-def how(finding: Evidence) -> str:
+def witness(finding: AnyFinding) -> str:
+    """What counts once, however often it reports: a kind of GPU, or a compiler where code was read."""
+    return finding.provenance["device" if finding.method not in FROM_CODE else "compiler"]
+
+
+def makers(findings: Iterable[AnyFinding]) -> str:
+    """How findings were made, in words, each way once."""
+    return " and ".join(dict.fromkeys(how(finding) for finding in findings))
+
+
+def how(finding: AnyFinding) -> str:
     """The method and what it was done with, in words."""
     made = finding.provenance
     if finding.method in FROM_CODE:

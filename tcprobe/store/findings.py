@@ -7,11 +7,11 @@ that came after a finding is recorded beside it. Folders of an earlier tcprobe a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from functools import cache, partial
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
-from tcprobe.errors import DataError
+from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa.arch import ARCHS
 from tcprobe.store import documents, earlier, kinds
 from tcprobe.store.documents import naming
@@ -35,10 +35,14 @@ def path(results: Results, key: Key) -> Path:
 
 def read(results: Results, key: Key) -> Finding | None:
     """A saved finding, None if there is none; DataError if it cannot be trusted."""
+    return _in_file(results, key) or earlier.findings(results, key.kind, key.arch).get(key)
+
+
+def _in_file(results: Results, key: Key) -> Finding | None:
     place = path(results, key)
     content = documents.read(place, key.kind)
     if content is None:
-        return earlier.findings(results, key.kind, key.arch).get(key)
+        return None
     with naming(place):
         finding = _from_json(key.kind, content)
         if finding.key != key:
@@ -49,14 +53,54 @@ def read(results: Results, key: Key) -> Finding | None:
 def write(results: Results, finding: Finding) -> None:
     """Save a finding, checked; a refusal or failure is recorded beside what was found before."""
     kinds.check(finding)
-    earlier.settle(results, finding.kind, finding.arch, partial(write, results))
-    place = path(results, finding.key)
-    aside = place.with_suffix(".failed")
-    if finding.status != "measured" and place.exists():
-        files.write(aside, documents.seal(finding.kind, _to_json(finding)).encode(), parents=True)
+    settle(results, finding.kind, finding.arch)
+    if finding.status != "measured" and _is_measured(results, finding.key):
+        _write(beside(results, finding.key), finding)
         return
+    _write(path(results, finding.key), finding)
+    beside(results, finding.key).unlink(missing_ok=True)
+
+
+def beside(results: Results, key: Key) -> Path:
+    """Where a refusal or failure is recorded that came after a finding."""
+    return path(results, key).with_suffix(".failed")
+
+
+def settle(results: Results, kind: str, arch: str) -> None:
+    """Save what an earlier document holds as findings of their own, then remove it.
+
+    What has a file is newer and stays. Taken up where it ended if it is interrupted: the document goes last. One that
+    cannot be trusted is kept under another name.
+    """
+    document = earlier.path(results, kind, arch)
+    if document is None or not document.exists():
+        return
+    try:
+        before = earlier.findings(results, kind, arch)
+    except NewerSchemaError:
+        raise
+    except DataError:
+        document.replace(document.with_suffix(".untrusted"))
+        return
+    for key, finding in before.items():
+        if not path(results, key).exists():
+            _write(path(results, key), finding)
+    document.unlink(missing_ok=True)
+
+
+def _is_measured(results: Results, key: Key) -> bool:
+    """Whether there is a finding that a failure leaves alone; NewerSchemaError where a later tcprobe wrote the file."""
+    try:
+        finding = _in_file(results, key)
+    except NewerSchemaError:
+        raise
+    except DataError:
+        return False
+    return finding is not None and finding.status == "measured"
+
+
+def _write(place: Path, finding: Finding) -> None:
     files.write(place, documents.seal(finding.kind, _to_json(finding)).encode(), parents=True)
-    aside.unlink(missing_ok=True)
 
 
 def saved(results: Results, key: Key) -> Finding | Measurement | None:
@@ -74,29 +118,47 @@ def save(results: Results, finding: Finding | Measurement) -> None:
         write(results, finding)
 
 
+def save_all(results: Results, found: Sequence[Finding | Measurement]) -> None:
+    """As `save`, of many: those that one document holds are written together."""
+    documents_of: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in found:
+        if isinstance(finding, Finding) and kinds.documented(finding.kind):
+            place = (finding.kind, finding.arch, finding.provenance["compiler"])
+            documents_of.setdefault(place, []).append(finding)
+        else:
+            save(results, finding)
+    for (kind, *_), together in documents_of.items():
+        kinds.kind(kind).save(results, together)
+
+
 def every(results: Results, kind: str, arch: str) -> Iterator[Finding]:
     """All findings of a kind on an arch, the strongest method first, then by subject."""
+    if kinds.documented(kind):
+        yield from kinds.kind(kind).read(results, arch)
+        return
+    before = earlier.findings(results, kind, arch)
     for method in METHODS:
-        for subject in subjects(results, kind, arch, method):
-            finding = read(results, Key(kind, arch, method, subject))
+        saved = {Key(kind, arch, method, subject) for subject in _in_folder(folder(results, kind, arch, method))}
+        for key in sorted(saved | {key for key in before if key.method == method}):
+            finding = _in_file(results, key) or before.get(key)
             if finding:
                 yield finding
 
 
-def subjects(results: Results, kind: str, arch: str, method: str) -> list[str]:
-    """What is saved, sorted; DataError if the folder cannot be read."""
-    place = folder(results, kind, arch, method)
+def _in_folder(place: Path) -> list[str]:
+    """Subjects of the files of a folder; DataError if it cannot be read."""
     try:
         names = os.listdir(place) if files.is_folder(place) else []
     except OSError as error:
         raise DataError(f"{place}: cannot be read: {error.strerror}.") from None
-    saved = {subject_of(name) for name in names if name.endswith(".json")}
-    return sorted(saved | {key.subject for key in earlier.findings(results, kind, arch) if key.method == method})
+    return [subject_of(name) for name in names if name.endswith(".json")]
 
 
 def archs(results: Results, kind: str) -> list[str]:
     """Archs with findings of a kind, sorted as they are released."""
-    return [row.name for row in ARCHS if any(subjects(results, kind, row.name, method) for method in METHODS)]
+    if kinds.documented(kind):
+        return [row.name for row in ARCHS if (results.root / row.name / f"{kind}.json").exists()]
+    return [row.name for row in ARCHS if next(every(results, kind, row.name), None)]
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch, by_name, inventory, shorthand
+from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.store.choose import Layers, alone, default, over_published
 from tcprobe.store.results import Results
@@ -22,7 +22,7 @@ def layers(folder: Path | None, only: bool = False) -> Layers:
         return default()
     folder = folder or Path("results")
     if not is_folder(folder):
-        raise UsageError(f"{folder}: no such folder. `tcprobe run --results {folder}` makes it.")
+        raise UsageError(f"{folder}: no such folder.", "no folder", folder=str(folder))
     return alone(Results(folder)) if only else over_published(folder)
 
 
@@ -30,22 +30,13 @@ def side_by_side(folders: Sequence[Path]) -> Layers:
     """Folders alone, each lying over those after it; without any `default`. UsageError if one is missing."""
     missing = next((folder for folder in folders if not is_folder(folder)), None)
     if missing is not None:
-        raise UsageError(f"{missing}: no such folder. `tcprobe run --results {missing}` makes it.")
+        raise UsageError(f"{missing}: no such folder.", "no folder", folder=str(missing))
     return Layers([layer for folder in folders for layer in alone(Results(folder)).layers]) if folders else default()
 
 
 def archs_of(name: str | None, layers: Layers) -> list[str]:
     """The arch that --arch names; without it, and for "all", every arch that has measurements, ascending."""
-    return layers.archs() if name in (None, "all") else [arch.arch(name or "").name]
-
-
-def chosen(patterns: Sequence[str]) -> list[Fragment]:
-    """Fragments of names that must be unique, and of patterns and instructions that may mean several."""
-    fragments: list[Fragment] = []
-    for pattern in patterns:
-        several = any(c in pattern for c in "*?[") or shorthand.short(pattern) in inventory.instructions()
-        fragments += by_name.select_or_fail(pattern) if several else [by_name.resolve(pattern)]
-    return list(dict.fromkeys(fragments))
+    return layers.archs() if name in (None, "all") else [arch.arch(at).name for at in (name or "").split(",")]
 
 
 def no_table(fragment: Fragment, name: str | None, layers: Layers) -> UsageError:
@@ -54,10 +45,9 @@ def no_table(fragment: Fragment, name: str | None, layers: Layers) -> UsageError
     saved = next(layers.saved(fragment.experiment, archs), None)
     words = f" {saved.measured.arch} {saved.measured.status} it: {saved.measured.words}." if saved else ""
     where = f" on {archs[0]}" if len(archs) == 1 else ""
-    return UsageError(
-        f"no table of {fragment.id}{where} in {layers.words}.{words} "
-        f"`tcprobe why-not {fragment.id} --arch {archs[0] if archs else 'sm_90'}` says more."
-    )
+    at = archs[0] if archs else "sm_90"
+    words = f"no table of {fragment.id}{where} in {layers.words}.{words}"
+    return UsageError(words, "no table", id=fragment.id, arch=at)
 
 
 def some(names: Sequence[str], most: int = 4) -> str:

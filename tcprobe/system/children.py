@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from tcprobe.errors import StarvedError
+
 POSIX = os.name == "posix"
 MOST_BYTES = 32 << 20  # of a file that a tool writes, its output included; real ones stay below 1 MB
 SHELL = ("/bin/sh", "-c")
@@ -27,6 +29,7 @@ GUARD = 'read _; trap "" TERM; kill -TERM 0; rm -rf "$1"; kill -KILL 0'
 BOUNDED = f'ulimit -S -c 0; ulimit -S -f {MOST_BYTES >> 9}; exec "$@"'
 
 MOST_WORDS = 300
+STARVED = 71  # exit code of a worker that gets no memory: EX_OSERR of sysexits.h
 
 
 class Child(Protocol):
@@ -64,6 +67,16 @@ def end(child: Child) -> None:
     with _lock:
         _running.discard(child)
     child.kill()
+
+
+def lived(code: int) -> int:
+    """The exit code of a child that nobody here killed.
+
+    StarvedError where it got no memory: it says so, or signal 9 ended it, by which systems take their memory back.
+    """
+    if code in (STARVED, -9):
+        raise StarvedError
+    return code
 
 
 def stopping() -> bool:

@@ -25,6 +25,7 @@ if sys.platform != "win32":
 MOST_BYTES = 4 << 20  # of any file that is read
 DAY = 86_400.0  # seconds
 TRIES = 10
+MOST_WAIT = 2.0  # seconds
 _PART = re.compile(r"\.tcprobe-([1-9][0-9]*)-[0-9a-f]{16}\.part")
 _THREADS = threading.Lock()
 
@@ -62,6 +63,28 @@ def read_input(most: int = MOST_BYTES) -> bytes:
     return raw
 
 
+def read_text(path: str | Path, most: int = MOST_BYTES) -> str:
+    """The text of a file that a user names, UTF-8 with line ends of any system; `-` is standard input.
+
+    DataError where there is none, where `read` refuses it, and where it is no such text.
+    """
+    raw = read_input(most) if str(path) == "-" else read(path, most)
+    if raw is None:
+        raise DataError(f"{path}: cannot be read: no such file.")
+    try:
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}, line {_lines(raw[: error.start])}: not UTF-8 text; save the file as UTF-8.") from None
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise DataError(f"{path}, line {line}: a zero byte, so this is no UTF-8 text; save the file as UTF-8.")
+    return text
+
+
+def _lines(raw: bytes) -> int:
+    return len(re.split(b"\r\n|\r|\n", raw))
+
+
 def is_folder(path: str | Path) -> bool:
     """Whether there is such a folder; DataError where that cannot be told: no permission, too long a name."""
     try:
@@ -76,7 +99,8 @@ def write(path: Path, data: bytes, parents: bool = False) -> None:
     """Write a file whole; EnvironmentUnfitError if that fails, and the file is then as it was.
 
     The permissions of an existing file stay, a link stays and what it leads to is written. What is no regular file (a
-    FIFO, a device), or is open already (/dev/stdout), is written through. `parents` makes missing folders.
+    FIFO, a device), or is open already (/dev/stdout), is written through. A regular file that has just these bytes is
+    left alone. `parents` makes missing folders.
     """
     try:
         if parents:
@@ -146,14 +170,31 @@ def _is_open(path: str) -> bool:
 
 
 def _write_through(path: Path, data: bytes) -> None:
-    with open(path, "ab", opener=lambda name, flags: os.open(name, flags & ~os.O_CREAT)) as file:
+    with open(path, "ab", opener=_with_reader) as file:
+        os.set_blocking(file.fileno(), True)
         file.write(data)
+
+
+def _with_reader(path: str, flags: int) -> int:
+    """Open what is there for writing; OSError for a FIFO that nobody reads within `MOST_WAIT` seconds."""
+    end = time.monotonic() + MOST_WAIT
+    while True:
+        try:
+            return _at_once(path, flags & ~os.O_CREAT)
+        except OSError as error:
+            if error.errno != errno.ENXIO or not stat.S_ISFIFO(os.stat(path).st_mode):
+                raise
+            if time.monotonic() > end:
+                raise OSError(errno.ENXIO, "nobody reads what is written there") from None
+        time.sleep(0.02)
 
 
 def _replace(path: str, data: bytes, mode: int | None) -> None:
     """Write aside and rename; again where the part file was taken away."""
     if mode is not None and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if mode is not None and _has(path, data):
+        return
     for left in reversed(range(TRIES)):
         part = os.path.join(os.path.dirname(path), f".tcprobe-{os.getpid()}-{os.urandom(8).hex()}.part")
         try:
@@ -173,6 +214,14 @@ def _replace(path: str, data: bytes, mode: int | None) -> None:
         finally:
             with suppress(OSError):
                 os.unlink(part)
+
+
+def _has(path: str, data: bytes) -> bool:
+    """Whether a file has these bytes; not where it cannot be read."""
+    try:
+        return os.path.getsize(path) == len(data) and Path(path).read_bytes() == data
+    except OSError:
+        return False
 
 
 def _lock(handle: int) -> None:

@@ -1,6 +1,7 @@
 """A sample of the campaign, and what its judges must notice; `python -m tests.hostile` runs all of it."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -24,8 +25,9 @@ def _sample():
         yield from (replace(case, trials=case.trials[:2]) for case in found.values())
 
 
-def test_sample_of_each_category():
-    report = run.campaign(_sample(), seconds=120)
+def test_sample_of_each_category(monkeypatch):
+    monkeypatch.setattr(board.limits, "seconds", 300)  # a command that does not end, not one of a busy machine
+    report = run.campaign(_sample(), seconds=math.inf)
     assert report.findings == []
     assert report.left_out == 0
     assert sum(tally.inputs for tally in report.tallies.values()) == sum(map(len, SAMPLE.values()))

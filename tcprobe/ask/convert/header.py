@@ -12,41 +12,43 @@ from collections.abc import Iterator, Sequence
 
 from tcprobe import __version__
 from tcprobe.ask.convert import Conversion
+from tcprobe.code.origin import origin
+from tcprobe.code.scope import guarded
 from tcprobe.errors import UsageError
 from tcprobe.text import comment, quoted
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-_NAMESPACE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}(::[A-Za-z_][A-Za-z0-9_]{0,99})*")
-_HELPER = re.compile(r"#ifndef (TCPROBE_\w+)\n#define \1\n")
+_HEAD = re.compile(r"^__device__ inline void (.*) {$", re.MULTILINE)
 
 
 def header(conversions: Sequence[Conversion], namespace: str = "") -> str:
     """The header; UsageError where a conversion has no code, or the namespace is none."""
-    if namespace and not _NAMESPACE.fullmatch(namespace):
-        raise UsageError(f"{quoted(namespace)} is no namespace.")
+    _check_apart(conversions)
     lines = [f"// made by tcprobe {__version__}", "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)"]
     for conversion in conversions:
         lines += _one(conversion, namespace)
     return "\n".join([*lines, "#endif", ""])
 
 
-def check_name(name: str) -> str:
-    """The name of a function; UsageError where it is none."""
-    if not _NAME.fullmatch(name):
-        raise UsageError(f"{quoted(name)} is no name of a function.")
-    return name
+def _check_apart(conversions: Sequence[Conversion]) -> None:
+    """UsageError where two functions have the same head and do different things."""
+    by_head: dict[str, str | None] = {}
+    for conversion in conversions:
+        for head in _HEAD.findall(conversion.code or ""):
+            if by_head.setdefault(head, conversion.code) != conversion.code:
+                raise UsageError(f"two functions are {quoted(head)}: give each a --name of its own.")
 
 
 def _one(conversion: Conversion, namespace: str) -> Iterator[str]:
     tiles = conversion.tiling
     if conversion.code is None:
         raise UsageError(f"no code: {conversion.summary} ({conversion.reason}).")
-    scope = re.sub(r"\W+", "_", namespace)
-    code = _HELPER.sub(lambda m: f"#ifndef {m[1]}_{scope}\n#define {m[1]}_{scope}\n", conversion.code)
+    code = guarded(conversion.code, namespace) if namespace else conversion.code
     guard = f"TCPROBE_CONVERT_{hashlib.sha256(f'{namespace} {code}'.encode()).hexdigest()[:12]}"
     yield from ("", f"#ifndef {guard}", f"#define {guard}")
-    for count, cell in ((tiles.source_tiles, tiles.source), (tiles.target_tiles, tiles.target)):
-        yield comment(f"// {count} x {cell.fragment.id} on {cell.arch}; {cell.evidence}")
+    for name, count, cell in (
+        ("from", tiles.source_tiles, tiles.source), ("to", tiles.target_tiles, tiles.target),
+    ):  # fmt: skip
+        yield comment(f"// {name}: {count} x {cell.fragment.id}, {origin(cell)}")
     yield comment(f"// {conversion.summary}; a lane: {conversion.words}")
     yield from [f"namespace {namespace} {{"] * bool(namespace)
     yield code

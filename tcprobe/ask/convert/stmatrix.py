@@ -15,25 +15,27 @@ converted to. Each warp of a warpgroup stores the band of rows that it holds.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tcprobe.ask.bank_rules import rules_for
 from tcprobe.ask.convert import Conversion, require_matrix, routed
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.units import tiling
 from tcprobe.ask.path.formula import AddressText, address
-from tcprobe.ask.tile import TMA, Shared, Tile, bits_of, boxed, parse_shared
+from tcprobe.ask.tile import Shared, Tile, bits_of, parse_shared
+from tcprobe.ask.tile_cost import ideal
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch, by_name
+from tcprobe.isa import arch
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import resolve
 from tcprobe.isa.operand import Operand, Role
 from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, access
-from tcprobe.layout.banks import IDLE, Ints
+from tcprobe.layout.banks import IDLE, Ints, Judge
 from tcprobe.layout.table import slot_table
 from tcprobe.store.cell import Cell, cell, sources
 
@@ -111,6 +113,21 @@ class Stored:
         linear = self.shared.linear(self.tile, self.lines, self.bytes)[:, like]
         return address(self.addresses[:, like], linear, self.shared.swizzle)
 
+    @cached_property
+    def judge(self) -> Judge:
+        """Of bank conflicts on its arch."""
+        return rules_for(self.cell.arch, self.cell.layers).judge(access(self.access))
+
+    @property
+    def wavefronts(self) -> int:
+        """Of all warps' issues in shared memory."""
+        return int(self.judge.cycles(self.addresses.reshape(-1, WARP)).sum())
+
+    @property
+    def ideal(self) -> int:
+        """What they would be if no lanes collided."""
+        return ideal(self.judge, self.addresses.reshape(-1, WARP))
+
     @property
     def ptx(self) -> str:
         """The instruction in full."""
@@ -130,7 +147,8 @@ class Stored:
             "evidence": self.cell.evidence}, "source": sources([self.cell]), "access": self.access, "ptx": self.ptx,
             "type": self.tile.type, "tile": [self.tile.rows, self.tile.cols], "contiguous": self.tile.contiguous,
             "shared": str(self.shared), "pitch": self.shared.pitch(self.tile), "bytes": self.shared.bytes(self.tile),
-            "block": self.shared.block or None, "alignment": self.alignment, "threads": self.cell.fragment.threads,
+            "block": self.shared.block or None, "wavefronts": self.wavefronts, "ideal": self.ideal,
+            "alignment": self.alignment, "threads": self.cell.fragment.threads,
             "formula": str(self.formula) if self.formula else None, "issues": issues, "evidence": self.evidence,
         }  # fmt: skip
 
@@ -153,7 +171,7 @@ def stored(source: Cell, options: StoreOptions, name: str = "convert") -> Stored
     part, kind = band(source), options.kind or source.fragment.type
     bits, cols = _bits(kind), source.fragment.cols
     tile = Tile(source.fragment.rows, cols, kind, bits, options.contiguous)
-    own, shared = replace(tile, rows=part.fragment.rows), _placed(options.placed, tile)
+    own, shared = replace(tile, rows=part.fragment.rows), parse_shared(options.placed)
     _check_pitch(tile, shared)
     block = _block(options.access, own, source)
     target, evidence = _registers(block, own, source)
@@ -185,17 +203,8 @@ def _bits(kind: str) -> int:
     return bits
 
 
-def _placed(text: str, tile: Tile) -> Shared:
-    """What `parse_shared` knows, or boxes:WIDTH; UsageError. Rows of a tensor map's mode are its span apart or more."""
-    match = re.fullmatch(r"boxes:(\d{1,4})", text)
-    if match:
-        return boxed(int(match[1]), tile)
-    shared = parse_shared(text, "boxes:BYTES")
-    span = MATRIX_ROW << shared.swizzle[0] if text in TMA else 0
-    return replace(shared, padding=max(shared.padding, span - tile.line_bytes))
-
-
 def _check_pitch(tile: Tile, shared: Shared) -> None:
+    shared.check(tile)
     pitch, unit = shared.pitch(tile), 1 << shared.swizzle[1] if shared.swizzle[0] else MATRIX_ROW
     if pitch % MATRIX_ROW or unit % MATRIX_ROW:
         raise UsageError(
@@ -223,7 +232,7 @@ def _block(name: str, tile: Tile, source: Cell) -> MatrixBlock:
         size = f"{tile.lines} lines of {tile.line_bytes} bytes"
         raise UsageError(f"{_said(name)}: a warp holds {size}, which its matrices of 8 lines of 16 bytes do not fill.")
     turned = ".trans" if trans else ""
-    return MatrixBlock(by_name.instruction(f"stmatrix.sync.aligned.m8n8.x{fit[0] * fit[1]}{turned}.shared.b16"), *fit)
+    return MatrixBlock(resolve(f"stmatrix.sync.aligned.m8n8.x{fit[0] * fit[1]}{turned}.shared.b16").instruction, *fit)
 
 
 def _registers(block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Cell, list[str]]:

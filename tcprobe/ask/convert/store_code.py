@@ -8,6 +8,8 @@ from dataclasses import replace
 from tcprobe.ask.convert.casts import cast
 from tcprobe.ask.convert.cuda import NAME, parameter
 from tcprobe.ask.convert.stmatrix import Stored, StoreOptions, stored
+from tcprobe.code.cuda import holder, of_holder
+from tcprobe.code.origin import origin
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch
 from tcprobe.store.cell import Cell
@@ -33,13 +35,16 @@ def _function(store: Stored, name: str) -> Iterator[str]:
     yield comment(f"/// {words}, {tile.contiguous}s contiguous,")
     cut = f", lines cut into blocks of {store.shared.block} bytes" if store.shared.block else ""
     yield f"/// {store.shared.pitch(tile)} bytes apart, {store.shared}{cut}. `shared`: the tile's address in the shared"
-    yield f"/// window, a multiple of {store.alignment}; lane: 0 to {store.cell.fragment.threads - 1}, of whole warps."
-    yield f"__device__ inline void {name}(unsigned shared, unsigned lane, {given}) {{"
+    threads = store.cell.fragment.threads
+    thread = holder(threads)
+    yield f"/// window, a multiple of {store.alignment}; {thread}: 0 to {threads - 1}, of whole warps;"
+    yield f"/// `from`: the registers, {origin(store.cell)}."
+    yield f"__device__ inline void {name}(unsigned shared, unsigned {thread}, {given}) {{"
     yield f"  {word} to[{issues}][{registers}];"
     yield f"  {name}_registers(from, to);"
     yield "#pragma unroll"
     yield f"  for (unsigned issue = 0; issue < {issues}; ++issue) {{"
-    yield from (f"    {line}" for line in _address(store))
+    yield from (f"    {of_holder(line, threads)}" for line in _address(store))
     places = ", ".join(f"%{j + 1}" for j in range(registers))
     held = ", ".join(f'"r"(to[issue][{j}])' for j in range(registers))
     yield f'    asm volatile("{store.ptx} [%0], {{{places}}};" : : "r"(address), {held} : "memory");'

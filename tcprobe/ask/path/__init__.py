@@ -83,7 +83,7 @@ class PathPlan:
 
 
 class PathOptions(NamedTuple):
-    """The options of `tcprobe path` as they are written: --tile, --global, --shared, --with, --ld, --fill."""
+    """The options of `tcprobe path` as they are written: --tile, --global, --shared, --with, --ld, --fill, --type."""
 
     size: str
     contiguous: str
@@ -91,6 +91,12 @@ class PathOptions(NamedTuple):
     access: str | None = None
     ld: int | None = None
     fill: str | None = None
+    kind: str | None = None
+
+    def check_type(self, type_: str) -> None:
+        """UsageError where --type is another one than the fragment's."""
+        if self.kind not in (None, type_):
+            raise UsageError(f"--type {str(self.kind)[:20]}: the elements are {type_}.")
 
 
 def request(cell: Cell, options: PathOptions) -> PathRequest:
@@ -100,6 +106,7 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
     gaps; without `fill` cp.async on the way in where the arch has it, else plain.
     """
     fragment = cell.fragment
+    options.check_type(fragment.type)
     tile = parse_tile(options.size, fragment.type, options.contiguous, fragment.slot_bits)
     names = [options.access] if options.access else list(STORES if fragment.role is Role.RESULT else LOADS)
     rules = rules_for(cell.arch, cell.layers)

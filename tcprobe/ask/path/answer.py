@@ -75,6 +75,7 @@ def described(plan: PathPlan) -> dict[str, Any]:
     return {
         "fragment": asked.cell.fragment.id, "arch": asked.cell.arch, "tile": [tile.rows, tile.cols], "type": tile.type,
         "global": tile.contiguous, "ld": asked.ld, "shared": str(asked.shared), "pitch": asked.shared.pitch(tile),
+        "block": asked.shared.block or None,
         "bytes": asked.shared.bytes(tile), "alignment": plan.alignment, "fill": asked.fill,
         "fragments": plan.fragments, "registers": asked.cell.fragment.registers, "proven": True,
         "steps": [said(asked, step) for step in plan.steps],

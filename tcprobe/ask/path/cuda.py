@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -13,7 +12,11 @@ from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import LaneCopy, PathStep, RegisterCopy
+from tcprobe.code.cuda import holder, once
+from tcprobe.code.names import made
+from tcprobe.code.origin import of_tables
 from tcprobe.errors import UsageError
+from tcprobe.isa.arch import WARP
 from tcprobe.references.shared_memory.tma import LEAST_ARCH
 from tcprobe.text import comment
 
@@ -28,7 +31,7 @@ def source(plan: PathPlan) -> str:
     moves, registers = moved(plan.asked, plan.transfer), _registers(plan, plan.registers)
     parts = [moves, registers] if plan.asked.loads else [registers, moves]
     body = [f"  {line}".rstrip() if line[:1] != "#" else line for part in (_sizes(plan), *parts) for line in part]
-    return "\n".join([*_head(plan), *body[:-1], "};", "", "#endif", ""])
+    return "\n".join([*_head(plan), *once([f"struct {name(plan)} {{", *body[:-1], "};"]), ""])
 
 
 def name(plan: PathPlan) -> str:
@@ -40,8 +43,9 @@ def struct_of(asked: TileRequest) -> str:
     """The struct's name: of what has the tile, the tile, its place and what reaches it."""
     tile, (end, reach) = asked.tile, asked.ends
     gap = f"_ld{asked.ld}" if asked.ld != tile.length else ""
-    words = f"path_{end}_{tile.rows}x{tile.cols}_{tile.contiguous}{gap}_{asked.shared}_{asked.fill}"
-    return re.sub(r"\W+", "_", f"{words}_{reach}")
+    boxes = f"_boxes{asked.shared.block}" if asked.shared.block not in (0, tile.line_bytes) else ""
+    words = f"path_{end}_{tile.rows}x{tile.cols}_{tile.contiguous}{gap}_{asked.shared}{boxes}_{asked.fill}"
+    return made(f"{words}_{reach}")
 
 
 def _head(plan: PathPlan) -> Iterator[str]:
@@ -49,9 +53,9 @@ def _head(plan: PathPlan) -> Iterator[str]:
     way = " -> ".join(f"{s.kind}: {' + '.join(s.ptx)}" for s in plan.steps)
     yield f"// made by tcprobe {__version__}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous"
     yield f"// {comment(way)}"
-    yield f"// shared memory: {asked.shared}; proven on every slot on {asked.cell.arch}; needs {_least(plan)}"
-    yield from (f"// {comment(words)}" for words in plan.evidence)
-    yield from (f"#ifndef TCPROBE_{name(plan)}", f"#define TCPROBE_{name(plan)}", "", f"struct {name(plan)} {{")
+    boxes = f", {asked.shared.words(tile)}" if asked.shared.block else ""
+    yield f"// shared memory: {asked.shared}{boxes}; proven on every slot on {asked.cell.arch}; needs {_least(plan)}"
+    yield from (f"// {comment(of_tables(words))}" for words in plan.evidence)
 
 
 def _least(plan: PathPlan) -> str:
@@ -187,8 +191,9 @@ def _registers(plan: PathPlan, step: RegisterCopy) -> Iterator[str]:
     yield from (f"  {line}" for line in _addressed("address", plan.asked, step))
     yield from (f"  {line}" for line in _issued(plan, whole, parts))
     yield from ("}", "")
-    yield f"/// All of them: fragment f at registers[{fragment.registers} * f], {_lane(step)}."
-    yield f"{FUNCTION} {verb}(unsigned shared, unsigned lane, {const}Word (&registers)[REGISTERS]) {{"
+    thread = holder(WARP * step.warps)
+    yield f"/// All of them: fragment f at registers[{fragment.registers} * f], {_threads(step)}."
+    yield f"{FUNCTION} {verb}(unsigned shared, unsigned {thread}, {const}Word (&registers)[REGISTERS]) {{"
     yield "#pragma unroll"
     yield f"  for (unsigned {_number(step)} = 0; {_number(step)} < {issues // step.warps}; ++{_number(step)})"
     yield f"    {_called(step, f'{verb}_issue', _number(step), _scaled(_number(step), whole, parts))};"
@@ -196,10 +201,10 @@ def _registers(plan: PathPlan, step: RegisterCopy) -> Iterator[str]:
     yield from _k_step(plan, whole, parts)
 
 
-def _lane(step: RegisterCopy) -> str:
+def _threads(step: RegisterCopy) -> str:
     if step.warps == 1:
         return "lane = 0 to 31 of a whole warp"
-    return f"lane = 0 to {32 * step.warps - 1} of {step.warps} whole warps"
+    return f"thread = 0 to {WARP * step.warps - 1} of {step.warps} whole warps"
 
 
 def _number(step: RegisterCopy) -> str:
@@ -213,10 +218,10 @@ def _called(step: RegisterCopy, name: str, number: str, register: str) -> str:
         return f"{name}(shared, lane, {number}, registers + {register})"
     each = len(step.shared) // len(step.origins)
     one = f"({number})" if " " in number else number
-    issue = f"{one} * {step.warps} + lane / 32"
+    issue = f"{one} * {step.warps} + thread / 32"
     if each > 1:
-        issue = f"({one} / {each} * {step.warps} + lane / 32) * {each} + {one} % {each}"
-    return f"{name}(shared, lane % 32, {issue}, registers + {register})"
+        issue = f"({one} / {each} * {step.warps} + thread / 32) * {each} + {one} % {each}"
+    return f"{name}(shared, thread % 32, {issue}, registers + {register})"
 
 
 def _scaled(variable: str, times: int, parts: int) -> str:
@@ -233,7 +238,8 @@ def _k_step(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
         yield f"// addresses of step k: those of step 0 {ahead.op} {', '.join(map(str, ahead.shared))}"
     yield f"{NUMBER} STEP_REGISTERS = {ahead.issues // plan.registers.warps * whole // parts};"
     yield "/// The fragments of step k."
-    yield f"{FUNCTION} load_k(unsigned shared, unsigned lane, unsigned k, Word (&registers)[STEP_REGISTERS]) {{"
+    yield (f"{FUNCTION} load_k(unsigned shared, unsigned {holder(WARP * plan.registers.warps)}, unsigned k, "
+           "Word (&registers)[STEP_REGISTERS]) {")  # fmt: skip
     yield "#pragma unroll"
     step = plan.registers
     count = ahead.issues // step.warps

@@ -16,18 +16,20 @@ from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import LaneCopy, PathStep
 from tcprobe.ask.tile import Tile
+from tcprobe.code.origin import of_tables
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.text import comment
 
+Numbers = int | tuple[int, ...]
 _MATRIX = re.compile(r"(ld|st)matrix\.x([124])(\.trans)?")
 
 
 def head(proven: str, evidence: Iterable[str], atom: str) -> list[str]:
     """The first lines of a header of CuTe's terms: what it is proven on, what it rests on, what it includes."""
     lines = [f"// made by tcprobe {__version__}, proven {proven}"]
-    lines += [f"// {comment(words)}" for words in evidence]
+    lines += [f"// {comment(of_tables(words))}" for words in evidence]
     return [*lines, "#pragma once", "#include <cute/tensor.hpp>", f"#include <cute/atom/{atom}.hpp>", ""]
 
 
@@ -44,20 +46,23 @@ def source(plan: PathPlan) -> str:
     return "\n".join([*lines, *_registers(plan), ""])
 
 
-def layout(tile: Tile, turned: bool, pitch: int) -> str:
-    """The tile in elements, `pitch` of them from line to line; rows and columns exchanged where `turned`."""
-    modes = [
-        (tile.rows, pitch if tile.contiguous == "row" else 1),
-        (tile.cols, pitch if tile.contiguous == "col" else 1),
-    ]
-    if turned:
-        modes.reverse()
+def layout(tile: Tile, turned: bool, pitch: int, block: int = 0) -> str:
+    """The tile in elements, `pitch` of them from line to line; rows and columns exchanged where `turned`.
+
+    `block`: the elements of each of several blocks that a line is cut into.
+    """
+    line: tuple[Numbers, Numbers] = (tile.lines, pitch)
+    place: tuple[Numbers, Numbers] = (tile.length, 1)
+    if block:
+        place = ((block, tile.length // block), (1, tile.lines * block))
+    modes = [line, place] if (tile.contiguous == "row") != turned else [place, line]
     shape, stride = (tuple(mode[n] for mode in modes) for n in (0, 1))
     return f"cute::Layout<{_ints('Shape', shape)}, {_ints('Stride', stride)}>"
 
 
-def _ints(kind: str, values: tuple[int, ...]) -> str:
-    return f"cute::{kind}<{', '.join(f'cute::Int<{n}>' for n in values)}>"
+def _ints(kind: str, values: tuple[Numbers, ...]) -> str:
+    texts = (f"cute::Int<{n}>" if isinstance(n, int) else _ints(kind, n) for n in values)
+    return f"cute::{kind}<{', '.join(texts)}>"
 
 
 def _shared(plan: PathPlan, turned: bool) -> str:
@@ -67,7 +72,8 @@ def _shared(plan: PathPlan, turned: bool) -> str:
         raise UsageError(
             f"CuTe: lines {asked.shared.pitch(asked.tile)} bytes apart are not whole elements of {bits} bits."
         )
-    plain = layout(asked.tile, turned, pitch)
+    cut = asked.shared.blocks(asked.tile) > 1
+    plain = layout(asked.tile, turned, pitch, 8 * asked.shared.block // bits if cut else 0)
     if not asked.shared.swizzle[0]:
         return plain
     swizzle = Swizzle(*asked.shared.swizzle).in_elements(bits)

@@ -7,8 +7,9 @@ from dataclasses import replace
 from itertools import combinations, product
 
 from tcprobe.ask.path.request import FILLS, PathRequest
-from tcprobe.ask.tile import TMA, Shared
+from tcprobe.ask.tile import Shared, boxed
 from tcprobe.errors import UsageError
+from tcprobe.isa.tensor_map import SPANS
 
 Change = tuple[str, dict[str, object]]  # as an option, and as a change of the request
 MOST = 3
@@ -54,9 +55,8 @@ def _places(asked: PathRequest) -> Iterator[Change]:
     b, m, s = asked.shared.swizzle
     if b and m < 4:
         yield f"--shared sw:{b},4,{s}", {"shared": Shared(swizzle=(b, 4, s))}
-    for mode, swizzle in TMA.items():
-        if swizzle[0]:
-            yield f"--shared {mode}", {"shared": Shared(swizzle=swizzle)}
+    for span in sorted(SPANS.values(), key=lambda span: (span > asked.tile.line_bytes, -span)):
+        yield f"--shared SWIZZLE_{span}B", {"shared": boxed(span)}
     yield "--shared plain", {"shared": Shared()}
 
 

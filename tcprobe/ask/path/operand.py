@@ -1,10 +1,10 @@
 """The path of a tile into shared memory as wgmma reads it there: filled, then behind descriptors, proven byte by byte.
 
->>> from tcprobe.ask.behind import shared
+>>> from tcprobe.isa.names import resolve
 >>> from tcprobe.store.choose import alone
 >>> from tcprobe.store.results import published
 >>> from tcprobe.ask.path import PathOptions
->>> b = shared("wgmma.m64n64k16.f32.bf16.bf16.b_smem")
+>>> b = resolve("wgmma.m64n64k16.f32.bf16.bf16.b_smem").shared_operand
 >>> found = operand_path(b, alone(published()), PathOptions("64x64", "col", "SWIZZLE_128B", fill="tma"))
 >>> [step.instruction.split(".")[0] for step in found.steps], found.reads.issues()[1]
 (['cp', 'wgmma'], {'descriptor': '0x4000004000010002', 'at': [16, 0], 'shared': 32})
@@ -233,6 +233,7 @@ class _Sought(NamedTuple):
     def request(self, options: PathOptions) -> OperandRequest:
         """What the options mean."""
         one = self.one
+        options.check_type(one.held.type)
         tile = parse_tile(options.size, one.held.type, options.contiguous, one.held.slot_bits)
         shared, held = _placed(one, tile, options.placed)
         ld = tile.length if options.ld is None else options.ld

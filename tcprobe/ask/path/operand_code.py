@@ -14,6 +14,8 @@ from tcprobe.ask.path.cuda import NUMBER, known, moved, struct_of
 from tcprobe.ask.path.cute import head, lanes, layout
 from tcprobe.ask.path.formula import of_pair
 from tcprobe.ask.path.operand import OperandPlan
+from tcprobe.code.cuda import once
+from tcprobe.code.origin import of_tables
 from tcprobe.errors import UsageError
 from tcprobe.text import comment
 
@@ -21,17 +23,16 @@ from tcprobe.text import comment
 def source(plan: OperandPlan) -> str:
     """The header; UsageError where addresses have no closed form."""
     body = [f"  {line}".rstrip() for line in (*_sizes(plan), *moved(plan.asked, plan.transfer), *_descriptor(plan))]
-    return "\n".join([*_head(plan), *body, "};", "", "#endif", ""])
+    return "\n".join([*_head(plan), *once([f"struct {struct_of(plan.asked)} {{", *body, "};"]), ""])
 
 
 def _head(plan: OperandPlan) -> Iterator[str]:
-    asked, tile, name = plan.asked, plan.asked.tile, struct_of(plan.asked)
+    asked, tile = plan.asked, plan.asked.tile
     yield f"// made by tcprobe {__version__}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous"
     yield f"// {comment(' -> '.join(f'{s.kind}: {s.ptx[0]}' for s in plan.steps))}"
     yield (f"// shared memory: {asked.shared}, blocks of {asked.shared.block} bytes of each line; proven byte by byte; "
            f"needs {asked.operand.instruction.target.name}")  # fmt: skip
-    yield from (f"// {comment(words)}" for words in plan.evidence)
-    yield from (f"#ifndef TCPROBE_{name}", f"#define TCPROBE_{name}", "", f"struct {name} {{")
+    yield from (f"// {comment(of_tables(words))}" for words in plan.evidence)
 
 
 def _sizes(plan: OperandPlan) -> Iterator[str]:

@@ -12,7 +12,8 @@ from tcprobe.ask.path.request import PathRequest
 from tcprobe.ask.path.steps import REGISTERS_TO_SHARED, SHARED_TO_REGISTERS, MatrixTables, RegisterCopy
 from tcprobe.ask.tile_cost import cost
 from tcprobe.errors import UsageError
-from tcprobe.isa import by_name, inventory
+from tcprobe.isa import inventory
+from tcprobe.isa.names import resolve
 from tcprobe.isa.shared_memory import SharedAccess
 from tcprobe.layout.banks import Ints
 from tcprobe.store.cell import Cell, cell
@@ -98,7 +99,7 @@ def _other_way(asked: PathRequest, slots: Slots) -> bool:
 
 def _matrix_tables(asked: PathRequest, row: SharedAccess) -> tuple[MatrixTables, tuple[str, ...]]:
     """The tables of the instruction on the arch, and their evidence."""
-    form = by_name.instruction(_matrix_row(row))
+    form = resolve(_matrix_row(row)).instruction
     held = "d" if asked.loads else "a"
     address, data = (_table_of(form.fragment(operand).id, asked.cell) for operand in ("address", held))
     lane_of_row = np.full(form.fragment("address").rows, -1)

@@ -117,9 +117,7 @@ class PathRequest(TileRequest):
     @property
     def words(self) -> str:
         """What of it can be varied, as options."""
-        shared = str(self.shared) if self.shared.swizzle[0] else f"pad:{self.shared.padding}"
-        placed = shared.replace("Sw<", "sw:").replace(">", "") if shared != "pad:0" else "plain"
-        return f"--ld {self.ld} --shared {placed} --fill {self.fill} --with {self.access.name}"
+        return f"--ld {self.ld} --shared {self.shared.spelling} --fill {self.fill} --with {self.access.name}"
 
     def having(self, access: str | None = None, **changed: object) -> PathRequest:
         """The same with something changed."""

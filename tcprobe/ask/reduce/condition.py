@@ -6,32 +6,32 @@
 >>> str(condition("row + row0 >= col and col < 9"))
 '(row + row0 - col >= 0 && col - 9 < 0)'
 
-Numbers, `row`, `col` and other names (they become arguments), `+ -`, `*` by a number, comparisons, `and or not` or
-`&& || !`, parentheses. Bounded in length, nesting and the size of numbers; what is not linear is refused.
+Whole numbers, `row`, `col` and other names (they become arguments), `+ -`, `*` by a number, comparisons, `and or not`
+or `&& || !`, parentheses. Bounded in length, nesting and the size of numbers; what is not linear is refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
+from tcprobe.ask.reduce.number import NAMED, TOKEN, number, value
+from tcprobe.code.names import ARGUMENT, chosen
 from tcprobe.errors import UsageError
 from tcprobe.text import quoted
 
 LONGEST, DEEPEST, MOST, MOST_NAMES = 500, 30, 1 << 20, 8
-_TOKEN = re.compile(r"\s*([0-9]{1,7}(?![0-9A-Za-z_.])|[A-Za-z][A-Za-z0-9_]{0,30}|&&|\|\||[<>=!]=|[<>!+*()-])")
+_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,30}"
+_TOKEN = re.compile(rf"\s*({TOKEN}|{_NAME}|&&|\|\||[<>=!]=|[<>!+*()-])")
 _WORDS = {"and": "&&", "or": "||", "not": "!"}
 _COMPARE: dict[str, Callable[[int], bool]] = {
     "<": lambda n: n < 0, "<=": lambda n: n <= 0, ">": lambda n: n > 0, ">=": lambda n: n >= 0,
     "==": lambda n: n == 0, "!=": lambda n: n != 0,
 }  # fmt: skip
-# what an argument of the emitted function cannot be called
-_TAKEN = re.compile(
-    r"(x|lane|fill|T|d\d+|c\d+|int|if|for|while|do|bool|const|auto|float|double|return|unsigned|char|long|short|signed|"
-    r"void|true|false|asm|new|delete|this|class|struct|else|switch|case|template|inline)"
-)
+# what the emitted function has for itself
+_OWN = re.compile(r"x|lane|thread|fill|T|[dc][0-9]+")
 
 
 class Linear(NamedTuple):
@@ -78,7 +78,6 @@ class Joined:
 
 
 Condition = Comparison | Joined
-C = TypeVar("C", Comparison | Joined, Linear)
 
 
 def holds(asked: Condition, values: Mapping[str, int]) -> bool:
@@ -87,6 +86,12 @@ def holds(asked: Condition, values: Mapping[str, int]) -> bool:
         return _COMPARE[asked.sign](asked.side.at(values))
     truths = [holds(part, values) for part in asked.parts]
     return not truths[0] if asked.sign == "!" else all(truths) if asked.sign == "&&" else any(truths)
+
+
+def in_order(used: Container[str], *texts: str | None) -> list[str]:
+    """Names in the order in which texts, one after the other, mention them first."""
+    mentioned = dict.fromkeys(name for text in texts for name in re.findall(_NAME, text or ""))
+    return [name for name in mentioned if name in used]
 
 
 def names(asked: Condition | Linear) -> list[str]:
@@ -99,30 +104,34 @@ def names(asked: Condition | Linear) -> list[str]:
 
 def condition(text: str) -> Condition:
     """The condition; UsageError says what cannot be read, and at which column."""
-    reader = _Parser(text)
-    parsed = reader.any(0)
-    reader.end()
-    if isinstance(parsed, Linear):
+    parsed = None if number(text) is not None else _parsed(text)
+    if parsed is None or isinstance(parsed, Linear):
         raise UsageError(f"{quoted(text)} is a number, not a condition such as 'row >= col'.")
-    return _checked(parsed)
+    return parsed
 
 
 def linear(text: str) -> Linear:
     """The value; UsageError as `condition`."""
+    parsed = _parsed(text)
+    if not isinstance(parsed, Linear):
+        raise UsageError(f"{quoted(text)} is a condition, not a value such as 'row * 16 + col'.")
+    return parsed
+
+
+def _parsed(text: str) -> Condition | Linear:
     reader = _Parser(text)
     parsed = reader.any(0)
     reader.end()
-    if not isinstance(parsed, Linear):
-        raise UsageError(f"{quoted(text)} is a condition, not a value such as 'row * 16 + col'.")
-    return _checked(parsed)
-
-
-def _checked(parsed: C) -> C:
-    extra = names(parsed)
-    wrong = next((name for name in extra if _TAKEN.fullmatch(name)), None)
-    if wrong or len(extra) > MOST_NAMES:
-        raise UsageError(f"{quoted(wrong or ', '.join(extra))} cannot be arguments; row and col are known.")
+    _check_names(names(parsed))
     return parsed
+
+
+def _check_names(found: Sequence[str]) -> None:
+    """UsageError where they cannot be arguments of the emitted function."""
+    if len(found) > MOST_NAMES:
+        raise UsageError(f"{quoted(', '.join(found))} cannot be arguments: {len(found)} names, at most {MOST_NAMES}.")
+    for name in found:
+        chosen(name, ARGUMENT, taken=[name] if _OWN.fullmatch(name) else ())
 
 
 class _Parser:
@@ -203,11 +212,19 @@ class _Parser:
             return inside
         if token in ("-", "+"):
             return self._plus(Linear((), 0), self._number(self._atom(depth + 1)), -1 if token == "-" else 1)
-        if token.isdigit():
-            return self._bounded(Linear((), int(token)))
-        if token[:1].isalpha():
+        if token.casefold() in NAMED or token[:1] in tuple(".0123456789"):
+            return Linear((), self._whole(token))
+        if token[:1].isalpha() or token[:1] == "_":
             return Linear(((token, 1),), 0)
         raise self._error(f"{token or 'the end'!r} where a number, row or col should be")
+
+    def _whole(self, token: str) -> int:
+        """A number that rows and columns may be compared with."""
+        if not abs(value(token)) <= MOST:
+            raise self._error(f"{token!r} belongs to no condition: a number above {MOST}")
+        if not value(token).is_integer():
+            raise self._error(f"{token!r} belongs to no condition: no whole number")
+        return int(value(token))
 
     def _plus(self, left: Linear, right: Linear, factor: int) -> Linear:
         terms = dict(left.terms)

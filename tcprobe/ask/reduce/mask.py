@@ -11,10 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tcprobe.ask.convert.header import check_name
-from tcprobe.ask.reduce.condition import Comparison, Condition, Linear, condition, holds, linear, names
+import numpy as np
+
+from tcprobe.ask.reduce.condition import Comparison, Condition, Linear, condition, holds, in_order, linear, names
+from tcprobe.ask.reduce.number import literal, number
+from tcprobe.code.cuda import DeviceFunction, Parameter, holder
+from tcprobe.code.names import FUNCTION, chosen
+from tcprobe.code.origin import origin
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
+from tcprobe.layout.banks import Ints
 from tcprobe.layout.table import Table
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
@@ -56,24 +62,41 @@ def masked(cell: Cell, mask: str | None, fill: str | None, name: str = "mask") -
     UsageError where the table is not a whole fragment's or has no closed form, and for what cannot be read.
     """
     require_fit(cell.fragment, cell.table)
-    check_name(name)
+    chosen(name, FUNCTION, taken="T")
     if None in cell.table.cells:
         raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots.")
-    maker = _Writer(cell.table)
-    value = linear(fill) if fill is not None else None
-    if mask is None:
-        assert value is not None
-        lines = [f"x[{i}] = T({maker.value(value, i)});" for i in range(cell.table.elements)]
-        arguments = names(value)
-    else:
-        asked = condition(mask)
-        arguments = sorted({*names(asked), *(names(value) if value else ())})
-        lines = maker.selects(asked, value)
-    given = "".join(f", int {one}" for one in arguments)
-    given = (", T fill" if mask is not None and fill is None else "") + given
-    head = f"__device__ inline void {name}(T (&x)[{cell.table.elements}]{given}) {{"
-    code = "\n".join(["template <class T>", head, *(f"  {line}" for line in [*maker.before(), *lines]), "}"])
-    return Masked(cell, mask, fill, code, maker.costs)
+    maker, value = _Writer(cell.table), _value(fill, cell.fragment.type)
+    asked = condition(mask) if mask is not None else None
+    lines = maker.selects(asked, value) if asked else maker.fills(value)
+    used = {*(names(asked) if asked else ()), *(names(value) if isinstance(value, Linear) else ())}
+    parameters = _parameters(cell, mask, fill, in_order(used, mask, fill))
+    constant = (f"const T fill = T({value});",) if isinstance(value, str) else ()
+    body = (*constant, *maker.before(), *lines)
+    code = DeviceFunction(name, parameters, body, cell.fragment.threads, (origin(cell),))
+    return Masked(cell, mask, fill, str(code), maker.costs)
+
+
+Value = Linear | str | None  # what an element becomes: by row and col, C++ of a number, an argument
+
+
+def _value(fill: str | None, kind: str) -> Value:
+    if fill is None:
+        return None
+    constant = number(fill)
+    return linear(fill) if constant is None else literal(constant, kind)
+
+
+def _parameters(cell: Cell, mask: str | None, fill: str | None, named: list[str]) -> tuple[Parameter, ...]:
+    """x, the fill without a value of its own, and the other names in the order in which they are used first."""
+    elements = cell.table.elements
+    kept = f", kept where {escaped(mask)}" if mask is not None else ""
+    given = [Parameter(f"T (&x)[{elements}]", f"the {elements} elements of a {holder(cell.fragment.threads)}{kept}")]
+    if fill is None:
+        given.append(Parameter("T fill", "what the others become"))
+    where = " and ".join(option for option, text in (("--mask", mask), ("--fill", fill)) if text is not None)
+    order = "; names are arguments in the order of their first use" if len(named) > 1 else ""
+    given += [Parameter(f"int {name}", f"as in {where}{order}") for name in named]
+    return tuple(given)
 
 
 @dataclass
@@ -87,16 +110,19 @@ class _Writer:
 
     def before(self) -> list[str]:
         """The statements that come first."""
-        lane = ["unsigned lane;", 'asm("mov.u32 %0, %%laneid;" : "=r"(lane));'] if self._bases else []
-        lane += [f"const int {name} = {text};" for text, name in self._bases.items()]
-        return lane + [f"const bool {name} = {text};" for text, name in self._conditions.items()]
+        values = [f"const int {name} = {text};" for text, name in self._bases.items()]
+        return values + [f"const bool {name} = {text};" for text, name in self._conditions.items()]
 
-    def selects(self, asked: Condition, value: Linear | None) -> list[str]:
+    def fills(self, value: Value) -> list[str]:
+        """A line for each element."""
+        return [f"x[{i}] = {self._other(value, i)};" for i in range(self.table.elements)]
+
+    def selects(self, asked: Condition, value: Value) -> list[str]:
         """A line for each element that is not always kept."""
         lines = []
         for i in range(self.table.elements):
             kept = self._truth(asked, i)
-            other = "fill" if value is None else f"T({self.value(value, i)})"
+            other = self._other(value, i)
             if kept == "false":
                 lines.append(f"x[{i}] = {other};")
             elif kept != "true":
@@ -104,10 +130,13 @@ class _Writer:
                 lines.append(f"x[{i}] = {self._shared(kept)} ? x[{i}] : {other};")
         return lines
 
-    def value(self, asked: Linear, i: int) -> str:
-        """The value of an element, as C."""
-        base, number = self._split(asked, i)
-        return base + (f" {'-' if number < 0 else '+'} {abs(number)}" if number and base else "") or str(number)
+    def _other(self, value: Value, i: int) -> str:
+        """What an element becomes, as C."""
+        if not isinstance(value, Linear):
+            return "fill"
+        base, constant = self._split(value, i)
+        moved = f" {'-' if constant < 0 else '+'} {abs(constant)}" if constant and base else ""
+        return f"T({base + moved or constant})"
 
     def _truth(self, asked: Condition, i: int) -> str:
         """A condition for element i in C; true or false where it is the same in all lanes."""
@@ -116,8 +145,8 @@ class _Writer:
             if len(truths) == 1:
                 return str(truths.pop()).lower()
         if isinstance(asked, Comparison):
-            base, number = self._split(asked.side, i)
-            return f"{base} {asked.sign} {-number}"
+            base, constant = self._split(asked.side, i)
+            return f"{base} {asked.sign} {-constant}"
         parts = [self._truth(part, i) for part in asked.parts]
         if asked.sign == "!":
             return {"true": "false", "false": "true"}.get(parts[0], f"!({parts[0]})")
@@ -135,15 +164,20 @@ class _Writer:
 
     def _split(self, asked: Linear, i: int) -> tuple[str, int]:
         """(name of the lane's value, what element i adds to it): a value of its own where the two do not part."""
-        lanes = range(self.table.threads)
-        moves = {asked.at(self._at(lane, i)) - asked.at(self._at(lane, 0)) for lane in lanes}
-        number = moves.pop() if len(moves) == 1 else None
-        at = 0 if number is not None else i
+        moves = self._numbers(asked, i) - self._numbers(asked, 0)
+        moved = int(moves[0]) if (moves == moves[0]).all() else None
+        at = 0 if moved is not None else i
         text = self._text(Linear(asked.terms, 0), at)
-        total = asked.number + (number or 0)
+        total = asked.number + (moved or 0)
         if text.lstrip("-").isdigit():
             return "", total + int(text)
         return self._bases.setdefault(text, f"d{len(self._bases)}"), total
+
+    def _numbers(self, asked: Linear, i: int) -> Ints:
+        """What it is for element i of every lane; names other than row and col count as 0."""
+        columns = {name: np.array(self.table.values[name][i :: self.table.elements]) for name in ("row", "col")}
+        zero: Ints = np.zeros(self.table.threads, int)
+        return sum((columns[name] * factor for name, factor in asked.terms if name in columns), zero)
 
     def _at(self, lane: int, i: int) -> dict[str, int]:
         cell = self.table.cells[lane * self.table.elements + i]

@@ -31,8 +31,14 @@ INT8 = _pairs("u8", "s8")
 INT4 = _pairs("u4", "s4")
 FP8 = _pairs("e4m3", "e5m2")
 NARROW = _pairs("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+NOT_FP8 = tuple(pair for pair in NARROW if pair not in FP8)
 F16, BF16, TF32, F64, B1 = ((("f16", "f16"),), (("bf16", "bf16"),), (("tf32", "tf32"),),
                             (("f64", "f64"),), (("b1", "b1"),))  # fmt: skip
+
+
+# of kind::f8f6f4; fp8 is accepted by ptxas 12.9 to 13.5 beyond what section 9.7.14.5 says, and becomes HMMA there
+SM_120F = (("sm_120f", "8.8"),)
+FP8_ELSEWHERE = (*SM_120F, ("sm_100a", "8.7"), ("sm_110a", "9.0"), ("sm_100f", "8.8"), ("sm_110f", "9.0"))
 
 
 class MmaRow(NamedTuple):
@@ -62,7 +68,9 @@ ROWS = (
     MmaRow((16, 8, 16), FP8, SAME, "sm_89", "8.7"),
     MmaRow((16, 8, 32), FP8, (("f16", "f16"),), "sm_89", "8.7"),
     MmaRow((16, 8, 32), FP8, TO_F32, "sm_89", "8.4"),
-    MmaRow((16, 8, 32), NARROW, SAME, "sm_120a", "8.7", kind="f8f6f4", others=(("sm_120f", "8.8"),)),
+    MmaRow((16, 8, 16), FP8, SAME, "sm_120a", "8.7", kind="f8f6f4", others=FP8_ELSEWHERE),  # not in the manual
+    MmaRow((16, 8, 32), FP8, SAME, "sm_120a", "8.7", kind="f8f6f4", others=FP8_ELSEWHERE),
+    MmaRow((16, 8, 32), NOT_FP8, SAME, "sm_120a", "8.7", kind="f8f6f4", others=SM_120F),
     MmaRow((8, 8, 4), F64, (("f64", "f64"),), "sm_80", "7.0"),
     MmaRow((16, 8, 4), F64, (("f64", "f64"),), "sm_90", "7.8"),
     MmaRow((16, 8, 8), F64, (("f64", "f64"),), "sm_90", "7.8"),

@@ -87,10 +87,18 @@ SCALED_VARIANTS = (
     Variant(".sp", 2, (256,), SIXTEENS),
 )
 K96 = Variant("", 2, (256,), SIXTEENS)
+# K = 96: table 56 gives the scales that .block32 and .block16 mean then, beside other rows "of all supported K"
+SCALES_96 = {"mxf4": ("ue8m0 3X",), "mxf4nvf4": ("ue8m0 3X", "ue8m0 6X", "ue4m3 6X")}
+TABLES_96 = (
+    "table 39: K = 96 with cta_group::2 and M = 256, whatever the scales",
+    "table 56: scale_A is M x 3 with .block32, M x 6 with .block16; but for all K M x 2 with .scale_vec::2X, which "
+    ".block32 stands for, and M x 4 with .scale_vec::4X, which .block16 stands for",
+)
 
 
 def _multiply(kind: Kind, variant: Variant, k: int = 0) -> Instruction:
     sparse = ".sp" in variant.qualifiers
+    kind = kind._replace(scales=SCALES_96[kind.name]) if k else kind
     called = f"tcgen05.mma{variant.qualifiers}.cta_group::{variant.group}.kind::{kind.name}"
     n = variant.n_i8 if kind.name == "i8" else variant.n
     shape = Shape(variant.m[-1], n[-1], k or kind.k * (2 if sparse else 1))
@@ -100,7 +108,7 @@ def _multiply(kind: Kind, variant: Variant, k: int = 0) -> Instruction:
     return Instruction(
         "tcgen05", called + (".block_scale{.scale_vectorsize}" if kind.scales else ""), shape,
         _matrices(kind, shape, sparse), target, kind=kind.name, called=called + (f".k{k}" if k else ""),
-        stated=stated | ({"scales": kind.scales} if kind.scales else {}),
+        stated=stated | ({"scales": kind.scales} if kind.scales else {}) | ({"tables": TABLES_96} if k else {}),
     )  # fmt: skip
 
 

@@ -104,7 +104,7 @@ def _run(maker: tuple[str, str], measured: list[tuple[Fact, Found]]) -> View:
 def errata(facts: Facts) -> View:
     """Known errors of the sources that tables are compared with."""
     heads = ["Source", "Place", "What is wrong"]
-    said_ = [_plain(r.NAME, f.where, f.words, f.pattern) for r in references() for f in r.FINDINGS]
+    said_ = [_plain(r.NAME, f.where, f.words, f.pattern) for r in references() for f in r.ERRATA]
     claims = [_plain(c.source, c.words, c.verdict) for c in CLAIMS]
     sources = [_plain(r.NAME, r.SOURCE) for r in references()]
     parts = [

@@ -76,7 +76,7 @@ def evidence(cell: Cell) -> str:
         return f"measured: {how(cell.measured)}, tcprobe {cell.measured.provenance['tcprobe']}, {whence(cell.source)}"
     assert cell.stated is not None
     reference, claim = cell.stated
-    return f"documented only, by {reference}, {claim.where}; nobody measured it"
+    return f"documented only, by {reference}, {claim.where}; not measured there"
 
 
 def why(fact: Fact, arch: str) -> str:

@@ -5,16 +5,25 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tcprobe.errors import EnvironmentUnfitError, UsageError
-from tcprobe.system.files import alive
+from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
+from tcprobe.system import files
 from tcprobe.text import quoted
 
+MOST_LISTED = 16 << 20  # bytes of the list of a site's files
 MARK = ".tcprobe-site"  # names every file of a site, so that a later one can take its place
 _PART = re.compile(r"\.tcprobe-site-([1-9][0-9]*)-[0-9a-f]{16}\.part")
+
+
+def require_place(folder: Path) -> None:
+    """UsageError where the folder has files that are not of a site written before; EnvironmentUnfitError where none
+    can be made."""
+    require_ours(folder)
+    with _part(Path(os.path.realpath(folder)), folder) as part:
+        part.mkdir(parents=True)
 
 
 def require_ours(folder: Path) -> None:
@@ -33,19 +42,19 @@ def require_ours(folder: Path) -> None:
 
 def _listed(folder: Path) -> set[str]:
     try:
-        return {MARK, *(folder / MARK).read_text("utf-8", "replace").splitlines()}
-    except OSError:
+        listed = files.read(folder / MARK, MOST_LISTED)
+    except DataError:
         return set()
+    return set() if listed is None else {MARK, *listed.decode("utf-8", "replace").splitlines()}
 
 
-def _names(folder: Path) -> list[str]:
-    """Relative names of all that is no folder, and of empty folders."""
-    paths = []
-    for path, folders, files in os.walk(folder):
+def _names(folder: Path) -> Iterator[str]:
+    """Relative names of all that is no folder, one folder after the other."""
+    for path, folders, names in os.walk(folder):
         at = Path(path).relative_to(folder)
-        paths += [(at / name).as_posix() for name in files]
-        paths += [(at / name).as_posix() for name in folders if Path(path, name).is_symlink()]
-    return sorted(paths)
+        folders.sort()
+        links = [name for name in folders if Path(path, name).is_symlink()]
+        yield from ((at / name).as_posix() for name in sorted([*names, *links]))
 
 
 def write(folder: Path, pages: Mapping[str, str]) -> None:
@@ -53,10 +62,17 @@ def write(folder: Path, pages: Mapping[str, str]) -> None:
     require_ours(folder)
     target = Path(os.path.realpath(folder))
     _sweep(target.parent)
-    part = target.parent / f".tcprobe-site-{os.getpid()}-{os.urandom(8).hex()}.part"
-    try:
+    with _part(target, folder) as part:
         _fill(part, {**pages, MARK: "".join(f"{name}\n" for name in sorted(pages))})
         _exchange(part, target)
+
+
+@contextmanager
+def _part(target: Path, folder: Path) -> Iterator[Path]:
+    """A name beside the target, where nothing is left in the end; EnvironmentUnfitError where there can be none."""
+    part = target.parent / f".tcprobe-site-{os.getpid()}-{os.urandom(8).hex()}.part"
+    try:
+        yield part
     except OSError as error:
         raise EnvironmentUnfitError(
             f"cannot write {folder}: {error.strerror}. Free space, or choose another place."
@@ -94,5 +110,5 @@ def _sweep(folder: Path) -> None:
     with suppress(OSError):
         for name in os.listdir(folder):
             match = _PART.fullmatch(name)
-            if match and not alive(int(match[1])):
+            if match and not files.alive(int(match[1])):
                 shutil.rmtree(folder / name, ignore_errors=True)

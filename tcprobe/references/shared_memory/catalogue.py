@@ -8,18 +8,19 @@
 from __future__ import annotations
 
 import difflib
-import re
 from typing import NamedTuple
 
 import numpy as np
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch
-from tcprobe.layout import swizzle
+from tcprobe.layout import spelling
 from tcprobe.layout.address import MOST_CELLS, Integers, Pair
 from tcprobe.references.shared_memory import cute, cutlass, tma
 
 MOST_STRIDE = 1 << 20
+LINE, LINES = 128, 8  # bytes of all banks; lines after which no mode's pattern goes on
+MOST_BITS = 19  # of a side of a pattern
 ELEMENTS, BYTES = "elements", "bytes"
 
 
@@ -59,9 +60,28 @@ def tabulate(name: str, extent: Pair, options: Options = NO_OPTIONS) -> Tabulate
     raise UsageError(f"no address map is called {name!r}; {hint}")
 
 
+def pattern(name: str, options: Options) -> tuple[Pair, Options]:
+    """The extent after which the pattern of a layout repeats, and the options with a width: bytes where none is said.
+
+    UsageError where a name has no such extent of its own, and for an unknown name.
+    """
+    named = spelling.swizzle(name) if spelling.is_swizzle(name) else None
+    if named is None:
+        atom = cute.resolve(name, options.bits)
+        if atom is None:
+            tabulate(name, (1, 1), options)
+            raise UsageError(f"{name} has no extent of its own: give --extent E0,E1.")
+        return atom.shape, options
+    options = options._replace(bits=options.bits or 8)
+    b, m, s = named.swizzle.to_json()
+    if named.is_mode:
+        return ((named.span or LINE) * 8 // (options.bits or 8), LINES), options
+    return (1 << min(m + abs(s), MOST_BITS), 1 << min(b, MOST_BITS)), options
+
+
 def names() -> list[str]:
     """All names, with their template parameters."""
-    return [*tma.names(), *cute.names(), *cutlass.names(), "Sw<B,M,S>"]
+    return [*tma.names(), *tma.atom_names(), *cute.names(), *cutlass.names(), "Sw<B,M,S>"]
 
 
 def _tma(name: str, extent: Pair, options: Options) -> Tabulated | None:
@@ -69,10 +89,18 @@ def _tma(name: str, extent: Pair, options: Options) -> Tabulated | None:
     if mode is None:
         return None
     _refuse(name, "--stride", options.stride, "a box has no stride of its own")
-    if options.arch and options.arch.number < tma.LEAST_ARCH:
-        raise UsageError(f"{name}: {options.arch} has no tensor maps; sm_{tma.LEAST_ARCH} is the first that has.")
+    check_mode(mode, options.arch)
     box = tma.Box(extent, options.bits or 8, options.base or 0)
     return Tabulated(BYTES, mode(*_coordinates(extent), box), box.bits)
+
+
+def check_mode(mode: tma.Mode, arch: Arch | None) -> None:
+    """UsageError where an arch has no tensor maps, or none of this mode."""
+    if arch and arch.number < tma.LEAST_ARCH:
+        raise UsageError(f"{mode.name}: {arch} has no tensor maps; sm_{tma.LEAST_ARCH} is the first that has.")
+    if arch and arch.number < mode.least_arch:
+        least = f"sm_{mode.least_arch} is the first that has it"
+        raise UsageError(f"{mode.name}: the driver refuses it on {arch}, as measured; {least}.")
 
 
 def _cute(name: str, extent: Pair, options: Options) -> Tabulated | None:
@@ -96,11 +124,13 @@ def _cutlass(name: str, extent: Pair, options: Options) -> Tabulated | None:
 
 
 def _swizzle(name: str, extent: Pair, options: Options) -> Tabulated | None:
-    if not re.fullmatch(r"\s*Sw(?:izzle)?<.*", name):
+    named = spelling.swizzle(name) if spelling.is_swizzle(name) else None
+    if named is None:
         return None
     _refuse(name, "--base", options.base, "offsets count from where the tile begins")
     first, second = _coordinates(extent)
-    return Tabulated(ELEMENTS, swizzle.parse(name)(first + second * (options.stride or extent[0])), options.bits)
+    offsets = first + second * (options.stride or extent[0])
+    return Tabulated(ELEMENTS, named.swizzle(offsets), options.bits)
 
 
 def _coordinates(extent: Pair) -> tuple[Integers, Integers]:

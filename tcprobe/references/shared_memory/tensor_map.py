@@ -17,7 +17,19 @@ from collections.abc import Callable
 from math import prod
 from typing import NamedTuple
 
-from tcprobe.isa.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SPANS, SWIZZLES
+from tcprobe.isa.tensor_map import (
+    DATA_TYPES,
+    EVERY_SPAN,
+    FILLS,
+    INTERLEAVES,
+    PACKED,
+    PACKED_BITS,
+    PADDED,
+    PROMOTIONS,
+    SINCE,
+    SPANS,
+    SWIZZLES,
+)
 
 FLOATS = frozenset(number for name, (number, _) in DATA_TYPES.items() if "FLOAT" in name)
 ROUNDED = frozenset((11, 12))  # types whose elements a load rounds to tf32, as an H200 does
@@ -58,7 +70,12 @@ class TensorMap(NamedTuple):
     @property
     def row_bytes(self) -> int:
         """Bytes of a box along the inner coordinate."""
-        return self.box[0] * self.size if self.box else 0
+        return self.box[0] * self.bits // 8 if self.box else 0
+
+    @property
+    def bits(self) -> int:
+        """Of an element in shared memory, with its part of a gap."""
+        return PACKED_BITS.get(self.type, (0, 8 * self.size))[1]
 
     @property
     def rows(self) -> int:
@@ -72,13 +89,18 @@ class TensorMap(NamedTuple):
 
 
 class MapRule(NamedTuple):
-    """What the driver refuses: `name` begins with the argument that is to blame; `checked`: whether it really does."""
+    """What the driver refuses: `name` begins with the argument that is to blame; `checked`: whether it really does.
+
+    It is a rule of archs from number `since` on and below `until`.
+    """
 
     name: str
     words: str
     source: str
     breaks: Callable[[TensorMap], bool]
     checked: bool = True
+    since: int = 90
+    until: int = 1000
 
     @property
     def argument(self) -> str:
@@ -89,7 +111,9 @@ class MapRule(NamedTuple):
 RULES = (
     MapRule("tensorMap: alignment", "its address must be a multiple of 64", MANUAL, lambda m: m.place % 64 != 0, False),
     MapRule("tensorDataType: known", "must be a type of 1, 2, 4 or 8 bytes; packed types of 4 and 6 bits need sm_100",
-            MANUAL, lambda m: m.type not in SIZES),
+            MANUAL, lambda m: m.type not in SIZES, until=SINCE),
+    MapRule("tensorDataType: known to sm_100", "must be a type of 1, 2, 4 or 8 bytes, or packed of 4 or 6 bits", MANUAL,
+            lambda m: m.type not in SIZES and m.type not in PACKED.values(), since=SINCE),
     MapRule("tensorRank: 1 to 5", "must be 1 to 5", MANUAL, lambda m: not 1 <= m.rank <= MOST_RANK),
     MapRule("tensorRank: interleave", "must be 3 or more with interleave", MANUAL,
             lambda m: m.interleave != 0 and m.rank < 3),
@@ -113,7 +137,28 @@ RULES = (
     MapRule("interleave: known", "must be NONE, 16B or 32B", MANUAL,
             lambda m: m.interleave not in INTERLEAVES.values()),
     MapRule("swizzle: known", "must be NONE, 32B, 64B or 128B; modes with other atoms need sm_100", MANUAL,
-            lambda m: m.swizzle not in (0, *SPANS)),
+            lambda m: m.swizzle not in (0, *SPANS), until=SINCE),
+    MapRule("swizzle: known to sm_100", "must be NONE, 32B, 64B, 128B or 128B with other atoms", MANUAL,
+            lambda m: m.swizzle not in (0, *EVERY_SPAN), since=SINCE),
+    MapRule("swizzle: span with other atoms", "a row of the box must not be wider than 128 bytes", MANUAL,
+            lambda m: m.interleave == 0 and m.swizzle not in SPANS
+            and m.row_bytes > EVERY_SPAN.get(m.swizzle, m.row_bytes), since=SINCE),
+    MapRule("swizzle: padded types", "must be NONE, 128B or 128B_ATOM_32B with 16U4_ALIGN16B (loads only) and "
+            "16U6_ALIGN16B, and there, for stores only, 128B_ATOM_64B", MANUAL,
+            lambda m: m.type in PADDED and m.swizzle not in ((0, 3, 4, 6) if m.type == PADDED[1] else (0, 3, 4)),
+            since=SINCE),
+    MapRule("globalAddress: padded types", "must be a multiple of 32 with 16U4_ALIGN16B and 16U6_ALIGN16B", MANUAL,
+            lambda m: m.type in PADDED and m.address % 32 != 0, since=SINCE),
+    MapRule("globalDim: padded types", "the inner one must be a multiple of 128 with 16U4_ALIGN16B and 16U6_ALIGN16B",
+            MANUAL, lambda m: m.type in PADDED and m.dims[0] % 128 != 0, since=SINCE),
+    MapRule("globalDim: 16U4_ALIGN8B", "the inner one must be a multiple of 2 with 16U4_ALIGN8B", MANUAL,
+            lambda m: m.type == PACKED["16U4_ALIGN8B"] and m.dims[0] % 2 != 0, since=SINCE),
+    MapRule("globalStrides: padded types", "must be multiples of 32 with 16U4_ALIGN16B and 16U6_ALIGN16B", MANUAL,
+            lambda m: m.type in PADDED and any(n % 32 for n in m.strides), since=SINCE),
+    MapRule("boxDim: padded types", "the inner one must be 128 with 16U4_ALIGN16B and 16U6_ALIGN16B", MANUAL,
+            lambda m: m.type in PADDED and m.box[:1] != (128,), since=SINCE),
+    MapRule("interleave: 16U6_ALIGN16B", "must be NONE with 16U6_ALIGN16B", MANUAL,
+            lambda m: m.type == PADDED[1] and m.interleave != 0, since=SINCE),
     MapRule("swizzle: interleave", "must be 32B with interleave 32B", MANUAL,
             lambda m: m.interleave == 2 and m.swizzle != 1, False),
     MapRule("swizzle: span", "a row of the box must not be wider than the span: 32, 64 or 128 bytes", MANUAL,
@@ -126,9 +171,14 @@ RULES = (
 )  # fmt: skip
 
 
-def broken(made: TensorMap) -> list[MapRule]:
-    """The rules that a map breaks; if the driver checks none of them, it takes the map all the same."""
-    return [rule for rule in RULES if rule.breaks(made)]
+def rules_on(number: int) -> list[MapRule]:
+    """The rules of the arch of a number."""
+    return [rule for rule in RULES if rule.since <= number < rule.until]
+
+
+def broken(made: TensorMap, number: int = 90) -> list[MapRule]:
+    """The rules of an arch that a map breaks; if the driver checks none of them, it takes the map all the same."""
+    return [rule for rule in rules_on(number) if rule.breaks(made)]
 
 
 def refused(made: TensorMap) -> list[MapRule]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tcprobe.errors import UsageError
+from tcprobe.layout import spelling
 from tcprobe.layout.address import Integers, Pair
 from tcprobe.layout.swizzle import Swizzle
 
@@ -24,6 +25,13 @@ MOST_EXTENT, INNER, ALIGNMENT = 256, 16, 128  # elements of a box's side; bytes
 MOST_BYTES = 228 << 10  # of a box, and of the shared memory of an SM of sm_90
 WIDTHS = (8, 16, 32, 64)
 MODES = {"NONE": 0, "32B": 1, "64B": 2, "128B": 3}
+ATOMS_ARCH = 100  # from which on a span of 128 bytes can have other atoms than 16 bytes; sm_90's driver refuses them
+# their swizzles of byte addresses: rows of the span exchange atoms (PTX ISA 9.1, section 5.5.5; CUDA driver API)
+ATOMS = {
+    "128B_ATOM_32B": (Swizzle(2, 5, 2),),
+    "128B_ATOM_32B_FLIP_8B": (Swizzle(2, 5, 2), Swizzle(1, 3, 4)),  # and every other row the halves of 16 bytes
+    "128B_ATOM_64B": (Swizzle(1, 6, 1),),
+}
 
 
 class Box(NamedTuple):
@@ -40,10 +48,11 @@ class Box(NamedTuple):
 
 
 class Mode(NamedTuple):
-    """A swizzle mode: B bits of the 16-byte chunks of a span are XORed."""
+    """A swizzle mode: B bits of the 16-byte chunks of a span are XORed, or what `atoms` say."""
 
     name: str
     bits: int
+    atoms: tuple[Swizzle, ...] = ()
 
     @property
     def swizzle(self) -> Swizzle:
@@ -60,8 +69,23 @@ class Mode(NamedTuple):
         refused = self.why_not(box)
         if refused:
             raise UsageError(f"{self.name}: {refused}")
-        address: Integers = self.swizzle(box.base + row * (self.span or box.inner) + inner * (box.bits // 8))
+        address: Integers = box.base + row * (self.span or box.inner) + inner * (box.bits // 8)
+        for swizzle in self.atoms or (self.swizzle,):
+            address = swizzle(address)
         return address
+
+    @property
+    def least_arch(self) -> int:
+        """Number of the first arch whose driver takes it."""
+        return ATOMS_ARCH if self.atoms else LEAST_ARCH
+
+    def stands_on(self, arch: str) -> str:
+        """What is known of it on an arch, in words; "" where it was measured."""
+        if self.atoms:
+            return (
+                f"documented by PTX ISA and the CUDA driver API; nobody measured {arch}, and sm_90's driver refuses it"
+            )
+        return "" if arch == f"sm_{LEAST_ARCH}" else f"measured on sm_{LEAST_ARCH}; nobody measured {arch}"
 
     def why_not(self, box: Box) -> str:
         """Why there is no such box, "" if there is."""
@@ -83,12 +107,20 @@ class Mode(NamedTuple):
 
 
 def resolve(name: str) -> Mode | None:
-    """The mode that SWIZZLE_128B or CU_TENSOR_MAP_SWIZZLE_128B means; None for any other name."""
+    """The mode that SWIZZLE_128B, another spelling of it, or SWIZZLE_128B_ATOM_32B means; None for any other name."""
     plain = name.strip().removeprefix("CU_TENSOR_MAP_")
-    bits = MODES.get(plain.removeprefix("SWIZZLE_")) if plain.startswith("SWIZZLE_") else None
-    return None if bits is None else Mode(plain, bits)
+    bare = plain.removeprefix("SWIZZLE_") if plain.startswith("SWIZZLE_") else ""
+    if bare in ATOMS:
+        return Mode(plain, MODES["128B"], ATOMS[bare])
+    named = spelling.swizzle(name) if spelling.is_swizzle(name) else None
+    return Mode(str(named), named.swizzle.bits) if named and named.is_mode else None
 
 
 def names() -> list[str]:
-    """All modes."""
+    """The modes of every arch that has tensor maps."""
     return [f"SWIZZLE_{mode}" for mode in MODES]
+
+
+def atom_names() -> list[str]:
+    """The modes that sm_100 added."""
+    return [f"SWIZZLE_{mode}" for mode in ATOMS]

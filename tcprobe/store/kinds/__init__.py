@@ -1,9 +1,9 @@
 """Kinds of findings: a module each, found by being here. A new kind is a file here and one of probes.
 
-A module has `METHODS`, which can find it; `WHAT`, one line that says what a run of it does; `Body`, the shape of what
-is found (its JSON Schema follows from it); `check`, which raises DataError for a body that has the shape and cannot be
-true of its subject and arch; `essence`, what of a body two devices of one arch must agree on; and `words`, which says
-of all findings of an arch what was found. The module's name is the kind's.
+A module has `METHODS`, which can find it; `Body`, the shape of what is found (its JSON Schema follows); `check`,
+which raises DataError for a body that has the shape and cannot be true of its subject and arch; `essence`, what of a
+body two devices of one arch must agree on; and `words`, which says of all findings of an arch what was found. The
+module's name is the kind's. A kind whose findings of an arch are one document has `read` and `save` of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tcprobe import plugins
 from tcprobe.errors import DataError
 from tcprobe.store.finding import Finding
 
-NEEDS = ("METHODS", "WHAT", "Body", "check", "essence", "words")
+NEEDS = ("METHODS", "Body", "check", "essence", "words")
 
 
 @cache
@@ -50,6 +50,11 @@ def check(finding: Finding) -> None:
         raise DataError(f"{finding.kind} cannot be found by method {finding.method}.")
     if finding.status == "measured":
         rules.check(finding)
+
+
+def documented(name: str) -> bool:
+    """Whether all findings of the kind on an arch are one document."""
+    return hasattr(kind(name), "save")
 
 
 def essence(finding: Finding) -> Any:

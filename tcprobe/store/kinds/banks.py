@@ -17,14 +17,13 @@ from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.layout.banks import BankRule
 from tcprobe.layout.source_tags import SourceTags, from_json
-from tcprobe.store.finding import Finding, how
+from tcprobe.store.finding import Finding, makers
 
 METHODS = ("live",)
-WHAT = "times the accesses of shared memory"
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Shown(msgspec.Struct, forbid_unknown_fields=True):
+class Misfit(msgspec.Struct, forbid_unknown_fields=True):
     """A pattern that the rule does not explain."""
 
     address: list[int]
@@ -49,7 +48,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     r2: float
     ambiguous: Count = 0
     phases: list[list[int]] = []
-    shown: list[Shown] = []
+    shown: list[Misfit] = []
     second: Second | None = None
     tags: SourceTags | None = None
 
@@ -79,4 +78,4 @@ def essence(body: Body) -> Any:
 def words(findings: Sequence[Finding]) -> str:
     """What the rules of an arch rest on."""
     patterns, misfits = (sum(getattr(f.body, name) for f in findings) for name in ("patterns", "misfits"))
-    return f"{how(findings[0])}: {misfits} of {patterns} patterns do not fit"
+    return f"{makers(findings)}: {misfits} of {patterns} patterns do not fit"

@@ -16,17 +16,16 @@ from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.layout.descriptor import SWIZZLES
-from tcprobe.store.finding import Finding, how
+from tcprobe.store.finding import Finding, makers
 
 METHODS = ("live",)
-WHAT = "follows descriptors"
 FIELDS, READINGS = {"lbo", "sbo", "base_offset", "start"}, {"subtracted", "added", "ignored"}
 PRODUCTS = ".products"
 ALL = "wgmma"  # in place of an instruction: earlier documents counted the products of all of them together
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Case(msgspec.Struct, forbid_unknown_fields=True):
+class CaseCounts(msgspec.Struct, forbid_unknown_fields=True):
     """Descriptors of an operand with one swizzle and one major."""
 
     operand: str
@@ -41,7 +40,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True):
     ignored: list[str]
 
 
-class Products(msgspec.Struct, forbid_unknown_fields=True):
+class ProductCounts(msgspec.Struct, forbid_unknown_fields=True):
     """Products, and those that are wrong."""
 
     products: Count
@@ -51,11 +50,11 @@ class Products(msgspec.Struct, forbid_unknown_fields=True):
 class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One of the two."""
 
-    case: Case | None = None
-    products: Products | None = None
+    case: CaseCounts | None = None
+    products: ProductCounts | None = None
 
 
-def subject(case: Case) -> str:
+def subject(case: CaseCounts) -> str:
     """What a case is the case of."""
     return f"{case.instruction}.{case.operand}.{case.major}.{case.swizzle}"
 
@@ -78,7 +77,7 @@ def check(finding: Finding) -> None:
         raise DataError(f"{finding.subject}: more wrong than tried.")
 
 
-def _is_case(case: Case) -> bool:
+def _is_case(case: CaseCounts) -> bool:
     """Whether it is of an operand that the instruction has, under fields that descriptors have."""
     held = {operand.held.name: operand.held for operand in inventory.instructions()[case.instruction].described}
     known = case.operand in held and case.major in held[case.operand].majors and case.swizzle in SWIZZLES
@@ -98,5 +97,5 @@ def words(findings: Sequence[Finding]) -> str:
     """How many descriptors, and how many elements lie where the formula says."""
     cases = [f.body.case for f in findings if f.body.case]
     count, agree, elements = (sum(getattr(c, key) for c in cases) for key in ("descriptors", "agree", "elements"))
-    made = how(findings[0])
+    made = makers(findings)
     return f"{made}: {count} descriptors, {agree} of {elements} elements where the formula says"

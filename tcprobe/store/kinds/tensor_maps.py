@@ -15,10 +15,9 @@ import msgspec
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.tensor_map import SWIZZLES
 from tcprobe.layout.swizzle import Swizzle
-from tcprobe.store.finding import Finding, how
+from tcprobe.store.finding import Finding, how, is_number
 
 METHODS = ("live",)
-WHAT = "copies boxes by tensor maps"
 ENCODINGS, MISALIGNED = "encodings", "misaligned."
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Pitch = Literal["row"] | Annotated[int, msgspec.Meta(gt=0)]
@@ -32,7 +31,7 @@ class Rule(msgspec.Struct, forbid_unknown_fields=True):
     misfits: Count
 
 
-class Box(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class BoxRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A box, where it lies in shared memory, and what went wrong with it."""
 
     type: str
@@ -44,7 +43,7 @@ class Box(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     result: str = ""
 
 
-class Mode(Rule, forbid_unknown_fields=True, omit_defaults=True):
+class ModeRule(Rule, forbid_unknown_fields=True, omit_defaults=True):
     """The rule of a mode, how many bytes of how many loads and stores were followed, and the rule that comes second."""
 
     bytes: Count
@@ -55,10 +54,10 @@ class Mode(Rule, forbid_unknown_fields=True, omit_defaults=True):
     bases: list[Count]
     ranks: list[Count]
     second: Rule
-    lost: list[Box] = []
+    lost: list[BoxRecord] = []
 
 
-class Encoding(msgspec.Struct, forbid_unknown_fields=True):
+class EncodeCall(msgspec.Struct, forbid_unknown_fields=True):
     """A call of cuTensorMapEncodeTiled: what was varied, the result, the rules that it breaks, whether it fits them."""
 
     argument: str
@@ -68,12 +67,12 @@ class Encoding(msgspec.Struct, forbid_unknown_fields=True):
     fits: bool
 
 
-class Maps(msgspec.Struct, forbid_unknown_fields=True):
+class MapCounts(msgspec.Struct, forbid_unknown_fields=True):
     """How many maps of boxes the driver took and refused, and those where the rules say otherwise."""
 
     taken: Count
     refused: Count
-    unlike_rules: list[Box]
+    unlike_rules: list[BoxRecord]
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -81,25 +80,33 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     of "encodings" the calls; of a misaligned box what came of it.
     """
 
-    mode: Mode | None = None
-    maps: Maps | None = None
-    calls: list[Encoding] | None = None
-    fault: Box | None = None
+    mode: ModeRule | None = None
+    maps: MapCounts | None = None
+    calls: list[EncodeCall] | None = None
+    fault: BoxRecord | None = None
 
 
 def check(finding: Finding) -> None:
     """DataError unless the body is that of its subject, with rules and counts that can be."""
     body, subject = finding.body, finding.subject
-    needed = "maps" if subject in SWIZZLES else "calls" if subject == ENCODINGS else "fault"
     there = {name for name in ("mode", "maps", "calls", "fault") if getattr(body, name) is not None}
-    known = subject in SWIZZLES or subject == ENCODINGS or subject.startswith(MISALIGNED)
-    if not known or not there or not there <= {needed, "mode" if subject in SWIZZLES else "maps"}:
+    if there not in _parts(subject):
         raise DataError(f"{subject}: no mode, encodings or misaligned box of tensor maps.")
     if body.mode:
         _check_mode(subject, body.mode)
 
 
-def _check_mode(name: str, mode: Mode) -> None:
+def _parts(subject: str) -> list[set[str]]:
+    """What the body of a subject may have; an earlier document counted the maps of all modes with the calls."""
+    if subject in SWIZZLES:
+        return [{"mode"}, {"maps"}, {"mode", "maps"}]
+    if subject == ENCODINGS:
+        return [{"calls"}, {"calls", "maps"}]
+    number = subject.removeprefix(MISALIGNED)
+    return [{"fault"}] if subject != number and is_number(number) else []
+
+
+def _check_mode(name: str, mode: ModeRule) -> None:
     for rule in (mode, mode.second):
         try:
             Swizzle(*rule.swizzle)
@@ -118,8 +125,5 @@ def words(findings: Sequence[Finding]) -> str:
     """How many bytes were followed, and how many boxes lie elsewhere than stated."""
     modes = [f.body.mode for f in findings if f.body.mode]
     count, misfits = (sum(getattr(mode, key) for mode in modes) for key in ("bytes", "misfits"))
-    of = findings[0].provenance
-    made = f"{how(findings[0]).removeprefix('live on ')}, tcprobe {of['tcprobe']}"
-    return (
-        f"boxes of tensor maps measured live on {made}: {count} bytes followed, {misfits} boxes elsewhere than stated"
-    )
+    made = " and ".join(dict.fromkeys(f"{how(f)}, tcprobe {f.provenance['tcprobe']}" for f in findings))
+    return f"boxes of tensor maps measured {made}: {count} bytes followed, {misfits} boxes elsewhere than stated"

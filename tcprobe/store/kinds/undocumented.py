@@ -17,10 +17,9 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.store.finding import Finding, how
+from tcprobe.store.finding import Finding, is_number, makers
 
 METHODS = ("live",)
-WHAT = "tries what PTX does not document"
 NIBBLES, MOST_SELECTORS, SELECTOR = 16, 16, ".selector"
 Position = Annotated[int, msgspec.Meta(ge=0, lt=NIBBLES)]
 
@@ -43,7 +42,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 def split(subject: str) -> tuple[str, int | None]:
     """The instruction of a subject, and its selector."""
     id_, _, number = subject.partition(SELECTOR)
-    return id_, int(number) if number.isascii() and number.isdigit() else None
+    return id_, int(number) if is_number(number) else None
 
 
 def check(finding: Finding) -> None:
@@ -85,4 +84,4 @@ def essence(body: Body) -> Any:
 def words(findings: Sequence[Finding]) -> str:
     """What was tried on an arch."""
     rows = {split(f.subject)[0] for f in findings}
-    return f"{how(findings[0])}: {len(rows)} sparse multiplies beyond PTX's text"
+    return f"{makers(findings)}: {len(rows)} sparse multiplies beyond PTX's text"

@@ -1,4 +1,4 @@
-"""tcprobe with a family more: python run.py measure RESULTS | COMMAND..."""
+"""tcprobe with a family and a kind of finding more: python run.py measure RESULTS | worker | COMMAND..."""
 
 import random
 import sys
@@ -12,9 +12,11 @@ import emulation  # noqa: E402
 from tcprobe import probes  # noqa: E402
 from tcprobe.isa import arch, inventory, rows  # noqa: E402
 from tcprobe.layout.table import selected  # noqa: E402
+from tcprobe.store import kinds  # noqa: E402
 
 rows.__path__.append(str(HERE / "rows"))
 probes.__path__.append(str(HERE / "probes"))
+kinds.__path__.append(str(HERE / "kinds"))
 
 
 def measure(folder):
@@ -50,7 +52,15 @@ def governing(e, rng):
 if __name__ == "__main__":
     if sys.argv[1] == "measure":
         measure(sys.argv[2])
+    elif sys.argv[1] == "worker":
+        from bench import TensorCore
+
+        from tcprobe.run import worker
+
+        worker.main(TensorCore)
     else:
         from tcprobe.cli import main
+        from tcprobe.run import process
 
+        process.COMMAND = (sys.executable, __file__, "worker")
         main()

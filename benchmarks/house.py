@@ -1,0 +1,125 @@
+"""Figures of the code's structure: python benchmarks/house.py [--at COMMIT]...
+
+Lines, functions, parameters, how often a name stands for several types, imports and their longest chain; of the working
+tree and of any commits, side by side.
+"""
+
+import argparse
+import ast
+import io
+import statistics
+import subprocess
+import tarfile
+import tempfile
+from collections import Counter, defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+WATCHED = ("one", "asked", "held", "given", "found", "said")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--at", action="append", default=[], metavar="COMMIT")
+    columns = {}
+    for commit in parser.parse_args().at:
+        with tempfile.TemporaryDirectory() as folder:
+            raw = subprocess.run(
+                ["git", "archive", commit, "tcprobe"], cwd=ROOT, capture_output=True, check=True
+            ).stdout
+            with tarfile.open(fileobj=io.BytesIO(raw)) as archive:
+                archive.extractall(folder, filter="data")
+            columns[commit] = figures(Path(folder))
+    columns["now"] = figures(ROOT)
+    print("| figure |", " | ".join(columns), "|")
+    print("|---|" + "--:|" * len(columns))
+    for name in columns["now"]:
+        print(f"| {name} |", " | ".join(str(of[name]) for of in columns.values()), "|")
+
+
+def figures(root):
+    """By name, of the package below `root`."""
+    trees = {path.relative_to(root): ast.parse(path.read_text()) for path in sorted((root / "tcprobe").rglob("*.py"))}
+    lines = {path: len((root / path).read_text().splitlines()) for path in trees}
+    functions = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    sizes = sorted(node.end_lineno - node.lineno + 1 for node in functions)
+    counts = sorted(len(parameters(node)) for node in functions)
+    types = by_name(functions)
+    words = Counter(
+        node.id if isinstance(node, ast.Name) else node.arg
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Name, ast.arg))
+    )
+    chain = longest(imports(trees))
+    texts = "\n".join((root / path).read_text() for path in trees)
+    return {
+        "files": len(trees),
+        "lines": sum(lines.values()),
+        "files of more than 350 lines": sum(count > 350 for count in lines.values()),
+        "functions": len(functions),
+        "lines of a function, median": int(statistics.median(sizes)),
+        "lines of a function, 90th percentile": sizes[int(len(sizes) * 0.9)],
+        "parameters with self, 90th percentile": counts[int(len(counts) * 0.9)],
+        "Any in annotations": sum(
+            isinstance(node, ast.Name) and node.id == "Any" for tree in trees.values() for node in ast.walk(tree)
+        ),
+        "names of parameters with more than 3 types": sum(len(of) > 3 for of in types.values()),
+        "most types of one name": max((len(of), name) for name, of in types.items()),
+        "fmt: skip": texts.count("# fmt: skip"),
+        "longest chain of imports": len(chain),
+        **{f"`{word}` as a name": words[word] for word in WATCHED},
+    }
+
+
+def parameters(function):
+    """All that a function takes."""
+    of = function.args
+    return [*of.posonlyargs, *of.args, *of.kwonlyargs]
+
+
+def by_name(functions):
+    """The annotations of parameters by their names, without the `| None` of optional ones."""
+    types = defaultdict(set)
+    for function in functions:
+        for parameter in parameters(function):
+            if parameter.annotation is not None:
+                types[parameter.arg].add(ast.unparse(parameter.annotation).replace(" | None", ""))
+    return types
+
+
+def imports(trees):
+    """By module of the package those that it imports when it is imported itself."""
+    names = {module(path) for path in trees}
+    arrows = {}
+    for path, tree in trees.items():
+        wanted = set()
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and node.module:
+                wanted |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+        arrows[module(path)] = sorted((wanted & names) - {module(path)})
+    return arrows
+
+
+def module(path):
+    """The name of a file's module."""
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def longest(arrows):
+    """The longest chain of imports; a circle ends it."""
+
+    def depth(name, memo, stack):
+        if name in memo:
+            return memo[name]
+        stack.add(name)
+        memo[name] = (name, *max((depth(o, memo, stack) for o in arrows[name] if o not in stack), key=len, default=()))
+        stack.discard(name)
+        return memo[name]
+
+    memo = {}
+    return max((depth(name, memo, set()) for name in arrows), key=len)
+
+
+if __name__ == "__main__":
+    main()

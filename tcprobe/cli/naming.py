@@ -1,0 +1,133 @@
+"""The names among the words of a command line, and the GPUs; what to paste where a name means several things."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from tcprobe.cli.options import several
+from tcprobe.errors import AmbiguousError, UsageError
+
+# multi-word names of GPUs begin so
+_BRANDS = r"(?i)(nvidia|geforce|tesla|quadro|jetson|dgx|rtx|gtx|titan)\b"
+_NUMBERED = r"(?i)(sm_?|compute_)[0-9]{2,3}[af]?"
+_MOST_WORDS = 5  # of a GPU's name: NVIDIA RTX PRO 6000 Blackwell
+
+
+def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[..., Callable[..., Any]]:
+    """A command whose `parameter` gets names of the words there, a `count` of one, pairs or many, and whose --arch may
+    stand among them. With archs "each" it runs for one after the other, with "one" it takes one, with "list" all.
+    """
+
+    def with_names(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def called(*context: Any, **asked: Any) -> None:
+            words, gpus = _apart(asked[parameter]) if "name" in asked else (asked[parameter], "")
+            if gpus and asked["name"] is not None:
+                raise UsageError(f"{gpus} among the words, and --arch {asked['name']}: say the arch once.")
+            asked |= {"name": gpus} if gpus else {}
+            apart = count == "pairs" and len(words) == 2
+            names = [" ".join(words)] * bool(words) if count == "one" else list(words) if apart else split(words)
+            asked[parameter] = " ".join(names) or None if count == "one" else tuple(names)
+            try:
+                for at in _archs(asked, archs):
+                    command(*context, **asked, **at)
+            except AmbiguousError as error:
+                error.commands = _commands(names, ["--arch", gpus] if gpus else [], error)
+                raise
+
+        return called
+
+    return with_names
+
+
+def _archs(asked: dict[str, Any], archs: str) -> list[dict[str, str | None]]:
+    if "name" not in asked:
+        return [{}]
+    name = asked.pop("name")
+    listed = [name] if archs == "list" else several(name)
+    if len(listed) > 1 and (archs == "one" or asked.get("output")):
+        raise UsageError(f"one arch is needed here, not {len(listed)}: {name}.")
+    return [{"name": at} for at in listed]
+
+
+def _apart(tokens: Sequence[str]) -> tuple[list[str], str]:
+    """The words that are no GPU's name, and the GPUs, parted by commas."""
+    words = [(at, word) for at, token in enumerate(tokens) for word in token.split()]
+    kept, gpus, at = [], [], 0
+    while at < len(words):
+        sizes = range(min(_MOST_WORDS, len(words) - at), 0, -1)
+        size = next((n for n in sizes if _is_gpu([word for _, word in words[at : at + n]])), 0)
+        if size:
+            gpus.append(" ".join(word for _, word in words[at : at + size]))
+        else:
+            kept.append(words[at])
+        at += size or 1
+    rest = [" ".join(word for of, word in kept if of == at) for at in range(len(tokens))] if gpus else list(tokens)
+    return [token for token in rest if token], ",".join(gpus)
+
+
+def _is_gpu(words: Sequence[str]) -> bool:
+    from tcprobe.isa import gpus
+    from tcprobe.isa.arch import ARCHS
+
+    text = " ".join(words)
+    if len(words) > 1 and not re.match(_BRANDS, text):
+        return False
+    generations = {row.generation.partition(" ")[0].lower() for row in ARCHS}
+    return bool(re.fullmatch(_NUMBERED, text) or gpus.numbers(text)) or text.lower() in generations
+
+
+def split(tokens: Sequence[str]) -> list[str]:
+    """Names of a command line: each for itself, unless one of them is a bare word such as f32. Then they are words of
+    one name; or of several, each with an operand at its end, or all at their beginning.
+    """
+    from tcprobe.isa import inventory
+
+    bare = any(re.fullmatch(r"\w[\w-]*", word) and not re.match(r"sm\d+_", word, re.I) for word in tokens)
+    if not bare or len(tokens) < 2 or set(tokens) <= set(inventory.families()):
+        return list(tokens)
+    words = " ".join(tokens).split()
+    operands = [at for at, word in enumerate(words) if _ends_name(word)]
+    if len(operands) > 1 and operands[0] == 0:
+        cuts = operands[1:]
+    else:
+        last = operands[-1] + 1 if operands else 0
+        stored = operands and last < len(words) and words[last].startswith("stmatrix")  # where `convert` goes to
+        cuts = [at + 1 for at in operands[:-1]] + [last] * bool(stored)
+    return [" ".join(words[of:to]) for of, to in zip([0, *cuts], [*cuts, len(words)], strict=True)]
+
+
+def _ends_name(word: str) -> bool:
+    from tcprobe.isa.names.words import OPERANDS, read
+
+    return read(word).plain[-1:] != () and read(word).plain[-1] in OPERANDS
+
+
+def _commands(names: Sequence[str], arch: Sequence[str], error: AmbiguousError) -> list[str]:
+    """The command as it was typed, with each choice in the place of the name that means several things."""
+    import shlex
+
+    ctx = click.get_current_context()
+    options, _, _ = ctx.command.make_parser(ctx).parse_args(list(ctx.meta.get("args", ())))
+    rest = [word for parameter in ctx.command.params for word in _typed(parameter, options)]
+    lines = []
+    for choice in error.choices:
+        spelled = [choice if name == error.name else name for name in names]
+        lines.append(shlex.join([*ctx.command_path.split(), *spelled, *rest, *arch]))
+    return lines
+
+
+def _typed(parameter: click.Parameter, options: dict[str, Any]) -> list[str]:
+    """An option with its values, as they were typed."""
+    value = options.get(parameter.name or "")
+    if value is None or not isinstance(parameter, click.Option):
+        return []
+    if parameter.is_flag:
+        return [parameter.opts[0]]
+    values = value if isinstance(value, list) else [value]
+    return [word for each in values for word in (parameter.opts[0], str(each))]

@@ -1,0 +1,90 @@
+"""How the commands take swizzles, sizes and types, and where a tile lies: the same words everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tcprobe.cli.options import Given
+from tcprobe.errors import UsageError
+
+
+class SwizzleType(click.ParamType[Any]):
+    """A swizzle in any spelling, as `layout.spelling` reads it."""
+
+    name = "SWIZZLE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A `SwizzleName`."""
+        from tcprobe.layout import spelling
+
+        try:
+            return value if isinstance(value, spelling.SwizzleName) else spelling.swizzle(str(value))
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class MapSwizzle(SwizzleType):
+    """A tensor map's mode: a swizzle in any spelling, or one with atoms of 32 or 64 bytes."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As the driver calls it: NONE, 128B, 128B_ATOM_32B."""
+        from tcprobe.isa.tensor_map import SWIZZLES
+
+        bare = str(value).upper().removeprefix("CU_TENSOR_MAP_").removeprefix("SWIZZLE_")
+        if bare in SWIZZLES:
+            return bare
+        try:
+            span = super().convert(value, param, ctx).span
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+        return f"{span}B" if span else "NONE"
+
+
+class Sides(click.ParamType[tuple[int, ...]]):
+    """Up to `most` numbers with x or commas between; two where that is two."""
+
+    def __init__(self, most: int = 5, name: str = "N,...") -> None:
+        self.most, self.name = most, name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """All of them."""
+        from tcprobe.layout import spelling
+
+        try:
+            return value if isinstance(value, tuple) else spelling.sides(str(value), self.most)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class ElementType(Given):
+    """An element type as PTX names it, or as C or cuda.h do."""
+
+    name = "TYPE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """PTX's name, if there is one."""
+        from tcprobe.layout import spelling
+
+        return spelling.element_type(super().convert(value, param, ctx))
+
+
+PLACE = click.option(
+    "--shared", "placed", type=Given(), metavar="PLACE",
+    help="How lines lie: plain (the default), pad:BYTES, boxes:BYTES, or a swizzle: 128 (SWIZZLE_128B), which means "
+    "the boxes of that mode, or sw:B,M,S of byte offsets.",
+)  # fmt: skip
+SWIZZLE = click.option(
+    "--swizzle", type=SwizzleType(), help="Instead of --shared: none, 32, 64, 128 (SWIZZLE_128B), or 3,4,3 (sw:3,4,3)."
+)
+
+
+def placed(asked: dict[str, Any]) -> str:
+    """Where a tile lies, by --shared or --swizzle, a swizzle in its one spelling; UsageError where both are given."""
+    from tcprobe.layout import spelling
+
+    if asked["placed"] is not None and asked["swizzle"] is not None:
+        raise UsageError("--shared and --swizzle say the same: leave one of them out.")
+    text = str(asked["placed"] or asked["swizzle"] or "plain")
+    return str(spelling.swizzle(text)) if spelling.is_swizzle(text) else text

@@ -1,0 +1,47 @@
+"""Lines as wide as the terminal, or COLUMNS; whole where there is neither, for programs that read them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from textwrap import TextWrapper
+from typing import Any
+
+import click
+
+USUAL = 80
+
+
+def stated_width() -> int | None:
+    """Columns of COLUMNS, or of the terminal; None where there is neither."""
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdecimal() and int(stated):
+        return int(stated)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns or None
+    except (OSError, ValueError):
+        return None
+
+
+def width() -> int:
+    """Columns to draw in: those stated, or 80."""
+    return stated_width() or USUAL
+
+
+def line(text: str, word: str = "", **style: Any) -> None:
+    """Print a line, broken between words, the rest deeper by four; a name or path is never broken.
+
+    The first `word` in it is styled.
+    """
+    broken = "\n".join(folded(text, stated_width()))
+    click.echo(broken.replace(word, click.style(word, **style), 1) if word else broken)
+
+
+def folded(text: str, columns: int | None) -> list[str]:
+    """The lines that a line is broken into."""
+    if columns is None or len(text) <= columns:
+        return [text]
+    margin = " " * (len(text) - len(text.lstrip()))
+    wrapper = TextWrapper(columns, initial_indent=margin, subsequent_indent=f"{margin}    ", break_long_words=False,
+                          break_on_hyphens=False)  # fmt: skip
+    return wrapper.wrap(text.lstrip())

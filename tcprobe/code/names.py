@@ -1,0 +1,82 @@
+"""Which names generated code may have: one rule for C++, CUDA and Python, for names of users and those made here.
+
+>>> from tcprobe.code.names import FUNCTION, chosen, made
+>>> chosen("causal_mask", FUNCTION), made("16x8 Sw<3,4,3>_tma")
+('causal_mask', 'n16x8_Sw_3_4_3_tma')
+
+A name that compiles in one place is a macro or a keyword in another, so what any of the languages or CUDA's headers
+take is refused everywhere.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Iterable
+
+from tcprobe.errors import UsageError
+from tcprobe.text import quoted
+
+MOST = 255
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+CPP = _words("""
+    alignas alignof asm auto bool break case catch char char8_t char16_t char32_t class concept const consteval
+    constexpr constinit const_cast continue contract_assert co_await co_return co_yield decltype default delete do
+    double dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable
+    namespace new noexcept nullptr operator private protected public register reinterpret_cast requires restrict return
+    short signed sizeof static static_assert static_cast struct switch synchronized template this thread_local throw
+    true try typedef typeid typename typeof union unsigned using virtual void volatile wchar_t while
+""")
+ALTERNATIVE = _words("and and_eq bitand bitor compl not not_eq or or_eq xor xor_eq")
+BUILTIN = _words("threadIdx blockIdx blockDim gridDim warpSize")
+# types, functions and variables of the headers that every CUDA program reads, and macros that are not all capitals
+TAKEN = _words("""
+    main std alloca assert assert_perror daylight environ errno issubnormal linux math_errhandling offsetof signgam
+    stderr stdin stdout strdupa strndupa timezone tzname unix va_arg va_copy va_end va_start
+    dim3 half half2 nv_bfloat16 nv_bfloat162 uchar ushort uint ulong
+""")
+_TYPE = re.compile(
+    r"(u?(char|short|int|long|longlong)|float|double)[1-4]|(cuda|CU)[A-Z]\w*|u?int(_fast|_least)?(8|16|32|64|ptr|max)_t|"
+    r"(s?size|ptrdiff|nullptr|max_align|wint|time|clock|clockid|timer|off|pid|l?l?div|float|double|fpos|va|mbstate)_t"
+)
+_MACRO = re.compile(r"[A-Z][A-Z0-9_]+|(M|L|P)_\w+|SNAN\w+|TCPROBE_\w+|(be|le)(16|32|64)toh|hto[bl]e(16|32|64)")
+_RESERVED = re.compile(r"_.*|.*__.*")
+_REASONS: tuple[tuple[Callable[[str], object], str], ...] = (
+    (CPP.__contains__, "a keyword of C++"),
+    (ALTERNATIVE.__contains__, "an operator of C++"),
+    (keyword.iskeyword, "a keyword of Python"),
+    (BUILTIN.__contains__, "a variable of CUDA"),
+    (TAKEN.__contains__, "a name that C++ or CUDA has taken"),
+    (_TYPE.fullmatch, "a type of C++ or CUDA"),
+    (_RESERVED.fullmatch, "reserved by C++: it begins with _ or has two of them together"),
+    (_MACRO.fullmatch, "like a macro's: it has capitals alone, or a macro's beginning"),
+)
+
+
+FUNCTION, NAMESPACE = "is no name of a function", "is no namespace"
+ARGUMENT = "is one of the names that cannot be arguments"
+
+
+def chosen(name: str, refusal: str, taken: Iterable[str] = ()) -> str:
+    """A name that a user chose; UsageError with `refusal` and the reason where it is not legal, or among `taken`."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or len(name) > MOST:
+        raise UsageError(f"{quoted(name)} {refusal}: letters, digits and _ alone, at most {MOST}, no digit first.")
+    reason = _reason(name)
+    if reason or name in taken:
+        raise UsageError(f"{quoted(name)} {refusal}: {reason or 'the code has another use for it'}.")
+    return name
+
+
+def made(text: str) -> str:
+    """A legal name for what a text says, the same for the same text."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")
+    return name if name[:1].isalpha() and not _reason(name) else f"n{name}"
+
+
+def _reason(name: str) -> str | None:
+    return next((words for holds, words in _REASONS if holds(name)), None)

@@ -1,0 +1,136 @@
+"""What is wrong with a name that means nothing, or something else than what is asked for; what PTX has beside.
+
+>>> from tcprobe.isa.names.wrong import neighbour
+>>> neighbour("ldmatrix.m8n8.x4") is None, neighbour("shfl.sync.bfly.b32").what
+(True, 'exchanges between lanes')
+
+Source of what PTX has: PTX ISA 9.1, sections 9.7.14 to 9.7.17.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import words
+from tcprobe.text import quoted
+
+if TYPE_CHECKING:
+    from tcprobe.isa.names import Meaning
+
+MOST_NAME = 200
+
+
+class Neighbour(NamedTuple):
+    """The first parts of instructions' names, as a pattern, and what these do."""
+
+    pattern: str
+    what: str
+
+
+# what kernels do beside multiplying; the more special first
+NEIGHBOURS = (
+    Neighbour(r"cp\.async\.bulk|cp\.reduce\.async\.bulk|tensormap|tma", "copies in bulk and by tensor maps"),
+    Neighbour(r"cp\.async", "copies from global into shared memory"),
+    Neighbour(r"(?:ld|st|atom|red)\.(?:shared|async)", "accesses to shared memory"),
+    Neighbour(r"ld\.global|ldu|ld", "loads"),
+    Neighbour(r"shfl|redux", "exchanges between lanes"),
+    Neighbour(r"(?:wgmma|tcgen05)\.(?:fence|commit\w*|wait\w*|alloc|dealloc|relinquish\w*)|mbarrier|barrier|bar|fence"
+              r"|membar|elect|griddepcontrol|setmaxnreg|vote|match|activemask", "synchronisation and resources"),
+    Neighbour(r"st|atom|red|multimem|prefetch\w*|mapa|getctarank|cvta", "accesses to memory"),
+    Neighbour(r"dp4a|dp2a|fma|mad|mul|add|sub|cvt|prmt|lop3|shf|sel[pt]|mov", "arithmetic on a lane's own registers"),
+)  # fmt: skip
+
+
+def neighbour(name: str) -> Neighbour | None:
+    """What PTX has under such a name that holds no matrix."""
+    return next((row for row in NEIGHBOURS if re.match(rf"(?:{row.pattern})(?:\.|$)", name[:MOST_NAME], re.I)), None)
+
+
+def unknown(meaning: Meaning, fitting: Callable[[Sequence[str]], list[str]]) -> UsageError:
+    """What is wrong with a name that means nothing of the kind that is asked for: it means something else, strange
+    words, parts in another order, a typo. `fitting` has the ids that words mean in any order.
+    """
+    name = meaning.name
+    if meaning.bare:
+        return no_registers(meaning.bare[0])
+    if meaning.shared:
+        operand = meaning.shared[0]
+        return UsageError(
+            f"{operand.id} is in shared memory, behind a descriptor.", "behind", id=operand.instruction.id
+        )
+    if beside := neighbour(name):
+        return UsageError(f"{quoted(name)} ({beside.what}) is PTX's, but holds no matrix.", beside.what)
+    if meaning.fragments:
+        return UsageError(f"{quoted(name)} is an operand of {some(meaning.users, 2)}.")
+    return _nearest(name, fitting)
+
+
+def _nearest(name: str, fitting: Callable[[Sequence[str]], list[str]]) -> UsageError:
+    """What the parts mean in another order, what is spelt alike, or what some of the words mean."""
+    reading = words.read(name)
+    near = fitting(tuple(dict.fromkeys(reading.plain))) or fitting(reading.plain)
+    if near and reading.dotted:
+        return _none(name, f"The parts of a dotted name keep their order. Did you mean {' or '.join(near[:3])}?")
+    if " " not in name and (alike := _alike(name)):
+        return _none(name, f"Did you mean {' or '.join(alike)}?")
+    return _by_words(name, fitting)
+
+
+def _none(name: str, hint: str, topic: str = "") -> UsageError:
+    return UsageError(f"no fragment or instruction is called {quoted(name)}. {hint}".strip(), topic)
+
+
+def _alike(name: str) -> list[str]:
+    import difflib
+
+    return difflib.get_close_matches(name.lower(), [*inventory.fragments(), *inventory.instructions()], n=3, cutoff=0.6)
+
+
+def no_family(name: str, others: Iterable[str] = ()) -> UsageError:
+    """What is wrong with the name of a family; `others` are known besides."""
+    known = ", ".join((*inventory.families(), *others))
+    return UsageError(f"no family is called {quoted(name)}; known: {known}.")
+
+
+def no_registers(row: Instruction) -> UsageError:
+    """What is wrong with asking for the table of something that holds nothing in registers."""
+    places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in row.elsewhere)
+    return UsageError(f"{row.id} has no table of registers: {places}.", "no registers", id=row.id)
+
+
+def no_multiply(row: Instruction) -> UsageError:
+    """What is wrong with asking for the product of something that has none, or none in registers."""
+    if row.multiplies:
+        return no_registers(row)
+    return UsageError(f"{row.id} is no multiply: it moves a matrix.", "a move")
+
+
+def _by_words(name: str, fitting: Callable[[Sequence[str]], list[str]]) -> UsageError:
+    """What of a name's words is not known, and what the others mean; or which one word is too many."""
+    wanted = words.read(name).plain
+    known = {part for id_ in inventory.instructions() for part in id_.lower().split(".")} | words.OPERANDS
+    strange = words.read(name).strange(known)
+    if strange:
+        tries = [tuple(word for word in wanted if word not in strange)]
+    elif sparse := fitting((*wanted, *words.MEANT["sparse"].split())):
+        return _none(name, f"Say sparse for {some(sparse, 3)}.")
+    else:
+        tries = [(*wanted[:at], *wanted[at + 1 :]) for at in reversed(range(len(wanted)))]
+    kept, ids = next(((kept, ids) for kept in tries if (ids := fitting(kept))), ((), []))
+    hint = f"Not known: {', '.join(map(quoted, strange))}. " if strange else ""
+    topic = "numbers" if any(word.isdigit() for word in strange) else "" if ids else "names"
+    if ids:
+        left_out = [word for word in wanted if word not in kept] or ["one of the types"]
+        hint += f"Without {', '.join(left_out)} it would mean {some(ids, 3)}."
+    return _none(name, hint, topic)
+
+
+def some(names: Iterable[str], most: int = 6) -> str:
+    """The first of some names."""
+    listed = list(names)
+    return ", ".join(listed[:most]) + (", ..." if len(listed) > most else "")

@@ -1,0 +1,95 @@
+"""How swizzles, sizes and element types are written: one spelling for all commands.
+
+>>> swizzle("SWIZZLE_128B"), swizzle("128") == swizzle("128B"), str(swizzle("none"))
+(SwizzleName(swizzle=Swizzle(bits=3, base=4, shift=3), is_mode=True), True, 'SWIZZLE_NONE')
+>>> str(swizzle("Swizzle<2,4,3>")), swizzle("2,4,3").span
+('sw:2,4,3', 64)
+>>> sides("128x64") == sides("128,64"), element_type("FLOAT16")
+(True, 'f16')
+
+A *mode* is a swizzle of tensor maps and of the descriptors of wgmma: bytes within rows of its span. `B,M,S` is any
+swizzle. Both are of byte offsets.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from tcprobe.errors import UsageError
+from tcprobe.isa.tensor_map import SPANS
+from tcprobe.layout.swizzle import Swizzle
+
+SPELLINGS = "none, 32, 64, 128 (as 128B or SWIZZLE_128B too) or B,M,S (as sw:3,4,3 or Swizzle<3,4,3> too)"
+MOST_SIDES, MOST_TEXT = 5, 200
+_SIDE = re.compile(r"[0-9]{1,13}")
+_MODE = re.compile(r"(?:(?:CU_TENSOR_MAP_)?SWIZZLE_)?(?:(?P<none>NONE)|(?P<span>32|64|128)B?)", re.IGNORECASE)
+_THREE = re.compile(
+    r"(?:sw:|(?P<open>(?:cute::)?sw(?:izzle)?<))?"
+    r"\s*(?P<b>\d{1,3})\s*,\s*(?P<m>\d{1,3})\s*,\s*(?P<s>-?\d{1,3})\s*(?P<close>>)?",
+    re.IGNORECASE | re.ASCII,
+)
+# other names of PTX's types: those of cuda.h's tensor maps, and of C
+_TYPES = {
+    "float16": "f16", "bfloat16": "bf16", "float32": "f32", "tfloat32": "tf32", "float64": "f64", "int32": "s32",
+    "int64": "s64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "half": "f16", "float": "f32",
+    "double": "f64", "fp16": "f16", "fp32": "f32", "fp64": "f64", "int8": "s8",
+}  # fmt: skip
+
+
+class SwizzleName(NamedTuple):
+    """A swizzle of byte offsets, and whether it was named as a mode, which means the boxes of a tensor map."""
+
+    swizzle: Swizzle
+    is_mode: bool
+
+    def __str__(self) -> str:
+        """The one spelling that stands for all."""
+        if self.is_mode:
+            return f"SWIZZLE_{f'{self.span}B' if self.span else 'NONE'}"
+        return f"sw:{','.join(map(str, self.swizzle.to_json()))}"
+
+    @property
+    def span(self) -> int:
+        """Bytes of a row of the mode's pattern, 0 without one; UsageError where no mode does the same."""
+        bits, *rest = self.swizzle.to_json()
+        if bits and (bits not in SPANS or rest != [4, 3]):
+            raise UsageError(f"{self}: tensor maps and descriptors have none, sw:1,4,3 (32 bytes), sw:2,4,3 (64) and "
+                             "sw:3,4,3 (128) alone.")  # fmt: skip
+        return SPANS.get(bits, 0)
+
+
+def is_swizzle(text: str) -> bool:
+    """Whether a text is written as a swizzle, even if there is none of its numbers."""
+    return bool(_MODE.fullmatch(text.strip()) or _three(text))
+
+
+def swizzle(text: str) -> SwizzleName:
+    """What a spelling means; UsageError where it is none of `SPELLINGS`."""
+    if match := _MODE.fullmatch(text.strip()):
+        bits = next((b for b, span in SPANS.items() if str(span) == match["span"]), 0)
+        return SwizzleName(Swizzle(bits, 4, 3), is_mode=True)
+    if numbers := _three(text):
+        return SwizzleName(Swizzle(*numbers), is_mode=False)
+    raise UsageError(f"{text.strip()[:40]!r} is no swizzle; there are {SPELLINGS}.")
+
+
+def _three(text: str) -> tuple[int, int, int] | None:
+    match = _THREE.fullmatch(text.strip())
+    if not match or bool(match["open"]) != bool(match["close"]):
+        return None
+    return int(match["b"]), int(match["m"]), int(match["s"])
+
+
+def sides(text: str, most: int = MOST_SIDES) -> tuple[int, ...]:
+    """Up to `most` numbers, two where that is two, with x or commas between: 128x64, 128,64; UsageError."""
+    parts = [part.strip() for part in re.split(r"[x,]", text[:MOST_TEXT], flags=re.IGNORECASE)]
+    if len(parts) > most or (most == 2 != len(parts)) or not all(_SIDE.fullmatch(part) for part in parts):
+        raise UsageError(f"{text[:40]!r} is not {'two' if most == 2 else f'one to {most}'} numbers such as 128x64.")
+    return tuple(map(int, parts))
+
+
+def element_type(text: str) -> str:
+    """PTX's name of an element type, where `text` is another one of it; else as it is, in small letters."""
+    small = text.strip().lower()
+    return _TYPES.get(small, small)

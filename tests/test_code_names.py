@@ -1,0 +1,167 @@
+"""Names in generated code: what is taken is refused with the reason, what is accepted compiles, and ours are legal."""
+
+import itertools
+import keyword
+import re
+import shutil
+import subprocess
+
+import nvrtc
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tcprobe.ask.convert import convert
+from tcprobe.ask.convert.header import header
+from tcprobe.ask.reduce.mask import masked
+from tcprobe.cli import main
+from tcprobe.code import names
+from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.store.cell import load
+
+D = "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
+S32 = "mma.m16n8k32.row.col.s32.s8.s8.s32.d"
+OWN = ["lane", "x", "d0", "c12", "thread", "fill"]  # of masks, as arguments
+REFUSED = ["goto", "operator", "or_eq", "main", "xor", "__x", "_X", "a__b", "_", "threadIdx", "warpSize", "int32_t",
+           "size_t", "float4", "dim3", "half", "NULL", "M_PI", "linux", "co_await", "lambda", "def", "nonlocal", "std",
+           "assert", "errno", "cudaError_t", "TCPROBE_X", "T", *OWN]  # fmt: skip
+FINE = ["row0", "seq", "k", "M", "mask", "kv_start", "rowX", "_".join("abc"), "min", "exp", "f32", "int_", "Mx"]
+HEADERS = ["cmath", "cstdio", "cstdlib", "climits", "cfloat", "cstdint", "cassert", "cstring", "cstddef", "ctime"]
+gcc = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
+
+
+def tcprobe(*arguments, code=0):
+    done = CliRunner().invoke(main, [str(a) for a in arguments])
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_name_that_is_taken_is_refused_with_the_reason(name):
+    done = tcprobe("reduce", D, "--mask", f"row + {name} >= col", code=2)
+    assert f"'{name}' is one of the names that cannot be arguments: " in done.stderr
+    if name not in OWN:
+        done = tcprobe("reduce", D, "--over", "row", "--name", name, code=2)
+        assert f"'{name}' is no name of a function: " in done.stderr
+    if name not in (*OWN, "T"):
+        tcprobe("convert", D, D, "--name", name, code=2)
+        assert "is no namespace" in tcprobe("convert", D, D, "--namespace", f"a::{name}", "-o", "x.h", code=2).stderr
+
+
+def test_keywords_of_both_languages_are_refused():
+    for name in (*names.CPP, *names.ALTERNATIVE, *names.BUILTIN, *names.TAKEN, *keyword.kwlist):
+        with pytest.raises(UsageError):
+            names.chosen(name, names.FUNCTION)
+
+
+@gcc
+def test_no_macro_of_common_headers_is_a_name(tmp_path):
+    (tmp_path / "all.cpp").write_text("".join(f"#include <{name}>\n" for name in HEADERS))
+    done = subprocess.run(["g++", "-dM", "-E", str(tmp_path / "all.cpp")], capture_output=True, text=True, check=True)
+    found = re.findall(r"#define (\w+)", done.stdout)
+    assert len(found) > 500
+    for name in found:
+        with pytest.raises(UsageError):
+            names.chosen(name, names.FUNCTION)
+
+
+def test_names_that_are_accepted_compile():
+    """As variables and as functions, in one text beside each other."""
+    d = load(D)
+    codes = [masked(d, f"row + {name} >= col", None, f"f{at}").code for at, name in enumerate(FINE)]
+    codes += [masked(d, f"row >= {name}", "-inf", name).code for name in FINE]
+    codes += ["__global__ void k(float* p) { float x[4]; f0(x, 1.f, 2); seq(x, 3); p[0] = x[0]; }"]
+    assert nvrtc.compile_cuda(nvrtc.library(), "\n".join(codes), "-arch=sm_90", "-std=c++17") == (True, "")
+
+
+@given(st.text(max_size=40))
+def test_what_is_made_is_legal(text):
+    name = names.made(text)
+    assert names.chosen(name, names.FUNCTION) == name
+    assert names.made(text) == name
+
+
+def test_names_of_fragments_are_legal_and_differ():
+    found = {f.id: names.made(f.id) for f in inventory.fragments().values()}
+    assert len(set(found.values())) == len(found)
+    assert all(names.chosen(name, names.FUNCTION) == name for name in found.values())
+
+
+def test_generated_code_has_no_reserved_names():
+    path = ["path", D.replace(".d", ".a"), "--tile", "64x64", "--global", "row"]
+    known = {"__device__", "__restrict__", "__shfl_xor_sync", "__byte_perm", "__shfl_sync", "__host__", "__global__",
+             "__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__int_as_float", "__grid_constant__"}  # fmt: skip
+    placed = [[*path, "--shared", shared, "--code", "cuda"] for shared in ("SWIZZLE_128B", "sw:2,4,3", "pad:16")]
+    for arguments in (["reduce", D, "--over", "row"], ["reduce", D, "--mask", "row > col", "--fill", "-inf"], *placed,
+                      ["convert", D, D.replace(".d", ".a")], ["load", D, "--code"],
+                      ["emit", D, "--to", "cuda"]):  # fmt: skip
+        code = tcprobe(*arguments).stdout
+        assert set(re.findall(r"\b(?:__\w+|_[A-Z]\w*|\w+__\w*)", code)) <= known
+        assert "measured: " not in code
+
+
+@pytest.mark.parametrize(("fill", "text"), [
+    ("-inf", "-__int_as_float(0x7f800000)"), ("-INFINITY", "-__int_as_float(0x7f800000)"),
+    ("inf", "__int_as_float(0x7f800000)"), ("nan", "__int_as_float(0x7fffffff)"), ("NAN", "__int_as_float(0x7fffffff)"),
+    ("1e30", "1e+30f"), ("-1e30", "-1e+30f"), ("0.5", "0.5f"), ("-.5f", "-0.5f"), ("-7", "-7"),
+    ("4000000000", "4000000000.0f"),
+])  # fmt: skip
+def test_a_number_to_fill_with_has_its_type(fill, text):
+    for mask in ("row >= col", None):
+        code = masked(load(D), mask, fill).code
+        assert f"const T fill = T({text});" in code
+        assert "int " not in code.splitlines()[1]
+
+
+@pytest.mark.parametrize(("name", "fill", "words"), [
+    (D, "1e39", "out of the range of f32"), (D, "1e-60", "out of the range of f32"),
+    (S32, "-inf", "is no s32"), (S32, "1e30", "is no s32"), (S32, "0.5", "is no s32"),
+    (D, "row * 0.5", "no whole number"), (D, "row + 1e30", "a number above"), (D, "row + inf", "a number above"),
+    ("mma.m16n8k16.row.col.f16.f16.f16.f16.d", "1e30", "out of the range of f16, up to 65504"),
+])  # fmt: skip
+def test_a_fill_that_elements_cannot_be(name, fill, words):
+    assert words in tcprobe("reduce", name, "--mask", "row >= col", "--fill", fill, code=2).stderr
+
+
+@pytest.mark.parametrize(("mask", "words"), [
+    ("1e30", "'1e30' is a number, not a condition"), ("-inf", "is a number, not a condition"),
+    ("row < 1e30", "a number above 1048576"), ("row < 0.5", "no whole number"), ("row < inf", "a number above"),
+])  # fmt: skip
+def test_numbers_in_conditions_are_numbers(mask, words):
+    assert words in tcprobe("reduce", D, "--mask", mask, code=2).stderr
+    assert "row < 1e1" in tcprobe("reduce", D, "--mask", "row < 1e1").stderr
+
+
+def test_arguments_stand_in_the_order_of_first_use():
+    for order in itertools.permutations(("b", "a", "z")):
+        code = masked(load(D), f"row + {order[0]} >= col + {order[1]}", f"row - {order[2]} + {order[0]}").code
+        assert "void mask(T (&x)[4], " + ", ".join(f"int {name}" for name in order) + ")" in code
+        assert all(f"// {name}: as in --mask and --fill" in code for name in order)
+    assert "T fill, int b, int a)" in masked(load(D), "b < row and a < col", None).code
+
+
+def test_two_functions_of_one_name_that_differ_are_refused():
+    a, b = (convert(load(D), load(f"mma.m16n8k16.row.col.f32.{t}.{t}.f32.a"), name="f") for t in ("f16", "bf16"))
+    assert header([a, a]).count("inline void f(") == 2
+    with pytest.raises(UsageError, match="give each a --name of its own"):
+        header([a, b])
+
+
+def test_names_that_no_user_gave_are_legal(tmp_path):
+    """Names of functions after names of fragments that begin with digits, or are long."""
+    tcprobe("convert", "16x16x16 wmma d f32", "16x16x16 wmma a row f16", "--arch", "sm_90", "-o", tmp_path / "x.h")
+
+
+@gcc
+def test_headers_that_differ_under_one_name_do_not_compile_together(tmp_path):
+    """A fragment's loads on two archs: the second was left out once, and the first one's code used for both."""
+    a = "wmma.m16n16k16.a.row.f16"
+    one, two = (tcprobe("load", a, "--code", "--arch", name).stdout for name in ("sm_70", "sm_90"))
+    assert re.findall(r"struct \w+", one) == re.findall(r"struct \w+", two)
+    for texts, fine in (((one, one), True), ((one, two), False), ((one, f"namespace sm_90 {{ {two} }}"), True)):
+        (tmp_path / "x.cpp").write_text("#define __device__\n" + re.sub(r"asm volatile.*", "", "\n".join(texts)))
+        command = ["g++", "-std=c++17", "-fsyntax-only", "-w", str(tmp_path / "x.cpp")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) == fine, done.stderr

@@ -1,0 +1,173 @@
+"""What commands print as code is compiled and run by all its threads, 32 or 128, and gives what the table says.
+
+A sample of every family here, everything with --all.
+"""
+
+import itertools
+import shutil
+import subprocess
+from contextlib import suppress
+
+import emitted
+import emitted_layouts
+import pytest
+from machine_code import TOOLS, needs_tools
+
+from tcprobe import emit
+from tcprobe.ask.convert import require_matrix
+from tcprobe.ask.convert.casts import cast
+from tcprobe.ask.tensor_map import MapOptions
+from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.operand import Role
+from tcprobe.store.cell import emittable, selected
+from tcprobe.store.results import published
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
+FAMILIES = {"wmma", "mma", "mma.sp", "mma.block_scale", "mma.sp.block_scale", "wgmma", "wgmma.sp", "ldmatrix",
+            "stmatrix", "movmatrix"}  # fmt: skip
+
+
+def check(folder, what, cases, least, before=""):
+    found = emitted.tried(folder, cases, before)
+    print(f"{what}: {found}")
+    assert found.wrong == []
+    assert found.functions >= least
+
+
+def test_every_family_is_there():
+    assert {cell.fragment.family for cell in emitted.cells()} >= FAMILIES
+
+
+def test_reductions(tmp_path, sample):
+    check(tmp_path, "reduce --over", emitted.reductions(sample(emitted.cells(), 9, emitted.spread)), 60)
+
+
+def test_reductions_of_tiles(tmp_path, sample):
+    cells = [cell for cell in emitted.cells() if cell.table.elements <= 64 and cell.fragment.operand == "d"]
+    tiles = ((1, 3), (4, 1), (2, 2))
+    check(tmp_path, "reduce --over --tile", emitted.reductions(sample(cells, 7, emitted.spread), tiles_=tiles), 30)
+
+
+def test_softmax(tmp_path, sample):
+    cells = [cell for cell in emitted.cells() if cell.table.elements <= 64 and cell.fragment.operand == "d"]
+    check(tmp_path, "reduce --op softmax", emitted.softmaxes(sample(cells, 4, emitted.spread)), 10)
+
+
+def test_masks_and_fills(tmp_path, sample):
+    kinds = {(c.table.id, dtype(c.fragment.type).is_float, c.fragment.type == "f64"): c for c in emitted.cells()}
+    cells = sample(kinds.values(), 5, emitted.spread)
+    ways = sample(itertools.product(emitted.MASKS, emitted.FILLS), 16)
+    cases = (case for mask, fill in ways for case in emitted.masks(cells, [mask], [fill]))
+    check(tmp_path, "reduce --mask, --fill", cases, 100)
+
+
+def test_loads(tmp_path, sample):
+    cells = [cell for cell in emitted.cells() if cell.fragment.products == 1]
+    check(tmp_path, "load", emitted_layouts.loads(sample(cells, 9, emitted.spread)), 60)
+
+
+def test_a_warp_s_lane_in_place_of_the_thread_is_noticed(tmp_path):
+    """As masks of a warpgroup were once."""
+    d = next(c for c in emitted.cells() if c.fragment.family == "wgmma" and c.fragment.operand == "d")
+    [case] = emitted.masks([d], ["row >= col"], [None])
+    wrong = case._replace(code=case.code.replace("threadIdx.x % 128", "threadIdx.x % 32"))
+    assert wrong.code != case.code
+    assert emitted.tried(tmp_path, [case, wrong]).wrong == [wrong.of]
+
+
+def matrices(name, large):
+    """A matrix of every layout and type on an arch."""
+    found = {}
+    for cell in emitted.on(name):
+        if cell.fragment.products == 1 and cell.fragment.rows * cell.fragment.cols <= large:
+            with suppress(UsageError):
+                require_matrix(cell)
+                found.setdefault((cell.table.id, cell.fragment.type), cell)
+    return found.values()
+
+
+def convertible(name, large):
+    """Pairs of matrices whose types convert."""
+    for source, target in itertools.product(matrices(name, large), repeat=2):
+        with suppress(UsageError):
+            cast(source.fragment, target.fragment, arch(name))
+            yield source, target
+
+
+@pytest.mark.parametrize(("name", "every"), [("sm_70", 23), ("sm_80", 61), ("sm_90", 97), ("sm_120", 61)])
+def test_conversions(tmp_path, request, sample, name, every):
+    whole = request.config.getoption("--all")
+    pairs = sample(convertible(name, 4096 if whole else 1024), every)
+    ways = list(itertools.product((False, True), (False, True)))
+    cases = (case for number, pair in enumerate(pairs)
+             for turned, permuted in (ways if whole else [ways[number % 4], ways[0]])
+             for case in emitted.conversions([pair], [turned], [permuted]))  # fmt: skip
+    check(tmp_path, f"convert on {name}", cases, 15)
+
+
+def test_stores(tmp_path, sample):
+    options = list(itertools.product(
+        ("stmatrix", "stmatrix.x1", "stmatrix.x2.trans"), (None, "bf16", "e4m3", "s8"), ("row", "col"),
+        ("plain", "pad:16", "SWIZZLE_128B", "boxes:64"),
+    ))  # fmt: skip
+    results = [c for c in emitted.on("sm_90") if c.fragment.operand == "d" and c.fragment.cols <= 128
+               and c.fragment.family in FAMILIES - {"ldmatrix", "movmatrix"}]  # fmt: skip
+    cells = sample({(c.table.id, c.fragment.type): c for c in results}.values(), 4, emitted.spread)
+    check(tmp_path, "convert to stmatrix", emitted.stores(cells, sample(options, 23)), 10)
+
+
+def test_headers(tmp_path, sample):
+    metadata = emitted.of_role(Role.METADATA)
+    cells = sample(emitted.cells() + metadata, 20, emitted.spread)
+    check(tmp_path, "emit --to cuda", emitted_layouts.headers(cells), 30)
+
+
+def test_types_of_cute(tmp_path, sample):
+    cases = emitted_layouts.cute_types(sample(emitted.cells(), 4, emitted.spread))
+    check(tmp_path, "emit --to cute", cases, 60, emitted_layouts.CUTE)
+
+
+def test_paths(tmp_path, sample):
+    small = {(c.fragment.family, c.fragment.operand, c.fragment.type): c for c in reversed(emitted.cells())
+             if c.fragment.rows * c.fragment.cols <= 1024}  # fmt: skip
+    asked = sample(emitted_layouts.asked_paths(small.values()), 41)
+    check(tmp_path, "path --code cuda", emitted_layouts.paths(asked), 20)
+
+
+def test_paths_through_tensor_maps(tmp_path):
+    asked = [case for case in emitted_layouts.path_cases.CASES if case.fill == "tma"]
+    check(tmp_path, "path --fill tma --code cuda", emitted_layouts.paths(asked), 8)
+
+
+def test_calls_of_the_driver(tmp_path, sample):
+    ways = itertools.product(("bf16", "f32", "u8", "f64"), ((64, 32), (128, 64), (256,), (32, 8, 4), (16, 4, 2, 2, 2)),
+                             ("NONE", "32B", "128B"), ("NONE", "L2_128B"), (16, 32))  # fmt: skip
+    options = [MapOptions(kind, tile=tile, swizzle=swizzle, promotion=promotion, address=address)
+               for kind, tile, swizzle, promotion, address in ways]  # fmt: skip
+    check(tmp_path, "tensormap", emitted_layouts.calls(sample(options, 5)), 15, emitted_layouts.DRIVER)
+
+
+@needs_tools
+def test_ptxas_takes_the_ptx(tmp_path, sample):
+    """Of instructions whose tables one arch has, and whose target this ptxas knows."""
+    tried = {}
+    for row in sample([row for row in inventory.instructions().values() if row.fragments], 53):
+        choice = max((fragment.selectors for fragment in row.fragments), key=len)
+        try:
+            tables, _ = emittable(list(row.fragments), None, published())
+            text = emit.emit("ptx", selected(tables, choice[0] if len(choice) > 1 else None))
+        except UsageError:
+            continue
+        module, target = emitted_layouts.module(text)
+        (tmp_path / "f.ptx").write_text(module)
+        command = [TOOLS.ptxas, "-arch", target, str(tmp_path / "f.ptx"), "-o", str(tmp_path / "f.cubin")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if "Unsupported .version" not in done.stderr and "not defined for option 'gpu-name'" not in done.stderr:
+            tried[row.id] = done.returncode and done.stderr
+    wrong = {name: words for name, words in tried.items() if words}
+    print(f"emit --to ptx: {len(tried)} texts tried, {len(wrong)} wrong")
+    assert wrong == {}
+    assert len(tried) > 10

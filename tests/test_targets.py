@@ -1,0 +1,162 @@
+"""Targets: what the inventory says of every form at every target is what ptxas says; refused is refused everywhere."""
+
+from dataclasses import replace
+
+import pytest
+from machine_code import TOOLS, needs_tools
+
+from tcprobe.ask.absent import why_not
+from tcprobe.ask.lowered import lowered
+from tcprobe.errors import RowError, UsageError
+from tcprobe.isa import arch, inventory
+from tcprobe.isa.arch import ARCHS, covers, runs
+from tcprobe.isa.names import resolve
+from tcprobe.isa.target import Target
+from tcprobe.sass.lowering import probe
+from tcprobe.sass.ptxas import Assembler
+from tcprobe.store.choose import default
+from tcprobe.system.children import Scratch
+
+ROWS = [row for row in inventory.instructions().values() if row.named_apart]
+TARGETS = [(row, own) for row in ARCHS for own in row.targets]
+EVERY = 37
+KIND = "mma.m16n8k{k}.row.col.kind::f8f6f4.{d}.{a}.{b}.{d}"
+FP8 = [(a, b) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")]
+NEW = [KIND.format(k=16, d=d, a=a, b=b) for d in ("f16", "f32") for a, b in FP8] + [
+    f"mma.sp::ordered_metadata.m16n8k64.row.col.f16.{a}.{b}.f16" for a, b in FP8
+]
+# rows by what the rules of targets differ in, for the sample
+FAMOUS = [
+    inventory.instructions()[id_]
+    for id_ in (*NEW, KIND.format(k=32, d="f32", a="e4m3", b="e5m2"), KIND.format(k=32, d="f32", a="e2m1", b="e5m2"),
+                "tcgen05.ld.red.32x32b", "tcgen05.shift.down", "tcgen05.mma.cta_group::1.kind::i8",
+                "tcgen05.mma.sp.cta_group::1.kind::mxf4", "ldmatrix.m16n16.x1.trans.shared.b8",
+                "wgmma.mma_async.m64n8k16.f32.f16.f16")
+]  # fmt: skip
+
+
+def refused(row, own, forms):
+    """ptxas' words for the forms that it refuses at a target; those that want a newer ptxas are left out of `forms`."""
+    kernels = {form.id: probe(form) for form in forms}
+    kernels = {id_: replace(kernel, target=kernel.target.alone(own)) for id_, kernel in kernels.items()}
+    with Scratch() as scratch:
+        words = Assembler(TOOLS, row, scratch, scratch.folder / "all.cubin").assemble(list(kernels.values()))
+    return {id_: words[kernel.name] for id_, kernel in kernels.items() if kernel.name in words}
+
+
+def disagreements(row, own, forms):
+    """Forms of which the inventory says another thing than ptxas, but for those that this ptxas is too old for."""
+    words = refused(row, own, forms)
+    return [
+        (form.id, words.get(form.id, "accepted"))
+        for form in forms
+        if (own in form.target.every(row)) == (form.id in words) and not words.get(form.id, "").startswith("needs PTX")
+    ]
+
+
+def known(row):
+    if row not in TOOLS.archs:
+        pytest.skip(f"ptxas {TOOLS.ptxas_version} does not know {row}")
+
+
+@needs_tools
+@pytest.mark.parametrize(("row", "own"), TARGETS, ids=[own for _, own in TARGETS])
+def test_a_sample_is_allowed_where_ptxas_accepts_it(row, own):
+    known(row)
+    first = [own for _, own in TARGETS].index(own)
+    assert disagreements(row, own, [*FAMOUS, *ROWS[first::EVERY]]) == []
+
+
+@needs_tools
+@pytest.mark.full
+@pytest.mark.parametrize(("row", "own"), TARGETS, ids=[own for _, own in TARGETS])
+def test_every_form_is_allowed_where_ptxas_accepts_it(row, own):
+    known(row)
+    assert disagreements(row, own, ROWS) == []
+
+
+def test_a_target_has_all_that_those_before_it_have():
+    for row in ARCHS:
+        assert [own.removeprefix(row.name) for own in row.targets] == sorted(
+            {own.removeprefix(row.name) for own in row.targets}, key=["", "f", "a"].index
+        )
+        for device, own in TARGETS:
+            seen = [covers(target, own) for target in row.targets]
+            assert seen == sorted(seen)
+            assert runs(row, own) == seen[-1]
+            same_family = row.family is not None and row.family == device.family
+            allowed = {"": True, "f": same_family, "a": row == device}[own.removeprefix(device.name)]
+            assert runs(row, own) == (allowed and row.number >= device.number)
+
+
+def test_a_later_arch_of_a_family_runs_what_is_for_an_earlier_one(monkeypatch):
+    """Nothing but its row says so: 107 stands between 103 and 110, and is of family 100."""
+    later = arch.Arch(107, "Blackwell", "9.3", 100)
+    monkeypatch.setitem(arch._BY_NAME, later.name, later)
+    assert [runs(later, t) for t in ("sm_100f", "sm_103f", "sm_107f", "sm_110f", "sm_103a")] == [
+        True, True, True, False, False,
+    ]  # fmt: skip
+    form = inventory.instructions()["tcgen05.ld.red.32x32b"]
+    assert form.target.every(later) == ("sm_107f", "sm_107a")
+
+
+@pytest.mark.parametrize("name", ["sm_80a", "sm_90f", "sm_103x", "sm_99", "sm_103fa"])
+def test_no_such_target(name):
+    assert not arch.is_target(name)
+    with pytest.raises(UsageError):
+        runs(arch.arch("sm_103"), name)
+    with pytest.raises(RowError):
+        Target(name, "9.1")
+
+
+def test_a_suffix_is_as_young_as_its_ptx_version():
+    assert [arch.least_ptx(t) for t in ("sm_90", "sm_90a", "sm_100a", "sm_100f", "sm_110f")] == [
+        "7.8", "8.0", "8.6", "8.8", "9.0",
+    ]  # fmt: skip
+    with pytest.raises(RowError):
+        Target("sm_100f", "8.7")
+
+
+def test_why_not_names_the_targets():
+    answer = why_not(resolve("tcgen05.ld.red.32x32b.d").fragment, arch.arch("sm_103"), default())
+    assert answer.allowed
+    assert "is allowed on sm_103 (target sm_103f or sm_103a)" in answer.words
+    plain = why_not(resolve("mma.m16n8k16.row.col.f32.f16.f16.f32.a").fragment, arch.arch("sm_103"), default())
+    assert "is allowed on sm_103;" in plain.words
+
+
+def test_what_is_saved_says_its_target():
+    """Of every arch and form: the target of what is published is one that the inventory allows; refused has none."""
+    for row in ARCHS:
+        forms = [form for form in ROWS if form.threads == 32]
+        for form, answer in zip(forms[:: 4 * EVERY], lowered(forms[:: 4 * EVERY], row.name), strict=True):
+            made = answer.lowering
+            assert (made.target is None) == bool(made.refused)
+            assert made.target is None or made.target in form.target.every(row), (form.id, made)
+
+
+def test_refused_is_said_of_nothing_that_is_allowed():
+    """The published lowerings, of every arch, against the inventory."""
+    from tcprobe.store.results import published
+
+    for row in ARCHS:
+        for id_, made in published().lowering(row.name)["instructions"].items():
+            form = inventory.instructions()[id_]
+            too_old = (made["refused"] or "").startswith("needs PTX")
+            assert too_old or bool(made["refused"]) != bool(form.target.on(row)), (row.name, id_)
+
+
+@needs_tools
+def test_refused_was_tried_at_every_target():
+    (answer,) = lowered([inventory.instructions()[KIND.format(k=32, d="f32", a="e2m1", b="e5m2")]], "sm_103")
+    assert "refused [sm_103, sm_103f, sm_103a]" in str(answer)
+    (answer,) = lowered([inventory.instructions()["tcgen05.ld.red.32x32b"]], "sm_103")
+    assert answer.to_json()["target"] == "sm_103f"
+
+
+def test_k_96_says_what_both_tables_say():
+    for kind, scales in (("mxf4", ("ue8m0 3X",)), ("mxf4nvf4", ("ue8m0 3X", "ue8m0 6X", "ue4m3 6X"))):
+        form = inventory.instructions()[f"tcgen05.mma.cta_group::2.kind::{kind}.k96"]
+        assert form.stated["scales"] == scales
+        assert [text.split(":")[0] for text in form.stated["tables"]] == ["table 39", "table 56"]
+        assert next(o for o in form.operands if o.name == "scale_a").cols == 3  # blocks of 32 in 96
