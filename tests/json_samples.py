@@ -60,6 +60,8 @@ CALLS = {
              ("cost", "wgmma.*", "cp.async.bulk.*", *COSTS), ("cost", "--table", *COSTS)],
     "compare --cost": [("compare", "--cost", *COSTS)],
     "diff": [("diff", "sm_70", "sm_75", "wmma.m16n16k16.*")],
+    "numerics": [("numerics", MULTIPLY, "--arch", "sm_80")],
+    "diff --numerics": [("diff", "--numerics", "sm_80", "sm_89")],
     "run": [("run", "wmma.m8n8k4.*", "--arch", "sm_80", "--method", "sass", "--results", "{folder}")],
     "fit": [("fit", "{csv}"), ("fit",)],
     "doctor": [("doctor",)],

@@ -23,7 +23,7 @@ for module, commands in {
     "measuring": ("run", "fit"), "facts": ("list", "show", "why-not"), "comparing": ("compare",),
     "reading": ("read",), "compilers": ("compilers",),
     "questions": ("where", "trace", "emit", "verify"), "converting": ("convert",), "reduce": ("reduce",),
-    "swizzle": ("swizzle",), "tensor_map": ("tensormap",),
+    "swizzle": ("swizzle",), "tensor_map": ("tensormap",), "numerics": ("numerics",),
     "banks": ("banks",), "path": ("path", "load"), "descriptor": ("descriptor",),
     "cost": ("cost",),
     "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),

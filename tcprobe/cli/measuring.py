@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     "--family",
     type=Given(),
     metavar="NAME",
-    help="Only this family: wmma, wgmma, ...; or a kind of finding: banks, cost, descriptors, tma, undocumented.",
+    help="Only this family: wmma, wgmma, ...; or a kind of finding: banks, cost, numerics, tma, ...",
 )
 @CUDAS
 @WRITTEN

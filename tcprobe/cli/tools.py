@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 )
 @click.option("--changed", is_flag=True, help="Only what changed, not what is absent.")
 @click.option("--all", "everything", is_flag=True, help="List also the fragments that neither side has.")
+@click.option("--numerics", is_flag=True, help="The arithmetic of two archs instead, measured or published by others.")
 @read_results
 @JSON
 def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, layers: Layers, **asked: bool) -> None:
@@ -43,6 +44,8 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
     different: the exit code is 1 when a table differs, and only then. --json: one object a comparison, every absent
     cell included.
     """
+    if asked["numerics"]:
+        _diff_numerics(names, layers, asked["as_json"], asked["changed"])
     from tcprobe.ask.diff import compared
     from tcprobe.cli import printing
     from tcprobe.run.compilers import compilers
@@ -56,6 +59,17 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
             click.echo(json.dumps(difference.to_json(asked["changed"])))
         else:
             printing.difference(difference, asked["everything"], asked["changed"])
+    sys.exit(0 if same else 1)
+
+
+def _diff_numerics(names: tuple[str, ...], layers: Layers, as_json: bool, changed: bool) -> NoReturn:
+    from tcprobe.ask.numeric_diff import differences
+
+    same = True
+    for one in differences(names, layers):
+        same = same and not one.parameters
+        if one.parameters or not changed:
+            click.echo(json.dumps(one.to_json()) if as_json else str(one))
     sys.exit(0 if same else 1)
 
 

@@ -38,6 +38,7 @@ APART = (
     "cute_scale",
     "cute_tensor_memory",
     "formulas",
+    "numerics",
     "ptx_isa_sparse",
     "ptx_moves",
     "shape_stride",

@@ -1,0 +1,41 @@
+"""How far a dot product can be from the exact one.
+
+Every sum cuts n products and C below 2^-F of the largest, and rounds by u of the result: together by at most
+e = (1 + (n + 1) 2^-F) (1 + u) - 1 of |C| and all |products|. After s sums, one after another,
+
+    |D - exact| <= ((1 + e)^s - 1) x (|C| + sum of |a x b|)
+
+where no factor is subnormal and nothing is below D's least exponent or above its largest number.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.parameters import AFTER, TOWARD_ZERO, Arithmetic, ElementTypes
+from tcprobe.errors import UsageError
+
+
+def bound(types: ElementTypes, rule: Arithmetic, length: int, parts: int = 1) -> Fraction:
+    """The factor of |C| + sum of |a x b| for `length` products, k cut into `parts` whose sums are added in D's type."""
+    depth = rule.products
+    if length <= 0 or parts <= 0 or length % (depth * parts):
+        raise UsageError(f"{length} products in {parts} parts: a part has a multiple of {depth}.")
+    factor = _multiply(types, rule) ** (length // depth // parts) * (1 + _added(types)) ** (parts - 1)
+    return factor - 1
+
+
+def _multiply(types: ElementTypes, rule: Arithmetic) -> Fraction:
+    """1 + e of one multiply: that of all its sums."""
+    unit = Fraction(1, 1 << rule.result_bits + (rule.rounding != TOWARD_ZERO))
+    factor = Fraction(1)
+    for group in rule.groups:
+        cut = 0 if rule.fraction_bits is None else Fraction(len(group) + 1, 1 << rule.fraction_bits)
+        factor *= (1 + cut) * (1 + unit)
+    return factor * (1 + _added(types)) if rule.c == AFTER else factor
+
+
+def _added(types: ElementTypes) -> Fraction:
+    """The unit of one addition of D's type, to nearest even."""
+    return Fraction(1, 1 << FORMATS[types.d].fraction + 1)

@@ -1,0 +1,104 @@
+"""A chain of fused multiply-adds in f64, one rounding to nearest even each: exact in NumPy.
+
+Terms are scaled to the larger one; the product and the sum are taken apart without error and put together by rounding
+to odd (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008). Results at the edge of subnormal
+numbers are left to Python's whole numbers.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.arithmetic.parameters import Arithmetic
+
+Floats = NDArray[np.float64]
+SUBNORMAL = -1022  # the exponent, as frexp has it, of the largest subnormal numbers
+NOTHING = -(1 << 20)
+FAR = 300  # exponents from which on the smaller term is less than any digit of the larger
+SPLIT = 2.0**27 + 1
+
+
+def fused(rule: Arithmetic, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
+    """D's bits: from C on, product after product in the order of the groups."""
+    first, second, sum_ = (np.ascontiguousarray(part, np.uint64).view(np.float64) for part in (a, b, c))
+    for k in (k for group in rule.groups for k in group):
+        sum_ = fma(first[..., k], second[..., k], sum_)
+    bits = np.ascontiguousarray(sum_).view(np.uint64)
+    return np.where(np.isnan(sum_), np.uint64(int(rule.nan or "0x7fffffffffffffff", 16)), bits)
+
+
+def fma(a: Floats, b: Floats, c: Floats) -> Floats:
+    """a x b + c with one rounding to nearest even."""
+    a, b, c = np.broadcast_arrays(a, b, c)
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
+        special = np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, a * b + c)  # however large the product
+        (nearest, odd), scale = _scaled(*(np.where(finite, x, 0.0) for x in (a, b, c)))
+        exponent = np.frexp(nearest)[1] + scale
+        result = np.where(finite, np.ldexp(np.where(exponent < SUBNORMAL, odd, nearest), scale), special)
+    edge = finite & (nearest != 0) & (exponent >= SUBNORMAL) & (exponent <= SUBNORMAL + 1)
+    for at in zip(*np.nonzero(edge), strict=True):
+        result[at] = _exact(float(a[at]), float(b[at]), float(c[at]))
+    return result
+
+
+def _scaled(a: Floats, b: Floats, c: Floats) -> tuple[tuple[Floats, Floats], NDArray[np.int32]]:
+    """a x b + c as a number near one, rounded both ways, and its exponent; a term far below decides the rounding."""
+    (first, one), (second, two), (own, three) = (np.frexp(x) for x in (a, b, c))
+    product = np.where((a == 0) | (b == 0), NOTHING, one + two)
+    scale = np.maximum(product, np.where(c == 0, NOTHING, three))
+    scale = np.where(scale == NOTHING, 0, scale).astype(np.int32)
+    below = np.where(product == NOTHING, 0, np.maximum(one + two - scale, -FAR))
+    return _fma(first, np.ldexp(second, below), np.ldexp(own, np.maximum(three - scale, -FAR))), scale
+
+
+def _fma(a: Floats, b: Floats, c: Floats) -> tuple[Floats, Floats]:
+    """Rounded to nearest even, and to odd: then a second rounding, to fewer bits, does no harm."""
+    high, low = _product(a, b)
+    first, first_rest = _sum(c, low)
+    top, top_rest = _sum(high, first)
+    small = _odd(*_sum(top_rest, first_rest))
+    nearest = top + small
+    zero = (a * b == 0) & (c == 0)
+    return np.where(zero, a * b + c, nearest), np.where(zero, a * b + c, _odd(*_sum(top, small)))
+
+
+def _odd(value: Floats, rest: Floats) -> Floats:
+    """value + rest, rounded to odd."""
+    even = value.view(np.int64) & 1 == 0
+    outward = (rest > 0) == (value > 0)
+    return np.where((rest != 0) & even, np.nextafter(value, np.where(outward, value * 2, 0.0)), value)
+
+
+def _sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """The sum and what rounding took from it (Knuth)."""
+    sum_ = a + b
+    other = sum_ - a
+    return sum_, (a - (sum_ - other)) + (b - other)
+
+
+def _product(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """The product and what rounding took from it (Dekker)."""
+    (ah, al), (bh, bl) = _halves(a), _halves(b)
+    product = a * b
+    return product, ((ah * bh - product) + ah * bl + al * bh) + al * bl
+
+
+def _halves(x: Floats) -> tuple[Floats, Floats]:
+    scaled = SPLIT * x
+    high = scaled - (scaled - x)
+    return high, x - high
+
+
+def _exact(a: float, b: float, c: float) -> float:
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if not exact:
+        return a * b + c if not a * b and not c else 0.0
+    try:
+        return float(exact)
+    except OverflowError:
+        return float("inf") if exact > 0 else float("-inf")

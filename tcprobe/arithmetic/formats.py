@@ -1,0 +1,145 @@
+"""Floats as bits: sign, significand and exponent of every type that a multiply takes or gives.
+
+>>> import numpy as np
+>>> from tcprobe.arithmetic.formats import FORMATS, decode
+>>> half = decode(FORMATS["f16"], np.array([0x3E00, 0x0001], np.uint16))
+>>> half.significand.tolist(), half.exponent.tolist()
+([1536, 1], [0, -14])
+
+A number is significand x 2^(exponent - fraction bits); a subnormal has the least exponent. e4m3 has no infinity, and
+the types below 8 bits have neither infinity nor NaN (PTX ISA 9.1, section 5.2.3; OCP MX 1.0).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import UsageError
+
+Ints = NDArray[np.int64]
+FINITE, INFINITE, NAN = 0, 1, 2
+WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+
+class FloatFormat(NamedTuple):
+    """`fraction` bits below the leading one; `special`: what the largest exponent means; `unread`: bits left out."""
+
+    name: str
+    bits: int
+    fraction: int
+    bias: int
+    special: Literal["ieee", "nan", "none"]
+    numpy: Any
+    unread: int = 0
+
+    @property
+    def word(self) -> Any:
+        """The NumPy type of its bits."""
+        return WORDS[max(8, self.bits)]
+
+    @property
+    def least(self) -> int:
+        """The exponent of the smallest normal number, and of subnormals."""
+        return 1 - self.bias
+
+    @property
+    def infinity(self) -> int:
+        """The bits of infinity; of the first pattern beyond the largest exponent where there is none."""
+        return (1 << self.bits - 1 - self.fraction) - 1 << self.fraction
+
+    def one(self) -> int:
+        """The bits of the number one."""
+        return self.bias << self.fraction + self.unread
+
+    def without(self, unread: int) -> FloatFormat:
+        """The same bits, of which the low `unread` are not looked at."""
+        return self._replace(fraction=self.fraction - unread, unread=unread)
+
+
+FORMATS = MappingProxyType({
+    row.name: row
+    for row in (
+        FloatFormat("f64", 64, 52, 1023, "ieee", np.float64),
+        FloatFormat("f32", 32, 23, 127, "ieee", np.float32),
+        FloatFormat("tf32", 32, 23, 127, "ieee", np.float32),
+        FloatFormat("f16", 16, 10, 15, "ieee", np.float16),
+        FloatFormat("bf16", 16, 7, 127, "ieee", ml_dtypes.bfloat16),
+        FloatFormat("e5m2", 8, 2, 15, "ieee", ml_dtypes.float8_e5m2),
+        FloatFormat("e4m3", 8, 3, 7, "nan", ml_dtypes.float8_e4m3fn),
+        FloatFormat("e3m2", 6, 2, 3, "none", ml_dtypes.float6_e3m2fn),
+        FloatFormat("e2m3", 6, 3, 1, "none", ml_dtypes.float6_e2m3fn),
+        FloatFormat("e2m1", 4, 1, 1, "none", ml_dtypes.float4_e2m1fn),
+    )
+})  # fmt: skip
+
+
+class Decoded(NamedTuple):
+    """Signed `significand`, `exponent`, whether `negative` (zeros too) and `kind`: FINITE, INFINITE or NAN."""
+
+    significand: Ints
+    exponent: NDArray[np.int32]
+    negative: NDArray[np.bool_]
+    kind: NDArray[np.uint8]
+    fraction: int
+
+    def at(self, index: Any) -> Decoded:
+        """The same part of each array."""
+        significand, exponent, negative, kind, fraction = self
+        return Decoded(significand[index], exponent[index], negative[index], kind[index], fraction)
+
+
+def decode(kind: FloatFormat, bits: NDArray[Any]) -> Decoded:
+    """The numbers of bits; types of up to 16 bits by a table."""
+    if kind.bits > 16:
+        return _decoded(kind, np.ascontiguousarray(bits, np.uint64))
+    return _table(kind).at(bits & ((1 << kind.bits) - 1))
+
+
+def bits_of(kind: FloatFormat, values: Any) -> NDArray[Any]:
+    """The bits of numbers that the type holds exactly; UsageError names the first that it does not hold."""
+    array = np.asarray(values)
+    if array.dtype == kind.numpy and kind.name != "tf32":
+        return array.view(kind.word)
+    doubles = array.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        held = doubles.astype(kind.numpy)
+    wrong = (held.astype(np.float64) != doubles) & ~np.isnan(doubles)
+    if wrong.any():
+        raise UsageError(f"{doubles[wrong].flat[0]!r} is no number of type {kind.name}.")
+    return np.ascontiguousarray(held).view(kind.word)
+
+
+def values_of(kind: FloatFormat, bits: NDArray[Any]) -> NDArray[Any]:
+    """Bits as NumPy's numbers."""
+    return np.ascontiguousarray(bits, kind.word).view(kind.numpy)
+
+
+@cache
+def _table(kind: FloatFormat) -> Decoded:
+    return _decoded(kind, np.arange(1 << kind.bits, dtype=np.uint64))
+
+
+def _decoded(kind: FloatFormat, bits: NDArray[np.uint64]) -> Decoded:
+    raw = (bits >> np.uint64(kind.unread)).astype(np.int64)
+    width = kind.bits - kind.unread - 1 - kind.fraction
+    field = raw >> kind.fraction & (1 << width) - 1
+    fraction = raw & (1 << kind.fraction) - 1
+    negative = (bits >> np.uint64(kind.bits - 1) & np.uint64(1)).astype(bool)
+    magnitude = np.where(field > 0, fraction | 1 << kind.fraction, fraction)
+    exponent = np.maximum(field, 1) - kind.bias
+    return Decoded(np.where(negative, -magnitude, magnitude), exponent.astype(np.int32), negative,
+                   _kinds(kind, field == (1 << width) - 1, fraction), kind.fraction)  # fmt: skip
+
+
+def _kinds(kind: FloatFormat, top: NDArray[np.bool_], fraction: Ints) -> NDArray[np.uint8]:
+    if kind.special == "none":
+        return np.zeros(top.shape, np.uint8)
+    if kind.special == "nan":
+        return np.where(top & (fraction == (1 << kind.fraction) - 1), NAN, FINITE).astype(np.uint8)
+    return np.where(top, np.where(fraction == 0, INFINITE, NAN), FINITE).astype(np.uint8)

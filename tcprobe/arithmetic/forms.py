@@ -1,0 +1,54 @@
+"""Which forms are measured together: those that differ in m, n and layout alone, under the name of the first.
+
+>>> from tcprobe.arithmetic.forms import subject, together
+>>> from tcprobe.isa.names import resolve
+>>> subject(resolve("wgmma.mma_async.m64n128k16.f32.f16.f16").instruction)
+'wgmma.mma_async.m64n8k16.f32.f16.f16'
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import MappingProxyType
+
+from tcprobe.arithmetic.parameters import ElementTypes
+from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.isa.instruction import Instruction
+
+Alike = tuple[str, ElementTypes, int, str | None]
+
+
+def types(row: Instruction) -> ElementTypes:
+    """The element types of a multiply; a warpgroup's C has D's."""
+    operands = {operand.name: operand.type for operand in row.operands}
+    a, b = (operands.get(name) or operands[f"{name}_smem"] for name in "ab")
+    return ElementTypes(a, b, operands.get("c", operands["d"]), operands["d"], row.bit_op)
+
+
+@cache
+def together() -> MappingProxyType[str, tuple[Instruction, ...]]:
+    """By the first form's id all forms of one arithmetic. Those with scales or in tensor memory have no probe."""
+    by_kind: dict[Alike, list[Instruction]] = {}
+    for row in inventory.instructions().values():
+        if row.multiplies and not row.unprobed and not row.scales:
+            by_kind.setdefault(_alike(row), []).append(row)
+    return MappingProxyType({rows[0].id: tuple(rows) for rows in by_kind.values()})
+
+
+def subject(row: Instruction) -> str:
+    """The id under which a form's arithmetic is measured; UsageError where it has no probe."""
+    found = _subjects().get(row.id)
+    if found is None:
+        why = "it multiplies nothing" if not row.multiplies else row.unprobed or "its scales have no probe of numerics"
+        raise UsageError(f"{row.id} has no model of its arithmetic: {why}.")
+    return found
+
+
+def _alike(row: Instruction) -> Alike:
+    return row.family, types(row), row.shape.k, row.kind
+
+
+@cache
+def _subjects() -> dict[str, str]:
+    return {row.id: first for first, rows in together().items() for row in rows}

@@ -1,0 +1,66 @@
+"""A product of matrices of any size, each dot product in the instruction's k, one multiply after another.
+
+>>> import numpy as np
+>>> from tcprobe.arithmetic.gemm import gemm
+>>> from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, chained
+>>> types, rule = ElementTypes("f16", "f16", "f32", "f32"), Arithmetic(chained(4, 4), 25, 23, "toward zero")
+>>> ones = np.full((2, 8), 0x3C00, np.uint16)
+>>> gemm(types, rule, (ones, ones.T, np.zeros((2, 2), np.uint32))).view(np.float32).tolist()
+[[8.0, 8.0], [8.0, 8.0]]
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.arithmetic.chain import fused
+from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.model import CACHED, factor, multiplied
+from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes
+from tcprobe.errors import UsageError
+
+Bits = NDArray[Any]
+
+
+def gemm(types: ElementTypes, rule: Arithmetic, matrices: tuple[Bits, Bits, Bits]) -> Bits:
+    """D's bits: A of m x k, B of k x n, C of m x n, as bits; k a multiple of the instruction's.
+
+    D of one multiply is C of the next, which is what a kernel without split k computes.
+    """
+    a, b, c = matrices
+    depth = rule.products
+    if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]) or a.shape[1] % depth:
+        raise UsageError(f"A {a.shape}, B {b.shape} and C {c.shape} are no product whose k is a multiple of {depth}.")
+    if rule.fraction_bits is None:
+        return _fused(rule, matrices)
+    first, second = factor("a", types.a, rule, a), factor("b", types.b, rule, np.ascontiguousarray(b.T))
+    d = np.array(c, FORMATS[types.c].word)
+    for at in range(0, a.shape[1], depth):
+        part = (..., slice(at, at + depth))
+        then = types if at == 0 else ElementTypes(types.a, types.b, types.d, types.d)
+        result = np.empty(c.shape, FORMATS[types.d].word)
+        for rows, cols in _tiles(c.shape, depth):
+            factors = first.at(part).at((rows, None)), second.at(part).at((None, cols))
+            result[rows, cols] = multiplied(then, rule, factors, d[rows, cols])
+        d = result
+    return d
+
+
+def _tiles(shape: tuple[int, ...], depth: int) -> list[tuple[slice, slice]]:
+    """Rows and columns of tiles that fit the processor's cache."""
+    cols = max(1, min(shape[1], CACHED // depth // 16))
+    rows = max(1, CACHED // depth // cols)
+    starts = product(range(0, shape[0], rows), range(0, shape[1], cols))
+    return [(slice(row, row + rows), slice(col, col + cols)) for row, col in starts]
+
+
+def _fused(rule: Arithmetic, matrices: tuple[Bits, Bits, Bits]) -> Bits:
+    a, b, d = matrices
+    for at in range(0, a.shape[1], rule.products):
+        part = slice(at, at + rule.products)
+        d = fused(rule, a[:, None, part], b.T[None, :, part], d)
+    return d

@@ -1,0 +1,245 @@
+"""One C++17 header of forms' arithmetic, for hosts and for CUDA, NVRTC too: the same bits as the model in Python.
+
+A form is a struct, and `tcprobe::numerics::dot<form>(a, b, c)` what one of its dot products gives, all as bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tcprobe.arithmetic.formats import FORMATS, FloatFormat
+from tcprobe.arithmetic.model import nan_bits
+from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes
+
+SPECIAL = {"none": 0, "nan": 1, "ieee": 2}
+NO_FLOOR = -(1 << 20)
+
+
+class Entry(NamedTuple):
+    """A form by the name of its struct, what it is in words, its types and its parameters."""
+
+    name: str
+    words: str
+    types: ElementTypes
+    rule: Arithmetic
+
+
+def header(entries: Iterable[Entry]) -> str:
+    """The text."""
+    structs = "\n".join(_struct(entry) for entry in entries)
+    closing = "}  // namespace numerics\n}  // namespace tcprobe\n"
+    return f"{COMMON}\nnamespace tcprobe {{\nnamespace numerics {{\n{structs}{closing}"
+
+
+def _format(form: FloatFormat) -> str:
+    return f"number<{form.bits}, {form.fraction}, {form.bias}, {SPECIAL[form.special]}, {form.unread}>"
+
+
+def _struct(entry: Entry) -> str:
+    rule, kinds = entry.rule, entry.types
+    order = [k for group in rule.groups for k in group]
+    ends = [sum(map(len, rule.groups[: n + 1])) for n in range(len(rule.groups))]
+    forms = [FORMATS[kinds.a], FORMATS[kinds.b], FORMATS[kinds.c], FORMATS[kinds.d]]
+    forms[:2] = [form.without(rule.unread_bits) if form.name == "tf32" else form for form in forms[:2]]
+    floor = NO_FLOOR if rule.exponent_floor is None else rule.exponent_floor
+    exact = rule.fraction_bits is None
+    constants = {
+        "int products": len(order), "int groups": len(ends), "int fraction_bits": 0 if exact else rule.fraction_bits,
+        "int result_bits": rule.result_bits, "int exponent_floor": floor,
+        "unsigned long long nan": f"{nan_bits(forms[3], rule):#x}ull",
+    }  # fmt: skip
+    flags = {
+        "exact": exact, "nearest": rule.rounding == NEAREST, "c_last": rule.c == AFTER,
+        "negative_zero": bool(rule.negative_zero), "largest": rule.overflow == "largest",
+        **{f"subnormal_{name}": getattr(rule.subnormals, name) is not False for name in "abcd"},
+        **{f"normalized_{name}": name in rule.normalized for name in "abc"},
+    }  # fmt: skip
+    lines = [f"/// {entry.words}", f"struct {entry.name} {{"]
+    lines += [f"  using {name} = {_format(form)};" for name, form in zip("ABCD", forms, strict=True)]
+    lines += [f"  static constexpr {name} = {value};" for name, value in constants.items()]
+    lines += [f"  static constexpr bool {name} = {str(value).lower()};" for name, value in flags.items()]
+    lines += [_listed("product", order), _listed("end", ends), "};", ""]
+    return "\n".join(lines)
+
+
+def _listed(name: str, values: list[int]) -> str:
+    return (f"  TCPROBE_HD static constexpr int {name}(int i) {{\n"
+            f"    const short at[] = {{{', '.join(map(str, values))}}};\n    return at[i];\n  }}")  # fmt: skip
+
+
+COMMON = """// What multiplies compute, bit by bit. C++17; for hosts and for CUDA.
+#pragma once
+#ifndef __CUDACC_RTC__
+#include <cmath>
+#include <cstring>
+#endif
+#ifndef TCPROBE_HD
+#ifdef __CUDACC__
+#define TCPROBE_HD __host__ __device__
+#else
+#define TCPROBE_HD
+#endif
+#endif
+
+#ifndef TCPROBE_NUMERICS
+#define TCPROBE_NUMERICS
+namespace tcprobe {
+namespace numerics {
+using bits = unsigned long long;
+enum kind { finite, infinite, not_a_number };
+constexpr int nothing = -(1 << 20);  // the exponent of a term that is zero
+constexpr int most_shift = 62;
+
+struct decoded {
+  long long significand;
+  int exponent;
+  bool negative;
+  kind what;
+};
+
+/// A format: width, bits of the fraction, bias, what the largest exponent means (2 as IEEE, 1 only NaN, 0 numbers),
+/// and low bits that are not looked at.
+template <int width_, int fraction_, int bias_, int special_, int unread_>
+struct number {
+  static constexpr int width = width_, fraction = fraction_, least = 1 - bias_;
+  static constexpr bits sign = 1ull << (width_ - 1);
+  static constexpr bits top = (1ull << (width_ - 1 - unread_ - fraction_)) - 1;
+  static constexpr bits infinity = top << fraction_;
+  TCPROBE_HD static decoded decode(bits x, bool subnormals = true, bool normalized = false) {
+    const bool negative = (x & sign) != 0;
+    const bits raw = (x & (sign - 1)) >> unread_, field = raw >> fraction_, low = raw & ((1ull << fraction_) - 1);
+    long long size = static_cast<long long>(field ? low | 1ull << fraction_ : subnormals ? low : 0);
+    kind what = finite;
+    if (field == top && special_ == 2) what = low ? not_a_number : infinite;
+    if (field == top && special_ == 1 && low == (1ull << fraction_) - 1) what = not_a_number;
+    int exponent = static_cast<int>(field ? field : 1) - bias_;
+    for (; normalized && size && !(size >> fraction); size <<= 1) --exponent;
+    return {negative ? -size : size, exponent, negative, what};
+  }
+};
+
+/// value x 2^(more - below), cut toward zero
+TCPROBE_HD inline long long cut(long long value, int more, int below) {
+  const unsigned long long size = static_cast<unsigned long long>(value < 0 ? -value : value);
+  const int right = more < 0 ? below - more : below;
+  const unsigned long long raised = size << (more > 0 ? more : 0);
+  const long long kept = static_cast<long long>(raised >> (right < most_shift ? right : most_shift));
+  return value < 0 ? -kept : kept;
+}
+
+/// The bits of total x 2^unit in format D, of which `kept` stay below the leading one.
+template <class D>
+TCPROBE_HD bits rounded(long long total, int unit, int kept, bool nearest, bool largest, bool subnormals) {
+  unsigned long long size = static_cast<unsigned long long>(total < 0 ? -total : total);
+  if (size == 0) return 0;
+  int length = 0;
+  for (unsigned long long rest = size; rest; rest >>= 1) ++length;
+  const int exponent = length - 1 + unit > D::least ? length - 1 + unit : D::least;
+  const int drop = exponent - kept - unit;
+  if (drop > most_shift) size = 0;
+  else if (drop > 0) {
+    const unsigned long long low = size & ((1ull << drop) - 1), half = 1ull << (drop - 1);
+    size >>= drop;
+    if (nearest && (low > half || (low == half && (size & 1)))) ++size;
+  } else {
+    size <<= -drop;
+  }
+  bits result = (static_cast<bits>(exponent - D::least) << D::fraction) + (size << (D::fraction - kept));
+  if (!subnormals && result >> D::fraction == 0) result = 0;
+  const bits most = D::infinity - (largest ? 1 : 0);
+  if (result > most) result = most;
+  return total < 0 && result ? result | D::sign : result;
+}
+
+/// One sum: the products from `first` to before `last` of the form's order, and C.
+template <class F, class C, class T>
+TCPROBE_HD bits summed(const T* a, const T* b, bits c, int first, int last) {
+  const decoded own = C::decode(c, F::subnormal_c, F::normalized_c && first == 0);
+  int top = own.significand ? own.exponent : nothing;
+  bool plus = own.what == infinite && !own.negative, minus = own.what == infinite && own.negative;
+  bool nan = own.what == not_a_number, negative = own.negative;
+  for (int i = first; i < last; ++i) {
+    const decoded x = F::A::decode(a[F::product(i)], F::subnormal_a, F::normalized_a);
+    const decoded y = F::B::decode(b[F::product(i)], F::subnormal_b, F::normalized_b);
+    const bool below = x.negative != y.negative;
+    negative = negative && below;
+    if (x.what == not_a_number || y.what == not_a_number) nan = true;
+    else if (x.what == infinite || y.what == infinite) {
+      if ((x.what == finite && !x.significand) || (y.what == finite && !y.significand)) nan = true;
+      else (below ? minus : plus) = true;
+    }
+    if (x.significand && y.significand && x.exponent + y.exponent > top) top = x.exponent + y.exponent;
+  }
+  if (nan || (plus && minus)) return F::nan;
+  if (plus || minus) return F::D::infinity | (minus ? F::D::sign : 0);
+  if (top == nothing) return F::negative_zero && negative ? F::D::sign : 0;
+  if (top < F::exponent_floor) top = F::exponent_floor;
+  long long total = own.significand ? cut(own.significand, F::fraction_bits - C::fraction, top - own.exponent) : 0;
+  for (int i = first; i < last; ++i) {
+    const decoded x = F::A::decode(a[F::product(i)], F::subnormal_a, F::normalized_a);
+    const decoded y = F::B::decode(b[F::product(i)], F::subnormal_b, F::normalized_b);
+    const long long product = x.significand * y.significand;
+    constexpr int more = F::fraction_bits - F::A::fraction - F::B::fraction;
+    if (product) total += cut(product, more, top - x.exponent - y.exponent);
+  }
+  return rounded<typename F::D>(total, top - F::fraction_bits, F::result_bits, F::nearest, F::largest, F::subnormal_d);
+}
+
+TCPROBE_HD inline double double_of(bits x) {
+  double value;
+  memcpy(&value, &x, sizeof value);
+  return value;
+}
+
+/// x + y to nearest even, of 16 or 32 bits, by whole numbers: no compiler's option changes it.
+template <class F>
+TCPROBE_HD bits added(bits x, bits y) {
+  using D = typename F::D;
+  const decoded one = D::decode(x), other = D::decode(y);
+  if (one.what != finite || other.what != finite) {
+    if (one.what == not_a_number || other.what == not_a_number) return F::nan;
+    if (one.what == other.what && one.negative != other.negative) return F::nan;
+    return one.what == infinite ? x : y;
+  }
+  if (!one.significand && !other.significand) return one.negative && other.negative ? D::sign : 0;
+  const decoded& high = one.exponent < other.exponent ? other : one;
+  const decoded& low = one.exponent < other.exponent ? one : other;
+  constexpr int room = 36;  // bits below the last of the larger one
+  const int distance = high.exponent - low.exponent;
+  const long long kept = cut(low.significand, room, distance);
+  const bool inexact = distance > room && low.significand;  // anything below stands for all of it
+  const long long rest = inexact ? (low.significand < 0 ? kept - 1 : kept + 1) : kept;
+  const long long total = high.significand * (1ll << room) + rest;
+  return rounded<D>(total, high.exponent - D::fraction - room, D::fraction, true, false, true);
+}
+
+/// A chain of fused multiply-adds in f64.
+template <class F, class T>
+TCPROBE_HD bits chain(const T* a, const T* b, bits c) {
+  double sum = double_of(c);
+  for (int i = 0; i < F::products; ++i) sum = fma(double_of(a[F::product(i)]), double_of(b[F::product(i)]), sum);
+  if (sum != sum) return F::nan;
+  bits result;
+  memcpy(&result, &sum, sizeof result);
+  return result;
+}
+
+/// D of one dot product: F::products elements of A and of B, and C, all as bits.
+template <class F, class T>
+TCPROBE_HD bits dot(const T* a, const T* b, bits c) {
+  if constexpr (F::exact) {
+    return chain<F>(a, b, c);
+  } else {
+    bits d = F::c_last ? 0 : summed<F, typename F::C>(a, b, c, 0, F::end(0));
+    if (F::c_last) d = summed<F, typename F::D>(a, b, 0, 0, F::end(0));
+    for (int group = 1; group < F::groups; ++group) {
+      d = summed<F, typename F::D>(a, b, d, F::end(group - 1), F::end(group));
+    }
+    return F::c_last ? added<F>(d, c) : d;
+  }
+}
+}  // namespace numerics
+}  // namespace tcprobe
+#endif
+"""

@@ -1,0 +1,35 @@
+"""The model of integers and bits: sums are exact, and what is beyond 32 bits wraps or is clamped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.arithmetic.parameters import ElementTypes, Integers
+from tcprobe.isa.dtypes import dtype
+
+Ints = NDArray[np.int64]
+LEAST, MOST = -(1 << 31), (1 << 31) - 1
+
+
+def numbers(kind: str, bits: NDArray[Any]) -> Ints:
+    """Bits as whole numbers."""
+    width = dtype(kind).bits
+    whole = bits.astype(np.int64) & (1 << width) - 1
+    return whole - ((whole >> width - 1) << width) if kind.startswith("s") else whole
+
+
+def multiplied(types: ElementTypes, rule: Integers, operands: tuple[Ints, Ints, Ints], satfinite: bool = False) -> Ints:
+    """D of numbers: A (..., m, k), B (..., n, k), C (..., m, n); of b1 the bits that a ^ b or a & b has."""
+    a, b, c = operands
+    products = np.matmul(a.astype(np.float64), b.swapaxes(-1, -2).astype(np.float64)).astype(np.int64)  # exact
+    if types.bit_op == "xor":
+        products = a.sum(-1)[..., :, None] + b.sum(-1)[..., None, :] - 2 * products
+    total = products + c
+    if (rule.satfinite if satfinite else rule.overflow) == "clamps":
+        clamped: Ints = np.clip(total, LEAST, MOST)
+        return clamped
+    wrapped: Ints = (total - LEAST & 0xFFFFFFFF) + LEAST
+    return wrapped

@@ -1,0 +1,180 @@
+"""The model: what a multiply of floats gives, bit by bit, from its parameters.
+
+>>> import numpy as np
+>>> from tcprobe.arithmetic.model import dot
+>>> from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, chained
+>>> types, rule = ElementTypes("f16", "f16", "f32", "f32"), Arithmetic(chained(2, 2), 25, 23, "toward zero")
+>>> a, b = np.array([[0x3C00, 0x3C00]], np.uint16), np.array([[0x3C00, 0x0001]], np.uint16)
+>>> hex(dot(types, rule, (a, b, np.zeros(1, np.uint32)))[0])
+'0x3f800000'
+
+All sums are of whole numbers, so NumPy's 64 bits hold them exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.arithmetic.chain import fused
+from tcprobe.arithmetic.formats import FINITE, FORMATS, INFINITE, NAN, Decoded, FloatFormat, Ints, decode, values_of
+from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes
+
+Bits = NDArray[Any]
+Factors = tuple[Decoded, Decoded]
+NOTHING = -(1 << 20)  # the exponent of a term that is zero: below all others
+MOST_SHIFT = 62
+CACHED = 1 << 14  # products at a time: what the processor's cache holds
+
+
+class Terms(NamedTuple):
+    """One sum: products and C as whole multiples of 2^(top - F), and top, NOTHING where every term is zero."""
+
+    products: Ints
+    c: Ints
+    top: Ints
+
+
+def factor(operand: str, kind: str, rule: Arithmetic, bits: Bits) -> Decoded:
+    """A, B or C, as the form reads it."""
+    form = FORMATS[kind].without(rule.unread_bits) if kind == "tf32" else FORMATS[kind]
+    number = _kept(decode(form, bits), getattr(rule.subnormals, operand))
+    return _normalized(number) if operand in rule.normalized else number
+
+
+def _normalized(number: Decoded) -> Decoded:
+    """Subnormals with the exponent of their leading bit."""
+    significand, exponent, *_, fraction = number
+    length = np.frexp(abs(significand).astype(np.float64))[1]
+    up = np.where(significand == 0, 0, fraction + 1 - length)
+    return number._replace(significand=significand << up, exponent=(exponent - up).astype(np.int32))
+
+
+def _kept(number: Decoded, subnormals: bool | None) -> Decoded:
+    """Subnormals as zero where they do not count."""
+    if subnormals is not False:
+        return number
+    small = (abs(number.significand) < 1 << number.fraction) & (number.kind == FINITE)
+    return number._replace(significand=np.where(small, 0, number.significand))
+
+
+def dot(types: ElementTypes, rule: Arithmetic, operands: tuple[Bits, Bits, Bits]) -> Bits:
+    """D's bits of dot products: A and B of shape (..., products), C of shape (...), all as bits."""
+    a, b, c = operands
+    if rule.fraction_bits is None:
+        return fused(rule, a, b, c)
+    rows, results = max(1, CACHED // rule.products), np.empty(c.size, FORMATS[types.d].word)
+    lines = a.reshape(c.size, -1), b.reshape(c.size, -1), c.reshape(-1)
+    for part in (slice(at, at + rows) for at in range(0, c.size, rows)):
+        factors = factor("a", types.a, rule, lines[0][part]), factor("b", types.b, rule, lines[1][part])
+        results[part] = multiplied(types, rule, factors, lines[2][part])
+    return results.reshape(c.shape)
+
+
+def multiplied(types: ElementTypes, rule: Arithmetic, factors: Factors, c: Bits) -> Bits:
+    """As `dot`, of decoded factors, which may be broadcast against each other."""
+    d = FORMATS[types.d]
+    last = rule.c == AFTER
+    result = np.zeros(c.shape, d.word)
+    own = decode(d, result) if last else factor("c", types.c, rule, c)
+    for group in rule.groups:
+        part = factors[0].at(picked(group)), factors[1].at(picked(group))
+        result = summed(d, rule, part, own)
+        own = _kept(decode(d, result), rule.subnormals.c)
+    return _added(d, rule, result, c) if last else result
+
+
+def picked(group: tuple[int, ...]) -> Any:
+    """The index of a group's products on the last axis: a slice where they are next to each other."""
+    together = group[-1] - group[0] + 1 == len(group)
+    return (..., slice(group[0], group[-1] + 1) if together else list(group))
+
+
+def summed(d: FloatFormat, rule: Arithmetic, factors: Factors, c: Decoded) -> Bits:
+    """One group: its products and C."""
+    terms = aligned(rule, factors, c)
+    bits = rounded(d, rule, terms.products.sum(axis=-1) + terms.c, terms.top)
+    if rule.negative_zero:
+        every = (factors[0].negative ^ factors[1].negative).all(axis=-1) & c.negative & (terms.top == NOTHING)
+        bits = np.where(every, 1 << d.bits - 1, bits)
+    return _specials(d, rule, (*factors, c), bits).astype(d.word)
+
+
+def aligned(rule: Arithmetic, factors: Factors, c: Decoded) -> Terms:
+    """All terms, cut toward zero."""
+    a, b = factors
+    product = a.significand * b.significand
+    exponent = np.where(product == 0, NOTHING, a.exponent + b.exponent)
+    own = np.where(c.significand == 0, NOTHING, c.exponent)
+    top = np.maximum(exponent.max(axis=-1), own)
+    if rule.exponent_floor is not None:
+        top = np.where(top == NOTHING, top, np.maximum(top, rule.exponent_floor))
+    kept = rule.fraction_bits or 0
+    return Terms(_cut(product, kept - a.fraction - b.fraction, top[..., None] - exponent),
+                 _cut(c.significand, kept - c.fraction, top - own), top)  # fmt: skip
+
+
+def _cut(term: Ints, more: int, below: Any) -> Ints:
+    """term x 2^(more - below), toward zero."""
+    magnitude = abs(term)
+    if more > 0:
+        magnitude <<= more
+    right = np.minimum(below if more >= 0 else below - more, MOST_SHIFT)
+    magnitude >>= right
+    cut: Ints = np.where(term < 0, -magnitude, magnitude)
+    return cut
+
+
+def rounded(d: FloatFormat, rule: Arithmetic, total: Ints, top: Any) -> Bits:
+    """The bits of total x 2^(top - F) in D's format; what rounds to zero is a positive zero."""
+    magnitude, unit = abs(total), top - rule.fraction_bits
+    exponent = np.maximum(np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - 1 + unit, d.least)
+    drop = exponent - rule.result_bits - unit
+    right, left = np.clip(drop, 0, MOST_SHIFT), np.clip(-drop, 0, MOST_SHIFT)
+    kept = _rounded_off(rule, magnitude, right) << left
+    bits = (exponent - d.least << d.fraction) + (kept << d.fraction - rule.result_bits)
+    if rule.subnormals.d is False:
+        bits = np.where(bits >> d.fraction == 0, 0, bits)
+    most = d.infinity - (rule.overflow == "largest")
+    bits = np.where(magnitude == 0, 0, np.minimum(bits, most))
+    signed: Bits = np.where((total < 0) & (bits != 0), bits | 1 << d.bits - 1, bits)
+    return signed
+
+
+def _rounded_off(rule: Arithmetic, magnitude: Ints, right: Ints) -> Ints:
+    """The magnitude without its low bits, rounded."""
+    kept = magnitude >> right
+    if rule.rounding == NEAREST:
+        rest, half = magnitude - (kept << right), np.where(right > 0, 1 << np.maximum(right - 1, 0), MOST_SHIFT)
+        kept += (rest > half) | ((rest == half) & (kept & 1 == 1))
+    return kept
+
+
+def _specials(d: FloatFormat, rule: Arithmetic, numbers: tuple[Decoded, Decoded, Decoded], bits: Bits) -> Bits:
+    """NaN and infinities, where A, B or C has any."""
+    a, b, c = numbers
+    if not any(part.kind.any() for part in numbers):
+        return bits
+    infinite = (a.kind == INFINITE) | (b.kind == INFINITE)
+    zero = ((a.kind == FINITE) & (a.significand == 0)) | ((b.kind == FINITE) & (b.significand == 0))
+    nan = ((a.kind == NAN) | (b.kind == NAN) | (infinite & zero)).any(axis=-1) | (c.kind == NAN)
+    below = a.negative ^ b.negative
+    plus = (infinite & ~below).any(axis=-1) | ((c.kind == INFINITE) & ~c.negative)
+    minus = (infinite & below).any(axis=-1) | ((c.kind == INFINITE) & c.negative)
+    sign = 1 << d.bits - 1
+    bits = np.where(plus, d.infinity, np.where(minus, d.infinity | sign, bits))
+    return np.where(nan | (plus & minus), nan_bits(d, rule), bits)
+
+
+def nan_bits(d: FloatFormat, rule: Arithmetic) -> int:
+    """The NaN that a form gives: as measured, else all ones without the sign."""
+    return int(rule.nan, 16) if rule.nan else (1 << d.bits - 1) - 1
+
+
+def _added(d: FloatFormat, rule: Arithmetic, result: Bits, c: Bits) -> Bits:
+    """C last, by an addition of D's type to nearest even."""
+    with np.errstate(all="ignore"):
+        sum_ = (values_of(d, result) + values_of(d, c)).astype(d.numpy)
+    return np.where(np.isnan(sum_), nan_bits(d, rule), sum_.view(d.word)).astype(d.word)

@@ -1,0 +1,84 @@
+"""The parameters of a multiply's arithmetic, as they are measured and saved.
+
+`groups` says which products one sum takes in, sum after sum; what does not fit one goes through as C of the next.
+A parameter that no case of the form can show is None and does not matter for its results.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+Bits = Annotated[int, msgspec.Meta(ge=0, le=64)]
+Product = Annotated[int, msgspec.Meta(ge=0, lt=4096)]
+IN_GROUP, AFTER = "in the group", "after"
+TOWARD_ZERO, NEAREST = "toward zero", "nearest even"
+Rounding = Literal["toward zero", "nearest even"]
+
+
+class Subnormals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether subnormal numbers of an operand count; None where its type has none that a case could show."""
+
+    a: bool | None = True
+    b: bool | None = True
+    c: bool | None = True
+    d: bool | None = True
+
+
+class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a form of floats. `fraction_bits` None: sums are exact, each a fused multiply-add.
+
+    A term is cut toward zero to a multiple of 2^(top - fraction_bits), top being the largest exponent of the group's
+    products (sums of their factors' exponents) and of C, at least `exponent_floor`. `result_bits` is what is kept of a
+    sum below its leading one. `unread_bits`: low bits of A and B that are not looked at. `overflow`: what a sum beyond
+    the largest number becomes. `negative_zero`: whether a sum of negative zeros is one; all other zeros are positive.
+    `normalized`: operands whose subnormals have the exponent of their leading bit, since they are converted to a wider
+    type before the multiply; those of the others have the least exponent of normal numbers.
+    """
+
+    groups: tuple[tuple[Product, ...], ...]
+    fraction_bits: Bits | None
+    result_bits: Bits
+    rounding: Rounding
+    c: Literal["in the group", "after"] = "in the group"
+    exponent_floor: int | None = None
+    alignment: Literal["truncate"] = "truncate"
+    subnormals: Subnormals = Subnormals()
+    nan: str | None = None
+    overflow: Literal["infinity", "largest"] | None = None
+    negative_zero: bool | None = None
+    unread_bits: Bits = 0
+    normalized: tuple[Literal["a", "b", "c"], ...] = ()
+
+    @property
+    def products(self) -> int:
+        """How many products there are in all."""
+        return sum(map(len, self.groups))
+
+
+class Integers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a form of integers or bits: what a sum beyond 32 bits becomes, without and with .satfinite."""
+
+    overflow: Literal["wraps", "clamps"] = "wraps"
+    satfinite: Literal["wraps", "clamps"] | None = None
+
+
+class ElementTypes(msgspec.Struct, frozen=True):
+    """Element types by operand, and PTX's bit operation of b1."""
+
+    a: str
+    b: str
+    c: str
+    d: str
+    bit_op: str | None = None
+
+    @property
+    def is_float(self) -> bool:
+        """Whether sums are floats."""
+        return self.d.startswith("f")
+
+
+def chained(products: int, group: int) -> tuple[tuple[int, ...], ...]:
+    """Products in groups of so many, in order."""
+    return tuple(tuple(range(at, min(at + group, products))) for at in range(0, products, group))

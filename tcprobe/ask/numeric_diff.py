@@ -1,0 +1,54 @@
+"""The arithmetic of two archs compared, parameter by parameter, of all forms that both have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from tcprobe.arithmetic.forms import together
+from tcprobe.ask.numerics import FormNumerics, answer
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import arch
+from tcprobe.store.choose import Layers
+
+COMPARED = ("group", "groups", "fraction_bits", "c", "result", "exponent_floor", "subnormals", "nan", "overflow",
+            "satfinite", "negative_zero", "unread_bits", "normalized", "emulated")  # fmt: skip
+
+
+class ChangedNumerics(NamedTuple):
+    """A form, what is known on both archs, and the parameters that differ where both are known."""
+
+    id: str
+    answers: tuple[FormNumerics, FormNumerics]
+    parameters: dict[str, tuple[Any, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        sides = {"archs": [one.arch for one in self.answers], "status": [one.status for one in self.answers]}
+        differs = {name: list(pair) for name, pair in self.parameters.items()}
+        return {"id": self.id, **sides, "differs": differs, "evidence": [one.evidence for one in self.answers]}
+
+    def __str__(self) -> str:
+        listed = [f"{name} {one} -> {other}" for name, (one, other) in self.parameters.items()]
+        marks = ", ".join(f"{one.arch} {one.status}" for one in self.answers)
+        return f"{self.id} ({marks}): {'; '.join(listed) or 'the same, as far as both are known'}"
+
+
+def differences(names: tuple[str, ...], layers: Layers) -> Iterator[ChangedNumerics]:
+    """Each arithmetic that is measured or published on both archs; UsageError if there is none, or not two archs."""
+    if len(names) != 2:
+        raise UsageError("--numerics compares two archs: tcprobe diff --numerics sm_80 sm_90.")
+    first, second = (arch(name).name for name in names)
+    compared = False
+    for rows in together().values():
+        try:
+            pair = answer(rows[0], first, layers), answer(rows[0], second, layers)
+        except UsageError:  # one of them does not have it, or nothing is known there
+            continue
+        compared = True
+        one, other = (side.to_json() for side in pair)
+        parameters = {name: (one[name], other[name]) for name in COMPARED
+                      if one[name] != other[name] and None not in (one[name], other[name])}  # fmt: skip
+        yield ChangedNumerics(rows[0].id, pair, parameters)
+    if not compared:
+        raise UsageError(f"nothing is known of the arithmetic of both {first} and {second}.")

@@ -1,0 +1,22 @@
+"""C++17: what a multiply computes, bit by bit, by the parameters that were measured."""
+
+from __future__ import annotations
+
+from tcprobe import numerics
+from tcprobe.arithmetic.forms import types
+from tcprobe.arithmetic.header import Entry, header
+from tcprobe.arithmetic.parameters import Arithmetic
+from tcprobe.ask.numerics import answer
+from tcprobe.errors import UsageError
+from tcprobe.isa.instruction import Instruction
+from tcprobe.probes.ptx import identifier
+from tcprobe.store.choose import Layers
+
+
+def text(row: Instruction, arch: str | None, layers: Layers) -> str:
+    """The header; UsageError where the arithmetic was not measured, or is of integers."""
+    rule = numerics.model(row, arch, layers)
+    if not isinstance(rule, Arithmetic):
+        raise UsageError(f"{row.id}: sums of integers are exact, up to 32 bits; the header is of floats.")
+    found = answer(row, arch, layers)
+    return header([Entry(identifier(row.id), f"{row.id} on {found.arch}; {found.evidence}", types(row), rule)])

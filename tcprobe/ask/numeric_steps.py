@@ -1,0 +1,195 @@
+"""A dot product of one multiply step by step, dot products of files, and what cutting k another way changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe import numerics
+from tcprobe.arithmetic.bound import bound
+from tcprobe.arithmetic.formats import FORMATS, NAN, bits_of, decode, values_of
+from tcprobe.arithmetic.forms import types
+from tcprobe.arithmetic.gemm import gemm
+from tcprobe.arithmetic.model import NOTHING, aligned, factor, picked, summed
+from tcprobe.arithmetic.parameters import AFTER, Arithmetic, ElementTypes, Integers
+from tcprobe.errors import UsageError
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.instruction import Instruction
+
+MOST_LINE = 1 << 16  # characters of a case
+SAMPLES, SEED = 4096, 1
+Bits = NDArray[Any]
+
+
+class DotProduct(NamedTuple):
+    """A dot product as bits: A and B of shape (k), C alone."""
+
+    a: Bits
+    b: Bits
+    c: Bits
+
+
+def spoken(form: Instruction, a: str, b: str, c: str) -> DotProduct:
+    """Lists of numbers, or of bits as 0x...; UsageError for what a type does not have."""
+    kinds = types(form)
+    first, second, own = (_parsed(kinds, name, text) for name, text in zip("abc", (a, b, c), strict=True))
+    numerics.check_length(form, len(first), len(second))
+    if len(own) != 1:
+        raise UsageError(f"C is one number, not {len(own)}.")
+    return DotProduct(first, second, own[0])
+
+
+def _parsed(kinds: ElementTypes, name: str, text: str) -> Bits:
+    return np.array([_bits(kinds, name, part.strip()) for part in text.split(",")])
+
+
+def _bits(kinds: ElementTypes, name: str, text: str) -> Any:
+    """One number as bits; no NaN."""
+    kind = getattr(kinds, name)
+    word = np.uint64 if kind == "f64" else np.uint32
+    try:
+        if text.lower().startswith("0x"):
+            bits = int(text, 16)
+            if bits >> dtype(kind).bits:
+                raise UsageError(f"{text} has more than the {dtype(kind).bits} bits of {kind}.")
+        else:
+            values = np.array([float(text) if kinds.is_float else int(text)])
+            bits = int(numerics.bits_in(kinds, name, values)[0])
+    except ValueError:
+        raise UsageError(f"{name.upper()}: {text!r} is neither a number nor bits as 0x3c00.") from None
+    if kind in FORMATS and decode(FORMATS[kind], np.array([bits], np.uint64))[3][0] == NAN:
+        raise UsageError(f"{name.upper()}: {text} is NaN: a case takes numbers.")
+    return word(bits)
+
+
+def result(form: Instruction, rule: Arithmetic | Integers, case: DotProduct) -> str:
+    """D's bits as hex."""
+    kinds = types(form)
+    d = numerics.of_bits(kinds, rule, tuple(np.asarray(part)[None] for part in case))
+    return _hex(kinds.d, d[0])
+
+
+def _hex(kind: str, bits: Any) -> str:
+    return f"0x{int(bits):0{-(-dtype(kind).bits // 4)}x}"
+
+
+def cases(form: Instruction, rule: Arithmetic | Integers, lines: Iterable[str]) -> Iterator[dict[str, str]]:
+    """{"d": bits} of every line {"a": [bits], "b": [bits], "c": bits}; UsageError names the line that is none."""
+    for number, line in zip(count(1), lines, strict=False):
+        if not line.strip():
+            continue
+        try:
+            yield {"d": result(form, rule, _case(form, line))}
+        except UsageError as error:
+            raise UsageError(f"line {number}: {error}") from None
+
+
+def _case(form: Instruction, line: str) -> DotProduct:
+    try:
+        content = json.loads(line) if len(line) <= MOST_LINE else None
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or set(content) != {"a", "b", "c"}:
+        raise UsageError('a case is {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}.')
+    lists = [content["a"], content["b"], [content["c"]]]
+    if not all(isinstance(part, list) and part and all(isinstance(text, str) for text in part) for part in lists):
+        raise UsageError("a and b are lists of bits as texts, c is one.")
+    return spoken(form, *(",".join(part) for part in lists))
+
+
+def steps(form: Instruction, rule: Arithmetic | Integers, case: DotProduct) -> Iterator[str]:
+    """Every sum: its terms as they are aligned, what was cut, the exact sum, and what it is rounded to."""
+    kinds = types(form)
+    if isinstance(rule, Arithmetic) and rule.fraction_bits is not None:
+        yield from _sums(kinds, rule, case)
+    d = result(form, rule, case)
+    value = numerics.values_of_d(kinds, np.array([int(d, 16)], np.uint64 if kinds.d == "f64" else np.uint32))[0]
+    if kinds.d == "f16":
+        value = values_of(FORMATS["f16"], np.array([int(d, 16)], np.uint16))[0]
+    yield f"D = {d} = {value!s}"
+
+
+def _sums(kinds: ElementTypes, rule: Arithmetic, case: DotProduct) -> Iterator[str]:
+    d, kept = FORMATS[kinds.d], rule.fraction_bits or 0
+    factors = factor("a", kinds.a, rule, case.a[None]), factor("b", kinds.b, rule, case.b[None])
+    own = np.asarray(case.c)[None]
+    c = decode(d, np.zeros(1, d.word)) if rule.c == AFTER else factor("c", kinds.c, rule, own)
+    for number, group in enumerate(rule.groups, 1):
+        part = factors[0].at(picked(group)), factors[1].at(picked(group))
+        terms, top = aligned(rule, part, c), int(aligned(rule, part, c).top[0])
+        result_ = summed(d, rule, part, c)
+        if top == NOTHING:
+            yield f"sum {number}: every term is zero"
+        else:
+            yield f"sum {number}: top 2^{top}, terms are multiples of 2^{top - kept}"
+            yield from _terms(group, terms, part, kept)
+            yield f"  sum {int(terms.products[0].sum() + terms.c[0])} x 2^{top - kept}"
+        yield f"  rounded {rule.rounding}: {_hex(kinds.d, result_[0])} = {values_of(d, result_)[0]!s}"
+        c = decode(d, result_)
+    if rule.c == AFTER:
+        yield "C is added last, to nearest even"
+
+
+def _terms(group: Sequence[int], terms: Any, factors: Any, kept: int) -> Iterator[str]:
+    a, b = factors
+    exact = a.significand[0].astype(object) * b.significand[0].astype(object)
+    for n, k in enumerate(group):
+        term = int(terms.products[0, n])
+        shift = int(terms.top[0]) - kept - int(a.exponent[0, n] + b.exponent[0, n]) + a.fraction + b.fraction
+        if exact[n]:
+            lost = shift > 0 and abs(int(exact[n])) & ((1 << min(shift, 4096)) - 1)
+            yield f"  k {k}: {term}{' (low bits cut)' if lost else ''}"
+    if terms.c[0]:
+        yield f"  C: {int(terms.c[0])}"
+
+
+def bounded(form: Instruction, rule: Arithmetic | Integers, length: int, parts: int) -> dict[str, Any]:
+    """The error bound of a dot product of so many products, and what a sample of random ones shows.
+
+    `factor` times |C| + sum of |a x b| bounds the error; `measured` is the largest of the sample, `changed` how many
+    of it are other bits with k in one part.
+    """
+    if isinstance(rule, Integers):
+        raise UsageError(f"{form.id}: sums of integers are exact, up to 32 bits.")
+    kinds = types(form)
+    factor_ = float(bound(kinds, rule, length, parts))
+    if form.metadata:
+        return {"length": length, "parts": parts, "factor": factor_, "samples": 0, "measured": None, "changed": None}
+    a, b, split = _sample(kinds, rule, length, parts)
+    whole = split if parts == 1 else _gemm(kinds, rule, a, b)
+    exact = [x.astype(np.float64) for x in (a, b)]
+    scale = abs(exact[0]) @ abs(exact[1])
+    error = abs(split.astype(np.float64) - exact[0] @ exact[1]) / scale
+    return {"length": length, "parts": parts, "factor": factor_, "samples": int(error.size),
+            "measured": float(error.max()), "changed": int(np.count_nonzero(whole != split))}  # fmt: skip
+
+
+def _sample(kinds: ElementTypes, rule: Arithmetic, length: int, parts: int) -> tuple[Bits, Bits, Bits]:
+    """Random A and B, and D with k in so many parts, which are added in order."""
+    rng, side = np.random.default_rng(SEED), max(8, min(64, 1 << 20) // max(1, length // 512))
+    a, b = (
+        _random(FORMATS[kind], rng, shape) for kind, shape in ((kinds.a, (side, length)), (kinds.b, (length, side)))
+    )
+    step = length // parts
+    split = _gemm(kinds, rule, a[:, :step], b[:step])
+    for at in range(step, length, step):
+        split = (split + _gemm(kinds, rule, a[:, at : at + step], b[at : at + step])).astype(split.dtype)
+    return a, b, split
+
+
+def _random(form: Any, rng: np.random.Generator, shape: tuple[int, int]) -> Bits:
+    values = rng.normal(size=shape)
+    if form.name == "tf32":
+        return (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+    return values.astype(form.numpy)
+
+
+def _gemm(kinds: ElementTypes, rule: Arithmetic, a: Bits, b: Bits) -> Bits:
+    c = np.zeros((len(a), b.shape[1]), FORMATS[kinds.c].word)
+    bits = bits_of(FORMATS[kinds.a], a), bits_of(FORMATS[kinds.b], b), c
+    return values_of(FORMATS[kinds.d], gemm(kinds, rule, bits))

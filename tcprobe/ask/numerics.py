@@ -1,0 +1,196 @@
+"""What a multiply computes: its parameters with their evidence, what others publish, and dot products step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tcprobe import numerics
+from tcprobe.arithmetic.forms import subject, types
+from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes, Integers
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import arch
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.sparsity import emulated
+from tcprobe.references.numerics import Published, promised, published
+from tcprobe.sass.lowering import Lowering
+from tcprobe.sass.lowering import words as lowering_words
+from tcprobe.store.choose import Layers, Sourced, whence
+from tcprobe.store.finding import how
+
+
+@dataclass(frozen=True)
+class FormNumerics:
+    """What is known of a form on an arch: `sourced` where it was measured, else what is `published` of it."""
+
+    form: Instruction
+    arch: str
+    sourced: Sourced | None
+    published: Published | None
+    lowering: Lowering | None
+
+    @property
+    def types(self) -> ElementTypes:
+        """Its element types."""
+        return types(self.form)
+
+    @property
+    def rule(self) -> Arithmetic | Integers | None:
+        """The measured parameters."""
+        if self.sourced is None:
+            return None
+        body = self.sourced.finding.body
+        rule: Arithmetic | Integers | None = body.floats or body.integers
+        return rule
+
+    @cached_property
+    def emulated(self) -> bool | None:
+        """Whether the compiler makes it of other opcodes; None where that is not known."""
+        if self.form.metadata and emulated(self.form, arch(self.arch)):
+            return True
+        if self.lowering is not None and not self.lowering.refused:
+            return not self.lowering.native(self.form)
+        return False if self.form.described else None
+
+    @property
+    def status(self) -> str:
+        """measured, or published: by others, of that chip."""
+        return "measured" if self.sourced else "published"
+
+    @property
+    def evidence(self) -> str:
+        """What the answer rests on."""
+        if self.sourced is None:
+            row = self.published
+            assert row is not None
+            about = row.about(self.form.family)
+            of = f" ({about})" if about else ""
+            return f"published of {row.chip}, not measured: {row.source}{of}"
+        body = self.sourced.finding.body
+        if body.unfit:
+            return f"measured: {how(self.sourced.finding)}, no parameters of the model describe it: {body.unfit}"
+        other = f", {body.compared} results of {len(body.forms) - 1} other forms the same" if body.compared else ""
+        return (f"measured: {how(self.sourced.finding)}, {body.directed} directed cases, {body.wrong} wrong bits in "
+                f"{body.random} random ones{other}, {whence(self.sourced.source)}")  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        head = {"id": self.form.id, "arch": self.arch, "status": self.status}
+        tail = {"emulated": self.emulated, "evidence": self.evidence}
+        if isinstance(self.rule, Arithmetic):
+            return {**head, **_floats(self.rule), **tail}
+        if isinstance(self.rule, Integers):
+            return {**head, **NOTHING, "overflow": self.rule.overflow, "satfinite": self.rule.satfinite, **tail}
+        if self.sourced or self.published is None:
+            return {**head, **NOTHING, **tail}
+        return {**head, **NOTHING, "group": self.published.products, "fraction_bits": self.published.fraction_bits,
+                "alignment": "truncate", "exponent_floor": self.published.floor, **tail}  # fmt: skip
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """In words."""
+        yield f"{self.form.id} on {self.arch}"
+        if isinstance(self.rule, Arithmetic):
+            yield from _words(self.rule, self.types)
+        elif isinstance(self.rule, Integers):
+            yield f"sums are exact; beyond 32 bits they {_verb(self.rule.overflow)}" + (
+                f", with .satfinite they {_verb(self.rule.satfinite)}" if self.rule.satfinite else "")  # fmt: skip
+        elif self.sourced:
+            yield "no parameters of the model describe it; `tcprobe run` saved cases of what it gives"
+        elif self.published:
+            yield from _published(self.published)
+        if self.emulated:
+            yield lowering_words(self.lowering, self.form) if self.lowering else "emulated"
+        yield from self._others
+        yield self.evidence
+
+    @property
+    def _others(self) -> Iterator[str]:
+        if self.types.is_float and self.types.d != "f64":
+            yield f"promised: {promised(self.types.a, self.form.family)}"
+        if self.sourced and self.published:
+            said, of = ", ".join(_published(self.published)), self.published.about(self.form.family)
+            yield f"published of {self.published.chip}{f', {of}' if of else ''}: {said}; {self.published.source}"
+
+
+NOTHING = dict.fromkeys(("group", "groups", "fraction_bits", "alignment", "c", "result", "exponent_floor", "subnormals",
+                         "nan", "overflow", "satfinite", "negative_zero", "unread_bits", "normalized"))  # fmt: skip
+
+
+def _floats(rule: Arithmetic) -> dict[str, Any]:
+    exact = rule.fraction_bits is None
+    return {
+        **NOTHING, "group": None if exact else max(map(len, rule.groups)), "groups": [list(g) for g in rule.groups],
+        "fraction_bits": rule.fraction_bits, "alignment": None if exact else rule.alignment, "c": rule.c,
+        "result": {"bits": rule.result_bits, "rounding": rule.rounding}, "exponent_floor": rule.exponent_floor,
+        "subnormals": {name: getattr(rule.subnormals, name) for name in "abcd"}, "nan": rule.nan,
+        "overflow": rule.overflow, "negative_zero": rule.negative_zero, "unread_bits": rule.unread_bits,
+        "normalized": list(rule.normalized),
+    }  # fmt: skip
+
+
+def _verb(overflow: str | None) -> str:
+    return {"wraps": "wrap", "clamps": "are clamped"}.get(overflow or "", "are unknown")
+
+
+def _words(rule: Arithmetic, kinds: ElementTypes) -> Iterator[str]:
+    """The parameters, a line each."""
+    if rule.fraction_bits is None:
+        yield f"a chain of fused multiply-adds from C on, k {_ks([k for group in rule.groups for k in group])}"
+    else:
+        yield _groups(rule)
+        multiple = f"2^(top - {rule.fraction_bits})"
+        yield f"each term is cut toward zero to a multiple of {multiple}, top the largest exponent of the terms"
+    if rule.exponent_floor is not None:
+        yield f"top is at least {rule.exponent_floor}"
+    yield f"C is added {'last, to nearest even' if rule.c == AFTER else 'in the first sum'}"
+    rounded = "to nearest even" if rule.rounding == NEAREST else rule.rounding
+    yield f"a sum is rounded {rounded} to {rule.result_bits} bits below its leading one"
+    lost = ", ".join(name.upper() for name in "abcd" if getattr(rule.subnormals, name) is False)
+    yield f"subnormals count{f', but not of {lost}' if lost else ''}"
+    if rule.normalized:
+        yield f"subnormals of {', '.join(rule.normalized).upper()} have the exponent of their leading bit"
+    yield f"NaN is {rule.nan or 'one of several'}; D is {'-0' if rule.negative_zero else '+0'} where all terms are -0"
+    if rule.overflow:
+        becomes = "infinity" if rule.overflow == "infinity" else "that number"
+        yield f"a sum beyond {kinds.d}'s largest number is {becomes}"
+    if rule.unread_bits:
+        yield f"the low {rule.unread_bits} bits of A and B are not read"
+
+
+def _groups(rule: Arithmetic) -> str:
+    if len(rule.groups) == 1:
+        return f"one sum of all {rule.products} products"
+    return "sums, each the C of the next: " + "; then ".join(f"k {_ks(group)}" for group in rule.groups)
+
+
+def _ks(ks: Sequence[int]) -> str:
+    if list(ks) == list(range(ks[0], ks[0] + len(ks))):
+        return f"{ks[0]} to {ks[-1]}" if len(ks) > 1 else str(ks[0])
+    return " ".join(map(str, ks))
+
+
+def _published(row: Published) -> Iterator[str]:
+    said = (("products a sum", row.products), ("fraction bits", row.fraction_bits), ("least exponent", row.floor))
+    yield from (f"{name} {value}" for name, value in said if value is not None)
+
+
+def answer(form: Instruction, name: str | None, layers: Layers) -> FormNumerics:
+    """What is known of a form on an arch, sm_90 without one; UsageError where nothing is."""
+    device = arch(name or numerics.MEASURED)
+    if not form.target.on(device):
+        raise UsageError(f"{form.id} needs {form.target.name}; {device.name} does not have it.")
+    sourced = numerics.measured(form, device.name, layers)
+    said = published(types(form).a, device.name, form.family) if types(form).is_float else None
+    if sourced is None and said is None:
+        raise UsageError(f"{form.id} was not measured on {device.name}, and nobody published its arithmetic there. "
+                         f"`tcprobe run --family numerics '{subject(form)}'` measures it on a GPU.")  # fmt: skip
+    return FormNumerics(form, device.name, sourced, said, _lowering(form, device.name, layers))
+
+
+def _lowering(form: Instruction, name: str, layers: Layers) -> Lowering | None:
+    bodies = (body for body, _ in layers.lowerings(name) if form.id in body["instructions"])
+    body = next(bodies, None)
+    return Lowering(**body["instructions"][form.id]) if body else None

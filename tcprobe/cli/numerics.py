@@ -1,0 +1,114 @@
+"""`tcprobe numerics`: what a multiply computes, bit by bit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.cli.options import ARCH, JSON, Given, Named, Number, fragment_names, read_results
+from tcprobe.errors import UsageError
+
+if TYPE_CHECKING:  # brings NumPy along
+    from tcprobe.isa.instruction import Instruction
+    from tcprobe.store.choose import Layers
+
+
+@click.command(short_help="What a multiply computes, bit by bit.")
+@click.argument("instruction", nargs=-1, required=True, shell_complete=fragment_names)
+@ARCH
+@click.option("--a", "a", type=Given(), metavar="LIST", help="A of a dot product: k numbers, or bits as 0x3c00.")
+@click.option("--b", "b", type=Given(), metavar="LIST", help="B, as A.")
+@click.option("--c", "c", type=Given(), metavar="VALUE", help="C. Default: 0.")
+@click.option("--cases", type=Named(path_type=Path, exists=True, dir_okay=False), metavar="FILE.jsonl",
+              help='D of dot products, a line each: {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}.')  # fmt: skip
+@click.option("--bound", "length", type=Number(), metavar="K", help="The error bound of a dot product of K products.")
+@click.option("--split", "parts", type=Number(), metavar="N", help="With --bound: k cut into N parts, added in order.")
+@click.option("--header", is_flag=True, help="The arithmetic as a C++17 header, for hosts and CUDA.")
+@read_results
+@JSON
+def numerics(
+    instruction: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, parts: int | None, **asked: Any
+) -> None:
+    """Say what a multiply computes: which products one sum takes in, what is cut and how D is rounded.
+
+    Measured on a GPU, or as research codes publish it of an arch that was not; PTX leaves it open. With --a and --b:
+    D of one dot product, every step shown. With --bound: how far a dot product can be from the exact one.
+    """
+    from tcprobe.isa import names
+
+    row = names.resolve(" ".join(instruction)).instruction
+    ways = [f"--{way}" for way in ("a", "cases", "length", "header") if asked[way]]
+    if len(ways) > 1:
+        raise UsageError(f"{' and '.join(ways).replace('length', 'bound')} are asked one at a time.")
+    if bool(asked["a"]) != bool(asked["b"]) or (asked["c"] and not asked["a"]):
+        raise UsageError("a dot product needs --a and --b; --c is 0 without one.")
+    if parts is not None and asked["length"] is None:
+        raise UsageError("--split goes with --bound.")
+    if asked["header"]:
+        from tcprobe.ask.numeric_header import text
+
+        click.echo(text(row, name, layers), nl=False)
+        return
+    if not ways:
+        _facts(row, name, layers, as_json)
+        return
+    from tcprobe import numerics as library
+
+    rule = library.model(row, name, layers)
+    if asked["cases"]:
+        _cases(row, rule, asked["cases"])
+    elif asked["length"] is not None:
+        _bound(row, rule, (asked["length"], parts or 1), as_json)
+    else:
+        _product(row, rule, (asked["a"], asked["b"], asked["c"] or "0"), as_json)
+
+
+def _facts(row: Instruction, name: str | None, layers: Layers, as_json: bool) -> None:
+    from tcprobe.ask.numerics import answer
+
+    found = answer(row, name, layers)
+    if as_json:
+        click.echo(json.dumps(found.to_json()))
+        return
+    first, *rest = found.lines
+    click.echo("\n".join([first, *(f"  {line}" for line in rest)]))
+
+
+def _cases(row: Instruction, rule: Any, file: Path) -> None:
+    from tcprobe.ask.numeric_steps import cases
+
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for d in cases(row, rule, lines):
+            click.echo(json.dumps(d))
+
+
+def _bound(row: Instruction, rule: Any, cut: tuple[int, int], as_json: bool) -> None:
+    from tcprobe.ask.numeric_steps import bounded
+
+    found = bounded(row, rule, *cut)
+    if as_json:
+        click.echo(json.dumps({"id": row.id, **found}))
+        return
+    parts = f" in {found['parts']} parts" if found["parts"] > 1 else ""
+    click.echo(f"{found['length']} products{parts}: |D - exact| <= {found['factor']:.3g} x (|C| + sum of |a x b|)")
+    if found["samples"]:
+        click.echo(f"largest of {found['samples']} random ones: {found['measured']:.3g}")
+    if parts:
+        click.echo(f"other bits than in one part: {found['changed']}")
+
+
+def _product(row: Instruction, rule: Any, given: tuple[str, str, str], as_json: bool) -> None:
+    from tcprobe.ask.numeric_steps import result, spoken, steps
+
+    case = spoken(row, *given)
+    if as_json:
+        click.echo(json.dumps({"d": result(row, rule, case)}))
+        return
+    for line in steps(row, rule, case):
+        click.echo(line)
+
+
+COMMANDS = (numerics,)

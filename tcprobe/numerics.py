@@ -1,0 +1,127 @@
+"""The very bits that a multiply gives, from what was measured of it: for tests of kernels on a CPU.
+
+    d = numerics.multiply("mma.m16n8k16.row.col.f32.f16.f16.f32", a, b, c)
+
+Types below 16 bits and bf16 are those of ml_dtypes; tf32 is NumPy's float32. UsageError for a form whose arithmetic was
+not measured, or that does not follow the model; for values that a type does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tcprobe.arithmetic import integers
+from tcprobe.arithmetic.formats import FORMATS, bits_of, values_of
+from tcprobe.arithmetic.forms import subject, types
+from tcprobe.arithmetic.gemm import gemm
+from tcprobe.arithmetic.model import dot as dot_of_bits
+from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers
+from tcprobe.errors import UsageError
+from tcprobe.isa import names
+from tcprobe.isa.arch import arch as arch_row
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.instruction import Instruction
+from tcprobe.store.choose import Layers, Sourced, default
+
+KIND = "numerics"
+MEASURED = "sm_90"  # the arch that is meant where none is named
+
+__all__ = ["dot", "measured", "model", "multiply"]
+
+
+def measured(form: Instruction, arch: str, layers: Layers | None = None) -> Sourced | None:
+    """What was measured of a form's arithmetic on an arch, None if nothing."""
+    return (layers or default()).finding(KIND, arch, subject(form))
+
+
+def model(form: Instruction, arch: str | None = None, layers: Layers | None = None) -> Arithmetic | Integers:
+    """The parameters of a form; UsageError where it has no model that gives every bit."""
+    name = arch_row(arch or MEASURED).name
+    sourced = measured(form, name, layers)
+    if sourced is None:
+        raise UsageError(f"{form.id} has no model on {name}: its arithmetic was not measured. "
+                         f"`tcprobe run --family {KIND} '{subject(form)}'` measures it on a GPU.")  # fmt: skip
+    body = sourced.finding.body
+    if body.unfit:
+        raise UsageError(f"{form.id} has no model on {name}: no parameters describe it: {body.unfit}")
+    if body.wrong:
+        raise UsageError(f"{form.id} does not follow the model on {name}: {body.wrong} of {body.random} cases.")
+    rule: Arithmetic | Integers = body.floats or body.integers
+    return rule
+
+
+def multiply(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | None = None) -> NDArray[Any]:
+    """D = A x B + C: A of m x k, B of k x n, C of m x n, of any size whose k is a multiple of the instruction's.
+
+    D of one multiply is C of the next, k ascending. A sparse form has no such product; `dot` takes its stored products.
+    """
+    row = names.resolve(form).instruction
+    if row.metadata:
+        raise UsageError(f"{row.id} is sparse, so that every row meets lines of B of its own: use `numerics.dot`.")
+    rule, kinds = model(row, arch), types(row)
+    given = dict(zip("abc", map(np.asarray, (a, b, c)), strict=True))
+    if any(array.ndim != 2 for array in given.values()):
+        raise UsageError("A, B and C are matrices.")
+    bits = tuple(bits_in(kinds, name, array) for name, array in given.items())
+    if isinstance(rule, Integers):
+        return _whole(kinds, rule, given)
+    return values_of(FORMATS[kinds.d], gemm(kinds, rule, bits))  # type: ignore[arg-type]
+
+
+def dot(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | None = None) -> NDArray[Any]:
+    """D of dot products of one multiply: A and B of shape (..., k), of a sparse form those stored, C of shape (...)."""
+    row = names.resolve(form).instruction
+    rule, kinds = model(row, arch), types(row)
+    given = dict(zip("abc", map(np.asarray, (a, b, c)), strict=True))
+    check_length(row, given["a"].shape[-1], given["b"].shape[-1])
+    bits = tuple(bits_in(kinds, name, array) for name, array in given.items())
+    return values_of_d(kinds, of_bits(kinds, rule, bits))
+
+
+def check_length(row: Instruction, *lengths: int) -> None:
+    """UsageError unless lists have the k values of one multiply."""
+    for length in lengths:
+        if length != row.stored:
+            stored = " stored" if row.metadata else ""
+            raise UsageError(f"{row.id} takes {row.stored}{stored} values of A and of B, not {length}.")
+
+
+def of_bits(kinds: ElementTypes, rule: Arithmetic | Integers, bits: tuple[NDArray[Any], ...]) -> NDArray[Any]:
+    """D's bits of dot products."""
+    a, b, c = bits
+    if isinstance(rule, Arithmetic):
+        return dot_of_bits(kinds, rule, (a, b, c))
+    numbers = [integers.numbers(kind, part) for kind, part in zip((kinds.a, kinds.b, kinds.c), bits, strict=True)]
+    d = integers.multiplied(
+        kinds, rule, (numbers[0][..., None, :], numbers[1][..., None, :], numbers[2][..., None, None])
+    )
+    return (d[..., 0, 0] & 0xFFFFFFFF).astype(np.uint32)
+
+
+def bits_in(kinds: ElementTypes, operand: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Values of an operand as bits; UsageError where its type does not have them."""
+    kind = getattr(kinds, operand)
+    if kind in FORMATS:
+        return bits_of(FORMATS[kind], values)
+    width, signed = dtype(kind).bits, kind.startswith("s")
+    least, most = (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
+    wrong = (values < least) | (values > most) | (values != np.floor(values))
+    if wrong.any():
+        raise UsageError(f"{values[wrong].flat[0]} is no number of type {kind}.")
+    return values.astype(np.int64).astype(np.uint64) & np.uint64((1 << width) - 1)
+
+
+def values_of_d(kinds: ElementTypes, bits: NDArray[Any]) -> NDArray[Any]:
+    """D's bits as NumPy's numbers."""
+    return values_of(FORMATS[kinds.d], bits) if kinds.is_float else np.ascontiguousarray(bits, np.uint32).view(np.int32)
+
+
+def _whole(kinds: ElementTypes, rule: Integers, given: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    a, b, c = (array.astype(np.int64) for array in given.values())
+    if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]):
+        raise UsageError(f"A {a.shape}, B {b.shape} and C {c.shape} are no product.")
+    return integers.multiplied(kinds, rule, (a, b.T, c)).astype(np.int32)

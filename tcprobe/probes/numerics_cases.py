@@ -1,0 +1,200 @@
+"""Random and nasty products for the model's proof: every result of a multiply is a case.
+
+Styles, an image after another: any bits; numbers of like size; sums that nearly cancel; two that cancel beside small
+ones at every depth; subnormals and zeros; infinities and NaN among them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.arithmetic.formats import FORMATS, FloatFormat
+from tcprobe.arithmetic.parameters import ElementTypes
+from tcprobe.isa.dtypes import dtype
+
+Bits = NDArray[Any]
+Random = np.random.Generator
+MADE = 120  # times that a style chooses, of many images
+NEAR = 4  # exponents that numbers of like size span
+FIRST_BELOW = 6  # bits between the smallest number of D and what a least exponent can cut
+SPECIAL = 0.01  # of all numbers, in images with specials
+
+
+class MultiplySize(NamedTuple):
+    """Of one multiply: products in a warp, and m, n and stored k of each."""
+
+    products: int
+    m: int
+    n: int
+    k: int
+
+
+class Images(NamedTuple):
+    """A (images, products, m, k), B (.., n, k), C (.., m, n), as bits."""
+
+    a: Bits
+    b: Bits
+    c: Bits
+
+
+def floats(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> Images:
+    """So many images of floats, one style after another; of many some at a time share what a style chooses."""
+    rng = np.random.default_rng(seed)
+    batch = max(1, count // MADE)
+    several = size._replace(products=size.products * batch)
+    made = [STYLES[n % len(STYLES)](types, several, rng) for n in range(-(-count // batch))]
+    shapes = [(-1, size.products, *shape[1:]) for shape in _shapes(size)]
+    return Images(*(np.concatenate([image[j].reshape(shapes[j]) for image in made])[:count] for j in range(3)))
+
+
+def integers(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> Images:
+    """Images of integers: any bits; every other image has the largest factors of one sign, and C near both ends."""
+    rng = np.random.default_rng(seed)
+    bits = [dtype(kind).bits for kind in (types.a, types.b)]
+    a, b = (rng.integers(0, 1 << width, (count, *shape)) for width, shape in zip(bits, _shapes(size), strict=False))
+    c = rng.integers(0, 1 << 32, (count, *_shapes(size)[2]))
+    ends = rng.choice([0x7FFFFFFF, 0x80000000], c[1::2].shape) + rng.integers(-4096, 4096, c[1::2].shape)
+    c[1::2] = ends & 0xFFFFFFFF
+    a[1::4], b[1::4] = (1 << width - 1 for width in bits)
+    return Images(a.astype(np.uint8), b.astype(np.uint8), c.astype(np.uint32))
+
+
+def _shapes(size: MultiplySize) -> list[tuple[int, ...]]:
+    products, m, n, k = size
+    return [(products, m, k), (products, n, k), (products, m, n)]
+
+
+def _numbers(form: FloatFormat, shape: tuple[int, ...], rng: Random, exponents: Any) -> Bits:
+    """Finite numbers with random signs and fractions, and biased exponents clipped into the format."""
+    top = (1 << form.bits - 1 - form.fraction) - 1 - (form.special == "ieee")
+    fraction = rng.integers(0, 1 << form.fraction, shape)
+    bits = np.clip(exponents, 0, top).astype(np.int64) << form.fraction | fraction
+    if form.special == "nan":
+        bits = np.minimum(bits, (1 << form.bits - 1) - 2)
+    signed: Bits = (bits | rng.integers(0, 2, shape) << form.bits - 1).astype(form.word)
+    return signed
+
+
+def _forms(types: ElementTypes) -> list[FloatFormat]:
+    return [FORMATS[kind] for kind in (types.a, types.b, types.c)]
+
+
+def _any(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
+    """Exponents over all of each type."""
+    return [_numbers(form, shape, rng, rng.integers(0, 1 << form.bits - 1 - form.fraction, shape))
+            for form, shape in zip(_forms(types), _shapes(size), strict=True)]  # fmt: skip
+
+
+def _like(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
+    """Exponents near each other, C's near the products'."""
+    middles = [_middle(form, rng) for form in _forms(types)]
+    middles[2] = _of_products(types, middles)
+    return [_numbers(form, shape, rng, middle + rng.integers(-NEAR, NEAR + 1, shape))
+            for form, shape, middle in zip(_forms(types), _shapes(size), middles, strict=True)]  # fmt: skip
+
+
+def _middle(form: FloatFormat, rng: Random) -> int:
+    top = (1 << form.bits - 1 - form.fraction) - 1
+    return int(rng.integers(top // 4, top - top // 4 + 1))
+
+
+def _of_products(types: ElementTypes, middles: list[int]) -> int:
+    a, b, c = _forms(types)
+    return middles[0] - a.bias + middles[1] - b.bias + c.bias
+
+
+def _cancelling(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
+    """Pairs of products that cancel, all but a few whose last bit differs."""
+    a, b, c = _like(types, size, rng)
+    order = rng.permutation(size.k)
+    half = size.k // 2
+    ours, theirs = order[:half], order[half : 2 * half]
+    a[..., theirs] = a[..., ours] ^ (1 << FORMATS[types.a].bits - 1)
+    b[..., theirs] = b[..., ours]
+    last = 1 << 13 if types.a == "tf32" else 1
+    a[..., theirs] ^= (rng.random(a[..., theirs].shape) < 0.2).astype(a.dtype) * a.dtype.type(last)
+    c[rng.random(c.shape) < 0.5] = 0
+    return [_finite(FORMATS[types.a], a), b, c]
+
+
+def _finite(form: FloatFormat, bits: Bits) -> Bits:
+    """Patterns without a number made the one below."""
+    top = (bits.astype(np.int64) >> form.fraction) & (1 << form.bits - 1 - form.fraction) - 1
+    full = top == (1 << form.bits - 1 - form.fraction) - 1
+    if form.special == "none" or (form.special == "nan" and form.fraction == 0):
+        return bits
+    last = (bits & ((1 << form.fraction) - 1)) == (1 << form.fraction) - 1
+    wrong = full if form.special == "ieee" else full & last
+    return np.where(wrong, bits ^ (1 << form.fraction if form.special == "ieee" else 1), bits).astype(bits.dtype)
+
+
+def _beside(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
+    """Large products that cancel at two k, and the others at any depth below: what alignment keeps."""
+    (fa, fb, fc), (sa, sb, sc) = _forms(types), _shapes(size)
+    tops = [min((1 << f.bits - 1 - f.fraction) - 2, f.bias + 50) for f in (fa, fb)]
+    a, b = (_numbers(f, s, rng, top - rng.integers(min(3, top), min(17, top + 1), (*s[:-1], 1)) - rng.integers(0, 3, s))
+            for f, s, top in zip((fa, fb), (sa, sb), tops, strict=True))  # fmt: skip
+    i, j = rng.choice(size.k, 2, replace=False)
+    a[..., i] = _numbers(fa, sa[:-1], rng, np.full(sa[:-1], tops[0]))
+    b[..., i] = _numbers(fb, sb[:-1], rng, np.full(sb[:-1], tops[1]))
+    a[..., j], b[..., j] = a[..., i] ^ (1 << fa.bits - 1), b[..., i]
+    exponents = tops[0] - fa.bias + tops[1] - fb.bias + fc.bias - rng.integers(0, 40, sc)
+    c = _numbers(fc, sc, rng, exponents)
+    c[rng.random(sc) < 0.7] = 0
+    return [a, b, c]
+
+
+def _small(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
+    """Subnormals, least exponents and zeros; every other row and column is large, and some of A's rows are zero."""
+    made = []
+    for form, shape in zip(_forms(types), _shapes(size), strict=True):
+        top = (1 << form.bits - 1 - form.fraction) - 2
+        exponents = rng.integers(0, 3, shape)
+        exponents[:, ::2] = rng.integers(0, top, exponents[:, ::2].shape)
+        bits = _numbers(form, shape, rng, exponents)
+        bits[rng.random(shape) < 0.2] = 0
+        bits[rng.random(shape) < 0.05] = 1 << form.bits - 1
+        made.append(bits)
+    made[0][rng.random(_shapes(size)[0][:-1]) < 0.2] = 0
+    return made
+
+
+def _low_products(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
+    """The smallest number of D beside a product below it, which a least exponent cuts, where the types go so low."""
+    a, b, c = _forms(types)
+    low = FORMATS[types.d].least - FORMATS[types.d].fraction + a.bias + b.bias
+    sa, sb, sc = _shapes(size)
+    i, j = rng.choice(size.k, 2, replace=False)
+    made = [np.zeros(sa, a.word), np.zeros(sb, b.word)]
+    depths = np.broadcast_to(FIRST_BELOW + np.arange(size.m) % 8, sa[:-1])
+    for k, below in ((i, 0 * depths), (j, depths)):
+        made[0][..., k] = _numbers(a, sa[:-1], rng, low // 2 - below)
+        made[1][..., k] = _numbers(b, sb[:-1], rng, np.full(sb[:-1], low - low // 2))
+    made = [_power(form, bits) for form, bits in zip((a, b), made, strict=True)]
+    own = _numbers(c, sc, rng, np.zeros(sc)) & c.word((1 << c.bits - 1) | 3)
+    own[rng.random(sc) < 0.8] = 0
+    return [*made, own]
+
+
+def _power(form: FloatFormat, bits: Bits) -> Bits:
+    """The numbers without their fractions."""
+    whole: Bits = bits & ~form.word((1 << form.fraction) - 1)
+    return whole
+
+
+def _special(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
+    """Infinities, NaN and the largest numbers among others."""
+    made = _any(types, size, rng)
+    for bits, form in zip(made, _forms(types), strict=True):
+        if form.special == "ieee":
+            bits[rng.random(bits.shape) < SPECIAL] = form.infinity
+            bits[rng.random(bits.shape) < SPECIAL / 2] = form.infinity | 1 << form.bits - 1
+        if form.special != "none":
+            bits[rng.random(bits.shape) < SPECIAL / 8] = (1 << form.bits - 1) - 1
+    return made
+
+
+STYLES = (_any, _like, _cancelling, _beside, _small, _low_products, _special, _beside, _small, _low_products)

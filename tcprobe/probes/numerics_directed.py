@@ -1,0 +1,176 @@
+"""Directed products that tell every parameter of a form's arithmetic, with nothing assumed about the others.
+
+A case is a dot product of a few powers of two: x and -x, which cancel, show what became of a small term beside them.
+Where an answer is none of those that the model can give, ProbeError says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.parameters import (
+    AFTER,
+    IN_GROUP,
+    Arithmetic,
+)  # fmt: skip
+from tcprobe.errors import ProbeError
+from tcprobe.probes.numerics_dots import Bits, Directed, Power, largest, magnitude_bits, number
+from tcprobe.probes.numerics_ends import floor, nan, negative_zero, normalized, overflow, rounded_result, subnormals
+
+
+def parameters(directed: Directed) -> Arithmetic:
+    """All parameters of a form of floats."""
+    directed.unread = _unread(directed)
+    groups, chain = _groups(directed), directed.products > 1
+    c: Any = _place_of_c(directed, groups) if chain else IN_GROUP
+    exact = all(len(group) == 1 for group in groups) and chain
+    kept = None if exact else _fraction(directed, groups, c)
+    if kept is not None:
+        _aligned(directed, groups, c, kept)
+    result, rounding = rounded_result(directed, groups, c, kept)
+    small = subnormals(directed)
+    normal = (name for name in normalized(directed, groups, c, kept) if getattr(small, name) is not False)
+    return Arithmetic(
+        groups, kept, result, rounding, c, floor(directed, groups, kept), "truncate", small,
+        nan(directed), overflow(directed), negative_zero(directed), directed.unread,
+        tuple(normal),
+    )  # fmt: skip
+
+
+def _unread(directed: Directed) -> int:
+    """How many low bits of tf32 are not looked at: of A as of B."""
+    if directed.types.a != "tf32":
+        return 0
+    count = directed.a.fraction
+    one, c = directed.a.one(), np.zeros(count, directed.c.word)
+    told = []
+    for changed in (0, 1):
+        factors = np.zeros((2, count, directed.products), np.uint32)
+        factors[:, :, 0] = one
+        factors[changed, :, 0] |= np.uint32(1) << np.arange(count, dtype=np.uint32)
+        told.append(directed.raw(factors[0], factors[1], c) == FORMATS["f32"].one())
+    unread = int(told[0].sum())
+    if (told[0] != told[1]).any() or not told[0][:unread].all():
+        raise ProbeError("tf32's unread bits are not the same low ones of A and B.")
+    return unread
+
+
+def _groups(directed: Directed) -> tuple[tuple[int, ...], ...]:
+    """Which products make a sum, in the order of the sums.
+
+    Beside x at i (or in C) and -x at j a small product at t is lost, unless it comes after both have cancelled.
+    """
+    ks, x = range(directed.products), directed.x
+    pairs = [(i, j) for i, j in combinations(ks, 2)] + [(-1, j) for j in ks]
+    asked = np.array([(i, j, t) for i, j in pairs for t in ks if t not in (i, j)])
+    if not len(asked):
+        return (tuple(ks),)
+    small = Power(x - directed.deep)
+    later = directed.raw(*_beside(directed, asked, small)) == number(directed.d, small)
+    before: dict[int, set[int]] = {k: set() for k in ks}
+    for (i, j, t), is_later in zip(asked.tolist(), later.tolist(), strict=True):
+        if is_later:
+            before[t] |= {i, j} - {-1}
+    groups: dict[frozenset[int], list[int]] = {}
+    for t in sorted(ks, key=lambda k: (len(before[k]), k)):
+        groups.setdefault(frozenset(before[t]), []).append(t)
+    done: set[int] = set()
+    for earlier, group in groups.items():
+        if earlier != done:
+            raise ProbeError(f"products are no chain of sums: {sorted(group)} come after {sorted(earlier)}.")
+        done |= set(group)
+    return tuple(tuple(sorted(group)) for group in groups.values())
+
+
+def _beside(directed: Directed, asked: NDArray[np.int64], small: Power) -> tuple[Bits, Bits, Bits]:
+    """Cases (i, j, t): x at i, in C where i is -1, -x at j and the small product at t."""
+    n = np.arange(len(asked))
+    a, b = (np.zeros((len(asked), directed.products), form.word) for form in (directed.a, directed.b))
+    by_c = asked[:, 0] < 0
+    for ks, term in zip(asked.T, (Power(directed.x), Power(directed.x, -1), small), strict=True):
+        there = ks >= 0
+        a[n[there], ks[there]], b[n[there], ks[there]] = directed.factors(term)
+    return a, b, np.where(by_c, number(directed.c, Power(directed.x)), 0).astype(directed.c.word)
+
+
+def _place_of_c(directed: Directed, groups: Sequence[Sequence[int]]) -> Any:
+    """Whether a small C is lost beside x and -x in the first sum, or comes after the last."""
+    pairs = [group[:2] for group in (groups[0], groups[-1]) if len(group) > 1]
+    if not pairs:
+        return IN_GROUP
+    x, small = directed.x, Power(directed.x - directed.deep)
+    kept = directed.ask([({i: Power(x), j: Power(x, -1)}, small) for i, j in pairs]) == number(directed.d, small)
+    if kept.any() != kept.all():
+        raise ProbeError("C comes in between two sums.")
+    return AFTER if kept.all() else IN_GROUP
+
+
+def _cancelled(group: Sequence[int], c: str, x: int) -> tuple[dict[int, Power], Any, int]:
+    """x and -x in a sum, C taking part where there are too few products, and a product that is left."""
+    if len(group) > 2:
+        return {group[0]: Power(x), group[1]: Power(x, -1)}, 0, group[2]
+    if c == AFTER or len(group) < 2:
+        raise ProbeError(f"a sum of {len(group)} products is too small to tell what it keeps.")
+    return {group[0]: Power(x, -1)}, Power(x), group[1]
+
+
+def _fraction(directed: Directed, groups: Sequence[Sequence[int]], c: str) -> int:
+    """Bits kept below x: how far down a small term beside x and -x survives."""
+    told = set()
+    depths = range(directed.deep + 1)
+    for group in groups:
+        products, own, t = _cancelled(group, c, directed.x)
+        d = directed.ask([({**products, t: Power(directed.x - s)}, own) for s in depths])
+        kept = d == np.array([number(directed.d, Power(directed.x - s)) for s in depths], directed.d.word)
+        count = int(kept.sum())
+        if not kept[:count].all() or count == len(kept) or (d[count:] & magnitude_bits(directed.d) != 0).any():
+            raise ProbeError(f"no number of bits is kept below the largest term: {count} of {len(kept)} depths.")
+        told.add(count - 1)
+    if len(told) > 1:
+        raise ProbeError(f"sums keep different numbers of bits: {sorted(told)}.")
+    return told.pop()
+
+
+def _aligned(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int) -> None:
+    """ProbeError unless terms are cut toward zero at the largest sum of exponents, of products that are not zero."""
+    x = directed.x
+    products, own, t = _cancelled(groups[0], c, x)
+    last = Power(x - kept)
+    cases = [({**products, t: Power(last.exponent, sign, half=True)}, own) for sign in (1, -1)]
+    expected = [number(directed.d, Power(last.exponent, sign)) for sign in (1, -1)]
+    if directed.ask(cases).tolist() != expected:
+        raise ProbeError("terms are not cut toward zero when they are aligned.")
+    _raw_exponents(directed, groups[0], last)
+    _zeros_left_out(directed, groups[0], kept)
+
+
+def _raw_exponents(directed: Directed, group: Sequence[int], last: Power) -> None:
+    """A product 1.5 x 1.5 is above 2, and its exponent still the sum of its factors'."""
+    if len(group) < 3:
+        return
+    a, b = (np.zeros((1, directed.products), form.word) for form in (directed.a, directed.b))
+    for k, sign in zip(group, (1, -1), strict=False):
+        first, second = directed.factors(Power(directed.x, sign))
+        a[0, k] = first | 1 << directed.a.fraction - 1
+        b[0, k] = second | 1 << directed.b.fraction - 1
+    a[0, group[2]], b[0, group[2]] = directed.factors(last)
+    if directed.raw(a, b, np.zeros(1, directed.c.word))[0] != number(directed.d, last):
+        raise ProbeError("terms are not aligned by the sums of their factors' exponents.")
+
+
+def _zeros_left_out(directed: Directed, group: Sequence[int], kept: int) -> None:
+    """A zero times the largest number does not align."""
+    exponent = directed.a.least + largest(directed.b) - kept - 1
+    if len(group) < 2 or exponent < max(directed.least, directed.d.least):
+        return
+    a, b = (np.zeros((1, directed.products), form.word) for form in (directed.a, directed.b))
+    b[0, group[0]] = number(directed.b, Power(largest(directed.b)))
+    a[0, group[1]], b[0, group[1]] = directed.factors(Power(exponent))
+    if directed.raw(a, b, np.zeros(1, directed.c.word))[0] != number(directed.d, Power(exponent)):
+        raise ProbeError("products that are zero align the others.")

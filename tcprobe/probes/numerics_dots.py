@@ -1,0 +1,127 @@
+"""Dot products of a few powers of two, as directed experiments ask them of a form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.arithmetic.formats import FORMATS, FloatFormat
+from tcprobe.arithmetic.parameters import (
+    ElementTypes,
+)  # fmt: skip
+from tcprobe.errors import ProbeError
+
+Bits = NDArray[Any]
+Dots = Callable[[Bits, Bits, Bits], Bits]
+Asked = tuple[dict[int, "Power"], Any]  # products by k, and C
+HIGHEST, DEEPEST = 100, 200  # exponent of x where the types allow it; how far below it the small term lies at most
+
+
+class Power(NamedTuple):
+    """sign x 1.0 or 1.5 x 2^exponent."""
+
+    exponent: int
+    sign: int = 1
+    half: bool = False
+
+
+@dataclass
+class Directed:
+    """What a form answers; `asked` counts the cases."""
+
+    types: ElementTypes
+    products: int
+    dots: Dots
+    asked: int = field(default=0, init=False)
+    unread: int = field(default=0, init=False)
+
+    @property
+    def a(self) -> FloatFormat:
+        """The format of A, and so on."""
+        return FORMATS[self.types.a]
+
+    @property
+    def b(self) -> FloatFormat:
+        """Of B."""
+        return FORMATS[self.types.b]
+
+    @property
+    def c(self) -> FloatFormat:
+        """Of C."""
+        return FORMATS[self.types.c]
+
+    @property
+    def d(self) -> FloatFormat:
+        """Of D."""
+        return FORMATS[self.types.d]
+
+    @property
+    def least(self) -> int:
+        """The least exponent of a product of normal numbers."""
+        return self.a.least + self.b.least
+
+    @property
+    def most(self) -> int:
+        """The largest exponent of such a product."""
+        return largest(self.a) + largest(self.b)
+
+    @property
+    def x(self) -> int:
+        """The exponent of what cancels, which C and D hold; three less where up to eight are added."""
+        return min(self.most, largest(self.d), largest(self.c), HIGHEST)
+
+    @property
+    def deep(self) -> int:
+        """How far below x the smallest term lies."""
+        return min(self.x - max(self.least, self.d.least, self.c.least), DEEPEST)
+
+    def ask(self, cases: Sequence[tuple[dict[int, Power], Any]]) -> Bits:
+        """D of cases: products by k, the others zero, and C: a Power, or its bits."""
+        a, b = (np.zeros((len(cases), self.products), form.word) for form in (self.a, self.b))
+        c = np.zeros(len(cases), self.c.word)
+        for n, (products, own) in enumerate(cases):
+            for k, term in products.items():
+                a[n, k], b[n, k] = self.factors(term)
+            c[n] = number(self.c, own) if isinstance(own, Power) else own
+        return self.raw(a, b, c)
+
+    def raw(self, a: Bits, b: Bits, c: Bits) -> Bits:
+        """D of dot products as bits."""
+        self.asked += len(c)
+        return self.dots(a, b, c)
+
+    def factors(self, term: Power) -> tuple[int, int]:
+        """The bits of A and B whose product is a term."""
+        low = max(self.a.least, term.exponent - largest(self.b))
+        high = min(largest(self.a), term.exponent - self.b.least)
+        beyond = max(0, self.least - self.b.fraction - term.exponent)  # what subnormals of B cannot take
+        first = max(low, min(term.exponent // 2, high)) - beyond
+        return number(self.a, term._replace(exponent=first)), number(self.b, Power(term.exponent - first))
+
+
+def largest(form: FloatFormat) -> int:
+    """The largest exponent of a power of two that the format has."""
+    top = (1 << form.bits - 1 - form.fraction) - 1 - form.bias
+    return top - (form.special == "ieee")
+
+
+def number(form: FloatFormat, term: Power) -> int:
+    """The bits of a term; ProbeError where the format does not hold it."""
+    field_ = term.exponent + form.bias
+    sign = (1 << form.bits - 1) if term.sign < 0 else 0
+    half = 1 << form.fraction - 1 if term.half else 0
+    if field_ > 0 and term.exponent <= largest(form):
+        return sign | field_ << form.fraction | half
+    low = form.fraction + field_ - 1
+    if not 0 <= low < form.fraction or term.half:
+        raise ProbeError(f"2^{term.exponent} is no number of type {form.name}.")
+    return sign | 1 << low
+
+
+def magnitude_bits(form: FloatFormat) -> int:
+    """The bits beside the sign."""
+    return (1 << form.bits - 1) - 1

@@ -1,0 +1,249 @@
+"""What becomes of a sum: how its result is rounded, the least exponent, and numbers at the ends of the formats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tcprobe.arithmetic.formats import FloatFormat
+from tcprobe.arithmetic.parameters import (
+    AFTER,
+    IN_GROUP,
+    NEAREST,
+    TOWARD_ZERO,
+    Rounding,
+    Subnormals,
+)  # fmt: skip
+from tcprobe.errors import ProbeError
+from tcprobe.probes.numerics_dots import Asked, Directed, Power, largest, magnitude_bits, number
+
+QUARTERS = (1, 2, 3, 5, 6, 7)  # of an ulp
+HALVES = {TOWARD_ZERO: (0, 0, 0, 1, 1, 1), NEAREST: (0, 0, 1, 1, 2, 2)}  # ulps that they become
+
+
+class Base(NamedTuple):
+    """2^m x of a sum, and the products that are left."""
+
+    products: dict[int, Power]
+    c: Any
+    left: tuple[int, ...]
+    m: int
+
+
+def _base(group: Sequence[int], x: int, m: int, exact: bool) -> Base:
+    if exact:
+        return Base({}, Power(x), tuple(group), 0)
+    return Base({k: Power(x) for k in group[: 1 << m]}, 0, tuple(group[1 << m :]), m)
+
+
+def rounded_result(
+    directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None
+) -> tuple[int, Rounding]:
+    """The bits of a result below its leading one, and how the rest goes."""
+    exact, group, known = kept is None, groups[-1], 60 if kept is None else kept
+    for m in range(1 if exact else 4):
+        base = _base(group, directed.x - 3, m, exact)
+        if not base.left:
+            break
+        bits = _result_bits(directed, base, known)
+        if bits == m + known:
+            continue
+        rest = [_rest(directed, base, bits, quarters) for quarters in QUARTERS]
+        if all(rest) and bits + 2 - m <= known:
+            up, down = ([_with(base, part, sign) for part in rest] for sign in (1, -1))
+            return bits, _rounding(directed, (up, down), base.m, bits)
+        by_c = None if c == AFTER else _in_c(directed, group, known, bits)
+        if by_c:
+            return bits, _rounding(directed, *by_c, bits)
+    raise ProbeError("a sum is too small to tell how its result is rounded.")
+
+
+def _with(base: Base, part: dict[int, Power] | None, sign: int) -> Asked:
+    """A base with more products, of one sign."""
+    products = {k: _signed(term, sign) for k, term in {**base.products, **(part or {})}.items()}
+    return products, _signed(base.c, sign) if isinstance(base.c, Power) else base.c
+
+
+def _in_c(directed: Directed, group: Sequence[int], kept: int, bits: int) -> tuple[tuple[list[Asked], ...], int] | None:
+    """As many copies of x as make room below, one of them C, whose low bits are the quarters; None where it cannot."""
+    x = directed.x - 3
+    for m in (0, 1, 2, 3):
+        low = directed.c.fraction - (bits + 2 - m)
+        if (1 << m) - 1 <= len(group) and bits + 2 - m <= kept and low >= 0:
+            copies = group[: (1 << m) - 1]
+            return tuple([({k: Power(x, sign) for k in copies}, number(directed.c, Power(x, sign)) | quarters << low)
+                          for quarters in QUARTERS] for sign in (1, -1)), m  # fmt: skip
+    return None
+
+
+def _result_bits(directed: Directed, base: Base, kept: int) -> int:
+    x, depths = directed.x - 3, range(min(kept, directed.x - 3 - directed.least) + 1)
+    d = directed.ask([({**base.products, base.left[0]: Power(x - s)}, base.c) for s in depths])
+    alone = number(directed.d, Power(x + base.m))
+    changed = np.flatnonzero(d != alone)
+    return base.m + int(changed[-1]) if len(changed) else 0
+
+
+def _rest(directed: Directed, base: Base, bits: int, quarters: int) -> dict[int, Power] | None:
+    """So many quarters of the last place as products; None where there are too few, or numbers are too coarse."""
+    x, places = directed.x - 3 + base.m, [(4, bits), (2, bits + 1), (1, bits + 2)]
+    chosen = [place for weight, place in places if quarters & weight]
+    if base.c != 0 and len(chosen) > len(base.left):
+        return _one_term(base, x, quarters, bits)
+    if len(chosen) > len(base.left) or x - max(chosen) < directed.least:
+        return None
+    return {k: Power(x - place) for k, place in zip(base.left, chosen, strict=False)}
+
+
+def _one_term(base: Base, x: int, quarters: int, bits: int) -> dict[int, Power] | None:
+    """As `_rest`, in a single product: 3, 5 and 6 quarters."""
+    terms = {3: Power(x - bits - 1, half=True), 6: Power(x - bits, half=True)}
+    return {base.left[0]: terms[quarters]} if quarters in terms else {base.left[0]: Power(x - bits)}
+
+
+def _rounding(directed: Directed, cases: tuple[list[Asked], ...], m: int, bits: int) -> Rounding:
+    """By the ulps that quarters of an ulp become, of both signs."""
+    answers = directed.ask([case for part in cases for case in part]).reshape(2, -1)
+    one, step = number(directed.d, Power(directed.x - 3 + m)), 1 << directed.d.fraction - bits
+    ulps = [[((int(v) & magnitude_bits(directed.d)) - one) / step for v in line] for line in answers]
+    for mode, expected in HALVES.items():
+        wanted = list(expected)
+        if directed.types.d == "f64":
+            wanted[3] = wanted[5] = 1  # which one product cannot say: one place
+        if ulps == [wanted, wanted]:
+            return mode  # type: ignore[return-value]
+    raise ProbeError(f"results are rounded in no known way: quarters {QUARTERS} give {ulps[0]} and {ulps[1]}.")
+
+
+def _signed(term: Power, sign: int) -> Power:
+    return term._replace(sign=term.sign * sign)
+
+
+def floor(directed: Directed, groups: Sequence[Sequence[int]], kept: int | None) -> int | None:
+    """The least exponent that aligns: None where no product can be below it, or there is none."""
+    least, group = directed.d.least - directed.d.fraction, groups[0]
+    if kept is None or directed.types.d != "f32" or len(group) < 2 or directed.least > least - kept - 2:
+        return None
+    depths = range(1, min(least - directed.least, 60))
+    d = directed.ask([({group[0]: Power(least), group[1]: Power(least - s, -1)}, 0) for s in depths])
+    taken = np.flatnonzero(d == 0)  # one less than the smallest number, toward zero
+    if not len(taken) or len(taken) != taken[-1] + 1 or (d[len(taken) :] != 1).any():
+        return None
+    unit = least - depths[int(taken[-1])]
+    return None if unit == least - kept else unit + kept
+
+
+def subnormals(directed: Directed) -> Subnormals:
+    """By the least subnormal of A and B times a large number, and half the least normal of C."""
+    told: dict[str, bool | None] = {}
+    for name, form, other in (("a", directed.a, directed.b), ("b", directed.b, directed.a)):
+        low = form.least - form.fraction + directed.unread
+        high = min(largest(other), max(directed.d.least - low + 1, 0))
+        a, b = (np.zeros((1, directed.products), f.word) for f in (directed.a, directed.b))
+        given = {"a": a, "b": b}
+        given[name][0, 0] = number(form, Power(low))
+        given["b" if name == "a" else "a"][0, 0] = number(other, Power(high))
+        answer = int(directed.raw(a, b, np.zeros(1, directed.c.word))[0])
+        told[name] = (
+            _kept(answer, number(directed.d, Power(low + high)), name) if _held(directed.d, low + high) else None
+        )
+    own = Power(directed.c.least - 1)
+    if _held(directed.d, own.exponent):
+        told["c"] = _kept(int(directed.ask([({}, own)])[0]), number(directed.d, own), "c")
+    else:
+        told["c"] = None
+    small = Power(directed.d.least - 1)
+    if directed.least <= small.exponent:
+        told["d"] = _kept(int(directed.ask([({0: small}, 0)])[0]), number(directed.d, small), "d")
+    else:
+        told["d"] = True if told["c"] and directed.types.c == directed.types.d else None
+    return Subnormals(**told)
+
+
+def normalized(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None) -> tuple[Any, ...]:
+    """The operands whose subnormals align by their leading bit: what is below what the least exponent keeps survives.
+
+    An operand that no case can ask is left out: its subnormals are never that far above another term.
+    """
+    group = groups[0]
+    if kept is None or len(group) < 3:
+        return ()
+    factors = [("a", directed.a, directed.b), ("b", directed.b, directed.a)]
+    told = {name: _survives(directed, group, kept, (name, form, other)) for name, form, other in factors}
+    told["c"] = c == IN_GROUP and _survives_c(directed, group, kept)
+    return tuple(name for name, normal in told.items() if normal)
+
+
+def _survives(
+    directed: Directed, group: Sequence[int], kept: int, operand: tuple[str, FloatFormat, FloatFormat]
+) -> bool:
+    """Beside the smallest subnormal of A or B times a large number, and less the same."""
+    name, form, other = operand
+    low, high = form.least - form.fraction + directed.unread, largest(other)
+    small = Power(form.least + high - kept - 1)
+    if small.exponent < directed.least or not _held(directed.d, small.exponent):
+        return False
+    lines = {key: np.zeros((1, directed.products), getattr(directed, key).word) for key in "ab"}
+    for k, sign in zip(group, (1, -1), strict=False):
+        lines[name][0, k] = number(form, Power(low, sign))
+        lines["b" if name == "a" else "a"][0, k] = number(other, Power(high))
+    lines["a"][0, group[2]], lines["b"][0, group[2]] = directed.factors(small)
+    d = int(directed.raw(lines["a"], lines["b"], np.zeros(1, directed.c.word))[0])
+    return d == number(directed.d, small)
+
+
+def _survives_c(directed: Directed, group: Sequence[int], kept: int) -> bool:
+    """As `_survives`, beside the smallest subnormal of C and a product that is the same below zero."""
+    low, small = directed.c.least - directed.c.fraction, Power(directed.c.least - kept - 1)
+    smallest = directed.least - directed.a.fraction - directed.b.fraction + 2 * directed.unread
+    if low < directed.least or small.exponent < smallest or not _held(directed.d, small.exponent):
+        return False
+    d = directed.ask([({group[0]: Power(low, -1), group[1]: small}, Power(low))])
+    return int(d[0]) == number(directed.d, small)
+
+
+def _held(form: FloatFormat, exponent: int) -> bool:
+    return form.least - form.fraction <= exponent <= largest(form)
+
+
+def _kept(answer: int, whole: int, operand: str) -> bool:
+    if answer not in (whole, 0):
+        raise ProbeError(f"a subnormal {operand.upper()} gives {answer:#x}, neither {whole:#x} nor zero.")
+    return answer == whole
+
+
+def nan(directed: Directed) -> str | None:
+    """The NaN that comes of a NaN in C, of infinity times zero and of infinity less infinity, if it is one."""
+    c = directed.c
+    payload = c.infinity | (0x123 & (1 << c.fraction) - 1) | 1 << c.fraction - 1
+    cases: list[int] = directed.ask([({}, payload), ({}, payload | 1 << c.bits - 1)]).tolist()
+    a, b = (np.zeros((2, directed.products), form.word) for form in (directed.a, directed.b))
+    if directed.a.special == "ieee":
+        a[:, 0], b[1, 0] = directed.a.infinity, directed.b.one()
+        own = np.array([0, c.infinity | 1 << c.bits - 1], c.word)
+        cases += directed.raw(a, b, own).tolist()
+    digits = directed.d.bits // 4
+    return f"0x{cases[0]:0{digits}x}" if len(set(cases)) == 1 else None
+
+
+def overflow(directed: Directed) -> Any:
+    """What two products beyond the largest number of D become."""
+    top = largest(directed.d)
+    if directed.most < top or directed.products < 2:
+        return None
+    answer = int(directed.ask([({0: Power(top), 1: Power(top)}, 0)])[0])
+    if answer not in (directed.d.infinity, directed.d.infinity - 1):
+        if answer == 0:
+            return None
+        raise ProbeError(f"a sum beyond the largest number gives {answer:#x}.")
+    return "infinity" if answer == directed.d.infinity else "largest"
+
+
+def negative_zero(directed: Directed) -> bool:
+    """Whether D is -0 where all products and C are."""
+    a = np.full((1, directed.products), 1 << directed.a.bits - 1, directed.a.word)
+    b = np.full((1, directed.products), directed.b.one(), directed.b.word)
+    answer = int(directed.raw(a, b, np.full(1, 1 << directed.c.bits - 1, directed.c.word))[0])
+    return answer != 0

@@ -1,0 +1,275 @@
+"""The arithmetic of multiplies: directed products tell the parameters, random and nasty ones prove the model.
+
+tcprobe run --family numerics
+
+Forms that differ in m, n and layout alone are measured together: the first in full, and the others by the same
+products, whose results must be the same bits (of a warpgroup also with A in shared memory).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.arithmetic import integers as whole
+from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.forms import together, types
+from tcprobe.arithmetic.model import dot, factor, multiplied
+from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers
+from tcprobe.errors import ProbeError
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.sparsity import sparsity
+from tcprobe.isa.target import Target
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
+from tcprobe.probes.numerics_cases import Images, MultiplySize, floats, integers
+from tcprobe.probes.numerics_directed import parameters
+from tcprobe.probes.numerics_dots import Directed
+from tcprobe.probes.numerics_kernels import Operands, TabledForm, kernel
+from tcprobe.probes.ptx import Kernel
+from tcprobe.store.kinds.numerics import Body, WrongCase
+
+KIND = "numerics"
+CASES = 100_000  # of each arithmetic
+SHOWN = 8
+UNFIT_SHOWN = 64  # of a form that follows no parameters
+OTHERS = 16_384  # results of each other form that are compared
+AT_ONCE = 8  # images that a thread follows
+Bits = NDArray[Any]
+
+
+def size_of(row: Instruction) -> MultiplySize:
+    """The matrices of one multiply."""
+    return MultiplySize(row.products, row.shape.m, row.shape.n, row.stored)
+
+
+def images(row: Instruction, count: int, seed: int = 0) -> Images:
+    """Random and nasty images for a form."""
+    kinds = types(row)
+    return (floats if kinds.is_float else integers)(kinds, size_of(row), count, seed)
+
+
+def modelled(row: Instruction, rule: Arithmetic | Integers, made: Images, satfinite: bool = False) -> Bits:
+    """D's bits of images by the model."""
+    kinds = types(row)
+    if isinstance(rule, Integers):
+        given = (whole.numbers(kinds.a, made.a), whole.numbers(kinds.b, made.b), whole.numbers("s32", made.c))
+        return (whole.multiplied(kinds, rule, given, satfinite) & 0xFFFFFFFF).astype(np.uint32)
+    if rule.fraction_bits is None:
+        full = np.broadcast_shapes(made.a[..., :, None, :].shape, made.b[..., None, :, :].shape)
+        pair = [np.broadcast_to(part, full) for part in (made.a[..., :, None, :], made.b[..., None, :, :])]
+        return dot(kinds, rule, (pair[0], pair[1], made.c))
+    a, b = factor("a", kinds.a, rule, made.a), factor("b", kinds.b, rule, made.b)
+    every = slice(None)
+    return multiplied(kinds, rule, (a.at((..., every, None, every)), b.at((..., None, every, every))), made.c)
+
+
+def follow(row: Instruction, rule: Arithmetic | Integers, made: Images, satfinite: bool = False) -> Bits:
+    """As `modelled`, parts of the images at the same time."""
+
+    def part(at: int) -> Bits:
+        return modelled(row, rule, Images(*(array[at : at + AT_ONCE] for array in made)), satfinite)
+
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        return np.concatenate(list(pool.map(part, range(0, len(made.a), AT_ONCE))))
+
+
+def differ(kinds: ElementTypes, rule: Arithmetic | Integers, got: Bits, expected: Bits) -> NDArray[np.bool_]:
+    """Where results are other bits; any NaN is the same where a form gives several."""
+    other: NDArray[np.bool_] = got != expected
+    if isinstance(rule, Integers) or rule.nan:
+        return other
+    d = FORMATS[kinds.d]
+    size = (1 << d.bits - 1) - 1
+    other &= ~(((got & size) > d.infinity) & ((expected & size) > d.infinity))
+    return other
+
+
+@dataclass(frozen=True)
+class NumericsExperiment(Dialogue):
+    """The arithmetic of some forms, `cases` of the first compared with the model."""
+
+    rows: tuple[Instruction, ...]
+    cases: int = CASES
+    kind = KIND
+
+    @property
+    def id(self) -> str:
+        """The first form's."""
+        return self.first.id
+
+    @property
+    def first(self) -> Instruction:
+        """The form that is measured in full."""
+        return self.rows[0]
+
+    @property
+    def target(self) -> Target:
+        """The first form's."""
+        return self.first.target
+
+    def kernels(self) -> list[Kernel]:
+        """One for each form, of integers with .satfinite too."""
+        return [*map(kernel, self.rows), *(kernel(row, True) for row in self.rows[:1] if self._clampable)]
+
+    @property
+    def _clampable(self) -> bool:
+        kinds = types(self.first)
+        return not kinds.is_float and kinds.a != "b1"
+
+    def measure(self, bench: Bench) -> Reading:
+        """ "body": the Body as JSON, since the proof needs all cases at hand."""
+        form = _form(self.first, bench)
+        count = -(-self.cases // (self.first.shape.m * self.first.shape.n * self.first.products))
+        made = images(self.first, count, seed=len(self.id))
+        body = self._floats(bench, form, made) if form.types.is_float else self._integers(bench, form, made)
+        return {"body": np.frombuffer(msgspec.json.encode(body), np.uint8)}
+
+    def conclude(self, reading: Reading, context: Context) -> Body:
+        """The parameters and what they rest on."""
+        return msgspec.json.decode(reading["body"].tobytes(), type=Body)
+
+    def _floats(self, bench: Bench, form: TabledForm, made: Images) -> Body:
+        directed = Directed(form.types, self.first.stored, lambda a, b, c: dots(bench, form, Images(a, b, c)))
+        got = _run(bench, form, made)
+        try:
+            rule = parameters(directed)
+        except ProbeError as error:
+            return self._unfit(form, made, got, (directed.asked, str(error)))
+        wrong, shown = judged(form, rule, made, (got, follow(self.first, rule, made)))
+        compared = self._compared(bench, form, made, got)
+        return Body([row.id for row in self.rows], directed.asked, got.size, wrong, compared, rule, None, shown)
+
+    def _unfit(self, form: TabledForm, made: Images, got: Bits, asked: tuple[int, str]) -> Body:
+        """What is saved of a form that the model does not describe: why, and cases from all over the images."""
+        directed, why = asked
+        spread = np.linspace(0, got.size - 1, UNFIT_SHOWN).astype(np.int64)
+        places = np.stack(np.unravel_index(spread, got.shape), axis=-1)
+        shown = [msgspec.structs.replace(case, model=None)
+                 for case in _shown(form.types, made, (got, got), places)]  # fmt: skip
+        return Body([self.first.id], directed, got.size, got.size, 0, None, None, shown, why)
+
+    def _integers(self, bench: Bench, form: TabledForm, made: Images) -> Body:
+        ends = _overflows(bench, form)
+        rule = Integers(ends, _overflows(bench, TabledForm(form.row, form.tables, True)) if self._clampable else None)
+        got = _run(bench, form, made)
+        wrong, shown = judged(form, rule, made, (got, follow(self.first, rule, made)))
+        tried = got.size
+        if self._clampable:
+            clamped = _run(bench, TabledForm(form.row, form.tables, True), made)
+            more, others = judged(form, rule, made, (clamped, follow(self.first, rule, made, satfinite=True)))
+            wrong, shown, tried = wrong + more, [*shown, *others][:SHOWN], tried + clamped.size
+        compared = self._compared(bench, form, made, got)
+        return Body(
+            [row.id for row in self.rows], 2 if self._clampable else 1, tried, wrong, compared, None, rule, shown
+        )
+
+    def _compared(self, bench: Bench, form: TabledForm, made: Images, got: Bits) -> int:
+        """How many results of the other forms were compared; ProbeError where one has other bits."""
+        compared = 0
+        for row in self.rows:
+            for from_memory in (False, True) if row.threads > WARP else (False,):
+                if row == self.first and not from_memory:
+                    continue
+                compared += _same(bench, _form(row, bench), (form, made, got), from_memory)
+        return compared
+
+
+def _same(bench: Bench, other: TabledForm, base: tuple[TabledForm, Images, Bits], from_memory: bool) -> int:
+    """Run another form on rows and columns of the first's images, again and again, and compare all of D."""
+    form, made, results = base
+    m, n, products = (other.row.shape.m, other.row.shape.n, other.row.products)
+    count = max(1, min(len(made.a), OTHERS // (m * n * products)))
+    rows, cols = (np.arange(wanted) % have for wanted, have in ((m, form.row.shape.m), (n, form.row.shape.n)))
+    part = Images(made.a[:count][:, :, rows], made.b[:count][:, :, cols], made.c[:count][:, :, rows][..., cols])
+    expected = results[:count][:, :, rows][..., cols]
+    got = _run(bench, other, part, from_memory)
+    if (got != expected).any():
+        place = "A in shared memory" if from_memory else "A in registers"
+        raise ProbeError(f"{other.row.id} ({place}): {np.count_nonzero(got != expected)} of {got.size} results are "
+                         f"other bits than {form.row.id}'s.")  # fmt: skip
+    return int(got.size)
+
+
+def _form(row: Instruction, bench: Bench) -> TabledForm:
+    tables = {fragment.operand: bench.known(fragment) for fragment in row.fragments}
+    if missing := [operand for operand, table in tables.items() if table is None]:
+        raise ProbeError(f"{row.id} is not measured: {', '.join(missing)} has no table; `tcprobe run` measures it.")
+    return TabledForm(row, {operand: table for operand, table in tables.items() if table is not None})
+
+
+def _run(bench: Bench, form: TabledForm, made: Images, from_memory: bool = False) -> Bits:
+    """D of images; of a sparse form each under another legal metadata."""
+    metadata = None
+    if form.row.metadata:
+        legal = sparsity(form.row.metadata).legal
+        metadata = np.resize(np.array(legal, np.uint8), len(made.a))
+    launch = form.launch(Operands(made.a, made.b, made.c, metadata), from_memory)
+    return form.results(bench.run([launch])[0].copy())
+
+
+def dots(bench: Bench, form: TabledForm, lines: Images) -> Bits:
+    """D of dot products, as many in a multiply as it has rows and columns for."""
+    products, m, n, k = size_of(form.row)
+    each, count = min(m, n), len(lines.c)
+    padded = -(-count // (each * products)) * each * products
+    a, b, c = (np.zeros((padded, *part.shape[1:]), part.dtype) for part in lines)
+    a[:count], b[:count], c[:count] = lines
+    at = np.arange(each)
+    image_a, image_b = (np.zeros((padded // each // products, products, line, k), part.dtype)
+                        for line, part in ((m, a), (n, b)))  # fmt: skip
+    image_a[:, :, :each], image_b[:, :, :each] = (part.reshape(-1, products, each, k) for part in (a, b))
+    image_c = np.zeros((len(image_a), products, m, n), c.dtype)
+    image_c[:, :, at, at] = c.reshape(-1, products, each)
+    d = _run(bench, form, Images(image_a, image_b, image_c))
+    return d[:, :, at, at].reshape(-1)[:count]
+
+
+def judged(form: TabledForm, rule: Any, made: Images, results: tuple[Bits, Bits]) -> tuple[int, list[WrongCase]]:
+    """How many results are not the model's, and the first of them."""
+    got, expected = results
+    wrong = differ(form.types, rule, got, expected)
+    return int(np.count_nonzero(wrong)), list(_shown(form.types, made, results, np.argwhere(wrong)[:SHOWN]))
+
+
+def _shown(
+    kinds: ElementTypes, made: Images, results: tuple[Bits, Bits], places: NDArray[np.int64]
+) -> Iterator[WrongCase]:
+    got, expected = results
+    for image, product, row, col in places:
+        at = (image, product, row, col)
+        a, b = made.a[image, product, row], made.b[image, product, col]
+        yield WrongCase([_hex(kinds.a, v) for v in a], [_hex(kinds.b, v) for v in b], _hex(kinds.c, made.c[at]),
+                   _hex(kinds.d, got[at]), _hex(kinds.d, expected[at]))  # fmt: skip
+
+
+def _hex(kind: str, bits: Any) -> str:
+    return f"0x{int(bits):0{-(-dtype(kind).bits // 4)}x}"
+
+
+def _overflows(bench: Bench, form: TabledForm) -> Any:
+    """What 1 and the largest C become."""
+    row = form.row
+    a, b = (np.zeros((1, row.stored), np.uint8) for _ in "ab")
+    a[0, 0] = b[0, 0] = 1
+    answer = int(dots(bench, form, Images(a, b, np.array([0x7FFFFFFF], np.uint32)))[0])
+    if types(row).bit_op == "xor":
+        b[0, 0] = 0
+        answer = int(dots(bench, form, Images(a, b, np.array([0x7FFFFFFF], np.uint32)))[0])
+    told = {0x80000000: "wraps", 0x7FFFFFFF: "clamps"}
+    if answer not in told:
+        raise ProbeError(f"{row.name}: 1 and the largest number give {answer:#x}.")
+    return told[answer]
+
+
+def experiments() -> list[Any]:
+    """One for each arithmetic."""
+    return [NumericsExperiment(rows) for rows in together().values()]

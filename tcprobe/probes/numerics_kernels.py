@@ -1,0 +1,296 @@
+"""Kernels of the arithmetic's probe: registers in, one multiply, registers out, an image a block.
+
+A block multiplies one image of A, B and C (and one of metadata). A warpgroup has B in shared memory, packed without
+a gap, and A in registers or behind a descriptor as well (FROM_MEMORY of the leading dimension).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.arithmetic.forms import types
+from tcprobe.arithmetic.parameters import ElementTypes
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.descriptor import PERIOD, packed
+from tcprobe.layout.structure import elements
+from tcprobe.layout.table import Table
+from tcprobe.probes import ptx
+from tcprobe.probes.ptx import Bytes, Kernel, Launch
+from tcprobe.probes.slots import pack, unpack
+from tcprobe.probes.wgmma import held_bytes, places
+from tcprobe.probes.wgmma_kernels import multiply as warpgroup_multiply
+from tcprobe.probes.wgmma_op import Warpgroup, behind
+
+Bits = NDArray[Any]
+FROM_MEMORY = 1
+LEGAL = 0x4  # four bits of metadata that every form takes: the first units of a chunk
+SATFINITE = ".satfinite"
+
+
+class Computes(Protocol):
+    """What an emulated core must know to compute: the model of each form."""
+
+    def computed(self, row: Instruction, operands: tuple[Bits, Bits, Bits], satfinite: bool) -> Bits:
+        """D's bits, of A (images, products, m, stored k), B (.., n, stored k) and C (.., m, n)."""
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Matrices of one size: A (images, products, m, stored k), B (.., n, stored k), C (.., m, n), all as bits.
+
+    `metadata` has four bits for each image, the same in all of it; products of a sparse A stand in the order stored.
+    """
+
+    a: Bits
+    b: Bits
+    c: Bits
+    metadata: NDArray[np.uint8] | None = None
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """D = A x B + C, whatever the numbers."""
+
+    instruction: Instruction
+    tables: Mapping[str, Table]
+    satfinite: bool = False
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, core: Any) -> Bytes:
+        """By the model of the core."""
+        form = TabledForm(self.instruction, self.tables, self.satfinite)
+        image = form.read(launch)
+        d = core.computed(self.instruction, (image.a, image.b, image.c), self.satfinite)
+        return form.registers("d", d).reshape(-1)
+
+
+@dataclass(frozen=True)
+class TabledForm:
+    """A form with the tables of its registers."""
+
+    row: Instruction
+    tables: Mapping[str, Table]
+    satfinite: bool = False
+
+    @property
+    def types(self) -> ElementTypes:
+        """Its element types."""
+        return types(self.row)
+
+    @property
+    def kernel(self) -> Kernel:
+        """Its kernel."""
+        text = kernel(self.row, self.satfinite)
+        return replace(text, op=Numeric(self.row, self.tables, self.satfinite))
+
+    def launch(self, image: Operands, from_memory: bool = False) -> Launch:
+        """Every image in a block of its own."""
+        c, d = "c" if "c" in self.tables else "d", self.row.fragment("d")
+        b = self._spread(image.b, image.metadata)
+        warpgroup = "b" not in self.tables
+        images = (
+            self._memory("a_smem", image.a) if warpgroup and from_memory else self.registers("a", image.a),
+            self._memory("b_smem", b) if warpgroup else self.registers("b", b.swapaxes(2, 3)),
+            self.registers(c, image.c),
+            *([self._metadata(image)] if self.row.metadata else []),
+        )
+        size = len(image.a) * d.threads * ptx.thread_bytes(d)
+        return Launch(self.kernel, (len(image.a), 1, 1), images, int(from_memory), size, self.row.threads)
+
+    def results(self, raw: Bytes) -> Bits:
+        """D, (images, products, m, n)."""
+        return self._matrices("d", raw)
+
+    def registers(self, operand: str, matrices: Bits) -> Bytes:
+        """The registers that hold matrices, (images, bytes)."""
+        fragment = self.row.fragment(operand)
+        index, used = _places(self.tables[operand], fragment)
+        slots = np.zeros((len(matrices), fragment.slots), _word(fragment.slot_bits))
+        slots[:, used] = matrices.reshape(len(matrices), -1)[:, index] << _shift(fragment)
+        return pack(slots, fragment.slot_bits)
+
+    def read(self, launch: Launch) -> Operands:
+        """The matrices of a launch: the inverse of `launch`."""
+        warpgroup, given = "b" not in self.tables, launch.inputs
+        nibbles = (given[3][:, 0] & 0xF).astype(np.uint8) if self.row.metadata else None
+        a = self._from_memory("a_smem", given[0]) if warpgroup and launch.ldm else self._matrices("a", given[0])
+        b = self._from_memory("b_smem", given[1]) if warpgroup else self._matrices("b", given[1]).swapaxes(2, 3)
+        c = self._matrices("c" if "c" in self.tables else "d", given[2])
+        if nibbles is not None:
+            b = np.stack([part[..., self._met(int(nibble))] for part, nibble in zip(b, nibbles, strict=True)])
+        return Operands(a, b, c, nibbles)
+
+    def _matrices(self, operand: str, raw: Bytes) -> Bits:
+        fragment = self.row.fragment(operand)
+        index, used = _places(self.tables[operand], fragment)
+        slots = unpack(raw.reshape(-1, fragment.threads * ptx.thread_bytes(fragment)), fragment.slot_bits)
+        size = (len(slots), fragment.products, fragment.rows, fragment.cols)
+        matrices = np.zeros((len(slots), int(np.prod(size[1:]))), slots.dtype)
+        matrices[:, index] = slots[:, used] >> _shift(fragment)
+        return matrices.reshape(size)
+
+    def _memory(self, name: str, lines: Bits) -> Bytes:
+        """Lines of k, packed as a descriptor without swizzle has them."""
+        held = behind(self.row, name).held
+        line, k = places(held.slot_bits, *lines.shape[2:])
+        return pack(np.ascontiguousarray(lines[:, 0][:, line, k]), held.slot_bits)
+
+    def _from_memory(self, name: str, raw: Bytes) -> Bits:
+        held = behind(self.row, name).held
+        size = (held.rows, held.cols) if name == "a_smem" else (held.cols, held.rows)
+        line, k = places(held.slot_bits, *size)
+        lines = np.zeros((len(raw), *size), _word(held.slot_bits))
+        lines[:, line, k] = unpack(raw, held.slot_bits)
+        return lines[:, None]
+
+    def _metadata(self, image: Operands) -> Bytes:
+        e = self.row.fragment("e")
+        nibbles = np.full(len(image.a), LEGAL, np.uint8) if image.metadata is None else image.metadata
+        return np.repeat((nibbles * 0x11)[:, None], e.threads * ptx.thread_bytes(e), axis=1)
+
+    def _spread(self, b: Bits, metadata: NDArray[np.uint8] | None) -> Bits:
+        """B with the lines that the metadata picks where it picks them, and zeros between."""
+        if not self.row.metadata:
+            return b
+        whole = np.zeros((*b.shape[:-1], self.row.shape.k), b.dtype)
+        nibbles = np.full(len(b), LEGAL) if metadata is None else metadata
+        for nibble in np.unique(nibbles):
+            chosen = np.flatnonzero(nibbles == nibble)
+            whole[chosen[:, None], ..., self._met(int(nibble))] = b[chosen].transpose(0, 3, 1, 2)
+        return whole
+
+    def _met(self, nibble: int) -> NDArray[np.int64]:
+        """The k of every stored column under four bits of metadata."""
+        e = self.row.fragment("e")
+        rule = sparsity(e)
+        return np.array([rule.k(stored, rule.read(nibble, stored // rule.span % rule.fields))
+                         for stored in range(self.row.stored)])  # fmt: skip
+
+
+def _places(table: Table, fragment: Fragment) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(element number, slot) of every used slot."""
+    row, col, product = elements(table)
+    used = np.flatnonzero(row >= 0)
+    return (((product * fragment.rows + row) * fragment.cols) + col)[used], used
+
+
+def _word(bits: int) -> Any:
+    return {16: np.uint16, 32: np.uint32, 64: np.uint64}.get(bits, np.uint8)
+
+
+def _shift(fragment: Fragment) -> Any:
+    """How far up a slot has its number, where it is wider."""
+    kind = dtype(fragment.type)
+    return _word(fragment.slot_bits)(kind.container_shift if fragment.slot_bits > kind.bits else 0)
+
+
+def kernel(row: Instruction, satfinite: bool = False) -> Kernel:
+    """The kernel of a form; its op knows no tables yet."""
+    named = replace(row, name=_clamped(row), called=row.id) if satfinite else row
+    name = ptx.identifier(f"numerics.{row.id}{SATFINITE if satfinite else ''}")
+    text = _of_warp(named, name) if row.threads == WARP else _of_warpgroup(named, name)
+    target = row.target.at_least(ptx.ALIGNED) if row.threads == WARP else row.target
+    return Kernel(name, Numeric(row, {}, satfinite), text, target)
+
+
+def _clamped(row: Instruction) -> str:
+    """The name with .satfinite where PTX has it: at the end of wmma's, else before the types."""
+    if row.family == "wmma":
+        return row.name + SATFINITE
+    before, after = row.name.split(".s32.", 1)
+    return f"{before}{SATFINITE}.s32.{after}"
+
+
+def _of_warp(row: Instruction, name: str) -> str:
+    fragments = {f.operand: f for f in row.fragments}
+    given = [o for o in ("a", "b", "c", "e") if o in fragments]
+    body = [
+        *(line for o in given for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
+        ptx.written(row),
+        *ptx.point("d", "%x", fragments["d"]),
+        *ptx.store("d", "d", fragments["d"]),
+    ]
+    return ptx.entry(name, [*given, "d"], [ptx.declare(p, f) for p, f in fragments.items()], body)
+
+
+def _of_warpgroup(row: Instruction, name: str) -> str:
+    a, b = (behind(row, operand).held for operand in ("a_smem", "b_smem"))
+    sizes = [held.rows * held.cols * held.slot_bits // 8 for held in (a, b)]
+    d, op = row.fragment("d"), Warpgroup(row, "raw", "b_smem", ("k", "k"), 0)
+    body = [
+        f"mov.u32 %base, {name}_memory;",
+        f"add.u32 %there, %base, {-(-sizes[1] // PERIOD) * PERIOD};",
+        f"mad.wide.u32 %b, %x, {sizes[1]}, %b;",
+        *_copied("%b", "%base", sizes[1], "B"),
+        "setp.eq.u32 %memory, %ldm, 0; not.pred %memory, %memory;",
+        "@%memory bra.uni A_MEMORY;",
+        f"mad.lo.u32 %image, %x, {row.threads}, %lane;",
+        "mad.wide.u32 %place, %image, 16, %a_;",
+        "ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%place];",
+        "bra.uni A_DONE;",
+        "A_MEMORY:",
+        f"mad.wide.u32 %place, %x, {sizes[0]}, %a_;",
+        "mov.u64 %a_, %place;",
+        *_copied("%a_", "%there", sizes[0], "A"),
+        "A_DONE:",
+        *_descriptor("%db", "%base", packed(held_bytes(b)).encode()),
+        *_descriptor("%da", "%there", packed(held_bytes(a)).encode()),
+        f"mad.lo.u32 %image, %x, {row.threads}, %lane;",
+        f"mad.wide.u32 %c, %image, {ptx.thread_bytes(d)}, %c;",
+        *ptx.load("c", "d", d),
+        *(["mad.wide.u32 %e, %image, 4, %e;", "ld.global.b32 %meta, [%e];"] if row.metadata else []),
+        "fence.proxy.async;",
+        "bar.sync 0;",
+        "setp.eq.u32 %never, %x, %x;",  # adds to what D holds
+        "@%memory bra.uni BEHIND;",
+        *warpgroup_multiply(op, by_descriptor=False),
+        "bra.uni DONE;",
+        "BEHIND:",
+        *warpgroup_multiply(op, by_descriptor=True),
+        "DONE:",
+        f"mad.lo.u32 %image, %x, {row.threads}, %lane;",
+        f"mad.wide.u32 %out, %image, {ptx.thread_bytes(d)}, %out;",
+        *ptx.store("out", "d", d),
+    ]
+    registers = [
+        ptx.declare("d", d),
+        ".reg .b32 %a<4>, %v<4>, %meta;",
+        ".reg .u32 %base, %there, %at, %to, %t;",
+        ".reg .u64 %da, %db, %place, %low;",
+        ".reg .pred %p, %never, %memory;",
+    ]
+    total = sum(-(-size // PERIOD) * PERIOD for size in sizes)
+    memory = f".shared .align 1024 .b8 {name}_memory[{total}];\n"
+    pointers = ["a_", "b", "c", *(["e"] if row.metadata else []), "out"]
+    return memory + ptx.entry(name, pointers, registers, body)
+
+
+def _descriptor(name: str, where: str, encoded: int) -> list[str]:
+    return [f"shr.u32 %t, {where}, 4;", f"cvt.u64.u32 {name}, %t;", f"add.u64 {name}, {name}, {encoded:#x};"]
+
+
+def _copied(source: str, target: str, size: int, label: str) -> list[str]:
+    """All threads copy `size` bytes, a multiple of 16, into shared memory."""
+    return [
+        "mul.lo.u32 %at, %lane, 16;",
+        f"{label}_NEXT:",
+        f"setp.ge.u32 %p, %at, {size};",
+        f"@%p bra {label}_COPIED;",
+        "cvt.u64.u32 %low, %at;",
+        f"add.u64 %place, {source}, %low;",
+        "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%place];",
+        f"add.u32 %to, {target}, %at;",
+        "st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};",
+        "add.u32 %at, %at, 2048;",
+        f"bra {label}_NEXT;",
+        f"{label}_COPIED:",
+    ]

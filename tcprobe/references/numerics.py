@@ -1,0 +1,65 @@
+"""What research codes publish of the arithmetic of tensor cores, by chip, in their own terms.
+
+K: products per fused sum; F: fraction bits kept at alignment; floor: the least exponent that aligns. They agree
+wherever both speak. Both say of all: terms cut toward zero and aligned by raw sums of exponents, f32 rounded toward
+zero and f16 to nearest even, subnormals kept, f64 a chain of fused multiply-adds, tf32's unread bits left out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+MMA_SIM = "MMA-Sim (microsoft/MMA-Sim, arXiv 2511.10909)"
+BOTH = f"{MMA_SIM} and MATLAB-tensor-core v0.5 (north-numerical-computing, arXiv 2512.07004)"
+PTX_FP8 = "PTX ISA 9.2, wgmma: e4m3 and e5m2 to f32 accumulate in more than half and less than single precision"
+PTX = "PTX ISA, mma and wmma: accumulated in at least single precision; order, rounding and subnormals are unspecified"
+DENSE = ("mma", "wmma", "wgmma")
+HALVES, TF32, BYTES = ("f16", "bf16"), ("tf32",), ("e4m3", "e5m2")
+
+
+class Published(NamedTuple):
+    """What is said of `types` on the archs of a chip; `families`: of which instructions; None: not said."""
+
+    chip: str
+    archs: tuple[str, ...]
+    types: tuple[str, ...]
+    products: int | None
+    fraction_bits: int | None
+    floor: int | None
+    source: str = BOTH
+    families: tuple[str, ...] = DENSE
+    words: str = ""
+
+    def about(self, family: str) -> str:
+        """What the source adds, and of which instructions it speaks where an instruction's family is none of them."""
+        other = "" if family in self.families else f"of {' and '.join(self.families)}"
+        return "; ".join(filter(None, (other, self.words)))
+
+
+PUBLISHED = (
+    Published("Volta", ("sm_70", "sm_72"), ("f16",), 4, 23, None),
+    Published("Turing", ("sm_75",), ("f16",), None, 24, None, MMA_SIM),
+    Published("A100", ("sm_80",), HALVES, 8, 24, -132, words="a multiply of k16 is two sums, chained"),
+    Published("A100", ("sm_80",), TF32, 4, None, -132),
+    Published("L40S", ("sm_89",), HALVES, 8, 24, -132),
+    Published("L40S", ("sm_89",), TF32, 4, None, -132),
+    Published("L40S", ("sm_89",), BYTES, 16, 13, -132),
+    Published("H100", ("sm_90",), HALVES, 16, 25, -133),
+    Published("H100", ("sm_90",), TF32, 8, None, -133, words="some paths of wgmma: 4"),
+    Published("H100", ("sm_90",), BYTES, 32, 13, -133, families=("wgmma",)),
+    Published("B200", ("sm_100",), HALVES, 16, 25, -133),
+    Published("B200", ("sm_100",), TF32, 8, None, -133),
+    Published("B200", ("sm_100",), BYTES, 32, 25, -133, families=("tcgen05",),
+              words="mma.sync's fp8 is emulated there"),
+)  # fmt: skip
+
+
+def published(kind: str, arch: str, family: str) -> Published | None:
+    """What is said of A's type on an arch, None if nothing; of another instruction's family where it says so."""
+    rows = [row for row in PUBLISHED if arch in row.archs and kind in row.types]
+    return next(iter(sorted(rows, key=lambda row: family not in row.families)), None)
+
+
+def promised(kind: str, family: str) -> str:
+    """What PTX says of the precision of sums."""
+    return PTX_FP8 if kind in BYTES and family.startswith("wgmma") else PTX

@@ -1,0 +1,78 @@
+"""What a multiply computes, one finding for all forms of one arithmetic: the parameters of the model, and its proof.
+
+`directed` cases told the parameters; of `random` ones, nasty ones among them, `wrong` came out otherwise than the model
+says, and `shown` has the first. `compared` results of the other `forms` were the same bits as the first form's. A form
+of floats that no parameters describe has `unfit`, which says why; all of its cases count as wrong, and those shown have
+no `model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from tcprobe.arithmetic.forms import together, types
+from tcprobe.arithmetic.parameters import Arithmetic, Integers
+from tcprobe.errors import DataError
+from tcprobe.isa.arch import arch
+from tcprobe.store.finding import Finding, how
+
+METHODS = ("live", "emulated")
+WHAT = "measures the arithmetic of multiplies, bit by bit"
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class WrongCase(msgspec.Struct, forbid_unknown_fields=True):
+    """A dot product that does not follow the model: bits as hex, what came out, and what the model says."""
+
+    a: list[str]
+    b: list[str]
+    c: str
+    d: str
+    model: str | None
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What was found of an arithmetic."""
+
+    forms: list[str]
+    directed: Count
+    random: Count
+    wrong: Count
+    compared: Count = 0
+    floats: Arithmetic | None = None
+    integers: Integers | None = None
+    shown: list[WrongCase] = []
+    unfit: str | None = None
+
+
+def check(finding: Finding) -> None:
+    """DataError unless it is an arithmetic that the subject's types and products can have."""
+    rows, body = together().get(finding.subject), finding.body
+    if rows is None or not rows[0].target.on(arch(finding.arch)):
+        raise DataError(f"{finding.subject} is no multiply of {finding.arch} whose arithmetic is measured.")
+    if not set(body.forms) <= {row.id for row in rows} or finding.subject not in body.forms:
+        raise DataError(f"{finding.subject}: forms of another arithmetic.")
+    is_float = types(rows[0]).is_float
+    fits = body.unfit is None
+    if (body.floats is not None) != (is_float and fits) or (body.integers is None) != is_float:
+        raise DataError(f"{finding.subject} needs the parameters of {'floats' if is_float else 'integers'}.")
+    if body.floats and sorted(k for group in body.floats.groups for k in group) != list(range(rows[0].stored)):
+        raise DataError(f"{finding.subject}: its groups are not its {rows[0].stored} products.")
+    if not fits and body.wrong != body.random:
+        raise DataError(f"{finding.subject} follows no parameters, and yet some of its cases are right.")
+    if body.wrong > body.random or len(body.shown) > body.wrong:
+        raise DataError(f"{finding.subject}: more cases are wrong than were tried.")
+
+
+def essence(body: Body) -> Any:
+    """The parameters."""
+    return {"floats": body.floats, "integers": body.integers, "unfit": body.unfit}
+
+
+def words(findings: Sequence[Finding]) -> str:
+    """What the models of an arch rest on."""
+    tried, wrong = (sum(getattr(f.body, name) for f in findings) for name in ("random", "wrong"))
+    return f"{how(findings[0])}: {wrong} of {tried} cases do not follow the model"

@@ -1,0 +1,344 @@
+"""The arithmetic of multiplies: directed products read back whatever parameters an emulated core has."""
+
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+import numeric_core as core
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from json_samples import SCHEMA
+
+from tcprobe import numerics
+from tcprobe.arithmetic.bound import bound
+from tcprobe.arithmetic.forms import subject, together, types
+from tcprobe.arithmetic.gemm import gemm
+from tcprobe.arithmetic.model import dot
+from tcprobe.arithmetic.parameters import (
+    AFTER,
+    IN_GROUP,
+    NEAREST,
+    TOWARD_ZERO,
+    Arithmetic,
+    ElementTypes,
+    Subnormals,
+    chained,
+)
+from tcprobe.cli import main
+from tcprobe.errors import DataError, ProbeError, UsageError
+from tcprobe.isa import names
+from tcprobe.pages import numerics as numerics_page
+from tcprobe.probes.numerics_cases import MultiplySize, floats
+from tcprobe.probes.numerics_directed import parameters
+from tcprobe.probes.numerics_dots import Directed
+from tcprobe.probes.numerics_kernels import kernel
+from tcprobe.run.process import Worker
+from tcprobe.run.runner import Session, measure
+from tcprobe.store import findings, kinds
+from tcprobe.store.results import Results
+
+replaced = msgspec.structs.replace
+
+
+@pytest.mark.parametrize("id_", core.RULES)
+def test_parameters_are_read_back_and_every_case_follows(id_):
+    body = core.measured(id_, core.RULES[id_], forms=2)
+    assert (body.floats or body.integers) == core.RULES[id_]
+    assert (body.wrong, body.shown) == (0, [])
+    assert body.random >= 1024
+    assert len(body.forms) == 1 or body.compared > 0
+
+
+def directed(kinds_, rule):
+    kind = ElementTypes(*kinds_)
+    return Directed(kind, rule.products, lambda a, b, c: dot(kind, rule, (a, b, c)))
+
+
+@st.composite
+def rules(draw):
+    """Parameters of forms with f32 results, of any group in any order of k."""
+    kind = draw(st.sampled_from(["f16", "bf16", "tf32", "e5m2"]))
+    count = draw(st.sampled_from([4, 8, 16]))
+    order = draw(st.permutations(range(count)))
+    size = draw(st.sampled_from([n for n in (4, 8, 16) if n <= count]))
+    groups = tuple(tuple(sorted(order[at : at + size])) for at in range(0, count, size))
+    low = kind in ("bf16", "tf32")
+    more = (
+        {"exponent_floor": draw(st.sampled_from([None, -131, -132, -133, -134])), "overflow": "infinity"} if low else {}
+    )
+    more |= {"unread_bits": draw(st.integers(0, 13))} if kind == "tf32" else {}
+    kept, place = draw(st.integers(23, 27)), draw(st.sampled_from([IN_GROUP, AFTER]))
+    if place == AFTER and size == 4:
+        kept = max(kept, 25)
+    lost = draw(st.sampled_from([Subnormals(), Subnormals(a=False), Subnormals(b=False)]))
+    rule = Arithmetic(
+        groups, kept, 23, TOWARD_ZERO, place, nan=core.SINGLE, negative_zero=False, subnormals=lost, **more
+    )
+    return (kind, kind, "f32", "f32"), rule
+
+
+@given(rules())
+@settings(max_examples=60, deadline=None)
+def test_any_parameters_are_read_back(form):
+    kinds_, rule = form
+    assert parameters(directed(kinds_, rule)) == rule
+
+
+def variants(rule):
+    """Every parameter one off."""
+    if rule.fraction_bits:
+        yield from (replaced(rule, fraction_bits=rule.fraction_bits + by) for by in (-1, 1))
+    yield replaced(rule, result_bits=rule.result_bits - 1)
+    yield replaced(rule, rounding=NEAREST if rule.rounding == TOWARD_ZERO else TOWARD_ZERO)
+    count = rule.products
+    yield replaced(rule, groups=chained(count, count // 2 if len(rule.groups) == 1 else count))
+    yield replaced(rule, c=IN_GROUP if rule.c == AFTER else AFTER)
+    if rule.exponent_floor is not None:
+        yield from (
+            replaced(rule, exponent_floor=floor) for floor in (None, rule.exponent_floor - 1, rule.exponent_floor + 1)
+        )
+    if rule.unread_bits:
+        yield replaced(rule, unread_bits=rule.unread_bits - 1)
+    yield from (replaced(rule, subnormals=replaced(rule.subnormals, **{name: False})) for name in "ab")
+
+
+@pytest.mark.parametrize(
+    "id_", [id_ for id_, rule in core.RULES.items() if isinstance(rule, Arithmetic) and rule.fraction_bits]
+)
+def test_a_parameter_one_off_is_rejected_within_1000_cases(id_):
+    row, rule = names.resolve(id_).instruction, core.RULES[id_]
+    made = floats(types(row), MultiplySize(1, 8, 8, row.stored), 15, seed=2)
+    shape = (15, 1, 8, 8, row.stored)
+    a, b = (np.broadcast_to(x, shape) for x in (made.a[..., :, None, :], made.b[..., None, :, :]))
+    right = dot(types(row), rule, (a, b, made.c))
+    for wrong in variants(rule):
+        assert (dot(types(row), wrong, (a, b, made.c)) != right).any(), wrong
+
+
+def test_an_arithmetic_outside_the_model_is_no_finding():
+    """Sums in two trees that are added: no chain of groups."""
+    kind = ElementTypes("f16", "f16", "f32", "f32")
+    half = Arithmetic(chained(8, 8), 25, 23, TOWARD_ZERO)
+
+    def trees(a, b, c):
+        zero = np.zeros_like(c)
+        parts = [dot(kind, half, (a[:, at : at + 8], b[:, at : at + 8], zero)).view(np.float32) for at in (0, 8)]
+        with np.errstate(all="ignore"):
+            return (parts[0] + parts[1] + c.view(np.float32)).view(np.uint32)
+
+    with pytest.raises(ProbeError):
+        parameters(Directed(kind, 16, trees))
+
+
+def test_a_gemm_is_multiplies_one_after_another():
+    kind, rule = ElementTypes("f16", "f16", "f32", "f32"), core.RULES[core.MMA]
+    rng = np.random.default_rng(3)
+    a, b = (rng.normal(size=s).astype(np.float16).view(np.uint16) for s in ((20, 48), (48, 12)))
+    c = rng.normal(size=(20, 12)).astype(np.float32).view(np.uint32)
+    d = c
+    for at in (0, 16, 32):
+        full = (20, 12, 16)
+        pair = np.broadcast_to(a[:, None, at : at + 16], full), np.broadcast_to(b.T[None, :, at : at + 16], full)
+        d = dot(kind, rule, (*pair, d))
+    assert (gemm(kind, rule, (a, b, c)) == d).all()
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_no_dot_product_is_beyond_its_bound(parts):
+    from tcprobe.ask.numeric_steps import bounded
+
+    for id_ in (core.MMA, core.MMA_FP8, core.WGMMA_FP8, "mma.m16n8k16.row.col.f16.f16.f16.f16"):
+        found = bounded(names.resolve(id_).instruction, core.RULES[id_], 512, parts)
+        assert 0 < found["measured"] <= found["factor"]
+        assert (found["changed"] > 0) == (parts > 1)
+    with pytest.raises(UsageError):
+        bound(types(names.resolve(core.MMA).instruction), core.RULES[core.MMA], 24)
+
+
+def test_every_form_is_of_one_arithmetic_and_has_a_kernel():
+    for first, rows in together().items():
+        assert {subject(row) for row in rows} == {first}
+        assert len({kernel(row).name for row in rows}) == len(rows)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Results of some forms, as a GPU would leave them."""
+    place = tmp_path_factory.mktemp("numerics")
+    for id_ in (core.MMA, core.MMA_FP8, core.WGMMA_FP8, core.F64, core.S8):
+        findings.write(Results(place), core.finding(id_, core.RULES[id_]))
+    return place
+
+
+def call(folder, *arguments):
+    return CliRunner().invoke(main, ["numerics", *arguments, "--results", str(folder)])
+
+
+def test_what_other_programs_rely_on(folder):
+    found = json.loads(call(folder, "wgmma.mma_async.m64n128k32.f32.e4m3.e4m3", "--json").output)
+    assert {k: found[k] for k in ("group", "fraction_bits", "alignment", "c", "exponent_floor", "nan", "emulated")} == {
+        "group": 32, "fraction_bits": 13, "alignment": "truncate", "c": IN_GROUP, "exponent_floor": None,
+        "nan": "0x7fffffff", "emulated": False}  # fmt: skip
+    assert found["result"] == {"bits": 13, "rounding": "toward zero"}
+    assert found["subnormals"] == {"a": True, "b": True, "c": True, "d": True}
+    assert "0 wrong bits" in found["evidence"]
+    fp8 = json.loads(call(folder, core.MMA_FP8, "--json").output)
+    assert (fp8["emulated"], fp8["group"], fp8["c"]) == (True, 16, "after")
+    double, whole = (json.loads(call(folder, id_, "--json").output) for id_ in (core.F64, core.S8))
+    assert (double["group"], double["fraction_bits"], double["result"]["bits"]) == (None, None, 52)
+    assert (whole["group"], whole["result"], whole["overflow"], whole["satfinite"]) == (None, None, "wraps", "clamps")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("numerics", (core.MMA,)),
+        ("numerics", (core.MMA_FP8,)),
+        ("numerics", (core.F64,)),
+        ("numerics", (core.S8,)),
+        ("numerics --a", (core.F64, "--a", "1,2,3,4", "--b", "1,1,1,0x1", "--c", "0.1")),
+        ("numerics --bound", (core.MMA, "--bound", "1024", "--split", "2")),
+    ],
+)
+def test_lines_follow_the_schema(folder, name, arguments):
+    jsonschema = pytest.importorskip("jsonschema")
+    checker = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())["$defs"][name])
+    done = call(folder, *arguments, "--json")
+    assert done.exit_code == 0, done.output
+    assert [error.message for error in checker.iter_errors(json.loads(done.output))] == []
+
+
+def test_an_arch_without_a_measurement_is_answered_from_what_is_published(folder):
+    done = call(folder, core.MMA, "--arch", "sm_80", "--json")
+    found = json.loads(done.output)
+    assert done.exit_code == 0
+    assert (found["status"], found["group"], found["fraction_bits"], found["exponent_floor"]) == (
+        "published",
+        8,
+        24,
+        -132,
+    )
+    assert found["nan"] is None
+    blackwell = json.loads(call(folder, core.MMA_FP8, "--arch", "sm_100", "--json").output)
+    assert "of tcgen05" in blackwell["evidence"]
+    assert call(folder, core.F64, "--arch", "sm_80").exit_code == 2
+
+
+def test_words_and_steps(folder):
+    text = call(folder, core.MMA_FP8).output
+    assert "k 0 1 4 5" in text
+    assert "emulated: HMMA.16816.F32 x 2" in text
+    ones, big = ",".join(["1"] * 16), ",".join(["1024", "-1024", "0x0001", *["0"] * 13])
+    shown = call(folder, core.MMA, "--a", big, "--b", ",".join(["1024", "1024", *["1"] * 14]), "--c", "0.5")
+    assert shown.exit_code == 0, shown.output
+    assert "top 2^20" in shown.output
+    assert "low bits cut" in shown.output
+    assert shown.output.splitlines()[-1] == "D = 0x3f000000 = 0.5"
+    assert "D = 0x41800000 = 16.0" in call(folder, core.MMA, "--a", ones, "--b", ones).output
+    assert "exact" in call(folder, core.MMA, "--bound", "4096").output
+    assert "other bits" in call(folder, core.MMA, "--bound", "1024", "--split", "4").output
+
+
+def test_the_command_prints_the_header(folder):
+    done = call(folder, core.MMA, "--header")
+    assert "struct mma_m16n8k16_row_col_f32_f16_f16_f32 {" in done.output
+    assert "fraction_bits = 25" in done.output
+    assert call(folder, core.S8, "--header").exit_code == 2
+
+
+def test_cases_of_a_file(folder, tmp_path):
+    file = tmp_path / "cases.jsonl"
+    line = {"a": ["0x3c00"] * 16, "b": ["0x3c00"] * 16, "c": "0x3f800000"}
+    file.write_text(json.dumps(line) + "\n\n" + json.dumps(line | {"c": "0x0"}) + "\n")
+    done = call(folder, core.MMA, "--cases", str(file))
+    assert [json.loads(text) for text in done.output.splitlines()] == [{"d": "0x41880000"}, {"d": "0x41800000"}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--a", "1", "--b", "1"), "takes 16 values"),
+        (("--a", ",".join(["0.1"] * 16), "--b", ",".join(["1"] * 16)), "no number of type f16"),
+        (("--a", ",".join(["0x7e00"] * 16), "--b", ",".join(["1"] * 16)), "is NaN"),
+        (("--a", ",".join(["0x12345"] * 16), "--b", ",".join(["1"] * 16)), "16 bits"),
+        (("--a", ",".join(["x"] * 16), "--b", ",".join(["1"] * 16)), "neither a number"),
+        (("--a", "1"), "needs --a and --b"),
+        (("--bound", "24"), "multiple of 16"),
+        (("--split", "2"), "--bound"),
+        (("--bound", "16", "--a", "1"), "one at a time"),
+    ],
+)
+def test_a_mistake_in_the_call(folder, arguments, words):
+    done = call(folder, core.MMA, *arguments)
+    assert done.exit_code == 2
+    assert words in done.output
+
+
+@pytest.mark.parametrize(
+    "line", ["[]", "{", '{"a": 1, "b": [], "c": ""}', '{"a": ["0x0"], "b": ["0x0"], "c": "0x0"}', "x" * 99999]
+)
+def test_a_line_that_is_no_case(folder, tmp_path, line):
+    file = tmp_path / "cases.jsonl"
+    file.write_text(line + "\n")
+    done = call(folder, core.MMA, "--cases", str(file))
+    assert done.exit_code == 2
+    assert "line 1" in done.output
+
+
+def test_a_form_without_a_model(folder):
+    done = call(folder, core.MMA_BF16, "--bound", "16")
+    assert done.exit_code == 2
+    assert "was not measured" in done.output
+    with pytest.raises(UsageError, match="no model"):
+        numerics.model(names.resolve("ldmatrix.m8n8.x1.shared.b16").instruction)
+
+
+def test_two_archs(folder):
+    done = CliRunner().invoke(main, ["diff", "--numerics", "sm_80", "sm_90", "--results", str(folder)])
+    assert done.exit_code == 1
+    assert f"{core.MMA} (sm_80 published, sm_90 measured): group 8 -> 16; fraction_bits 24 -> 25" in done.output
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body: replaced(body, floats=None),
+        lambda body: replaced(body, floats=replaced(body.floats, groups=chained(16, 8)[:1])),
+        lambda body: replaced(body, forms=[core.S8]),
+        lambda body: replaced(body, wrong=body.random + 1),
+    ],
+)
+def test_a_body_that_cannot_be_true(change):
+    found = core.finding(core.MMA, core.RULES[core.MMA])
+    object.__setattr__(found, "body", change(found.body))
+    with pytest.raises(DataError):
+        kinds.check(found)
+
+
+def test_a_run_saves_what_an_emulated_core_has(tmp_path):
+    """Through the worker, as a GPU would: planned, run, concluded, saved and read back."""
+    worker = Worker((sys.executable, str(Path(__file__).parent / "numeric_worker.py")))
+    results, todo = Results(tmp_path), [core.experiment(id_) for id_ in (core.MMA, core.S8)]
+    with Session(worker) as session:
+        found = [item for item in measure(session, session.devices[0], todo, results) if not hasattr(item, "stages")]
+    assert [(item.status, item.words) for item in found] == [("measured", None)] * 2
+    saved = findings.read(results, found[0].key)
+    assert saved.method == "emulated"
+    assert saved.body.floats == core.RULES[core.MMA]
+    assert saved.body.random >= 100_000
+    assert kinds.essence(saved)["floats"]["fraction_bits"] == 25
+
+
+def test_the_page_has_every_arithmetic(folder):
+    text = "\n".join(numerics_page.page(Results(folder)))
+    assert f"| `{core.MMA_FP8}` | 16 + 16 | 25 | 23 bits, toward zero | after |" in text
+    assert (
+        f"| `{core.WGMMA_FP8}` | 32 | 13 | 13 bits, toward zero | in the group |  | 0x7fffffff | 1024 | 0 | K 32 F 13 |"
+        in text
+    )
+    assert f"| `{core.F64}` | 1, fused |  | 52 bits, nearest even |" in text
+    assert f"| `{core.S8}` | wraps | clamps | 2048 | 0 |" in text

@@ -1,0 +1,87 @@
+"""Cases that told more of a chip than its parameters did, and a form that no parameters describe."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import numeric_core as core
+import numpy as np
+import pytest
+
+from tcprobe.arithmetic.formats import FORMATS, decode
+from tcprobe.arithmetic.forms import types
+from tcprobe.arithmetic.model import dot
+from tcprobe.arithmetic.parameters import (
+    IN_GROUP,
+    Arithmetic,
+    ElementTypes,
+    chained,
+)
+from tcprobe.errors import DataError
+from tcprobe.isa import names
+from tcprobe.probes.numerics_cases import Images, MultiplySize, floats
+from tcprobe.probes.numerics_dots import Directed, Power
+from tcprobe.probes.numerics_experiments import modelled
+from tcprobe.store import kinds
+
+replaced = msgspec.structs.replace
+FP8S = ("e4m3", "e5m2", "f16")
+HARD = [json.loads(line) for line in (Path(__file__).parent / "data/numerics_h200.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("found", HARD, ids=[row["form"] for row in HARD])
+def test_hard_cases_of_an_h200(found):
+    """Sums that round to zero, and subnormals that a wider type takes in: what the chip gave."""
+    kinds_, rule = types(names.resolve(found["form"]).instruction), msgspec.convert(found["floats"], Arithmetic)
+    a, b, c, d = (bits_of_cases(kinds_, name, found["cases"]) for name in "abcd")
+    assert (dot(kinds_, rule, (a, b, c)) == d).all()
+
+
+def bits_of_cases(kinds_, name, cases):
+    word = FORMATS[getattr(kinds_, name)].word
+    return np.vectorize(lambda text: int(text, 16))([case[name] for case in cases]).astype(word)
+
+
+@pytest.mark.parametrize("id_", [id_ for id_, rule in core.RULES.items() if isinstance(rule, Arithmetic)])
+def test_a_zero_is_positive_after_any_sum_in_the_group(id_):
+    row, rule = names.resolve(id_).instruction, core.RULES[id_]
+    made = floats(types(row), MultiplySize(1, 8, 8, row.stored), 30, seed=3)
+    a, b = (np.broadcast_to(x, (30, 1, 8, 8, row.stored)) for x in (made.a[..., :, None, :], made.b[..., None, :, :]))
+    d = dot(types(row), rule, (a, b, made.c))
+    if not rule.negative_zero and rule.c == IN_GROUP:
+        assert not (d == 1 << FORMATS[types(row).d].bits - 1).any()
+
+
+@pytest.mark.parametrize("kind", [ElementTypes(a, b, "f32", "f32") for a in FP8S for b in FP8S])
+def test_every_product_of_powers_has_factors(kind):
+    dots = Directed(kind, 4, None)
+    subnormal = dots.least - dots.a.fraction - dots.b.fraction
+    for exponent in range(subnormal, dots.most + 1):
+        a, b = dots.factors(Power(exponent))
+        numbers = [decode(FORMATS[name], np.array(bits)) for name, bits in ((kind.a, a), (kind.b, b))]
+        values = [int(x.significand) * 2.0 ** (int(x.exponent) - x.fraction) for x in numbers]
+        assert values[0] * values[1] == 2.0**exponent
+
+
+def test_a_form_that_no_parameters_describe_is_saved_with_cases():
+    """As an emulated multiply that adds two trees: measured, all cases wrong, why, and what came out."""
+
+    class Trees(core.Core):
+        def computed(self, row, operands, satfinite):
+            a, b, c = operands
+            halves = [Images(a[..., at : at + 8], b[..., at : at + 8], np.zeros_like(c)) for at in (0, 8)]
+            with np.errstate(all="ignore"):
+                ours = sum(modelled(row, core.rule(chained(8, 8), 25, 23), half).view(np.float32) for half in halves)
+                return (ours + c.view(np.float32)).view(np.uint32)
+
+    probe = core.experiment(core.MMA)
+    body = probe.conclude(probe.measure(Trees(None)), None)
+    assert (body.floats, body.wrong, len(body.shown)) == (None, body.random, 64)
+    assert body.unfit.startswith("products are no chain of sums")
+    assert all(case.model is None for case in body.shown)
+    found = core.finding(core.MMA, core.RULES[core.MMA])
+    object.__setattr__(found, "body", body)
+    kinds.check(found)
+    object.__setattr__(found, "body", replaced(body, wrong=0, shown=[]))
+    with pytest.raises(DataError):
+        kinds.check(found)
