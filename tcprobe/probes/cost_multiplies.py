@@ -31,6 +31,7 @@ from tcprobe.store.kinds.cost import Body, Point
 
 __all__ = ("KIND", "experiments")
 COPIES = 128
+WIDE_COPIES = 32  # of f64
 EMULATED_COPIES = 16  # of forms that some arch emulates: each may be many opcodes, or a call
 CHAINS = (1, 2, 4, 8)
 WARPS = (1, 4, 8, 16, 32)
@@ -183,8 +184,10 @@ def _loops(row: Instruction, changed: bool) -> list[Chained]:
 
 
 def round_of(row: Instruction) -> int:
-    """Copies in a round: few where each of them may be many opcodes."""
-    return EMULATED_COPIES if may_be_emulated(row) else COPIES
+    """Copies in a round: few where each of them may be many opcodes, or where ptxas spills in long rounds."""
+    if may_be_emulated(row):
+        return EMULATED_COPIES
+    return WIDE_COPIES if row.type("d") == "f64" else COPIES
 
 
 def may_be_emulated(row: Instruction) -> bool:
