@@ -5,8 +5,9 @@ import random
 import emulation
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, verdicts
 from tcprobe.errors import ProbeError
@@ -58,7 +59,7 @@ def test_every_form_has_an_experiment():
     assert sum(all(f.target.on(SM_90) for f in e.fragments) for e in MOVES) == 16
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.sampled_from(MEMORY_MOVES), SEEDS)
 def test_any_layout_and_any_lanes_are_recovered(experiment, seed):
     tables = layouts(experiment, random.Random(seed))
@@ -70,7 +71,7 @@ def test_any_layout_and_any_lanes_are_recovered(experiment, seed):
     assert found.numbering == (narrow if kept < 8 else MEMORY)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(SEEDS)
 def test_any_exchange_is_recovered_and_numbered_by_rule(seed):
     """The rule's tables need not be the emulator's, but D must hold of A what it holds there."""
@@ -105,7 +106,7 @@ def test_every_lane_points_to_a_row_of_its_own(size):
 # what is no layout
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.sampled_from(MOVES), SEEDS, st.data())
 def test_one_wrong_bit_that_comes_back_is_noticed(experiment, seed, data):
     launches = experiment.launches()
@@ -115,7 +116,7 @@ def test_one_wrong_bit_that_comes_back_is_noticed(experiment, seed, data):
         concluded(experiment, experiment.decode(launches, [raw]))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.sampled_from(MOVES), SEEDS, st.data())
 def test_one_bit_from_elsewhere_is_noticed(experiment, seed, data):
     """In all patterns alike: then an element is torn."""
@@ -130,7 +131,7 @@ def test_one_bit_from_elsewhere_is_noticed(experiment, seed, data):
         concluded(experiment, reading | {name: values})
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.sampled_from(MEMORY_MOVES), SEEDS, st.data())
 def test_an_element_that_is_missing_or_twice_is_noticed(experiment, seed, data):
     reading = read(experiment, layouts(experiment, random.Random(seed)))
@@ -143,7 +144,7 @@ def test_an_element_that_is_missing_or_twice_is_noticed(experiment, seed, data):
         concluded(experiment, {name: values.reshape(-1) for name, values in changed.items()})
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.sampled_from(MEMORY_MOVES), SEEDS, st.data())
 def test_two_exchanged_slots_show_in_the_table(experiment, seed, data):
     reading = read(experiment, layouts(experiment, random.Random(seed)))

@@ -64,7 +64,7 @@ def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> d
 
     Refused is what ptxas refuses at the least target that the PTX ISA allows, and then at each of the arch's own.
     """
-    probes = {i.id: _kernel(i) for i in instructions}
+    probes = {i.id: probe(i) for i in instructions}
     lowerings = _compiled(tools, row, probes, {i.id: i for i in instructions})
     for own in row.targets:
         untried = [i for i in instructions if lowerings[i.id].refused and i.named_apart and own != i.target.own(row)]
@@ -92,7 +92,7 @@ def _compiled(
             for i, probe in probes.items()}  # fmt: skip
 
 
-def _kernel(instruction: Instruction) -> Kernel:
+def probe(instruction: Instruction) -> Kernel:
     """The probe; of a sparse multiply that with the first selector and D as it is; of a warpgroup A in registers.
 
     What has none is just assembled.
