@@ -5,8 +5,8 @@
 - once: the same with a single copy: what one of them becomes in such a loop
 
 With `changed`, A and B change before every copy by a zero that only memory knows: otherwise what an emulated form does
-to its inputs would be done once, before the loop. Without, a round is nothing but COPIES multiplies, so many that what
-stands at its end counts for little: there the compiler waits for every result, which one warp alone feels.
+to its inputs would be done once, before the loop. A round of the others is nothing but COPIES multiplies, so many that
+its end counts for little: there the compiler waits for all results (some 20 cycles), which one warp alone feels.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from tcprobe.store.kinds.cost import Body, Point
 
 __all__ = ("KIND", "experiments")
 COPIES = 128
-CHANGED_COPIES = 16  # of emulated forms, each of them many opcodes
+WIDE_COPIES = 32  # of f64
+EMULATED_COPIES = 16  # of forms that some arch emulates: each may be many opcodes, or a call
 CHAINS = (1, 2, 4, 8)
 WARPS = (1, 4, 8, 16, 32)
 OVERLAPPED_CHAINS = 4
@@ -174,7 +175,7 @@ def loops(row: Instruction) -> list[Chained]:
 
 
 def _loops(row: Instruction, changed: bool) -> list[Chained]:
-    copies = round_of(changed)
+    copies = round_of(row)
     return [
         Chained(row, copies=1, changed=changed),
         *(Chained(row, chains=n, copies=copies, changed=changed) for n in CHAINS),
@@ -182,9 +183,11 @@ def _loops(row: Instruction, changed: bool) -> list[Chained]:
     ]
 
 
-def round_of(changed: bool) -> int:
-    """Copies in a round."""
-    return CHANGED_COPIES if changed else COPIES
+def round_of(row: Instruction) -> int:
+    """Copies in a round: few where each of them may be many opcodes, or where ptxas spills in long rounds."""
+    if may_be_emulated(row):
+        return EMULATED_COPIES
+    return WIDE_COPIES if row.type("d") == "f64" else COPIES
 
 
 def may_be_emulated(row: Instruction) -> bool:
@@ -226,7 +229,7 @@ class MultiplyCosts(Costs):
 def body(row: Instruction, numbers: ProvedNumbers, changed: bool) -> Body:
     """Of the plain loops, or of those whose factors change."""
     end = "_changed" if changed else ""
-    each, copies = numbers.each(f"once{end}"), round_of(changed)
+    each, copies = numbers.each(f"once{end}"), round_of(row)
     points, random = _curve(row, numbers, each, end)
     native = is_native(row, tensor(each))
     latency = {o: float(found[0]) for o in ("a", "b") if (found := numbers.proved(o + end, copies, each)) is not None}

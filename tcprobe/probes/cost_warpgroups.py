@@ -27,7 +27,7 @@ from tcprobe.probes.cost_multiplies import METADATA
 from tcprobe.probes.experiment import Context, Reading
 from tcprobe.probes.proof import Counts, stem
 from tcprobe.probes.timing import RANDOM, Loop, TimedBlock
-from tcprobe.store.kinds.cost import Body, Flight, Place, Placed, Trip
+from tcprobe.store.kinds.cost import Body, ByLayout, Flight, Place, Trip
 
 __all__ = ("KIND", "experiments")
 COPIES = 8
@@ -209,7 +209,7 @@ class FormNumbers(NamedTuple):
 
     intervals: list[Flight]
     trips: list[Trip]
-    forms: list[Placed]
+    forms: list[ByLayout]
     randoms: list[float]
 
     @property
@@ -230,7 +230,7 @@ class FormNumbers(NamedTuple):
         elif usual and not _has(self.intervals, place, groups, one.in_flight):
             self.intervals.append(Flight(round(value / groups, DECIMALS), place, groups, one.in_flight))
         else:
-            self.forms.append(Placed(value, place, swizzle, one.major))
+            self.forms.append(ByLayout(value, place, swizzle, one.major))
 
 
 def _has(flights: Sequence[Flight], place: str, groups: int, count: int) -> bool:

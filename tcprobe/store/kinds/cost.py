@@ -54,7 +54,7 @@ class Flight(Base):
     in_flight: Positive
 
 
-class Placed(Base):
+class ByLayout(Base):
     """The interval of a warpgroup multiply by how its factors lie in shared memory."""
 
     cycles: Cycles
@@ -107,7 +107,7 @@ class Body(Base):
     curve: list[Point] = []
     macs_per_cycle: float | None = None
     round_trip: list[Trip] = []
-    forms: list[Placed] = []
+    forms: list[ByLayout] = []
     passes: list[Passes] = []
     overlap: dict[str, Overlap] = {}
     random: float | None = None
