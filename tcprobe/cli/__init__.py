@@ -23,7 +23,7 @@ for module, commands in {
     "measuring": ("run", "fit"), "facts": ("list", "show", "why-not"), "comparing": ("compare",),
     "questions": ("where", "trace", "emit", "verify"), "converting": ("convert",), "reduce": ("reduce",),
     "swizzle": ("swizzle",), "tensor_map": ("tensormap",),
-    "banks": ("banks",), "path": ("path", "load"), "descriptor": ("descriptor",),
+    "banks": ("banks",), "path": ("path", "load"), "kernel": ("kernel",), "descriptor": ("descriptor",),
     "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
 }.items():  # fmt: skip
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")

@@ -27,7 +27,11 @@ def function(row: Instruction) -> str:
     """`multiply`(d, a, b) of a multiply of registers."""
     d, a, b = (row.fragment(name) for name in "dab")
     kind, letter = word(d)
-    registers = [braced(0, d.registers), braced(d.registers, a.registers), braced(d.registers + a.registers, b.registers)]
+    registers = [
+        braced(0, d.registers),
+        braced(d.registers, a.registers),
+        braced(d.registers + a.registers, b.registers),
+    ]
     outputs = ", ".join(f'"+{letter}"(d[{j}])' for j in range(d.registers))
     inputs = ", ".join(f'"r"({name}[{j}])' for name, one in (("a", a), ("b", b)) for j in range(one.registers))
     return "\n".join((
@@ -40,8 +44,11 @@ def function(row: Instruction) -> str:
     ))  # fmt: skip
 
 
-def described(row: Instruction) -> str:
-    """`multiply`(d, a, b, more) of a wgmma with both factors behind descriptors; without `more` D is overwritten."""
+def described(row: Instruction, turned: tuple[bool, bool]) -> str:
+    """`multiply`(d, a, b, more) of a wgmma with both factors behind descriptors; without `more` D is overwritten.
+
+    `turned` says of A and B whether m or n is contiguous.
+    """
     d = row.fragment("d")
     kind, letter = word(d)
     at = d.registers
@@ -49,11 +56,17 @@ def described(row: Instruction) -> str:
     return "\n".join((
         f"__device__ inline void multiply({kind} (&d)[{at}], unsigned long long a, unsigned long long b, int more) {{",
         '  asm volatile("{.reg .pred p; setp.ne.b32 p, %' + str(at + 2) + ', 0;"',
-        f'               "{row.name} {braced(0, at)}, %{at}, %{at + 1}, p$modifiers;}}"',
+        f'               "{row.name} {braced(0, at)}, %{at}, %{at + 1}, p{_modifiers(row, turned)};}}"',
         f"               : {outputs}",
         '               : "l"(a), "l"(b), "r"(more));',
         "}",
     ))  # fmt: skip
+
+
+def _modifiers(row: Instruction, turned: tuple[bool, bool]) -> str:
+    """Of signs, which floats have, and of what is contiguous, which types of 16 bits have."""
+    signs = "" if row.type("d") == "s32" else ", 1, 1"
+    return signs + (f", {int(turned[0])}, {int(turned[1])}" if row.described[0].held.slot_bits == 16 else "")
 
 
 def braced(start: int, count: int) -> str:

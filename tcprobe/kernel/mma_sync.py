@@ -1,7 +1,7 @@
 """The kernel of sm_75 to sm_89 and of Blackwell by mma.sync: shared memory filled by lanes, ldmatrix, mma.
 
-A block's tile of A is cut along m into the parts of its rows of warps, its tile of B likewise along n; each part lies in
-shared memory as the path of that part says, so that a warp's loads are the path's own.
+A block's tile of A is cut along m into the parts of its rows of warps, its tile of B likewise along n; each part lies
+in shared memory as the path of that part says, so that a warp's loads are the path's own.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tcprobe.kernel.request import Gemm
 
 KERNEL = Template("""\
 // made by tcprobe $version: D ($m x $n a block) = A B of $type into $out, on $arch and later
-// A: $a_major, B: $b_major, D: rows contiguous. lda, ldb, ldd: bytes from line to line, multiples of 16, as all addresses;
-// m, n and k are any. Launch: grid ((n + $last_n) / $n, (m + $last_m) / $m), $threads threads,
+// A: $a_major, B: $b_major, D: rows contiguous. lda, ldb, ldd: bytes from line to line, multiples of 16, as
+// all addresses; m, n and k are any. Launch: grid ((n + $last_n) / $n, (m + $last_m) / $m), $threads threads,
 // $shared_bytes bytes of dynamic shared memory (cudaFuncAttributeMaxDynamicSharedMemorySize).
 namespace $name {
 // The paths of a warp's part of A and of B: global -> shared -> registers, each proven on every slot.

@@ -49,8 +49,8 @@ def store(cell: Cell, out: str, device: Arch) -> str:
     return "\n".join((
         f"// D's registers -> global memory, {comment(origin(cell))} (tcprobe show {fragment.id})",
         "// ld: bytes from row to row; rows, cols: what there is of the matrix from here on",
-        f"__device__ inline void store(char* d, long long ld, int rows, int cols, const {kind} (&from)[{fragment.elements}],"
-        f" unsigned {who}) {{",
+        "__device__ inline void store(char* d, long long ld, int rows, int cols, "
+        f"const {kind} (&from)[{fragment.elements}], unsigned {who}) {{",
         "#pragma unroll",
         f"  for (unsigned i = 0; i < {fragment.elements}; i += 2) {{",
         f"    const int row = {at['row']}, col = {at['col']};",

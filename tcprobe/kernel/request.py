@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol
 
 from tcprobe.ask.path import PathOptions, PathPlan, path, request
 from tcprobe.errors import UsageError
@@ -71,8 +72,6 @@ class Gemm:
     @cached_property
     def instruction(self) -> Instruction:
         """The multiply; UsageError where the arch has none of the type."""
-        if self.type not in MULTIPLIES:
-            raise UsageError(f"--type {quoted(self.type)}: there are kernels of {', '.join(MULTIPLIES)}.")
         for first, name in MULTIPLIES[self.type]:
             if self.arch.number >= first:
                 return resolve(name).instruction
@@ -84,11 +83,7 @@ class Gemm:
     @property
     def out(self) -> str:
         """The type of D in memory."""
-        known = OUTS[self.type]
-        if self.stored not in (None, *known):
-            raise UsageError(f"--out {quoted(str(self.stored))}: products of {self.type} are stored as "
-                             f"{' or '.join(known)}.")  # fmt: skip
-        return self.stored or known[0]
+        return out_type(self.type, self.stored)
 
     @property
     def threads(self) -> int:
@@ -118,14 +113,20 @@ class Gemm:
         options = PathOptions("x".join(map(str, size)), contiguous, swizzle(line), fill=f"{fill}.16")
         plan = path(request(one, options))
         if plan.alignment > plan.asked.shared.bytes(plan.asked.tile):
-            raise UsageError(f"{operand}: a warp's part of {size[0]} x {size[1]} is smaller than its swizzle's pattern.")
+            raise UsageError(
+                f"{operand}: a warp's part of {size[0]} x {size[1]} is smaller than its swizzle's pattern."
+            )
         return plan
 
     @property
     def stage_bytes(self) -> int:
         """Of A and B of one step of the loop."""
-        each = {name: plan.asked.shared.bytes(plan.asked.tile) for name, plan in self.paths.items()}
-        return each["a"] * self.warps[0] + each["b"] * self.warps[1]
+        return self.parts_bytes("a") + self.parts_bytes("b")
+
+    def parts_bytes(self, operand: str) -> int:
+        """Of all warps' parts of A or B in a stage."""
+        plan = self.paths[operand]
+        return plan.asked.shared.bytes(plan.asked.tile) * self.warps[operand == "b"]
 
     @property
     def alignment(self) -> int:
@@ -136,6 +137,20 @@ class Gemm:
     def shared_bytes(self) -> int:
         """Of dynamic shared memory, with what it takes to begin where the swizzles do."""
         return self.stage_bytes * self.stages + self.alignment
+
+    @property
+    def wavefronts(self) -> dict[str, dict[str, Any]]:
+        """Of A and B: what loads a warp's part of the tile into registers, and its cycles of shared memory."""
+        steps = {name: plan.registers for name, plan in self.paths.items()}
+        return {name: {"instruction": step.instruction, "wavefronts": step.wavefronts, "ideal": step.ideal}
+                for name, step in steps.items()}  # fmt: skip
+
+    @property
+    def evidence(self) -> list[str]:
+        """What the tables rest on."""
+        d = self.cell("d")
+        links = [link for plan in self.paths.values() for link in plan.evidence]
+        return list(dict.fromkeys([*links, f"{d.fragment.id} on {d.arch}: {d.evidence}"]))
 
     @property
     def fragments(self) -> tuple[int, int]:
@@ -165,7 +180,7 @@ def checked(gemm: Gemm) -> Gemm:
     """The same; UsageError with the nearest that there is where it cannot be."""
     _check_tile(gemm)
     _check_registers(gemm)
-    _check_shared(gemm)
+    check_memory(gemm)
     return gemm
 
 
@@ -173,8 +188,6 @@ def _check_tile(gemm: Gemm) -> None:
     row, (m, n), k = gemm.instruction, gemm.warp_tile, gemm.tile[2]
     if not 1 <= gemm.warps[0] * gemm.warps[1] <= MOST_WARPS:
         raise UsageError(f"--warps {_by(gemm.warps)}: a block has 1 to {MOST_WARPS} warps here.")
-    if not 2 <= gemm.stages <= MOST_STAGES:
-        raise UsageError(f"--stages {gemm.stages}: 2 to {MOST_STAGES}; one is filled while another is multiplied.")
     for name, part, least, whole, count in (("m", m, row.shape.m, gemm.tile[0], gemm.warps[0]),
                                             ("n", n, 2 * row.shape.n, gemm.tile[1], gemm.warps[1]),
                                             ("k", k, row.shape.k, k, 1)):  # fmt: skip
@@ -193,17 +206,57 @@ def _check_registers(gemm: Gemm) -> None:
         counted = ", ".join(f"{count} of {name}" for name, count in gemm.registers.items())
         down, across = gemm.warps
         wider = (2 * down, across) if gemm.warp_tile[0] >= gemm.warp_tile[1] else (down, 2 * across)
-        raise UsageError(f"--tile {_by(gemm.tile)} --warps {_by(gemm.warps)} takes {need} registers a thread ({counted}, "
-                         f"{OTHERS} others); there are {MOST_REGISTERS}. Nearest: --warps {_by(wider)}.")  # fmt: skip
+        taken = f"{need} registers a thread ({counted}, {OTHERS} others); there are {MOST_REGISTERS}"
+        raise UsageError(f"--tile {_by(gemm.tile)} --warps {_by(gemm.warps)} takes {taken}: try --warps {_by(wider)}.")
 
 
-def _check_shared(gemm: Gemm) -> None:
+class Staged(Protocol):
+    """A kernel that goes through stages of shared memory."""
+
+    @property
+    def arch(self) -> Arch:
+        """What it is for."""
+        ...
+
+    @property
+    def stages(self) -> int:
+        """How many."""
+        ...
+
+    @property
+    def stage_bytes(self) -> int:
+        """Of one."""
+        ...
+
+    @property
+    def alignment(self) -> int:
+        """Of the first byte."""
+        ...
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of all."""
+        ...
+
+
+def check_memory(gemm: Staged) -> None:
+    """UsageError where its stages are not as many as there can be, with how many there can be."""
     most = SHARED[gemm.arch.number] << 10
+    if not 2 <= gemm.stages <= MOST_STAGES:
+        raise UsageError(f"--stages {gemm.stages}: 2 to {MOST_STAGES}; one is filled while another is multiplied.")
     if gemm.shared_bytes > most:
         fit = (most - gemm.alignment) // gemm.stage_bytes
         near = f"--stages {fit} fits" if fit >= 2 else "take a smaller --tile"
         raise UsageError(f"{gemm.stages} stages of {gemm.stage_bytes} bytes take {gemm.shared_bytes} bytes of shared "
                          f"memory; a block on {gemm.arch.name} has at most {most}: {near}.")  # fmt: skip
+
+
+def out_type(kind: str, stored: str | None) -> str:
+    """The type of D in memory, of A's and B's and of --out; UsageError where D is not stored so."""
+    known = OUTS[kind]
+    if stored not in (None, *known):
+        raise UsageError(f"--out {quoted(str(stored))}: products of {kind} are stored as {' or '.join(known)}.")
+    return stored or known[0]
 
 
 def _by(sides: tuple[int, ...]) -> str:
