@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from tcprobe.isa.arch import arch
-from tcprobe.kernel.gemm import Kernel, Options, gemm
+from tcprobe.kernel.gemm import GemmKernel, GemmOptions, gemm
 from tcprobe.references.shared_memory.tensor_map import packed
 from tcprobe.run import driver
 
@@ -42,19 +42,20 @@ FORMS = (
     ("sm_75", "f16", "col", "row"),
 )  # fmt: skip
 OTHERS = (
-    Options("sm_90", "bf16", (64, 96, 64), a="col", b="row", out="f32"), Options("sm_90", "f16", (128, 256, 64)),
-    Options("sm_80", "f16", (64, 256, 32), (1, 4), 4, out="f32"), Options("sm_90", "e4m3", (192, 128, 64)),
+    GemmOptions("sm_90", "bf16", (64, 96, 64), a="col", b="row", out="f32"),
+    GemmOptions("sm_90", "f16", (128, 256, 64)), GemmOptions("sm_90", "e4m3", (192, 128, 64)),
+    GemmOptions("sm_80", "f16", (64, 256, 32), (1, 4), 4, out="f32"),
 )  # fmt: skip
 RATED = (
-    Options("sm_90", "bf16", (128, 128, 64), stages=4), Options("sm_90", "bf16", (128, 256, 64), stages=4),
-    Options("sm_90", "bf16", (128, 192, 64), stages=4), Options("sm_90", "bf16", (192, 128, 64), stages=4),
-    Options("sm_90", "e4m3", (128, 256, 128), stages=4, out="bf16"),
-    Options("sm_90", "e4m3", (128, 128, 128), stages=4, out="bf16"),
-    Options("sm_80", "bf16", (128, 128, 64), stages=3), Options("sm_80", "bf16", (128, 128, 32), stages=4),
-    Options("sm_80", "bf16", (128, 128, 64), warps=(2, 4), stages=3),
-    Options("sm_80", "bf16", (128, 256, 64), warps=(2, 4), stages=3),
-    Options("sm_80", "bf16", (256, 128, 64), warps=(4, 2), stages=3),
-    Options("sm_80", "bf16", (128, 256, 32), warps=(2, 4), stages=4),
+    GemmOptions("sm_90", "bf16", (128, 128, 64), stages=4), GemmOptions("sm_90", "bf16", (128, 256, 64), stages=4),
+    GemmOptions("sm_90", "bf16", (128, 192, 64), stages=4), GemmOptions("sm_90", "bf16", (192, 128, 64), stages=4),
+    GemmOptions("sm_90", "e4m3", (128, 256, 128), stages=4, out="bf16"),
+    GemmOptions("sm_90", "e4m3", (128, 128, 128), stages=4, out="bf16"),
+    GemmOptions("sm_80", "bf16", (128, 128, 64), stages=3), GemmOptions("sm_80", "bf16", (128, 128, 32), stages=4),
+    GemmOptions("sm_80", "bf16", (128, 128, 64), warps=(2, 4), stages=3),
+    GemmOptions("sm_80", "bf16", (128, 256, 64), warps=(2, 4), stages=3),
+    GemmOptions("sm_80", "bf16", (256, 128, 64), warps=(4, 2), stages=3),
+    GemmOptions("sm_80", "bf16", (128, 256, 32), warps=(2, 4), stages=4),
 )  # fmt: skip
 
 
@@ -64,7 +65,7 @@ def ok(code: int) -> None:
         raise RuntimeError(driver.result_name(code))
 
 
-def compiled(kernel: Kernel, folder: Path) -> bytes:
+def compiled(kernel: GemmKernel, folder: Path) -> bytes:
     """The machine code for the GPU at hand."""
     number = "".join(map(str, torch.cuda.get_device_capability()))
     number += "a" if kernel.maps else ""
@@ -83,7 +84,7 @@ def compiled(kernel: Kernel, folder: Path) -> bytes:
 class Loaded:
     """A kernel on the GPU."""
 
-    def __init__(self, kernel: Kernel, code: bytes) -> None:
+    def __init__(self, kernel: GemmKernel, code: bytes) -> None:
         self.kernel, self.options = kernel, kernel.asked
         module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
         ok(CUDA.cuModuleLoadData(ctypes.byref(module), code))
@@ -175,7 +176,7 @@ def differing(loaded: Loaded, sizes: tuple[int, int, int], seed: int) -> tuple[i
     return int((held[2].get().cpu() != wanted).sum()), held[2].outside()
 
 
-def built(options: list[Options], folder: Path) -> list[Loaded]:
+def built(options: list[GemmOptions], folder: Path) -> list[Loaded]:
     """All kernels, compiled side by side."""
     with ThreadPoolExecutor(16) as pool:
         made = list(pool.map(gemm, options))
@@ -185,7 +186,7 @@ def built(options: list[Options], folder: Path) -> list[Loaded]:
 
 def check(folder: Path) -> dict:
     """Products over shapes, types and majors."""
-    options = [Options(target, kind, a=a, b=b) for target, kind, a, b in FORMS]
+    options = [GemmOptions(target, kind, a=a, b=b) for target, kind, a, b in FORMS]
     options += OTHERS
     wrong = total = 0
     for number, loaded in enumerate(built(options, folder)):
@@ -265,7 +266,7 @@ def main(arguments: list[str]) -> int:
         elif arguments[:1] == ["rate"]:
             answer = rate(list(map(int, arguments[1:])), folder)
         elif arguments[:1] == ["one"]:
-            options = Options(arch(arguments[1]).name, arguments[2])
+            options = GemmOptions(arch(arguments[1]).name, arguments[2])
             answer = differing(built([options], folder)[0], (500, 300, 200), 1)
         else:
             print(__doc__)

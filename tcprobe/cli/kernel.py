@@ -15,7 +15,7 @@ from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.kernel.gemm import Kernel
+    from tcprobe.kernel.gemm import GemmKernel
     from tcprobe.store.choose import Layers
 
 MAJOR = click.Choice(["row", "col"])
@@ -50,11 +50,11 @@ def gemm(layers: Layers, **asked: Any) -> None:
     ldmatrix, mma. m, n and k are any; lines of matrices are multiples of 16 bytes apart. --json: the launch.
     """
     from tcprobe.kernel.explain import explained
-    from tcprobe.kernel.gemm import Options
+    from tcprobe.kernel.gemm import GemmOptions
     from tcprobe.kernel.gemm import gemm as made
 
     _check_sides(asked)
-    one = made(Options(**{key: asked[key] for key in Options._fields if key in asked}), layers)
+    one = made(GemmOptions(**{key: asked[key] for key in GemmOptions._fields if key in asked}), layers)
     ways = explained(one, asked["explain"]) if asked["explain"] else []
     if asked["output"]:
         write(one.source, asked["output"])
@@ -79,7 +79,7 @@ def _check_sides(asked: dict[str, Any]) -> None:
                              f"as {example}.")  # fmt: skip
 
 
-def _launch(one: Kernel) -> None:
+def _launch(one: GemmKernel) -> None:
     """What a launch needs to know."""
     said = one.to_json(None)
     click.echo(f"{one.name}: {said['multiply']}, {one.block[0]} threads, {one.shared_bytes} bytes of shared memory")

@@ -1,8 +1,8 @@
 """The ways of one element of A, of B and of D through a kernel: addresses, threads and registers in its own numbers.
 
 >>> from tcprobe.kernel.explain import explained
->>> from tcprobe.kernel.gemm import Options, gemm
->>> ways = explained(gemm(Options("sm_80", "f16")), (37, 21, 19))
+>>> from tcprobe.kernel.gemm import GemmOptions, gemm
+>>> ways = explained(gemm(GemmOptions("sm_80", "f16")), (37, 21, 19))
 >>> ways[0]["element"], ways[0]["steps"][1]
 ('A(37, 19)', 'cp.async.16 by thread 50 (round 2), to byte 4784 of stage 0')
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from tcprobe.isa.arch import WARP, holder_name
 from tcprobe.isa.dtypes import dtype
-from tcprobe.kernel.gemm import Kernel
+from tcprobe.kernel.gemm import GemmKernel
 from tcprobe.kernel.request import Gemm
 from tcprobe.kernel.warpgroups import LINES, WarpgroupGemm
 from tcprobe.store.cell import Cell
@@ -39,7 +39,7 @@ class At(NamedTuple):
         return f"{operand.upper()}{self.of(operand)}"
 
 
-def explained(kernel: Kernel, at: tuple[int, int, int]) -> list[Way]:
+def explained(kernel: GemmKernel, at: tuple[int, int, int]) -> list[Way]:
     """The ways of A, B and D; `at` is (row, col, k)."""
     asked, element = kernel.asked, At(*at)
     if isinstance(asked, Gemm):

@@ -1,7 +1,7 @@
 """A GEMM of any arch that there is a kernel for: the one file, and what a launch needs to know.
 
->>> from tcprobe.kernel.gemm import Options, gemm
->>> made = gemm(Options("sm_80", "f16"))
+>>> from tcprobe.kernel.gemm import GemmOptions, gemm
+>>> made = gemm(GemmOptions("sm_80", "f16"))
 >>> made.name, made.block, made.shared_bytes
 ('gemm_sm_80_f16_128x128x64', (128, 1, 1), 99328)
 >>> made.grid(1000, 700)
@@ -26,7 +26,7 @@ from tcprobe.text import quoted
 DEPTH = 128  # bytes of k in a tile that is not asked for
 
 
-class Options(NamedTuple):
+class GemmOptions(NamedTuple):
     """The options of `tcprobe kernel gemm` as values; None: a default that fits the arch and the type."""
 
     arch: str
@@ -42,7 +42,7 @@ class Options(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kernel:
+class GemmKernel:
     """`source` is the whole file; `asked` has the tile and what it takes."""
 
     name: str
@@ -91,7 +91,7 @@ class Kernel:
         return wgmma.maps(self.asked) if isinstance(self.asked, WarpgroupGemm) else {}
 
 
-def gemm(options: Options, layers: Layers | None = None) -> Kernel:
+def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
     """The kernel; UsageError with the nearest that there is where it cannot be."""
     if options.type not in MULTIPLIES:
         raise UsageError(f"--type {quoted(options.type)}: there are kernels of {', '.join(MULTIPLIES)}.")
@@ -104,11 +104,11 @@ def gemm(options: Options, layers: Layers | None = None) -> Kernel:
         _check_warps(options.warps, tile)
         asked = checked(WarpgroupGemm(
             options.type, tile, options.stages or 4, options.a, options.b, options.out, layers))  # fmt: skip
-        return Kernel(name, wgmma.source(asked, name), asked)
+        return GemmKernel(name, wgmma.source(asked, name), asked)
     plain = request.checked(Gemm(
         device.name, options.type, tile, options.warps or (2, 2), options.stages or _stages(device.number), options.a,
         options.b, options.out, layers))  # fmt: skip
-    return Kernel(name, mma_sync.source(plain, name), plain)
+    return GemmKernel(name, mma_sync.source(plain, name), plain)
 
 
 def _tile(number: int, kind: str) -> tuple[int, int, int]:
