@@ -14,6 +14,7 @@ from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.sass import toolchain
 from tcprobe.system.children import Scratch
 
+os.environ.pop("COLUMNS", None)  # answers keep to its width
 # what is read of the published tables stays: to look it over took a tenth of the time
 gc.set_threshold(100_000, 50, 100)
 QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]

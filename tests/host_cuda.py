@@ -13,6 +13,7 @@ BYTES = {"h": 2, "r": 4, "f": 4, "l": 8}
 RUNTIME = r"""
 #include <ucontext.h>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

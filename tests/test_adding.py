@@ -51,7 +51,9 @@ def test_its_tables_are_shown_and_asked(results):
     assert shown["provenance"]["method"] == "live"
     assert len(shown["table"]) == 128
     (lane, i), = ((lane, row.index([3, 5])) for lane, row in enumerate(shown["table"]) if [3, 5] in row)  # fmt: skip
-    assert f"lane {lane} i {i} " in tcprobe("where", f"{FORM}.d", "--row", 3, "--col", 5, "--results", results)
+    assert f"thread {lane} (warp {lane // 32}, lane {lane % 32}) i {i} " in tcprobe(
+        "where", f"{FORM}.d", "--row", 3, "--col", 5, "--results", results
+    )
 
 
 def test_a_result_is_traced_through_its_metadata(results):
@@ -119,4 +121,4 @@ def tcprobe_says(folder):
 
 
 def test_a_kind_is_among_those_that_run_names():
-    assert "descriptors, drystride, tensor_maps" in tcprobe("run", "--family", "x", code=2)
+    assert "descriptors, drystride, encodings" in tcprobe("run", "--family", "x", code=2)

@@ -16,7 +16,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.isa.names import select
 from tcprobe.layout.table import slot_table
-from tcprobe.pages import known, overview
+from tcprobe.pages import overview
 from tcprobe.store.cell import cell, for_emit, load
 from tcprobe.store.choose import Layer, Layers, alone, default, over_published, whence
 from tcprobe.store.finding import METHODS, STATUSES
@@ -108,7 +108,7 @@ def test_a_failed_live_measurement_hides_no_table_anywhere(tmp_path):
     assert {json.loads(line)["method"] for line in lines} == {"sass"}
     assert "nothing is in the way" in tcprobe("why-not", FRAGMENT.id, *alone_there).stdout
     assert "measured: sass" in tcprobe("why-not", FRAGMENT.id, *alone_there).stdout
-    of = known.facts(results)[FRAGMENT.id]
+    of = overview.cells_of(results)[FRAGMENT.id]
     assert {(name, of[name].how, of[name].table.id) for name in ARCHS} == {(name, "sass", layout) for name in ARCHS}
     (found,) = tcprobe("diff", "sm_80", "sm_86", FRAGMENT.id, "--json", *alone_there[:3]).stdout.splitlines()
     assert json.loads(found)["same"] == [FRAGMENT.id]
@@ -118,7 +118,7 @@ def test_a_failed_live_measurement_hides_no_table_anywhere(tmp_path):
 
 def test_pages_compare_and_show_choose_the_same(tmp_path):
     """Over everything published: one table for each cell, whoever asks."""
-    layers, facts = alone(published()), known.facts(published())
+    layers, facts = alone(published()), overview.cells_of(published())
     for one in for_emit(select("wmma.*", "mma.m*"), "all", layers):
         assert facts[one.fragment.id][one.arch].table.id == one.table.id
 

@@ -185,7 +185,7 @@ def test_operands_in_shared_memory_are_meant_by_the_same_patterns():
 
 def test_run_names_the_kinds_of_findings_among_the_families():
     assert (
-        "wgmma.sp, banks, descriptors, tensor_maps, undocumented, tma"
+        "wgmma.sp, banks, descriptors, encodings, lowering, opcodes, tensor_maps, undocumented, tma"
         in tcprobe("run", "--family", "bank", code=2).stderr
     )
 

@@ -90,7 +90,7 @@ def test_a_target_with_a_suffix_wins_over_a_newer_plain_one():
 
 def test_a_gpu_compiles_what_its_arch_does_not_have_apart(monkeypatch):
     """On sm_100 the header of an ldmatrix would let a form of sm_120 pass, which the driver then emulates."""
-    kind, move = (KERNELS[name] for name in ("mma_m16n8k32_row_col_kind_f8f6f4_f32_e4m3_e4m3_f32",
+    kind, move = (KERNELS[name] for name in ("mma_m16n8k32_row_col_kind_f8f6f4_f32_e2m1_e2m1_f32",
                                              "ldmatrix_m16n16_x1_trans_shared_b8"))  # fmt: skip
     gpu, texts = Gpu.__new__(Gpu), []
     gpu._arch = arch("sm_100")

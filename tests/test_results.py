@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError
 from tcprobe.isa import inventory
-from tcprobe.layout.structure import StructureHash
+from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.store.documents import canonical, seal
 from tcprobe.store.measurement import Measurement

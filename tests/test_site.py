@@ -20,6 +20,7 @@ from tcprobe.cli import main
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.layout.grid import blocks
+from tcprobe.layout.predicted import predicted
 from tcprobe.pages.site import addresses
 from tcprobe.pages.site.build import moved, pictures
 from tcprobe.pages.site.facts import gather
@@ -211,7 +212,8 @@ def test_an_n_of_another_table_or_another_run_stands_by_itself(tmp_path):
     here, found = Results(tmp_path), published().measurement("sm_90", "live", row)
     table = found.tables["d"]
     turned = table.with_values({name: column[::-1] for name, column in table.values.items()})
-    here.write(replace(found, tables={**found.tables, "d": turned}))
+    tables = {**found.tables, "d": turned}
+    here.write(replace(found, tables=tables, structure=predicted(inventory.instructions()[row], tables)))
     facts = gather(Layers([*alone(here).layers, *alone(published()).layers]))
     every, own = facts.facts[f"{row.replace('n16k', 'nNk')}.d"], facts.facts[f"{row}.d"]
     assert own.main.table == turned

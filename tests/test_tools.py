@@ -102,13 +102,13 @@ def test_moves_become_one_opcode_each(device, opcodes):
     names = ("ldmatrix.m8n8.x2.shared.b16", "stmatrix.m8n8.x4.trans.shared.b16", "ldmatrix.m16n16.x1.trans.shared.b8",
              "movmatrix.m8n8.trans.b16")  # fmt: skip
     lines = tcprobe("lower", *names, "--arch", device).stdout.splitlines()
-    assert [line.split(": ")[1].split(" (")[0] for line in lines] == list(opcodes)
+    assert [line.split(": ")[1].split(" (")[0].partition(" [")[0] for line in lines] == list(opcodes)
 
 
 @needs_tools
 def test_lower_prints_and_saves(tmp_path):
     text = tcprobe("lower", "mma.m16n8k16.f32.f16.f16.f32", "--arch", "sm_80", "--save", tmp_path).stdout
-    assert text == "sm_80   mma.m16n8k16.row.col.f32.f16.f16.f32: HMMA.16816.F32\n"
+    assert text == "sm_80   mma.m16n8k16.row.col.f32.f16.f16.f32: HMMA.16816.F32 [sm_80]\n"
     assert Results(tmp_path).lowering("sm_80")["instructions"]["mma.m16n8k16.row.col.f32.f16.f16.f32"]["others"] > 0
     data = json.loads(tcprobe("lower", "mma.m16n8k8.f32.bf16.bf16.f32", "--arch", "sm_75", "--json").stdout)
     assert "requires .target sm_80" in data["refused"]
@@ -141,7 +141,7 @@ def test_an_arch_that_ptxas_does_not_know_is_no_refusal(tmp_path, monkeypatch):
     name = "mma.m16n8k16.row.col.f32.f16.f16.f32"
     compiler = published().lowering("sm_110")["compiler"]
     text = tcprobe("lower", name, "--arch", "sm_110").stdout
-    assert text == f"sm_110  {name}: HMMA.16816.F32 (published, by {compiler})\n"
+    assert text == f"sm_110  {name}: HMMA.16816.F32 [sm_110] (published, by {compiler})\n"
     data = json.loads(tcprobe("lower", name, "--arch", "sm_110", "--json").stdout)
     assert (data["source"], data["compiler"], data["refused"]) == ("published", compiler, None)
     assert [line.split()[0] for line in tcprobe("lower", name).stdout.splitlines()] == [row.name for row in ARCHS]

@@ -97,8 +97,8 @@ def banks(ctx: click.Context, /, **asked: Any) -> None:
 
     layers: Layers = asked["layers"]
     asked["accesses"] = [name for text in asked["accesses"] for name in text.split(",")]
-    if access := _as_access(asked["fragment"]):
-        asked |= {"fragment": (), "accesses": [access, *asked["accesses"]]}
+    if access := _as_access(asked["fragment"] or ""):
+        asked |= {"fragment": None, "accesses": [access, *asked["accesses"]]}
         ctx.params["fragment"] = ()
     form = _form(ctx)
 
@@ -124,11 +124,11 @@ def _form(ctx: click.Context) -> str:
     return forms[0]
 
 
-def _as_access(words: Sequence[str]) -> str | None:
+def _as_access(words: str) -> str | None:
     """The access that the words before the options name, as in `banks ldmatrix x4`; None for those of a fragment."""
     from tcprobe.ask.bank_access import parse_access
 
-    name = ".".join(words)
+    name = ".".join(words.split())
     if not _ACCESS.match(f"{name}."):
         return None
     try:
@@ -254,7 +254,7 @@ def _held(asked: dict[str, Any]) -> Cell | None:
 
     if not asked["fragment"]:
         return None
-    cell, note = meant(" ".join(asked["fragment"]), asked["name"], asked["layers"])
+    cell, note = meant(asked["fragment"], asked["name"], asked["layers"])
     told(note)
     return cell
 

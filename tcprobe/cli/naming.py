@@ -88,7 +88,7 @@ def split(tokens: Sequence[str]) -> list[str]:
     """
     from tcprobe.isa import inventory
 
-    bare = any(re.fullmatch(r"[\w-]+", token) and not re.match(r"sm\d+_", token, re.I) for token in tokens)
+    bare = any(re.fullmatch(r"\w[\w-]*", word) and not re.match(r"sm\d+_", word, re.I) for word in tokens)
     if not bare or len(tokens) < 2 or set(tokens) <= set(inventory.families()):
         return list(tokens)
     words = " ".join(tokens).split()

@@ -19,7 +19,6 @@ from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
 from tcprobe.layout import draw
 from tcprobe.layout.table import Table
-from tcprobe.store import findings, kinds
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Found, whence
 from tcprobe.store.finding import Finding
@@ -113,6 +112,7 @@ def progress() -> Iterator[Callable[[int, str | None], None]]:
 def run_summary(report: Report, results: Results) -> None:
     """What was measured on a device, what was refused and in which words, what failed, and where it is."""
     from tcprobe.probes import experiments
+    from tcprobe.store import findings, kinds
 
     device, measurements = report.device, report.found
     tools = device.compiler if device.method == "sass" else f"driver {device.driver}, CUDA {device.cuda}"

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
-from tcprobe.layout.structure import StructureHash, Triples, elements, predict
+from tcprobe.layout.structure import Triples, elements, predict
+from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table
 
 Ints = NDArray[np.int64]

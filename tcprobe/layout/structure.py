@@ -10,30 +10,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table, slot_table
 
 Ints = NDArray[np.int64]
 Tables = Mapping[str, Table]
 _ELEMENTS: dict[str, Ints] = {}  # by layout id: many fragments share few layouts
-
-
-class StructureHash(NamedTuple):
-    """The structure tensor of a multiply: number of triples, and the hash of all (a, b, d) slot numbers.
-
-    The hash is the SHA-256 of the triples sorted by a, then d, each as three little-endian 32-bit numbers. `anchor`:
-    that of all tables, for what the triples leave open (`layout.predicted`); None in what earlier versions saved.
-    """
-
-    triples: int
-    sha256: str
-    anchor: str | None = None
 
 
 @dataclass(frozen=True)

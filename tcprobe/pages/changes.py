@@ -9,8 +9,9 @@ from typing import NamedTuple
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.layout.table import Table
-from tcprobe.pages.known import DOCUMENTED, ByFragment
+from tcprobe.pages.fragments import ByFragment
 from tcprobe.pages.tables import MADE, code, fitting, grid, named, row_and_col
+from tcprobe.store.cell import DOCUMENTED
 
 
 class Change(NamedTuple):

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.pages.known import DOCUMENTED, ByFragment, Evidence
 from tcprobe.pages.tables import code, fitting, grid, named, spans
+from tcprobe.store.cell import DOCUMENTED, Cell
 from tcprobe.store.finding import METHODS
 
 HEADS = {
     "live": "live", "sass": "machine code", "derived": "derived", "same-opcode": "same opcode", "emulated": "emulated",
     DOCUMENTED: "documented only",
 }  # fmt: skip
+ByFragment = Mapping[str, Mapping[str, Cell]]  # by fragment id and arch, both in their order
 Kinds = tuple[tuple[str, str], ...]  # (how, archs)
 Shape = tuple[int, int]  # m and k
 
@@ -46,7 +47,7 @@ def _families(facts: ByFragment) -> dict[str, Lines]:
     return families
 
 
-def _kinds(archs: Mapping[str, Evidence]) -> Kinds:
+def _kinds(archs: Mapping[str, Cell]) -> Kinds:
     by_kind: dict[str, list[str]] = {}
     for name, one in archs.items():
         by_kind.setdefault(one.how, []).append(name)

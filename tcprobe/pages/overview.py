@@ -12,10 +12,13 @@ from pathlib import Path
 from tcprobe.ask.undocumented import KIND as UNDOCUMENTED
 from tcprobe.errors import DataError
 from tcprobe.isa import arch, inventory
-from tcprobe.pages import changes, descriptors, fragments, known, lowering, runs, tensor_memory, undocumented
+from tcprobe.pages import changes, descriptors, fragments, lowering, runs, tensor_memory, undocumented
+from tcprobe.pages.fragments import ByFragment
 from tcprobe.pages.tables import MADE
 from tcprobe.references import references, said
 from tcprobe.store import findings
+from tcprobe.store.cell import by_arch
+from tcprobe.store.choose import alone
 from tcprobe.store.results import Results
 from tcprobe.system import files
 
@@ -29,7 +32,7 @@ PAGES = {
 
 def render(results: Results) -> dict[Path, str]:
     """Text of every page by path."""
-    facts, archs = known.facts(results), results.archs()
+    facts, archs = cells_of(results), results.archs()
     texts = {"changes.md": changes.page(facts, archs), "tensor_memory.md": tensor_memory.page()}
     if lowering.there(results):
         texts["lowering.md"] = lowering.page(results)
@@ -37,6 +40,13 @@ def render(results: Results) -> dict[Path, str]:
         texts["undocumented.md"] = undocumented.page(results)
     texts["README.md"] = _overview(results, facts, [name for name in PAGES if name in texts])
     return {results.root / name: _text(lines) for name, lines in texts.items()}
+
+
+def cells_of(results: Results) -> ByFragment:
+    """The cells of every fragment on a folder's archs, documented ones too; fragments that have any."""
+    layers, archs = alone(results), results.archs()
+    cells = {fragment.id: by_arch(fragment, archs, layers) for fragment in inventory.fragments().values()}
+    return {id_: by_name for id_, by_name in cells.items() if by_name}
 
 
 def stale(results: Results, pages: Mapping[Path, str] | None = None) -> list[Path]:
@@ -83,7 +93,7 @@ def _text(lines: Iterable[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _overview(results: Results, facts: known.ByFragment, pages: Iterable[str]) -> Iterator[str]:
+def _overview(results: Results, facts: ByFragment, pages: Iterable[str]) -> Iterator[str]:
     yield from (MADE, "# Measured layouts", "")
     yield "Which lane and element of a warp holds which matrix element. `tcprobe show` prints a table, `compare` says"
     yield "how references agree, `why-not` why there is none, and `site` makes a page of each."

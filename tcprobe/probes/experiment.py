@@ -19,7 +19,7 @@ from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
-from tcprobe.layout.structure import StructureHash
+from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
 

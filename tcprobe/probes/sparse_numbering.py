@@ -18,7 +18,8 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.predicted import NIBBLE, columns
-from tcprobe.layout.structure import StructureHash, Triples, elements
+from tcprobe.layout.structure import Triples, elements
+from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
 from tcprobe.references import Claim, references, said

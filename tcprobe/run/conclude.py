@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tcprobe.layout.predicted import anchor, read_slots
-from tcprobe.layout.structure import StructureHash
+from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.probes.experiment import Conclusion, Context, Dialogue, Experiment, Reading
 from tcprobe.store.finding import Finding
 from tcprobe.store.measurement import Measurement

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from tcprobe.references import Claim
 
 
+DOCUMENTED = "documented"
+
+
 @dataclass(frozen=True, repr=False)
 class Cell:
     """`measured` is the measurement that `table` comes from; where it is None, `stated` names the reference and place.
@@ -62,10 +65,15 @@ class Cell:
         return f"{title}<pre>{escape(chr(10).join(drawn))}</pre>"
 
     @property
+    def how(self) -> str:
+        """The method of its measurement, or DOCUMENTED."""
+        return self.measured.method if self.measured else DOCUMENTED
+
+    @property
     def known(self) -> str:
         """How the table is known, in few words."""
         words = {"live": "measured live", "sass": "from machine code", "derived": "derived from machine code"}
-        return words.get(self.measured.method, self.measured.method) if self.measured else "documented only"
+        return {**words, DOCUMENTED: "documented only"}.get(self.how, self.how)
 
     @property
     def evidence(self) -> str:
@@ -121,15 +129,28 @@ def find(fragment: Fragment, name: str | None, results: Results | Layers) -> Cel
     chosen = layers.choose(fragment, lookup.archs_of(name, layers) if name else layers.meant(fragment))
     if chosen:
         return of(fragment, chosen, layers)
-    rows = [arch.arch(name)] if name else list(arch.ARCHS)
-    if layers.with_published:
-        from tcprobe.store.stated import stated
+    rows = [arch.arch(name)] if name else arch.ARCHS
+    cells = (_documented(fragment, row, layers) for row in rows if layers.with_published)
+    return next((one for one in cells if one), None)
 
-        for row in (row for row in rows if fragment.target.on(row)):
-            documented = stated(fragment, row)
-            if documented:
-                return Cell(fragment, row.name, documented[1].meant, None, layers, stated=documented)
-    return None
+
+def by_arch(fragment: Fragment, names: Iterable[str], layers: Layers, documented: bool = True) -> dict[str, Cell]:
+    """The cells of a fragment on those archs that have one: measured there, else, where that is wanted, documented."""
+    cells: dict[str, Cell] = {}
+    for name in names:
+        chosen = layers.choose(fragment, [name])
+        one = of(fragment, chosen, layers) if chosen else None
+        if one := one or (_documented(fragment, arch.arch(name), layers) if documented else None):
+            cells[name] = one
+    return cells
+
+
+def _documented(fragment: Fragment, row: arch.Arch, layers: Layers) -> Cell | None:
+    """What is documented of a fragment on an arch that has it."""
+    from tcprobe.store.stated import stated
+
+    claim = stated(fragment, row) if fragment.target.on(row) else None
+    return Cell(fragment, row.name, claim[1].meant, None, layers, stated=claim) if claim else None
 
 
 def of(fragment: Fragment, chosen: Found, layers: Layers) -> Cell:
@@ -256,8 +277,7 @@ def emittable(
 
 def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:
     if layers.with_published:
-        rows = [row for row in arch.ARCHS if fragment.target.on(row)]
-        return [one for row in rows if (one := find(fragment, row.name, layers))]
+        return list(by_arch(fragment, [row.name for row in arch.ARCHS], layers).values())
     cells = everywhere(fragment, "all", layers)
     if not cells:
         raise lookup.no_table(fragment, "all", layers)
@@ -268,5 +288,4 @@ def everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Cel
     """As `find`, but for "all" on every arch that has a measurement."""
     if name != "all":
         return [one] if (one := find(fragment, name, layers)) else []
-    chosen = (layers.choose(fragment, [at]) for at in layers.archs())
-    return [of(fragment, one, layers) for one in chosen if one]
+    return list(by_arch(fragment, layers.archs(), layers, documented=False).values())

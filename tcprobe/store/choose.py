@@ -30,10 +30,8 @@ from tcprobe.errors import DataError
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
-from tcprobe.store import consistency, documents
+from tcprobe.store import documents
 from tcprobe.store.finding import METHODS, Finding, Key, made_by
-from tcprobe.store.findings import every
-from tcprobe.store.findings import read as read_finding
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 
@@ -212,6 +210,8 @@ class Layers:
 
     def findings(self, kind: str, arch: str) -> dict[str, Sourced]:
         """What was measured of a kind on an arch, by subject: of each the finding of the nearest layer that has one."""
+        from tcprobe.store.findings import every
+
         by_subject: dict[str, Sourced] = {}
         for found, name in self.documents(arch, kind, lambda results: list(every(results, kind, arch))):
             for finding in (one for one in found if one.status == "measured"):
@@ -220,6 +220,8 @@ class Layers:
 
     def finding(self, kind: str, arch: str, subject: str) -> Sourced | None:
         """What was measured of one subject, from the nearest layer that has it; None if no layer does."""
+        from tcprobe.store.findings import read as read_finding
+
         keys = [Key(kind, arch, method, subject) for method in METHODS]
 
         def read(results: Results) -> Finding | None:
@@ -272,7 +274,9 @@ def _consistent(layer: Layer, *key: str) -> Measurement | None:
     arch, method, experiment = key
     measurement = layer.results.measurement(arch, method, experiment)
     if measurement and layer.name != PUBLISHED:
-        with documents.naming(layer.results.path(arch, method, experiment)):
+        from tcprobe.store import consistency
+
+        with documents.naming(layer.name):
             consistency.check(measurement, layer.results)
     return measurement
 

@@ -15,8 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-import msgspec
-
 from tcprobe.text import one_line
 
 FROM_CODE = ("sass", "derived", "same-opcode")  # methods that read machine code, the strongest first
@@ -83,6 +81,8 @@ class Finding:
     @property
     def plain(self) -> Any:
         """The body as plain data of JSON."""
+        import msgspec  # which tables do without
+
         return None if self.body is None else msgspec.json.decode(msgspec.json.encode(self.body))
 
 

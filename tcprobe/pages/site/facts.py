@@ -17,7 +17,7 @@ from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.fragment import Fragment, Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
-from tcprobe.store.cell import Cell, cell
+from tcprobe.store.cell import Cell, by_arch, find
 from tcprobe.store.choose import Found, Layers
 from tcprobe.store.finding import made_by
 
@@ -69,9 +69,8 @@ class Fact:
 
     def kind(self, arch: str) -> str:
         """A key of BADGES: how the cell of an arch was obtained."""
-        cell = self.cells.get(arch)
-        if cell:
-            return cell.measured.method if cell.measured else "documented"
+        if cell := self.cells.get(arch):
+            return cell.how
         return "unknown" if self.fragment.target.on(arch_row(arch)) else "absent"
 
     def why(self, arch: str) -> str:
@@ -182,9 +181,8 @@ def _facts(layers: Layers) -> Iterator[Fact]:
 
 
 def _fact(fragment: Fragment, layers: Layers) -> Fact | None:
-    rows = [row.name for row in ARCHS if fragment.target.on(row)]
-    cells = {name: at for name in rows if (at := _cell(fragment, name, layers))}
-    main = _cell(fragment, None, layers) if cells else None
+    cells = by_arch(fragment, [row.name for row in ARCHS], layers, layers.with_published)
+    main = find(fragment, None, layers) if cells else None
     return Fact(fragment, cells, cells[main.arch], layers) if main else None
 
 
@@ -199,7 +197,7 @@ def _by_n() -> dict[str, list[Fragment]]:
 
 def _sized(several: Sequence[Fragment], layers: Layers) -> Iterator[Fact]:
     """One fact of most of them, known in the same way and parts of the largest; each of the others by itself."""
-    cells = [at for fragment in several if (at := _cell(fragment, None, layers))]
+    cells = [at for fragment in several if (at := find(fragment, None, layers))]
     alike: dict[object, list[Cell]] = {}
     for one in cells:
         alike.setdefault(_rests_on(one), []).append(one)
@@ -228,10 +226,3 @@ def _is_part(small: Table, large: Table) -> bool:
         return False
     starts = range(0, large.points, large.elements)
     return small.cells == tuple(cell for s in starts for cell in large.cells[s : s + small.elements])
-
-
-def _cell(fragment: Fragment, arch: str | None, layers: Layers) -> Cell | None:
-    try:
-        return cell(fragment, arch, layers)
-    except UsageError:
-        return None

@@ -1,13 +1,12 @@
 """The probes of that family: every slot of every operand says which element it holds."""
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
-from tcprobe.layout.structure import StructureHash
+from tcprobe.layout.predicted import predicted
 from tcprobe.layout.table import selected, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import Conclusion, OfInstruction
@@ -43,8 +42,7 @@ class DryExperiment(OfInstruction):
 
     def conclude(self, reading, context):
         tables = {f.operand: self._table(f, reading[f.operand]) for f in self.fragments}
-        hashed = hashlib.sha256(b"".join(reading[name].tobytes() for name in sorted(reading))).hexdigest()
-        return Conclusion(tables, "own rule: as each slot says", StructureHash(self.instruction.triples, hashed))
+        return Conclusion(tables, "own rule: as each slot says", predicted(self.instruction, tables))
 
     def _table(self, fragment, found):
         parts = np.split(found, max(1, len(fragment.selectors)), axis=1)
