@@ -16,7 +16,6 @@ from tcprobe.ask.path.cuda import source as path_code
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.steps import LaneCopy
 from tcprobe.code import multiply
-from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.kernel import pieces
 from tcprobe.kernel.request import Gemm
@@ -156,9 +155,6 @@ def source(gemm: Gemm, called: str) -> str:
     lanes = gemm.arch.number >= 80
     a, b = gemm.paths["a"], gemm.paths["b"]
     d, size = gemm.cell("d"), dtype(gemm.out).bits // 8
-    for plan in (a, b):
-        if "load_k" not in path_code(plan):
-            raise UsageError(f"{plan.asked.words}: one load serves several steps of k; take a wider --tile.")
     return KERNEL.substitute(
         version=__version__, m=m, n=n, k=k, last_m=m - 1, last_n=n - 1, type=gemm.type, out=gemm.out,
         arch=gemm.arch.name, a_major=CONTIGUOUS[gemm.a], b_major=CONTIGUOUS[gemm.b], threads=gemm.threads,

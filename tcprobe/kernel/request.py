@@ -11,11 +11,13 @@ the rows or the columns of B (col).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from tcprobe.ask.path import PathOptions, PathPlan, path, request
+from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, proven, request
+from tcprobe.ask.path.answer import advance
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch as archs
 from tcprobe.isa.arch import WARP, Arch
@@ -110,8 +112,8 @@ class Gemm:
         one = self.cell(operand)
         line = size[contiguous == "row"] * one.fragment.slot_bits // 8
         fill = "cp.async" if self.arch.number >= 80 else "plain"
-        options = PathOptions("x".join(map(str, size)), contiguous, swizzle(line), fill=f"{fill}.16")
-        plan = path(request(one, options))
+        options = PathOptions(_by(size), contiguous, swizzle(line), fill=f"{fill}.16")
+        plan = _by_steps(one, options) or path(request(one, options))
         if plan.alignment > plan.asked.shared.bytes(plan.asked.tile):
             raise UsageError(
                 f"{operand}: a warp's part of {size[0]} x {size[1]} is smaller than its swizzle's pattern."
@@ -164,6 +166,17 @@ class Gemm:
         (down, across), row = self.fragments, self.instruction
         d, a, b = (row.fragment(name).registers for name in "dab")
         return {"accumulators": down * across * d, "fragments": 2 * (down * a + across * b)}
+
+
+def _by_steps(one: Cell, options: PathOptions) -> PathPlan | None:
+    """The path by the most matrices of which none serves several steps of k, None where there is no path at all."""
+    for access in LOADS:
+        with suppress(UsageError):
+            plan = proven(request(one, options._replace(access=access)))
+            ahead = advance(plan)
+            if ahead and ahead.issues:
+                return plan
+    return None
 
 
 def swizzle(line: int) -> str:

@@ -28,6 +28,7 @@ from tcprobe.store.lookup import layers as folders
 # of each type the k of a multiply, its accumulator, A and B
 FORMS = {"f16": "k16.f32.f16.f16", "bf16": "k16.f32.bf16.bf16", "tf32": "k8.f32.tf32.tf32",
          "e4m3": "k32.f32.e4m3.e4m3", "e5m2": "k32.f32.e5m2.e5m2", "s8": "k32.s32.s8.s8"}  # fmt: skip
+ALL_REGISTERS = 1 << 16  # of an SM
 LINES = 64  # of A and D that a warpgroup multiplies at a time
 # by consumers the registers of a producer's and of a consumer's thread: whole multiples of 8 that 64K registers hold
 REGISTERS = {1: (40, 232), 2: (24, 240), 3: (32, 160)}
@@ -130,9 +131,9 @@ def checked(gemm: WarpgroupGemm) -> WarpgroupGemm:
     if m not in [LINES * consumers for consumers in REGISTERS]:
         raise UsageError(f"--tile: m {m} is none of {', '.join(str(LINES * c) for c in REGISTERS)}, which 1 to "
                          f"{len(REGISTERS)} warpgroups of {LINES} rows make.")  # fmt: skip
-    there = REGISTERS[gemm.consumers][1]
+    there = min(REGISTERS[gemm.consumers][1], ALL_REGISTERS // gemm.threads // 8 * 8)  # ptxas counts those at the start
     if count + OTHERS > there:
         raise UsageError(f"--tile: {count} accumulators and {OTHERS} other registers are more than the {there} that a "
-                         f"thread of {gemm.consumers} warpgroups has; nearest: m 128.")  # fmt: skip
+                         f"thread of {gemm.threads} has; nearest: m 128.")  # fmt: skip
     check_memory(gemm)
     return gemm
