@@ -48,7 +48,8 @@ OTHERS = (
 )  # fmt: skip
 RATED = (
     GemmOptions("sm_90", "bf16", (128, 128, 64), stages=4), GemmOptions("sm_90", "bf16", (128, 256, 64), stages=4),
-    GemmOptions("sm_90", "bf16", (128, 256, 64), stages=3), GemmOptions("sm_90", "bf16", (128, 192, 64), stages=4), GemmOptions("sm_90", "bf16", (192, 128, 64), stages=4),
+    GemmOptions("sm_90", "bf16", (128, 256, 64), stages=3),
+    GemmOptions("sm_90", "bf16", (128, 192, 64), stages=4), GemmOptions("sm_90", "bf16", (192, 128, 64), stages=4),
     GemmOptions("sm_90", "e4m3", (128, 256, 128), stages=4, out="bf16"),
     GemmOptions("sm_90", "e4m3", (128, 128, 128), stages=4, out="bf16"),
     GemmOptions("sm_80", "bf16", (128, 128, 64), stages=3), GemmOptions("sm_80", "bf16", (128, 128, 32), stages=4),
@@ -147,7 +148,7 @@ class Matrix:
 
     def put(self, values: torch.Tensor) -> None:
         """Values by line."""
-        self.view.copy_(values.to(self.dtype).contiguous().view(torch.uint8).view(self.lines, -1))
+        self.view.copy_(values.float().to(self.dtype).contiguous().view(torch.uint8).view(self.lines, -1))
 
     def get(self) -> torch.Tensor:
         """What is there."""

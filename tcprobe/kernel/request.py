@@ -141,6 +141,11 @@ class Gemm:
         return self.stage_bytes * self.stages + self.alignment
 
     @property
+    def static_bytes(self) -> int:
+        """Of shared memory that the kernel declares itself."""
+        return 0
+
+    @property
     def wavefronts(self) -> dict[str, dict[str, Any]]:
         """Of A and B: what loads a warp's part of the tile into registers, and its cycles of shared memory."""
         steps = {name: plan.registers for name, plan in self.paths.items()}
@@ -251,14 +256,19 @@ class Staged(Protocol):
         """Of all."""
         ...
 
+    @property
+    def static_bytes(self) -> int:
+        """Beside it."""
+        ...
+
 
 def check_memory(gemm: Staged) -> None:
     """UsageError where its stages are not as many as there can be, with how many there can be."""
     most = SHARED[gemm.arch.number] << 10
     if not 2 <= gemm.stages <= MOST_STAGES:
         raise UsageError(f"--stages {gemm.stages}: 2 to {MOST_STAGES}; one is filled while another is multiplied.")
-    if gemm.shared_bytes > most:
-        fit = (most - gemm.alignment) // gemm.stage_bytes
+    if gemm.shared_bytes + gemm.static_bytes > most:
+        fit = (most - gemm.alignment - gemm.static_bytes) // gemm.stage_bytes
         near = f"--stages {fit} fits" if fit >= 2 else "take a smaller --tile"
         raise UsageError(f"{gemm.stages} stages of {gemm.stage_bytes} bytes take {gemm.shared_bytes} bytes of shared "
                          f"memory; a block on {gemm.arch.name} has at most {most}: {near}.")  # fmt: skip

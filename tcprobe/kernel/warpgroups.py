@@ -104,6 +104,11 @@ class WarpgroupGemm:
         return max(self.stage_bytes * self.stages, d) + self.alignment
 
     @property
+    def static_bytes(self) -> int:
+        """Of two mbarriers a stage."""
+        return 16 * self.stages
+
+    @property
     def wavefronts(self) -> dict[str, dict[str, Any]]:
         """None: wgmma reads shared memory itself."""
         return {}
