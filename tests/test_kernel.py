@@ -36,9 +36,9 @@ template <class W, int R, int A, int B> void host_multiply(W (&d)[R], const unsi
 """
 COPY = """
 __device__ inline void copy(unsigned to, const char* from, int left) {
-  if (to % 16 || (left && reinterpret_cast<u64>(from) % 16)) std::abort();
+  if (to % 16 || (left > 0 && reinterpret_cast<u64>(from) % 16)) std::abort();
   memset(memory + to, 0, 16);
-  memcpy(memory + to, from, left);
+  if (left > 0) memcpy(memory + to, from, left < 16 ? left : 16);
 }
 """
 ELEMENTS = """
@@ -161,6 +161,18 @@ def test_it_compiles_without_a_word(number, kind):
     assert made.shared_bytes <= SHARED[number] << 10
 
 
+@pytest.mark.parametrize("kind", MULTIPLIES)
+def test_tma_stores_no_piece_that_goes_beyond_a_row(kind):
+    """Where a row ends inside a piece of 16 bytes, the block that has its end stores from registers."""
+    made = gemm(GemmOptions("sm_90", kind))
+    edge = re.search(r"if \(n % (\d+) && n0 \+ TILE_N > n\) {\s+store\(.*?return;", made.source, re.DOTALL)
+    assert bool(edge) == ("copy_back(" in made.source) == ("map_d" in made.parameters)
+    if edge:
+        assert int(edge[1]) * dtype(made.asked.out).bits == 128
+        assert edge.start() < made.source.index("      copy_back(at")
+    assert made.parameters[-5:] == ["d", "ldd", "m", "n", "k"]
+
+
 @pytest.mark.parametrize(("a", "b"), [("col", "row"), ("row", "row"), ("col", "col")])
 def test_other_majors_of_wgmma_compile(a, b):
     made = gemm(GemmOptions("sm_90", "bf16", (128, 96, 64), a=a, b=b))
@@ -173,6 +185,7 @@ REFUSED = {
     ("sm_80", "f64"): "there are kernels of f16", ("sm_86", "f16", (128, 128, 64), None, 4): "--stages 3 fits",
     ("sm_80", "f16", (256, 128, 64)): "256 of accumulators, 96 of fragments",
     ("sm_90", "f16", (96, 128, 64)): "64, 128",
+    ("sm_80", "f16", (128, 128, 16)): "a multiple of 32",
     ("sm_80", "f16", (100, 128, 64)): "nearest: m 128", ("sm_90", "f16", (128, 128, 64), (2, 2)): "8x1",
     ("sm_90", "e4m3", None, None, None, "col"): "k contiguous only",
     ("sm_90", "bf16", (192, 256, 64), None, 3): "nearest: m 128",

@@ -18,7 +18,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.kernel import mma_sync, request, wgmma
-from tcprobe.kernel.request import MULTIPLIES, Gemm
+from tcprobe.kernel.request import MULTIPLIES, OUTS, Gemm
 from tcprobe.kernel.warpgroups import WarpgroupGemm, checked
 from tcprobe.store.choose import Layers
 from tcprobe.text import quoted
@@ -69,7 +69,7 @@ class GemmKernel:
         """The kernel's parameters, by name in order."""
         if not self.maps:
             return ["a", "b", "d", "m", "n", "k", "lda", "ldb", "ldd"]
-        return ["map_a", "map_b", *(["map_d"] if "d" in self.maps else ["d", "ldd"]), "m", "n", "k"]
+        return ["map_a", "map_b", *(["map_d"] if "d" in self.maps else []), "d", "ldd", "m", "n", "k"]
 
     def to_json(self, size: tuple[int, int, int] | None) -> dict[str, Any]:
         """What a launch needs to know, for a product of a size or any."""
@@ -97,7 +97,7 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
         raise UsageError(f"--type {quoted(options.type)}: there are kernels of {', '.join(MULTIPLIES)}.")
     device = arch(options.arch)
     by_warpgroups = device.name == "sm_90" and options.multiply != "mma"
-    tile = options.tile or _tile(device.number, options.type)
+    tile = options.tile or (_wide(options.type) if by_warpgroups else _tile(device.number, options.type))
     name = chosen(options.name, FUNCTION) if options.name else (
         f"gemm_{device.name}_{options.type}_{'x'.join(map(str, tile))}")  # fmt: skip
     if by_warpgroups:
@@ -115,6 +115,12 @@ def _tile(number: int, kind: str) -> tuple[int, int, int]:
     """128 x 128, and k that fills a row of the widest swizzle, or half of one where there is little shared memory."""
     depth = DEPTH if request.SHARED.get(number, 0) > 100 else DEPTH // 2
     return 128, 128, depth * 8 // dtype(kind).bits
+
+
+def _wide(kind: str) -> tuple[int, int, int]:
+    """What wgmma takes: 256 columns where D goes back as 16 bits, since f32's are stored as long as they are made."""
+    cols = 256 if dtype(OUTS[kind][0]).bits == 16 else 128
+    return 128, cols, DEPTH * 8 // dtype(kind).bits
 
 
 def _stages(number: int) -> int:

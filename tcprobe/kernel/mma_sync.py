@@ -36,7 +36,7 @@ constexpr int TILE_M = $m, TILE_N = $n, TILE_K = $k, WARP_M = TILE_M / WARPS_M, 
 constexpr int DOWN = WARP_M / $rows, ACROSS = WARP_N / $cols;  // fragments of D that a warp has
 constexpr int BYTES_A = WARPS_M * A::BYTES, STAGE = BYTES_A + WARPS_N * B::BYTES, SIZE = $size;
 
-// One piece of 16 bytes; of what lies beyond the matrix come zeros: `left` bytes are inside
+// One piece of 16 bytes; of what lies beyond the matrix come zeros: `left` bytes are there, none if it is < 0
 __device__ inline void copy(unsigned to, const char* from, int left) {
 $copy
 }
@@ -78,22 +78,29 @@ $name(const void* a_, const void* b_, void* d_, int m, int n, int k, long long l
     if (tile < tiles) fill(tile);
     $commit
   }
-  for (int tile = 0; tile < tiles; ++tile) {
-    $wait
-    __syncthreads();  // all have waited for this stage, and read the one that is filled next
-    if (tile + STAGES - 1 < tiles) fill(tile + STAGES - 1);
-    $commit
+  // fragments of two k steps: those of the next are loaded while those of this one are multiplied
+  unsigned fa[2][DOWN * $a_registers], fb[2][ACROSS * $b_registers];
+  const auto load = [&](int tile, int step) {
     const unsigned stage = shared + tile % STAGES * STAGE;
-    const unsigned at_a = stage + down * A::BYTES, at_b = stage + BYTES_A + across * B::BYTES;
-    // the fragments of the next step are loaded while those of this one are multiplied
-    unsigned fa[2][DOWN * $a_registers], fb[2][ACROSS * $b_registers];
-    A::load_k(at_a, lane, 0, fa[0]);
-    B::load_k(at_b, lane, 0, fb[0]);
+    A::load_k(stage + down * A::BYTES, lane, step, fa[step & 1]);
+    B::load_k(stage + BYTES_A + across * B::BYTES, lane, step, fb[step & 1]);
+  };
+  $wait
+  __syncthreads();
+  load(0, 0);
+  for (int tile = 0; tile < tiles; ++tile) {
 #pragma unroll
     for (int step = 0; step < A::STEPS; ++step) {
+      if (step == 0) {  // into the stage of the tile before this one
+        if (tile + STAGES - 1 < tiles) fill(tile + STAGES - 1);
+        $commit
+      }
       if (step + 1 < A::STEPS) {
-        A::load_k(at_a, lane, step + 1, fa[(step + 1) & 1]);
-        B::load_k(at_b, lane, step + 1, fb[(step + 1) & 1]);
+        load(tile, step + 1);
+      } else {
+        $wait
+        __syncthreads();  // the next tile is there for all, and all have read this one
+        load(tile + 1, 0);
       }
 #pragma unroll
       for (int i = 0; i < DOWN; ++i)
@@ -125,16 +132,16 @@ __device__ inline void fill_$operand(unsigned shared, const char* global, long l
     const unsigned issue = round * (THREADS / 32) + threadIdx.x / 32;
     if ($beyond) break;
     const int line = $line, byte = $byte;
-    const int left = line < lines ? bytes - byte : 0;
-    copy(shared + ($shared), global + line * ld + byte, left < 0 ? 0 : left < 16 ? left : 16);
+    copy(shared + ($shared), global + line * ld + byte, line < lines ? bytes - byte : 0);
   }
 }
 """)
 ASYNC = """\
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(to), "l"(from), "r"(left) : "memory");"""
+  const int inside = left < 0 ? 0 : left < 16 ? left : 16;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(to), "l"(from), "r"(inside) : "memory");"""
 PLAIN = """\
   union { unsigned word[4]; unsigned char byte[16]; } v = {};
-  if (left == 16) {
+  if (left >= 16) {
     asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3]) : "l"(from) : "memory");
   } else {

@@ -208,7 +208,7 @@ def _check_tile(gemm: Gemm) -> None:
         raise UsageError(f"--warps {_by(gemm.warps)}: a block has 1 to {MOST_WARPS} warps here.")
     for name, part, least, whole, count in (("m", m, row.shape.m, gemm.tile[0], gemm.warps[0]),
                                             ("n", n, 2 * row.shape.n, gemm.tile[1], gemm.warps[1]),
-                                            ("k", k, row.shape.k, k, 1)):  # fmt: skip
+                                            ("k", k, 2 * row.shape.k, k, 1)):  # fmt: skip
         if part * count != whole or part % least or part not in SIZES:
             near = [size * count for size in SIZES if size % least == 0]
             listed = ", ".join(map(str, sorted(near, key=lambda size: abs(size - whole))[:2]))

@@ -55,7 +55,7 @@ $store
 $raster
 extern "C" __global__ void __launch_bounds__($threads, 1)
 $name(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-      $parameters, int m, int n, int k) {
+      ${map_d}void* d_, long long ldd, int m, int n, int k) {
   extern __shared__ unsigned char smem[];
   __shared__ alignas(8) unsigned long long barriers[2 * STAGES];
   unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(smem));
@@ -113,10 +113,15 @@ $epilogue
 }  // namespace $name
 """)
 BY_TMA = Template("""\
+    // TMA writes whole pieces of 16 bytes, so that it has the blocks of which no piece goes beyond the end of a row
+    if (n % $piece && n0 + TILE_N > n) {
+  $straight
+      return;
+    }
     // all consumers have read the stages: D takes their place, $out_boxes boxes a warpgroup
     asm volatile("bar.sync 1, %0;" : : "n"(CONSUMERS * 128) : "memory");
     const unsigned at = shared + group * $out_bytes;
-    store(at, thread, d);
+    store_boxed(at, thread, d);
     asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
     asm volatile("bar.sync %0, 128;" : : "r"(2 + group) : "memory");
     if (thread == 0) {
@@ -126,7 +131,8 @@ $copies
     }""")
 STRAIGHT = """\
     store(static_cast<char*>(d_) + first_row * ldd + n0 * {size}, ldd, m - first_row, n - n0, d[0], thread);"""
-MAP_D = "const __grid_constant__ TensorMap map_d"
+PIECE = 16  # bytes that TMA writes at least
+MAP_D = "const __grid_constant__ TensorMap map_d, "
 COPY_BACK = """\
 __device__ inline void copy_back(unsigned from, const TensorMap& map, int x, int y) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
@@ -141,7 +147,7 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
     d = gemm.cell("d")
     word, letter = multiply.word(d.fragment)
     producer, consumer = REGISTERS[gemm.consumers]
-    boxed = "d" in tiles
+    boxed, straight = "d" in tiles, STRAIGHT.format(size=dtype(gemm.out).bits // 8)
     bits = {name: f"{tile.descriptor._replace(start=0).encode():#018x}" for name, tile in tiles.items()}
     return KERNEL.substitute(
         version=__version__, m=m, n=n, k=k, last_m=m - 1, last_n=n - 1, type=gemm.type, out=gemm.out,
@@ -149,19 +155,19 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
         shared_bytes=gemm.shared_bytes, maps="\n".join(_comment(name, tile) for name, tile in tiles.items()),
         name=called, consumers=gemm.consumers, stages=gemm.stages, a_bytes=tiles["a"].bytes, b_bytes=tiles["b"].bytes,
         instruction=row.id, multiply=multiply.described(row, (gemm.a == "col", gemm.b == "row")),
-        store=COPY_BACK + _stored(d, tiles["d"]) if boxed else pieces.store(d, gemm.out, gemm.arch),
-        raster=pieces.RASTER, parameters=MAP_D if boxed else "void* d_, long long ldd",
+        store=pieces.store(d, gemm.out, gemm.arch) + (COPY_BACK + _stored(d, tiles["d"]) if boxed else ""),
+        raster=pieces.RASTER, map_d=MAP_D if boxed else "",
         alignment=gemm.alignment, producer=producer, consumer=consumer, loads=_loads(tiles), word=word, letter=letter,
         count=d.fragment.registers, major_a=tiles["a"].major, major_b=tiles["b"].major, bits_a=bits["a"],
         bits_b=bits["b"], per_group=tiles["a"].per_block or 0, steps=_steps(gemm),
-        epilogue=_by_tma(tiles["d"]) if boxed else STRAIGHT.format(size=dtype(gemm.out).bits // 8),
+        epilogue=_by_tma(tiles["d"], straight) if boxed else straight,
     )  # fmt: skip
 
 
 def _stored(d: Cell, tile: SharedTile) -> str:
     """`store` of a warpgroup's D into its boxes in shared memory."""
     placed = f"boxes:{tile.width}" if tile.descriptor.swizzle else "plain"
-    code = coded(d, StoreOptions("stmatrix", tile.type, "row", placed), "store").conversion.code
+    code = coded(d, StoreOptions("stmatrix", tile.type, "row", placed), "store_boxed").conversion.code
     assert code
     return code
 
@@ -203,8 +209,9 @@ def _starts(tile: SharedTile, count: int) -> list[int]:
     return [sum(each[:step]) for step in range(count)]
 
 
-def _by_tma(tile: SharedTile) -> str:
+def _by_tma(tile: SharedTile, straight: str) -> str:
     box = descriptor.tma(tile)
     copies = [f"      copy_back(at + {n * box['box_bytes']}, map_d, n0 + {n * box['box'][0]}, first_row);"
               for n in range(box["boxes"])]  # fmt: skip
-    return BY_TMA.substitute(out_boxes=box["boxes"], out_bytes=tile.bytes, copies="\n".join(copies))
+    return BY_TMA.substitute(out_boxes=box["boxes"], out_bytes=tile.bytes, copies="\n".join(copies),
+                             piece=PIECE * 8 // dtype(tile.type).bits, straight=straight)  # fmt: skip
