@@ -14,6 +14,7 @@ from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.sass import toolchain
 from tcprobe.system.children import Scratch
 
+pytest_plugins = ("sampling", "failures")
 os.environ.pop("COLUMNS", None)  # answers keep to its width
 # what is read of the published tables stays: to look it over took a tenth of the time
 gc.set_threshold(100_000, 50, 100)
@@ -96,23 +97,10 @@ def pytest_collection_modifyitems(items, config):
             item.add_marker(pytest.mark.skip(reason=consumer_missing()))
         if item.get_closest_marker("gpu") and gpu_missing():
             item.add_marker(pytest.mark.skip(reason=gpu_missing()))
-        if item.get_closest_marker("full") and not config.getoption("--all"):
-            item.add_marker(pytest.mark.skip(reason="runs with --all"))
 
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
-    parser.addoption("--all", action="store_true", help="every case where tests take a sample, and tests marked full")
-
-
-@pytest.fixture(scope="session")
-def sample(request):
-    """Every so many of the cases, all of them with --all."""
-
-    def chosen(cases, every: int) -> list:
-        return list(cases) if request.config.getoption("--all") else list(cases)[::every]
-
-    return chosen
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def tried(folder, cases, before=""):
 
 def renamed(text, number):
     """With the function f called otherwise in each case."""
-    return re.sub(r"\bf(_registers|_k)?\(", rf"f{number}\1(", text)
+    return re.sub(r"\bf(_registers|_k|_total)?\(", rf"f{number}\1(", text)
 
 
 def call(number, case):
@@ -141,21 +141,69 @@ ELEMENTS = """float own[{elements}], out[{results}] = {{}};
 # reduce
 
 
-def reductions(cells_, over_=("row", "col"), op_=("max", "sum")):
-    """`reduce --over`, for fragments of a warp."""
-    for cell, over, op in product(cells_, over_, op_):
-        if cell.fragment.threads == 32:
-            try:
-                found = reduce(cell, over, op, "f")
-            except UsageError:
-                continue
-            x, axis = held(cell), ("row", "col").index(over)
-            rows = numbered(cell.table, axis)
-            join = max if op == "max" else sum
-            wanted = [[join(element(cell, *e) for e in rows[row]) for row in lane] for lane in found.plan.rows]
-            body = ELEMENTS.format(use="f(own, out);", made="out", elements=x.shape[1], results=len(found.plan.groups))
-            yield Case(f"{cell.fragment.id} over {over}", uncommented(found.code), body, 32, x.tobytes(),
-                       np.array(wanted, np.float32).tobytes())  # fmt: skip
+REDUCED = """float own{shaped}, out[{results}] = {{}};
+  memcpy(own, MINE(input, own), sizeof own);
+  f(own, out);
+  memcpy(MINE(output, out), out, sizeof out);"""
+SOFTMAX = """struct {{ float x{shaped}, maximum[{results}], scale[{results}], sum[{results}]; }} own;
+  float given[{steps}]{shaped};
+  memcpy(given, MINE(input, given), sizeof given);
+  for (int g = 0; g < {results}; ++g) {{ own.maximum[g] = -INFINITY; own.sum[g] = 0; }}
+  for (int j = 0; j < {steps}; ++j) {{
+    memcpy(own.x, given[j], sizeof own.x);
+    f(own.x, own.maximum, own.sum, own.scale);
+  }}
+  f_total(own.sum);
+  memcpy(MINE(output, own), &own, sizeof own);"""
+
+
+def reductions(cells_, over_=("row", "col"), op_=("max", "sum"), tiles_=((1, 1),)):
+    """`reduce --over`, for fragments of a warp and of a warpgroup, with --tile too."""
+    for cell, over, op, (down, across) in product(cells_, over_, op_, tiles_):
+        fragment = cell.fragment
+        size = None if down == across == 1 else f"{down * fragment.rows}x{across * fragment.cols}"
+        try:
+            found = reduce(cell, over, op, "f", size)
+        except UsageError:
+            continue
+        table, axis, threads = found.tile.table, ("row", "col").index(over), fragment.threads
+        x = np.array([element(cell, *at) for at in table.cells], np.float32).reshape(threads, -1)
+        rows = numbered(table, axis)
+        join = max if op == "max" else sum
+        wanted = [[join(element(cell, *e) for e in rows[row]) for row in lane] for lane in found.plan.rows]
+        shaped = f"[{down * across}][{cell.table.elements}]" if size else f"[{cell.table.elements}]"
+        body = REDUCED.format(shaped=shaped, results=len(found.plan.groups))
+        yield Case(f"{fragment.id} over {over}, {size}", uncommented(found.code), body, threads, x.tobytes(),
+                   np.array(wanted, np.float32).tobytes())  # fmt: skip
+
+
+def softmaxes(cells_, tiles_=((1, 1), (2, 3)), steps=3):
+    """`reduce --op softmax`: steps with whole numbers, a row of which is masked in the first; then the total."""
+    for cell, (down, across) in product(cells_, tiles_):
+        fragment = cell.fragment
+        size = None if down == across == 1 else f"{down * fragment.rows}x{across * fragment.cols}"
+        try:
+            found = reduce(cell, "row", "softmax", "f", size)
+        except UsageError:
+            continue
+        table, count = found.tile.table, len(found.plan.groups)
+        row, col = (np.array(table.values[axis]).reshape(fragment.threads, -1) for axis in ("row", "col"))
+        matrix = np.random.default_rng(9).integers(-6, 7, (steps, row.max() + 1, col.max() + 1)).astype(np.float32)
+        matrix[0, 3] = -np.inf
+        shaped = f"[{down * across}][{cell.table.elements}]" if size else f"[{cell.table.elements}]"
+        body = SOFTMAX.format(shaped=shaped, results=count, steps=steps)
+        running = np.maximum.accumulate(matrix.max(2), axis=0)
+        base = np.where(np.isinf(running), 0, running)
+        before = np.concatenate([np.full((1, len(matrix[0])), -np.inf), running[:-1]])
+        numbers, scale = np.exp2(matrix - base[..., None]), np.exp2(before - base)
+        total = sum(numbers[j].sum(1) * np.exp2(np.where(np.isinf(running[j]), 0, running[j]) - running[-1])
+                    for j in range(steps))  # fmt: skip
+        rows = np.array(found.plan.rows)
+        parts = [numbers[-1][row, col], running[-1][rows], scale[-1][rows], total[rows]]
+        wanted = np.concatenate(parts, axis=1).astype(np.float32)
+        given = np.stack([matrix[j][row, col] for j in range(steps)], axis=1)
+        yield Case(f"{fragment.id} softmax {size}", uncommented(found.code), body, fragment.threads, given.tobytes(),
+                   wanted.tobytes())  # fmt: skip
 
 
 def numbered(table, axis):

@@ -160,12 +160,12 @@ def loads(cells_, majors=("row", "col"), gaps=(0, 2)):
             continue
         image = np.random.default_rng(3).integers(1, 256, lines * (length + gap) * bits // 8, np.uint8)
         pieces = np.unpackbits(image, bitorder="little").reshape(lines, length + gap, bits)[:, :length]
-        row, col = (np.array(cell.table.values[axis]).reshape(32, -1) for axis in ("row", "col"))
+        row, col = (np.array(cell.table.values[axis]).reshape(fragment.threads, -1) for axis in ("row", "col"))
         wanted = np.packbits((pieces[row, col] if major == "row" else pieces[col, row]).reshape(-1), bitorder="little")
         name = re.search(r"struct (\w+)", text)[1]
         what = f"{fragment.id} {major} {gap}"
         code = f"namespace {cell.arch} {{ {text} }}"
-        yield Case(what, code, f"straight<{cell.arch}::{name}>();", 32, image.tobytes(), wanted.tobytes())
+        yield Case(what, code, f"straight<{cell.arch}::{name}>();", fragment.threads, image.tobytes(), wanted.tobytes())
 
 
 # calls and single lines

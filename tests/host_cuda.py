@@ -7,9 +7,9 @@ numbers keep the low bits of whole numbers, so that what comes out still names t
 import re
 import subprocess
 
-ASM = re.compile(r'asm(?: volatile)?\("([^"]*)"\s*: ?([^:]*?) ?(?:: ?([^:]*?))?(?: ?: "memory")?\);')
-OPERAND = re.compile(r'"=?([hrlf])"\(((?:[^()]|\([^()]*\))*)\)')
-BYTES = {"h": 2, "r": 4, "f": 4, "l": 8}
+ASM = re.compile(r'asm(?: volatile)?\(((?:\s*"[^"]*")+)\s*: ?([^:]*?) ?(?:: ?([^:]*?))?(?: ?: "memory")?\);')
+OPERAND = re.compile(r'"[=+]?([hrlfdn])"\(((?:[^()]|\([^()]*\))*)\)')
+BYTES = {"h": 2, "r": 4, "f": 4, "l": 8, "d": 8}
 RUNTIME = r"""
 #include <ucontext.h>
 #include <cmath>
@@ -21,6 +21,7 @@ RUNTIME = r"""
 #include <vector>
 #define __device__
 #define __host__
+#define __forceinline__ inline
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned long long u64;
@@ -159,11 +160,25 @@ static void moved(const std::string& name, const std::vector<Out>& out, const st
     }
 }
 
+// a multiply: what it is given, in PTX's order, and D as numbers from 1000 on
+static long long seen[MOST][256];
+static void multiplied(const std::string& ptx, const std::vector<Out>& out, const std::vector<long long>& in) {
+  long long* next = seen[running];
+  for (size_t at = ptx.find('%'); at != std::string::npos; at = ptx.find('%', at + 1)) {
+    const size_t number = std::stoul(ptx.substr(at + 1));
+    if (number >= out.size()) *next++ = in[number - out.size()];
+  }
+  for (size_t j = 0; j < out.size(); ++j) put(out[j], 1000 + j);
+  meet(0);
+}
+
 static void run(const char* text, int outs, const Out* to, int ins, const long long* from) {
   const std::vector<Out> out(to, to + outs);
   const std::vector<long long> in(from, from + ins);
   const std::string ptx = text, name = ptx.substr(0, ptx.find(' '));
-  if (has(ptx, "%%laneid")) put(out[0], running % 32);
+  if (has(ptx, "mma.") && has(ptx, "{%0")) multiplied(ptx, out, in);
+  else if (name.empty() || begins(name, "wgmma.")) {  // what a multiply is waited for by
+  } else if (has(ptx, "%%laneid")) put(out[0], running % 32);
   else if (begins(name, "movmatrix")) movmatrix(out[0], unsigned(in[0]));
   else if (name.find("matrix") == 2) matrices(name, out, in);
   else if (begins(name, "cvt") || name[0] == '{') converted(name, out[0], in);
@@ -219,7 +234,7 @@ def on_the_host(code):
         out = "".join(f"{{&({name}), {BYTES[letter]}}}, " for letter, name in outputs)
         given = "".join(f"(long long)({name}), " for _, name in inputs)
         arrays = f"const Out out_[] = {{{out}{{}}}}; const long long in_[] = {{{given}0}};"
-        return f'{{ {arrays} run("{match[1]}", {len(outputs)}, out_, {len(inputs)}, in_); }}'
+        return f"{{ {arrays} run({match[1].strip()}, {len(outputs)}, out_, {len(inputs)}, in_); }}"
 
     found = ASM.sub(called, code)
     assert not re.search(r"\basm\b", found), re.search(r".*\basm\b.*", found)[0]

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import fatbins
+
 ROOT = Path(__file__).parent.parent
 SCHEMA = ROOT / "docs" / "schema.json"
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -14,7 +16,9 @@ SCALED = "mma.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1
 FP8 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 PATTERN = json.dumps({"op": "ld.shared.b32", "address": [4 * lane for lane in range(32)]})
 TILE = ("banks", "ldmatrix.m8n8.x4.shared.b16.d", "--tile", "64x64", "--global", "row", "--with", "ldmatrix.x4")
-# command -> calls; {folder} is an empty folder, {csv} a table of A, {patterns} lines of addresses, {offsets} a map
+COSTS = ("--results", str(ROOT / "tests" / "data" / "costs"), "--only")
+# command -> calls; {folder} is an empty folder, {csv} a table of A, {patterns} lines of addresses, {offsets} a map,
+# {code} PTX
 CALLS = {
     "list": [("list",), ("list", "--family", "tcgen05")],
     "show": [("show", "wmma.m16n16k16.?.row.f16", "--arch", "all"), ("show", MULTIPLY),
@@ -52,6 +56,11 @@ CALLS = {
     "compare": [("compare", "wmma.m16n16k16.d.f32"), ("compare", "mma.m16n8k256.row.col.s32.b1.b1.s32.and.popc.a")],
     "compare FILE": [("compare", "docs/found.csv", A)],
     "lower": [("lower", MULTIPLY, "--arch", "sm_90"), ("lower", "wmma.mma.row.col.m16n16k16.f32.bf16.bf16.f32")],
+    "compilers": [("compilers", "wmma.m8n8k4.*", "--arch", "sm_80")],
+    "read": [("read", "{code}"), ("read", "{code}", "--arch", "sm_86")],
+    "cost": [("cost", MULTIPLY, *COSTS, "--with", "ldmatrix.x4"), ("cost", "ldmatrix.x4", *COSTS),
+             ("cost", "wgmma.*", "cp.async.bulk.*", *COSTS), ("cost", "--table", *COSTS)],
+    "compare --cost": [("compare", "--cost", *COSTS)],
     "diff": [("diff", "sm_70", "sm_75", "wmma.m16n16k16.*")],
     "run": [("run", "wmma.m8n8k4.*", "--arch", "sm_80", "--method", "sass", "--results", "{folder}")],
     "fit": [("fit", "{csv}"), ("fit",)],
@@ -74,9 +83,10 @@ def filled(call, folder):
     (folder / "offsets.csv").write_text(
         "row,col,offset\n" + "".join(f"{r},{c},{(r * 64 + c) ^ (r % 8) * 8}\n" for r in range(8) for c in range(64))
     )
+    (folder / "k.ptx").write_text(fatbins.ptx())
     (folder / "a.csv").write_text((ROOT / "docs" / "found.csv").read_text())
     made = {"folder": folder / "results", "csv": folder / "a.csv", "patterns": folder / "patterns.jsonl",
-            "offsets": folder / "offsets.csv"}  # fmt: skip
+            "offsets": folder / "offsets.csv", "code": folder / "k.ptx"}  # fmt: skip
     return [part.format(**made) if part[:1] == "{" and part[-1:] == "}" and '"' not in part else part for part in call]
 
 

@@ -67,6 +67,7 @@ def test_a_result_is_traced_through_its_metadata(results):
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "markdown", "svg"])
+@pytest.mark.sampled(4)
 def test_it_is_emitted(results, form):
     assert tcprobe("emit", f"{FORM}.d", "--to", form, "--arch", "sm_90", "--results", results)
 

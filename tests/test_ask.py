@@ -5,8 +5,9 @@ import re
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe.ask import trace
 from tcprobe.cli import main
@@ -33,7 +34,7 @@ def tcprobe(*arguments, code=0):
 
 
 @given(st.sampled_from(FRAGMENTS), st.data())
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_where_and_held_are_inverse(fragment, data):
     table = cell(fragment, "sm_90", RESULTS)
     row, col = data.draw(st.integers(0, fragment.rows - 1)), data.draw(st.integers(0, fragment.cols - 1))
@@ -54,7 +55,7 @@ def test_all_elements_of_all_lanes():
 
 
 @given(st.sampled_from([i for i in MULTIPLIES if i.family == "mma"]), st.data())
-@settings(deadline=None, max_examples=25)
+@examples(25)
 def test_trace_is_the_structure_tensor(instruction, data):
     """The triples of one D slot, as measured by hash, are those that trace lists, in k order; feeds is the reverse."""
     tables = operands(instruction, "sm_90", RESULTS)

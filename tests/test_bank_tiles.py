@@ -113,6 +113,7 @@ FRAGMENTS = [
 @pytest.mark.parametrize("fragment", [*FRAGMENTS, resolve(MMA + ".b").fragment, resolve(MMA + ".a").fragment],
                          ids=lambda f: f.id)  # fmt: skip
 @pytest.mark.parametrize("contiguous", ["row", "col"])
+@pytest.mark.sampled(5)
 def test_a_walk_moves_each_slot_once_from_where_its_element_lies(fragment, contiguous):
     """Single elements: 2 x 3 copies of the fragment, every slot of each, at its own element."""
     cell = load(fragment.id, "sm_90" if fragment.target.on(arch("sm_90")) else "sm_120")

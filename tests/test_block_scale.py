@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from emulation import SM_90, shuffled, table_of
-from hypothesis import Phase, example, given, settings
+from hypothesis import Phase, example, given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe.cli import main
 from tcprobe.errors import ProbeError
@@ -69,7 +70,7 @@ def outputs(experiment, tables):
     return launches, Emulator(tables, name="sm_120").run(launches)
 
 
-@settings(max_examples=3, phases=[Phase.explicit, Phase.reuse, Phase.generate], deadline=None)
+@examples(3, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @example(("mxf8f6f4", True), 1)
 @given(st.sampled_from([kind for kind in KINDS if not kind[1]]), st.integers(0, 1 << 30))
 def test_any_layout_and_map_of_scales_is_found_up_to_numbering(kind, seed):
@@ -86,6 +87,7 @@ def test_any_layout_and_map_of_scales_is_found_up_to_numbering(kind, seed):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != ("mxf4", True)])
+@pytest.mark.sampled(2)
 def test_documented_layouts_are_found_with_their_numbers(kind):
     row = SCALED[KINDS[kind]]
     tables, experiment = documented(row), experiments()[KINDS[kind]]
@@ -130,7 +132,7 @@ def small():
     return experiment, *outputs(experiment, documented(row))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.data())
 def test_an_answer_that_is_another_is_refused(small, data):
     """Every bit that the kernels of scales write is looked at: none can be changed unnoticed."""

@@ -184,10 +184,13 @@ def test_compare_counts_shows_errata_and_succeeds():
     assert all("erratum" in v for v in verdicts if v["verdict"] == "differs")
 
 
-def test_pages_writes_and_checks(tmp_path):
+def test_pages_writes_and_checks(tmp_path, sample):
+    """Of a few archs, or of all that is published."""
     import shutil
 
-    shutil.copytree(published().root, tmp_path / "r")
+    archs = {path.name for path in published().root.glob("sm_*")}
+    left_out = archs - set(sample(sorted(archs), 9))
+    shutil.copytree(published().root, tmp_path / "r", ignore=shutil.ignore_patterns(*left_out))
     (tmp_path / "r" / "README.md").write_text("old")
     assert "stale" in tcprobe("pages", "--check", "--results", tmp_path / "r", code=1).stdout
     assert "written" in tcprobe("pages", "--results", tmp_path / "r").stdout

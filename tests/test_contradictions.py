@@ -42,6 +42,7 @@ def right(folder, name="sm_80"):
     return all(ours["layouts"] == opcodes[o]["layouts"] for o, ours in Results(folder).opcodes(name).items())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "number", "withheld"),
     [
@@ -61,6 +62,7 @@ def test_a_disassembler_that_lies_once_publishes_nothing_wrong(tmp_path, name, n
     assert right(tmp_path / "r", name)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("first", "second", "code"),
     [

@@ -36,12 +36,16 @@ def name(value):
 
 
 @pytest.mark.parametrize(("page", "text"), blocks("console"), ids=name)
-def test_commands_print_what_the_page_says(page, text, monkeypatch):
-    """The command's real output, in order; `...` stands for lines left out."""
+def test_commands_print_what_the_page_says(page, text, monkeypatch, tmp_path):
+    """The command's real output, in order; `...` stands for lines left out. What it writes goes elsewhere."""
     command, *expected = text.strip().splitlines()
     monkeypatch.chdir(ROOT)
     runner = CliRunner(env={"COLUMNS": "120", "PATH": "", "CUDA_HOME": None})
-    done = runner.invoke(main, shlex.split(command.removeprefix("$ tcprobe ")))
+    words = shlex.split(command.removeprefix("$ tcprobe "))
+    words = [
+        str(tmp_path / word) if before == "-o" else word for before, word in zip(["", *words], words, strict=False)
+    ]
+    done = runner.invoke(main, words)
     assert isinstance(done.exception, SystemExit | None), done.exception
     assert done.exit_code in (0, 1), done.output
     printed, position, free = (done.output if command.startswith(TALKS) else done.stdout).splitlines(), 0, False
@@ -70,12 +74,13 @@ def test_python_sessions(page, text):
 @pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one")
 @pytest.mark.parametrize(("page", "text"), blocks("cuda"), ids=name)
 def test_cuda_blocks_compile_with_the_header(page, text):
-    """Their first line names the fragments of the header that they include."""
-    fragments = [resolve(n).fragment for n in text.splitlines()[0].removeprefix("// header: ").split()]
+    """Their first line names what the header that they include is of; a second one may name the target."""
+    names, target = text.splitlines()[0].removeprefix("// header: ").split(), re.match(".*\n// target: (.*)", text)
+    fragments = [fragment for name in names for fragment in resolve(name).some_fragments]
     header = emit.emit("cuda", for_emit(fragments, "all", published()))
     lib = nvrtc.library()
-    for arch in (80, 90):
-        done, log = nvrtc.compile_cuda(lib, header + text, f"-arch=sm_{arch}", "-std=c++17")
+    for arch in (target[1],) if target else ("sm_80", "sm_90"):
+        done, log = nvrtc.compile_cuda(lib, header + text, f"-arch={arch}", "-std=c++17")
         assert (done, log) == (True, ""), (page, log)
 
 

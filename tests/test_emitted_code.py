@@ -37,29 +37,36 @@ def check(folder, what, cases, least, before=""):
     assert found.functions >= least
 
 
-def few(request, cells, every):
-    return cells if request.config.getoption("--all") else emitted.spread(cells, every)
-
-
 def test_every_family_is_there():
     assert {cell.fragment.family for cell in emitted.cells()} >= FAMILIES
 
 
-def test_reductions(tmp_path, request):
-    check(tmp_path, "reduce --over", emitted.reductions(few(request, emitted.cells(), 9)), 60)
+def test_reductions(tmp_path, sample):
+    check(tmp_path, "reduce --over", emitted.reductions(sample(emitted.cells(), 9, emitted.spread)), 60)
 
 
-def test_masks_and_fills(tmp_path, request, sample):
+def test_reductions_of_tiles(tmp_path, sample):
+    cells = [cell for cell in emitted.cells() if cell.table.elements <= 64 and cell.fragment.operand == "d"]
+    tiles = ((1, 3), (4, 1), (2, 2))
+    check(tmp_path, "reduce --over --tile", emitted.reductions(sample(cells, 7, emitted.spread), tiles_=tiles), 30)
+
+
+def test_softmax(tmp_path, sample):
+    cells = [cell for cell in emitted.cells() if cell.table.elements <= 64 and cell.fragment.operand == "d"]
+    check(tmp_path, "reduce --op softmax", emitted.softmaxes(sample(cells, 4, emitted.spread)), 10)
+
+
+def test_masks_and_fills(tmp_path, sample):
     kinds = {(c.table.id, dtype(c.fragment.type).is_float, c.fragment.type == "f64"): c for c in emitted.cells()}
-    cells = few(request, list(kinds.values()), 5)
-    ways = sample(list(itertools.product(emitted.MASKS, emitted.FILLS)), 8)
+    cells = sample(kinds.values(), 5, emitted.spread)
+    ways = sample(itertools.product(emitted.MASKS, emitted.FILLS), 16)
     cases = (case for mask, fill in ways for case in emitted.masks(cells, [mask], [fill]))
-    check(tmp_path, "reduce --mask, --fill", cases, 200)
+    check(tmp_path, "reduce --mask, --fill", cases, 100)
 
 
-def test_loads(tmp_path, request):
-    cells = [cell for cell in emitted.cells() if cell.fragment.threads == 32 and cell.fragment.products == 1]
-    check(tmp_path, "load", emitted_layouts.loads(few(request, cells, 9)), 60)
+def test_loads(tmp_path, sample):
+    cells = [cell for cell in emitted.cells() if cell.fragment.products == 1]
+    check(tmp_path, "load", emitted_layouts.loads(sample(cells, 9, emitted.spread)), 60)
 
 
 def test_a_warp_s_lane_in_place_of_the_thread_is_noticed(tmp_path):
@@ -101,29 +108,29 @@ def test_conversions(tmp_path, request, sample, name, every):
     check(tmp_path, f"convert on {name}", cases, 15)
 
 
-def test_stores(tmp_path, request, sample):
+def test_stores(tmp_path, sample):
     options = list(itertools.product(
         ("stmatrix", "stmatrix.x1", "stmatrix.x2.trans"), (None, "bf16", "e4m3", "s8"), ("row", "col"),
         ("plain", "pad:16", "SWIZZLE_128B", "boxes:64"),
     ))  # fmt: skip
     results = [c for c in emitted.on("sm_90") if c.fragment.operand == "d" and c.fragment.cols <= 128
                and c.fragment.family in FAMILIES - {"ldmatrix", "movmatrix"}]  # fmt: skip
-    cells = few(request, list({(c.table.id, c.fragment.type): c for c in results}.values()), 4)
-    check(tmp_path, "convert to stmatrix", emitted.stores(cells, sample(options, 11)), 20)
+    cells = sample({(c.table.id, c.fragment.type): c for c in results}.values(), 4, emitted.spread)
+    check(tmp_path, "convert to stmatrix", emitted.stores(cells, sample(options, 23)), 10)
 
 
-def test_headers(tmp_path, request):
+def test_headers(tmp_path, sample):
     metadata = emitted.of_role(Role.METADATA)
-    cells = few(request, emitted.cells() + metadata, 20)
+    cells = sample(emitted.cells() + metadata, 20, emitted.spread)
     check(tmp_path, "emit --to cuda", emitted_layouts.headers(cells), 30)
 
 
-def test_types_of_cute(tmp_path, request):
-    cases = emitted_layouts.cute_types(few(request, emitted.cells(), 4))
+def test_types_of_cute(tmp_path, sample):
+    cases = emitted_layouts.cute_types(sample(emitted.cells(), 4, emitted.spread))
     check(tmp_path, "emit --to cute", cases, 60, emitted_layouts.CUTE)
 
 
-def test_paths(tmp_path, request, sample):
+def test_paths(tmp_path, sample):
     small = {(c.fragment.family, c.fragment.operand, c.fragment.type): c for c in reversed(emitted.cells())
              if c.fragment.rows * c.fragment.cols <= 1024}  # fmt: skip
     asked = sample(emitted_layouts.asked_paths(small.values()), 41)

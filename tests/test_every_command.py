@@ -65,6 +65,7 @@ def answered(words):
 
 
 @pytest.mark.parametrize("family", FORMS)
+@pytest.mark.sampled(4)
 def test_every_command_answers_or_refuses(family, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for words in commands(*FORMS[family]):

@@ -76,6 +76,7 @@ def exchanged(table, first, second):
 
 
 @pytest.mark.parametrize("i", different_trials(), ids=lambda i: i.id)
+@pytest.mark.sampled(5)
 def test_the_trials_pin_every_slot(i):
     """Whichever two slots of an operand are exchanged, D is another: proven for all pairs of slots of all forms."""
     tables, numbers = stated(i), product_run.trials(i).numbers
@@ -106,6 +107,7 @@ def distinct(numbers):
 
 @needs_tools
 @pytest.mark.parametrize(("id_", "name"), SAMPLE)
+@pytest.mark.sampled(3)
 def test_the_code_gives_the_product_and_with_two_slots_exchanged_it_does_not(id_, name):
     i, code, rng = inventory.instructions()[id_], code_of(id_, name), random.Random(0)
     given, tables = product_run.trials(i), stated(i, name)
@@ -121,6 +123,7 @@ def test_the_code_gives_the_product_and_with_two_slots_exchanged_it_does_not(id_
 
 @needs_tools
 @pytest.mark.parametrize(("id_", "name"), SAMPLE)
+@pytest.mark.sampled(3)
 def test_the_structure_tensor_of_the_code_is_the_one_of_the_tables(id_, name):
     """The experiment of a live mma, run on the code: one slot alone is one, the other operand spells slot numbers."""
     i, code = inventory.instructions()[id_], code_of(id_, name)

@@ -22,6 +22,7 @@ QUICK = [work for work in kills.WORKS if work.name in ("run", "lower", "pages", 
 
 
 @pytest.mark.parametrize("fault", [f for f in faults.FAULTS if f.name in SOME], ids=lambda f: f.name)
+@pytest.mark.sampled(4)
 def test_a_fault_ends_in_a_message_and_leaves_nothing(fault, tmp_path):
     found = faults.attempt(fault, tmp_path)
     assert not found.wrong, found.errors
@@ -30,6 +31,7 @@ def test_a_fault_ends_in_a_message_and_leaves_nothing(fault, tmp_path):
 @pytest.mark.parametrize(
     ("work", "how"), [(w, kills.SIGNALS[j % 3]) for j, w in enumerate(QUICK)], ids=lambda x: x.name
 )
+@pytest.mark.sampled(4)
 def test_a_command_may_be_stopped_at_any_moment(work, how, tmp_path):
     for name in ("whole", "stopped"):
         (tmp_path / name).mkdir()
@@ -58,6 +60,7 @@ def unhindered(work, parent):
 
 
 @pytest.mark.parametrize(("name", "megabytes"), STARVED)
+@pytest.mark.sampled(3)
 def test_a_command_that_gets_little_memory_works_or_says_so(name, megabytes, tmp_path, tmp_path_factory):
     (work,) = [work for work in scarcity.WORKS if work.name == name]
     _, wrong, errors = scarcity.starve(work, megabytes, tmp_path, unhindered(work, tmp_path_factory.getbasetemp()))

@@ -5,8 +5,9 @@ import random
 
 import printed
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe.errors import UsageError, VariableError
 from tcprobe.fit import BOOLEAN, LINEAR, NONE, fit
@@ -158,7 +159,7 @@ def test_verdicts(row, verdict, text):
             assert c.found["row"] == row(**c.point) != c.expected["row"]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(0, 2**32), st.integers(1, 3))
 def test_boolean_formulas_are_proven(seed, bits):
     """Random functions of few input bits: where a formula is given, it holds in every slot."""
@@ -241,7 +242,7 @@ def test_the_inverse_is_called_with_an_element():
         found["lane"](lane=3, i=1)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_linear_maps_over_any_axes_are_recovered(data):
     """Any number of named inputs of any size, partial domains among them; holders leads back."""

@@ -9,8 +9,9 @@ import sys
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe.cli import main
 from tcprobe.errors import DataError
@@ -102,7 +103,7 @@ CELL = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     rows=st.lists(st.lists(CELL, min_size=3, max_size=6), max_size=6),
     head=st.sampled_from(["", HEAD, "col,row,i,lane\n", "lane,i,row,col,product\n"]),
@@ -181,6 +182,7 @@ def long_line():
         (lambda: "9" * MOST_BYTES, "not CSV"),
     ],
 )
+@pytest.mark.sampled(3)
 def test_a_large_file_is_refused_within_seconds_and_600_megabytes(tmp_path, make, words):
     path = tmp_path / "t.csv"
     path.write_text(make())
@@ -193,6 +195,7 @@ def test_a_large_file_is_refused_within_seconds_and_600_megabytes(tmp_path, make
 
 @linux
 @pytest.mark.parametrize("kind", ["sparse", "fifo", "folder", "device"])
+@pytest.mark.sampled(2)
 def test_what_is_no_file_of_that_size_is_refused_at_once(tmp_path, kind):
     path = tmp_path / "t.csv"
     if kind == "sparse":
@@ -228,6 +231,7 @@ def test_the_largest_table_that_is_read_is_compared_and_fitted_within_the_same_b
 
 @linux
 @pytest.mark.parametrize("kind", ["fifo", "sparse", "folder", "device", "nested", "wide"])
+@pytest.mark.sampled(4)
 def test_no_saved_file_is_waited_for_or_read_whole_when_it_is_too_large(tmp_path, kind):
     parts = ["measurement", "layout", "opcodes", "lowering", "page"]
     paths = {part: with_a_bad(part, kind, tmp_path / part) for part in parts}

@@ -30,7 +30,8 @@ from tcprobe.store.results import Results, published
 
 pytestmark = pytest.mark.gpu
 HERE = Path(__file__).parent
-FORMS = [row for row in inventory.instructions().values() if row.family in FAMILIES]
+NEWER = {row.id for row in inventory.instructions().values() if ".s8.s4" in row.id}  # test_w4a8.py, by another compiler
+FORMS = [row for row in inventory.instructions().values() if row.family in FAMILIES and row.id not in NEWER]
 SEEDS = range(4)
 
 try:
@@ -67,13 +68,13 @@ def gpu(whole):
 def test_every_form_is_measured_or_refused_for_a_reason(whole):
     _, device, found = whole
     here = arch(device.arch)
-    assert set(found) == {form.id for form in FORMS}
+    assert set(found) == {form.id for form in FORMS} | NEWER
     for form in FORMS:
         m = found[form.id]
         assert m.status == ("measured" if form.target.on(here) else "refused"), (form.id, m.words)
         assert m.status == "measured" or m.words
     if device.arch == "sm_90":
-        assert Counter(m.status for m in found.values()) == {"measured": 13, "refused": 15}
+        assert Counter(found[form.id].status for form in FORMS) == {"measured": 13, "refused": 15}
 
 
 def test_every_table_is_what_is_documented(whole):
@@ -99,7 +100,7 @@ def test_two_runs_write_the_same_bytes(whole, tmp_path):
 def test_the_published_tables_are_these(whole):
     _, device, found = whole
     for m in published().measurements(device.arch, "live"):
-        if m.experiment in found:
+        if m.experiment in found and m.experiment not in NEWER:
             assert (m.status, m.tables) == (found[m.experiment].status, found[m.experiment].tables)
 
 

@@ -51,7 +51,7 @@ def test_nvrtc_compiles_the_header_for_every_arch_it_knows():
         first = count % 10 == 0 or count == known_archs[0]  # of its generation, for which all families are compiled
         text = header() if first else of_wmma
         done, log = nvrtc.compile_cuda(lib, text + users, f"-arch=sm_{count}", "-std=c++17")
-        log = re.sub(r"nvrtc: warning: Architectures prior.*\n", "", log)
+        log = re.sub(r"(nvrtc: warning: Architectures prior|ptxas info).*\n", "", log)
         assert (done, log) == (True, ""), count
 
 
@@ -152,6 +152,7 @@ def differing():
 
 @gcc
 @pytest.mark.parametrize("name", ["sm_70", "sm_90"])
+@pytest.mark.sampled(2)
 def test_gcc_compiles_and_runs_the_host_side(tmp_path, name):
     chosen = [f for f in MATRICES if f.target.on(arch(name))][::7]
     done = build(tmp_path, program(chosen), *STRICT, f"-DTCPROBE_ARCH={arch(name).number * 10}")
@@ -162,6 +163,7 @@ def test_gcc_compiles_and_runs_the_host_side(tmp_path, name):
 @gcc
 @pytest.mark.parametrize("options", [(), ("-DTCPROBE_ARCH=900",)])
 @pytest.mark.parametrize("name", ["sm_70", "sm_75", "sm_120"])
+@pytest.mark.sampled(3)
 def test_one_gpu_is_named_whatever_the_arch(tmp_path, name, options):
     chosen = [f for f in differing() if f.target.on(arch(name))] + [f for f in MATRICES if name in known()[f]][::11]
     done = build(tmp_path, program(chosen, f"tcprobe::{name}"), *STRICT, *options)
@@ -171,7 +173,7 @@ def test_one_gpu_is_named_whatever_the_arch(tmp_path, name, options):
 
 def test_every_arch_of_every_fragment_is_named():
     tables = for_emit(MATRICES, "all", RESULTS)
-    named = re.findall(r"namespace (sm_\d+) {\s*struct (\w+) :", header())
+    named = re.findall(r"namespace (sm_\d+) {\s*struct (\w+) : (?!calls)", header())
     assert sorted(named) == sorted((table.arch, identifier(table.fragment.id)) for table in tables)
 
 
@@ -235,6 +237,7 @@ nvcc = pytest.mark.skipif(not (shutil.which("nvcc") and shutil.which("g++")), re
 
 @nvcc
 @pytest.mark.parametrize("options", [(), ("--expt-relaxed-constexpr",)])
+@pytest.mark.sampled(2)
 def test_nvcc_reads_kernels_in_its_host_pass_but_not_host_code(tmp_path, options):
     archs = ("-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=sm_90")
     text = small(
@@ -310,5 +313,5 @@ def test_an_arch_without_a_table_is_an_error():
     assert f"TCPROBE_ARCH > {ARCHS[-1].number * 10}\n#error" in header()
 
 
-def test_every_layout_has_an_inverse():
-    assert all(inverse(RESULTS.layout(layout)) for layout in RESULTS.layouts())
+def test_every_layout_has_an_inverse(sample):
+    assert all(inverse(RESULTS.layout(layout)) for layout in sample(RESULTS.layouts(), 5))

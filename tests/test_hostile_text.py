@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from crafted import resealed
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe import emit
 from tcprobe.cli import main
@@ -189,6 +190,7 @@ def check(roots, field, text, only=None):
 JOINED = ["".join(HOSTILE[:14]), "".join(HOSTILE[14:-8]), " ".join(HOSTILE[-5:])]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("field", MEASURED)
 def test_what_can_be_printed_changes_no_code_and_no_data(roots, field):
     for text in JOINED:
@@ -196,6 +198,7 @@ def test_what_can_be_printed_changes_no_code_and_no_data(roots, field):
     put(roots[1], field, "c")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_reaches_past_the_end_of_its_comment(roots, text):
     """The source of the numbers ends a comment's line."""
@@ -203,6 +206,7 @@ def test_no_text_reaches_past_the_end_of_its_comment(roots, text):
     put(roots[1], "numbering", "c")
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("text", CONTROL)
 def test_what_cannot_be_printed_is_refused(roots, field, text):
@@ -223,7 +227,7 @@ def test_what_cannot_be_printed_is_refused(roots, field, text):
     put(hostile, field, "c")
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     field=st.sampled_from(MEASURED),
     text=st.lists(st.one_of(st.sampled_from([*HOSTILE, *CONTROL]), st.text(max_size=8)), max_size=4).map("".join),

@@ -68,6 +68,7 @@ def test_a_run_saves_a_file_for_each_subject_and_keeps_it(kind, whole):
 
 
 @pytest.mark.parametrize("kind", OF_KIND)
+@pytest.mark.sampled(2)
 def test_what_is_missing_is_measured_and_all_of_it_by_force(kind, whole, tmp_path):
     folder, (_, subjects) = copied(whole, tmp_path), OF_KIND[kind]
     gone = folder / "sm_90" / "live" / kind / f"{subjects[1]}.json"
@@ -80,6 +81,7 @@ def test_what_is_missing_is_measured_and_all_of_it_by_force(kind, whole, tmp_pat
 
 
 @pytest.mark.parametrize("kind", OF_KIND)
+@pytest.mark.sampled(2)
 def test_another_compiler_measures_all_of_it_again(kind, whole, tmp_path):
     folder, (_, subjects) = copied(whole, tmp_path), OF_KIND[kind]
     made = run(folder, kind, compiler="another")
@@ -93,6 +95,7 @@ LOST = [("die", "ended by signal 11", 30), ("fault", "illegal memory access", 30
 
 
 @pytest.mark.parametrize(("mode", "words", "limit"), LOST)
+@pytest.mark.sampled(3)
 def test_what_loses_the_device_costs_itself_only(mode, words, limit, tmp_path):
     made = run(tmp_path, "banks", mode, "ld_shared_b64", limit=limit)
     assert {subject for subject, one in made.items() if one.status == "failed"} == {"ld.shared.b64"}
@@ -105,6 +108,7 @@ OUTCOMES = [("die", "fault", 30), ("fault", "fault", 30), ("hang", "hangs", 3), 
 
 
 @pytest.mark.parametrize(("mode", "outcome", "limit"), OUTCOMES)
+@pytest.mark.sampled(2)
 def test_that_a_selector_loses_the_device_is_what_is_found(mode, outcome, limit, tmp_path):
     last = kernels(dialogues("undocumented")[TRIED[2]])[0].name
     made = run(tmp_path, "undocumented", mode, last, limit=limit)
@@ -293,6 +297,7 @@ def test_mistakes_in_the_call(tcprobe, arguments, words):
 
 
 @pytest.mark.parametrize("kind", kinds.names())
+@pytest.mark.sampled(3)
 def test_what_is_published_of_a_kind_has_its_schema(kind):
     found = list(findings.every(published(), kind, "sm_90"))
     for one in found:

@@ -47,6 +47,7 @@ FRAGMENTS = [f for f in inventory.fragments().values() if f.role in WHOLE and f.
 
 @pytest.mark.parametrize("fragment", FRAGMENTS, ids=lambda f: f.id)
 @pytest.mark.parametrize("major", ["row", "col"])
+@pytest.mark.sampled(5)
 def test_every_slot_gets_its_element(fragment, major):
     try:
         cell = table(fragment.id)
@@ -98,6 +99,13 @@ def test_sectors():
     """A row of 8 f16 pairs is 16 bytes: 8 rows take 8 sectors; columns of 4-byte pieces likewise."""
     answer = answered(F16 + ".a", "--from", "global", "--ld", "128")
     assert [(s["instruction"], s["sectors"], len(s["issues"])) for s in answer["steps"]] == [("ld.global.b32", 32, 4)]
+
+
+def test_a_warpgroup_s_sectors_are_those_of_its_four_warps():
+    """wgmma's D of f32: 8 bytes a lane, four lanes to a sector of a line."""
+    answer = answered("wgmma.m64n8k16.f32.f16.f16.d", "--arch", "sm_90", "--ld", "64")
+    assert [(s["instruction"], s["sectors"], s["least"]) for s in answer["steps"]] == [("ld.global.v2.b32", 64, 64)]
+    assert [len(issue["global"]) for step in answer["steps"] for issue in step["issues"]] == [128, 128]
 
 
 @pytest.mark.parametrize(

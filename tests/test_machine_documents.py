@@ -47,6 +47,7 @@ OPCODES = [
 
 
 @pytest.mark.parametrize("change", [*OPCODES, None])
+@pytest.mark.sampled(5)
 def test_damaged_opcodes_are_named_by_readers_and_healed_by_writers(root, change):
     path = Results(root).opcodes_path("sm_90")
     if change:
@@ -116,6 +117,7 @@ LOWERINGS = [
 
 
 @pytest.mark.parametrize("change", [*LOWERINGS, None])
+@pytest.mark.sampled(5)
 def test_damaged_lowerings_are_named_by_readers_and_healed_by_writers(root, change):
     path = Results(root).lowering_path("sm_90")
     if change:
@@ -194,6 +196,7 @@ ENCODINGS = [
 
 
 @pytest.mark.parametrize("change", ENCODINGS)
+@pytest.mark.sampled(5)
 def test_damaged_encodings_are_named_by_readers_and_healed_by_writers(tmp_path, change):
     theirs, results = encodings.path_of(published(), "sm_90"), Results(tmp_path)
     ours = encodings.path_of(results, "sm_90")

@@ -8,8 +8,9 @@ import shutil
 import emulation
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
@@ -225,7 +226,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(tmp_path, make, anchored)
     assert over.source == "published"
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_two_slots_of_a_measured_multiply_can_be_exchanged(tmp_path, data):
     """Of whichever operand: the structure tensor or its anchor says so."""

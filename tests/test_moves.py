@@ -5,8 +5,9 @@ import random
 import emulation
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, verdicts
 from tcprobe.errors import ProbeError
@@ -54,11 +55,11 @@ def concluded(experiment, reading):
 
 def test_every_form_has_an_experiment():
     assert {e.id for e in MOVES} == {i.id for i in inventory.instructions().values() if i.family in FAMILIES}
-    assert len(MOVES) == 28
-    assert sum(all(f.target.on(SM_90) for f in e.fragments) for e in MOVES) == 13
+    assert len(MOVES) == 31
+    assert sum(all(f.target.on(SM_90) for f in e.fragments) for e in MOVES) == 16
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.sampled_from(MEMORY_MOVES), SEEDS)
 def test_any_layout_and_any_lanes_are_recovered(experiment, seed):
     tables = layouts(experiment, random.Random(seed))
@@ -66,10 +67,11 @@ def test_any_layout_and_any_lanes_are_recovered(experiment, seed):
     assert found.tables == {f.operand: tables[f.id] for f in experiment.fragments}
     kept = move_kernels.in_memory(experiment.instruction).slot_bits
     narrow = f"{MEMORY}; an element is in bits 0 to {kept - 1} of its byte"
+    narrow += ", its highest bit in those above too" if ".s8.s4" in experiment.id else ""
     assert found.numbering == (narrow if kept < 8 else MEMORY)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(SEEDS)
 def test_any_exchange_is_recovered_and_numbered_by_rule(seed):
     """The rule's tables need not be the emulator's, but D must hold of A what it holds there."""
@@ -90,20 +92,21 @@ def test_documented_layouts_are_found(experiment):
     assert experiment is not MOVMATRIX or found.numbering == "PTX ISA"
 
 
-def test_every_lane_points_to_a_row_of_its_own():
-    patterns = move_kernels.patterns()
+@pytest.mark.parametrize("size", [8, ROW_BYTES])
+def test_every_lane_points_to_a_row_of_its_own(size):
+    patterns = move_kernels.patterns(size)
     assert patterns.shape == (4, WARP)
     for pattern in patterns:
         assert len(set(pattern.tolist())) == WARP
-        assert not (pattern % ROW_BYTES).any()
-        assert pattern.max() + ROW_BYTES <= move_kernels.SIZE
+        assert not (pattern % size).any()
+        assert pattern.max() + size <= move_kernels.SIZE
     assert len({tuple(pattern.tolist()) for pattern in patterns}) == 4
 
 
 # what is no layout
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.sampled_from(MOVES), SEEDS, st.data())
 def test_one_wrong_bit_that_comes_back_is_noticed(experiment, seed, data):
     launches = experiment.launches()
@@ -113,7 +116,7 @@ def test_one_wrong_bit_that_comes_back_is_noticed(experiment, seed, data):
         concluded(experiment, experiment.decode(launches, [raw]))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.sampled_from(MOVES), SEEDS, st.data())
 def test_one_bit_from_elsewhere_is_noticed(experiment, seed, data):
     """In all patterns alike: then an element is torn."""
@@ -128,7 +131,7 @@ def test_one_bit_from_elsewhere_is_noticed(experiment, seed, data):
         concluded(experiment, reading | {name: values})
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.sampled_from(MEMORY_MOVES), SEEDS, st.data())
 def test_an_element_that_is_missing_or_twice_is_noticed(experiment, seed, data):
     reading = read(experiment, layouts(experiment, random.Random(seed)))
@@ -141,7 +144,7 @@ def test_an_element_that_is_missing_or_twice_is_noticed(experiment, seed, data):
         concluded(experiment, {name: values.reshape(-1) for name, values in changed.items()})
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.sampled_from(MEMORY_MOVES), SEEDS, st.data())
 def test_two_exchanged_slots_show_in_the_table(experiment, seed, data):
     reading = read(experiment, layouts(experiment, random.Random(seed)))
@@ -199,6 +202,10 @@ def test_ptx_and_cute_agree_wherever_both_speak():
     for experiment in MOVES:
         for f in experiment.fragments:
             ptx, traits = ptx_isa.claim(f, SM_100), cute.claim(f, SM_100)
+            if ".s8.s4." in f.id:
+                assert isinstance(ptx, Claim), f.id
+                assert "no atom" in traits
+                continue
             assert isinstance(traits, Claim), f.id
             if isinstance(ptx, Claim):
                 both += 1

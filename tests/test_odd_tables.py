@@ -12,8 +12,9 @@ from pathlib import Path
 
 import emulation
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe import emit
 from tcprobe.ask.convert import convert
@@ -130,6 +131,7 @@ def cases(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.sampled(3)
 def test_every_format_tells_the_truth_or_says_why_not(seed):
     told, refused = 0, 0
     for change, given_, operand in cases(seed):
@@ -231,7 +233,7 @@ def test_convert_moves_every_element_or_says_why_not(change, name, source, targe
                 assert word == tuple(found.tiling.wanted(lane, (tile, unit)) for unit in units)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.data())
 def test_any_table_at_all_is_drawn_fitted_and_emitted_or_refused(data):
     """Of any size and content, also with nothing in it: never another exception than the tool's own."""

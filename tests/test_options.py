@@ -1,6 +1,7 @@
 """Every option of every command, given what means nothing: a mistake in the call, said on one line, nothing written."""
 
 import click
+import fatbins
 import pytest
 from click.testing import CliRunner
 from crafted import MMA, filled
@@ -24,6 +25,8 @@ ASKED = {
     "swizzle fit": ["swizzle", "fit", "no.csv"], "swizzle draw": ["swizzle", "draw", "no.csv"],
     "swizzle table": ["swizzle", "table", "SWIZZLE_128B", "--extent", "64,8"], "banks": TILE,
     "diff": ["diff", "sm_70", "sm_80", A], "merge": ["merge", "no"], "lower": ["lower", MULTIPLY],
+    "read": ["read", "no.ptx"],
+    "compilers": ["compilers", "wmma.m8n8k4.*", "--arch", "sm_80"],
     "doctor": ["doctor"], "pages": ["pages"], "site": ["site"],
     "descriptor": ["descriptor", "--tile", "128x64", "--type", "bf16"],
     "tensormap": ["tensormap", "--type", "bf16", "--tile", "64,64"],
@@ -105,6 +108,7 @@ def test_the_fewest_that_are_asked_of_each_are_no_mistake(tmp_path, monkeypatch)
     """So it is the option that is refused above, not what stands beside it."""
     monkeypatch.chdir(tmp_path)
     filled(tmp_path / "no")
+    (tmp_path / "no.ptx").write_text(fatbins.ptx())
     (tmp_path / "no.csv").write_text("row,col,offset\n0,0,0\n0,1,1\n")
     needs = {"emit": ["--to", "python"], "swizzle draw": ["--bits", "16"], "swizzle table": ["--bits", "16"],
              "pages": ["--results", "no"], "site": ["--results", "no"], "lower": ["--arch", "sm_80"]}  # fmt: skip

@@ -78,6 +78,7 @@ def test_conclusions_do_not_rest_on_another_compiler_s_tables(tmp_path):
         ("refuse", "failed", "refused, though this compiler took it before: no such form"),
     ],
 )
+@pytest.mark.sampled(5)
 def test_what_goes_wrong_stands_beside_a_table_never_over_it(tmp_path, mode, status, words):
     run(tmp_path, worker("fine"))
     before = files(tmp_path)
@@ -127,6 +128,7 @@ def test_force_does_not_write_over_a_later_version_s_file(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(("mode", "error"), [("data", DataError), ("usage", UsageError), ("load-bug", InternalError)])
+@pytest.mark.sampled(2)
 def test_errors_of_the_worker_keep_their_class(tmp_path, mode, error, monkeypatch):
     with pytest.raises(error, match=r"this is so|ZeroDivisionError: nobody expects this"):
         run(tmp_path, worker(mode, CULPRIT))

@@ -152,6 +152,7 @@ OPS = ["ldmatrix.x1", "ldmatrix.x2", "ldmatrix.x4.trans", "ld.shared.b32", "ld.s
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sampled(5)
 def test_whatever_is_planned_is_right_and_the_rest_is_refused(name):
     """A third of all combinations: each is either a path, proven from its JSON, or refused with a reason."""
     cell, made = load(name, "sm_90"), 0
@@ -286,10 +287,10 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel that
 
 
 @linux
-def test_every_kernel_of_the_gpu_tests_compiles(tmp_path):
+def test_every_kernel_of_the_gpu_tests_compiles(tmp_path, sample):
     """By NVRTC and by ptxas; no array of registers ends up in local memory."""
     lib, tools = nvrtc.library(), toolchain.find()
-    for number, chunk in enumerate(path_cases.chunks(path_products.all_sources(), 31)):
+    for number, chunk in enumerate(path_cases.chunks(sample(path_products.all_sources(), 5), 31)):
         text = nvrtc.ptx(lib, "\n".join(chunk), "-arch=sm_90", "-std=c++17")
         assert ".local" not in text
         file = tmp_path / f"{number}.ptx"

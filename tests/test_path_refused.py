@@ -4,9 +4,10 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from path_cases import F16, F64, S8, TF32
+from sampling import examples
 from test_path import answered, check
 
 from tcprobe.cli import main
@@ -169,7 +170,7 @@ OPTION = st.one_of(
 
 
 @given(st.dictionaries(st.sampled_from(["--tile", "--shared", "--fill", "--with", "--ld", "--global"]), OPTION))
-@settings(max_examples=60)
+@examples(60)
 def test_whatever_is_asked_is_answered_or_refused(options):
     arguments = [part for pair in {"--tile": "32x32", **options}.items() for part in pair]
     done = CliRunner().invoke(main, ["path", F16 + ".a", *arguments, "--json"])

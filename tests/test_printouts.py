@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
@@ -181,7 +182,7 @@ def test_print_outs_that_lie_are_refused_with_the_place(lie, write):
     assert PLACE.search(error)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.sampled_from(["delete", "double", "outside"]), st.integers(0, 127), st.booleans())
 def test_any_cell_may_lie(tmp_path, how, cell, commanded):
     """With or without the command line: a cell left out, printed again or moved outside never passes."""
@@ -304,7 +305,7 @@ def read_or_refusal(path):
         return None, str(error)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(ALPHABET, max_size=120).map("".join))
 def test_any_text_is_read_or_refused(tmp_path, text):
     (tmp_path / "fuzz").write_text(text)
@@ -313,7 +314,7 @@ def test_any_text_is_read_or_refused(tmp_path, text):
     assert refusal or found is None or np.array_equal(found(address.first, address.second), address.offsets)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.sampled_from(PRINTED), st.data())
 def test_spoiled_print_outs_are_read_or_refused(tmp_path, name, data):
     """Characters changed, dropped or put in: what still reads says where each element stands, once."""
@@ -347,6 +348,7 @@ def test_spoiled_print_outs_are_read_or_refused(tmp_path, name, data):
     ],
     ids=range(12),
 )
+@pytest.mark.sampled(4)
 def test_hostile_sizes_end_soon(text, write):
     read_or_refusal(write(text))
 

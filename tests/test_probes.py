@@ -6,8 +6,9 @@ import random
 import emulation
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
@@ -35,7 +36,7 @@ def expected(table, cols):
     return [-1 if cell is None else cell[0] * cols + cell[1] for cell in table.cells]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.sampled_from(MEMORY), SEEDS)
 def test_loads_and_stores_recover_any_layout(experiment, seed):
     fragment = experiment.fragments[0]
@@ -44,7 +45,7 @@ def test_loads_and_stores_recover_any_layout(experiment, seed):
     assert reading["elements"].tolist() == expected(table, fragment.cols)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.sampled_from([e for e in MEMORY if e.fragments[0].copies > 1]), SEEDS)
 def test_slots_that_no_load_fills_are_seen(experiment, seed):
     rng = random.Random(seed)
@@ -69,7 +70,7 @@ def test_load_and_store_that_disagree_are_an_error():
         run(experiment, Emulator(tables))
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.sampled_from(SMALL), SEEDS)
 def test_the_structure_tensor_is_recovered_exactly(experiment, seed):
     rng = random.Random(seed)
@@ -108,7 +109,7 @@ def measured(experiment, emulator, known=None):
     return conclude(experiment, reading, Context(arch("sm_90"), lambda f: (known or {}).get(f.id)), "emulated", {})
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.sampled_from([e for e in SMALL if e.instruction.family == "mma"]), SEEDS)
 def test_an_unknown_mma_layout_is_numbered_by_rule(experiment, seed):
     """The rule's tables need not be the emulator's, but must predict the same structure, with every element."""

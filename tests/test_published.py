@@ -104,12 +104,14 @@ def test_links_of_pages_lead_somewhere():
 
 
 def test_a_changed_table_makes_its_pages_stale(tmp_path):
+    """Of one arch; that all published pages are of their tables is tested above."""
     import shutil
 
-    copy = tmp_path / "results"
-    shutil.copytree(RESULTS.root, copy)
+    copy, others = tmp_path / "results", {name for name in RESULTS.archs() if name != "sm_70"}
+    shutil.copytree(RESULTS.root, copy, ignore=shutil.ignore_patterns(*others))
+    overview.write(Results(copy))
     assert overview.stale(Results(copy)) == []
-    next((copy / "sm_90" / "live").glob("*.json")).unlink()
+    next((copy / "sm_70" / "sass").glob("*.json")).unlink()
     assert {p.name for p in overview.stale(Results(copy))} >= {"README.md"}
 
 

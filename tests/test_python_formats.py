@@ -89,6 +89,7 @@ CHECKS = {"cute-dsl": check_cute_dsl, "mosaic": check_mosaic, "numba": check_num
 
 @pytest.mark.parametrize("tables", [of_warps, warpgroup])
 @pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.sampled(3)
 def test_every_slot_of_every_layout(name, tables):
     """Only copies in the lane itself have no TiledLayout."""
     for cell in tables():
@@ -123,6 +124,7 @@ def test_numba_builds_metadata(cell):
 
 
 @pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.sampled(2)
 def test_many_fragments_stand_in_one_text(name):
     """Each under a name of its own, which is an identifier whatever PTX's is."""
     fragments = select("mma*", "wmma*.d.*", "wgmma.mma_async*m64n24*.d", "ldmatrix*.d", "movmatrix*")

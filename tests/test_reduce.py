@@ -15,15 +15,17 @@ from hypothesis import strategies as st
 from tcprobe.ask.reduce import reduce
 from tcprobe.ask.reduce.condition import condition, holds, linear
 from tcprobe.ask.reduce.mask import masked
-from tcprobe.ask.reduce.plan import LANES, plan
+from tcprobe.ask.reduce.plan import plan
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import ARCHS
+from tcprobe.isa.arch import WARP as LANES
 from tcprobe.isa.names import select
 from tcprobe.isa.operand import WHOLE
 from tcprobe.store.cell import load
 
 D = "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
+W = "wgmma.m64n128k16.f32.bf16.bf16.d"
 HOST = """
 #include <barrier>
 #include <cstdio>
@@ -212,6 +214,31 @@ def tcprobe(*arguments, code=0):
     done = CliRunner().invoke(main, [str(a) for a in arguments])
     assert done.exit_code == code, (done.output, done.exception)
     return done
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    ((W, "--over", "col"), "over row there is a plan"), ((D, "--over", "row", "--tile", "60x128"), "next is 64x128"),
+    ((D, "--over", "row", "--tile", "64"), "is no tile such as 16x16"),
+    ((D, "--over", "row", "--tile", "64x512"), "at most"),
+    ((D, "--mask", "row > 1", "--tile", "64x64"), "--tile goes with --over"),
+    (("wmma.m16n16k16.a.row.f16", "--arch", "sm_80", "--over", "row", "--op", "softmax"), "holds elements twice"),
+    (("mma.m8n8k4.row.col.f32.f16.f16.f32.d", "--arch", "sm_70", "--over", "row", "--tile", "16x8"), "of 4 products"),
+    ((D, "--over", "row", "--name", "x"), "another use"),
+])  # fmt: skip
+def test_what_has_no_plan(arguments, words):
+    assert words in " ".join(tcprobe("reduce", *arguments, code=2).stderr.split())
+
+
+def test_a_warpgroup_and_a_tile_of_fragments():
+    of_warpgroup = json.loads(tcprobe("reduce", W, "--over", "row", "--json").stdout)
+    assert (of_warpgroup["shuffles"], len(of_warpgroup["results"])) == ({"combine": 2, "back": 1}, 128)
+    assert [of_warpgroup["results"][thread] for thread in (0, 37, 127)] == [[0, 8], [17, 25], [55, 63]]
+    tile = json.loads(tcprobe("reduce", D, "--over", "row", "--tile", "64x128", "--json").stdout)
+    assert (tile["shuffles"], tile["fewest"], tile["fragments"]) == ({"combine": 6, "back": 6}, True, [4, 16])
+    step = tcprobe("reduce", D, "--over", "row", "--op", "softmax").stdout
+    assert len(re.findall("__shfl_xor_sync", step)) == 6  # of the maximum, and of the total
+    assert "void softmax(" in step
+    assert "void softmax_total(" in step
 
 
 def test_the_command():

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import emulation
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError
 from tcprobe.isa import inventory
@@ -159,7 +160,7 @@ def mutable(request, tmp_path_factory):
     return results.path("sm_120", "live", experiment), lambda: Results(root).measurement("sm_120", "live", experiment)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     value=st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

@@ -65,6 +65,7 @@ CULPRIT = "mma.m16n8k8.row.col.f32.bf16.bf16.f32"
         ("load-die", 120, "ended by signal 11"),
     ],
 )
+@pytest.mark.sampled(4)
 def test_a_launch_that_goes_wrong_costs_itself_only(tmp_path, mode, limit, words):
     found = run(tmp_path, worker(mode, CULPRIT, limit=limit))
     failed = {e for e, m in found.items() if m.status != "measured"}
@@ -77,6 +78,7 @@ def test_a_launch_that_goes_wrong_costs_itself_only(tmp_path, mode, limit, words
 
 
 @pytest.mark.parametrize("mode", ["killed", "starved"])
+@pytest.mark.sampled(2)
 def test_want_of_memory_is_no_fault_of_a_launch(tmp_path, mode):
     with pytest.raises(StarvedError, match="no more memory"):
         run(tmp_path, worker(mode, CULPRIT))
@@ -91,6 +93,7 @@ def test_refusals_are_recorded_in_the_backends_words(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.sampled(6)
 def test_killing_the_tool_leaves_whole_files_only(tmp_path, seed):
     """kill -9 at any moment: what is there is whole, and the next run adds what is missing."""
     script = (

@@ -32,6 +32,7 @@ def shell(command, **environment):
 
 
 @pytest.mark.parametrize("arguments", ["", "--help", "--json", "'wmma.m8n8k4.*'"])
+@pytest.mark.sampled(2)
 def test_output_that_cannot_be_written_is_an_error(arguments):
     command = f"{LIST} {arguments}"
     assert shell(f"{command} > /dev/full") == (3, "", "Error: the output cannot be written: No space left on device.\n")

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from emulation import SM_90, shuffled, table_of
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe.cli import main
 from tcprobe.errors import ProbeError
@@ -99,7 +100,7 @@ def same_products(row, one, two, seed) -> bool:
                for x in launches)  # fmt: skip
 
 
-@settings(max_examples=6, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@examples(6, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(st.sampled_from(["tf32", "f16", "f32", "bytes", "nibbles"]), st.integers(0, 1 << 30))
 def test_any_layout_and_metadata_map_is_found_up_to_numbering(kind, seed):
     row = SPARSE[KINDS[kind]]
@@ -112,6 +113,7 @@ def test_any_layout_and_metadata_map_is_found_up_to_numbering(kind, seed):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sampled(4)
 def test_documented_layouts_are_found_with_their_numbers(kind):
     row = SPARSE[KINDS[kind]]
     tables = documented(row, 7)
@@ -162,7 +164,7 @@ def small():
     return experiment, *outputs(experiment, documented(row, 3))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_an_answer_that_is_another_is_refused(small, data):
     """Every bit that the kernel writes is looked at: none can be changed unnoticed."""
@@ -210,6 +212,7 @@ def test_metadata_of_a_file_must_govern_every_unit_once():
 
 @machine_code.needs_tools
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_120a"])
+@pytest.mark.sampled(2)
 def test_ptxas_takes_every_probe_at_its_least_target_and_not_below(target):
     rows = [row for row in SPARSE.values() if row.target.name == target]
     least = arch.arch(target.rstrip("af"))
@@ -325,6 +328,7 @@ def test_the_tables_predict_the_structure_that_is_saved(saved):
 
 @machine_code.needs_tools
 @pytest.mark.parametrize("name", ["sm_89", "sm_90", "sm_120"])
+@pytest.mark.sampled(2)
 def test_what_is_emulated_is_what_becomes_other_opcodes(name):
     device = arch.arch(name)
     rows = [row for row in SPARSE.values() if row.target.on(device)]

@@ -6,9 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from path_cases import CASES
+from sampling import examples
 
 from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.answer import described
@@ -66,6 +67,7 @@ def threes(b, m, s):
 
 @pytest.mark.parametrize("span", [0, *SPANS.values()])
 @pytest.mark.parametrize(("words", "option"), ANY + MODES, ids=lambda v: str(v)[:50])
+@pytest.mark.sampled(5)
 def test_every_spelling_of_a_mode_gives_the_same_answer(words, option, span):
     answers = [answer(words, option, text) for text in modes(span)]
     assert answers[0][0] == 0
@@ -74,6 +76,7 @@ def test_every_spelling_of_a_mode_gives_the_same_answer(words, option, span):
 
 @pytest.mark.parametrize("bits", SPANS)
 @pytest.mark.parametrize(("words", "option"), MODES, ids=lambda v: str(v)[:50])
+@pytest.mark.sampled(5)
 def test_where_there_are_modes_alone_a_swizzle_is_its_mode(words, option, bits):
     first = answer(words, option, str(SPANS[bits]))
     assert [answer(words, option, text) for text in threes(bits, 4, 3)] == [first] * 5
@@ -165,7 +168,7 @@ def planned(case, size, major, placed, fill):
         return str(error).replace("SWIZZLE_", "boxes:")
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.sampled_from(sorted({case.fragment for case in CASES})), sides, sides, st.sampled_from(["row", "col"]),
        st.sampled_from([32, 64, 128]), st.sampled_from([None, "tma"]))  # fmt: skip
 def test_the_plan_of_a_mode_is_that_of_its_boxes(fragment, rows, cols, major, span, fill):

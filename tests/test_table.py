@@ -2,8 +2,9 @@
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
@@ -16,7 +17,7 @@ ODD = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(lane=ODD, i=ODD)
 def test_at_answers_inside_its_range_only(lane, i):
     right = all(type(v) is int and 0 <= v < size for v, size in ((lane, 32), (i, 8)))

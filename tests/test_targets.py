@@ -12,7 +12,7 @@ from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import ARCHS, covers, runs
 from tcprobe.isa.names import resolve
 from tcprobe.isa.target import Target
-from tcprobe.sass.lowering import _kernel
+from tcprobe.sass.lowering import probe
 from tcprobe.sass.ptxas import Assembler
 from tcprobe.store.choose import default
 from tcprobe.system.children import Scratch
@@ -37,7 +37,7 @@ FAMOUS = [
 
 def refused(row, own, forms):
     """ptxas' words for the forms that it refuses at a target; those that want a newer ptxas are left out of `forms`."""
-    kernels = {form.id: _kernel(form) for form in forms}
+    kernels = {form.id: probe(form) for form in forms}
     kernels = {id_: replace(kernel, target=kernel.target.alone(own)) for id_, kernel in kernels.items()}
     with Scratch() as scratch:
         words = Assembler(TOOLS, row, scratch, scratch.folder / "all.cubin").assemble(list(kernels.values()))

@@ -171,6 +171,7 @@ def contents(root):
         ("nvdisasm", faults.COMPILE + "kill -SEGV $$"),
     ],
 )
+@pytest.mark.sampled(2)
 def test_force_with_a_broken_tool_loses_nothing(measured, tmp_path, program, script):
     before = contents(measured)
     fake(tmp_path, script, program)

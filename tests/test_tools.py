@@ -249,6 +249,7 @@ def test_tables_of_two_sizes_are_not_set_side_by_side():
 
 
 @needs_tools
+@pytest.mark.full
 def test_diff_of_two_compilers(tmp_path):
     tools = toolchain.find()
     for program in (tools.ptxas, tools.nvdisasm):

@@ -194,6 +194,7 @@ class Memory:
      "wgmma.mma_async.sp.m64n8k32.f16.f16.f16", "wgmma.mma_async.sp.m64n24k64.s32.u8.s8",
      "wgmma.mma_async.sp.m64n8k16.f32.tf32.tf32"],
 )  # fmt: skip
+@pytest.mark.sampled(5)
 def test_a_warp_with_the_published_layouts_is_verified(name):
     row = resolve(name).instruction
     todo = [(row, operands(row, "sm_90", RESULTS))]

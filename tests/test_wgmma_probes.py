@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from bench import concluded
 from emulation import shuffled
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from machine_code import TOOLS, needs_tools
+from sampling import examples
 from warpgroup import FORMS, SMALL, SPARSE, emulated, governing
 
 from tcprobe.errors import ProbeError
@@ -23,7 +24,7 @@ from tcprobe.sass.cubin import assemble
 from tcprobe.store.kinds.descriptors import subject
 
 
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(st.sampled_from(SMALL), st.integers(0, 1 << 30))
 def test_any_layout_is_found(name, seed):
     row = FORMS[name]
@@ -37,7 +38,7 @@ def test_bits_are_found():
     assert dict(found.tables) == tables
 
 
-@settings(max_examples=4, deadline=None)
+@examples(4)
 @given(st.sampled_from([row.id for row in SPARSE if row.shape.n == 8]), st.integers(0, 1 << 30))
 def test_any_layout_and_metadata_of_a_sparse_form_are_found(name, seed):
     tables, found = emulated(FORMS[name], seed)

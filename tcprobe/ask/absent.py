@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tcprobe.ask import cost
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
@@ -91,6 +92,8 @@ def why_not(fragment: Fragment, row: Arch, layers: Layers) -> WhyNot:
         allowed = f"nothing is in the way: {fragment.instruction} {_allowed(fragment, row)}"
         words = f"{allowed}; {of(fragment, chosen, layers).evidence if chosen else reason(fragment, row.name, layers)}"
         words += "" if saved else f"; {_remedy(fragment, row)}"
+        measured = cost.of(fragment.experiment, row.name, layers)
+        words += f"; it costs: {cost.short(measured)}" if measured else ""
     source = saved.source if saved else layers.names
     return WhyNot(fragment.id, row.name, not lacking, chosen is not None, words, source)
 

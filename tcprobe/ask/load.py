@@ -72,13 +72,15 @@ class StraightLoad:
         return offsets
 
     def sectors(self, move: Move) -> int:
-        """How many 32-byte sectors a load touches; the fragment's start is taken as aligned to them."""
-        first = self.addresses(move)
-        return len(np.unique(np.concatenate([first // SECTOR, (first + move.width - 1) // SECTOR])))
+        """How many 32-byte sectors a load of all warps touches; the fragment's start is taken as aligned to them."""
+        warps = self.addresses(move).reshape(-1, WARP)
+        ends = (np.concatenate([first // SECTOR, (first + move.width - 1) // SECTOR]) for first in warps)
+        return sum(len(np.unique(sectors)) for sectors in ends)
 
     def least(self, move: Move) -> int:
         """How many sectors its bytes would fill, each once, without a gap."""
-        return -(-len(np.unique(self.addresses(move))) * move.width // SECTOR)
+        warps = self.addresses(move).reshape(-1, WARP)
+        return sum(-(-len(np.unique(first)) * move.width // SECTOR) for first in warps)
 
     @property
     def formulas(self) -> tuple[str | None, str | None]:
@@ -110,8 +112,6 @@ def load(cell: Cell, contiguous: str, ld: int | None = None) -> StraightLoad:
     fragment = cell.fragment
     if fragment.role not in WHOLE:
         raise UsageError(f"{fragment.id} is {fragment.role.value}, not a matrix: there is nothing to load.")
-    if fragment.threads != WARP:
-        raise UsageError(f"{fragment.id} is held by {fragment.threads} threads; `load` is for the fragments of a warp.")
     tile = Tile(fragment.rows, fragment.cols, fragment.type, fragment.slot_bits, contiguous)
     ld = tile.length if ld is None else ld
     if not tile.length <= ld <= MOST_LD or ld * tile.bits % 8:
@@ -171,10 +171,14 @@ def _run(order: list[int]) -> int:
 
 
 def _prove(plan: StraightLoad, slots: Slots) -> None:
-    memory = Memory(plan.tile, plan.ld_bytes, 1, 1, slots.row.shape[1])
-    for move in plan.moves:
-        units = memory.read_global(plan.addresses(move), move.width).reshape(len(slots.row), len(move.order), -1)
-        for number, i in enumerate(move.order):
-            memory.write_registers((np.array(0), np.array(i)), units[:, number])
-    if not np.array_equal(memory.registers[0], memory.of_elements(slots.row, slots.col).reshape(len(slots.row), -1)):
-        raise InternalError(f"the loads of {slots.name} are not proven: elements go astray.")
+    """InternalError unless the loads of every warp bring the elements of its slots."""
+    for first in range(0, len(slots.row), WARP):
+        warp = slice(first, first + WARP)
+        memory = Memory(plan.tile, plan.ld_bytes, 1, 1, slots.row.shape[1])
+        for move in plan.moves:
+            units = memory.read_global(plan.addresses(move)[warp], move.width).reshape(WARP, len(move.order), -1)
+            for number, i in enumerate(move.order):
+                memory.write_registers((np.array(0), np.array(i)), units[:, number])
+        wanted = memory.of_elements(slots.row[warp], slots.col[warp]).reshape(WARP, -1)
+        if not np.array_equal(memory.registers[0], wanted):
+            raise InternalError(f"the loads of {slots.name} are not proven: elements go astray.")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tcprobe import __version__
 from tcprobe.ask.load import Move, StraightLoad
-from tcprobe.code.cuda import once
+from tcprobe.code.cuda import holder, of_holder, once
 from tcprobe.code.names import made
 from tcprobe.code.origin import origin
 from tcprobe.errors import UsageError
@@ -31,7 +31,7 @@ def source(plan: StraightLoad) -> str:
 
 
 def _struct(plan: StraightLoad, name: str) -> list[str]:
-    fragment, (line, byte) = plan.cell.fragment, plan.formulas
+    fragment, (line, byte) = plan.cell.fragment, (of_holder(str(f), plan.cell.fragment.threads) for f in plan.formulas)
     word = "unsigned long long" if fragment.register_bits == 64 else "unsigned"
     widest = max(move.width for move in plan.moves)
     return [
@@ -41,7 +41,9 @@ def _struct(plan: StraightLoad, name: str) -> list[str]:
         f"  static constexpr long long LD = {plan.ld_bytes};  // bytes from line to line",
         "",
         "  /// `global`: the fragment's first element; it and `ld` are multiples of " + str(widest) + " bytes.",
-        "  __device__ static inline void load(const void* global, unsigned lane, Word (&registers)[REGISTERS], "
+        f"  /// `{holder(fragment.threads)}`: 0 to {fragment.threads - 1}",
+        f"  __device__ static inline void load(const void* global, unsigned {holder(fragment.threads)}, "
+        "Word (&registers)[REGISTERS], "
         "long long ld = LD) {",
         "    const char* start = static_cast<const char*>(global);",
         f"    const auto at = [=](unsigned issue) {{ return start + ({line}) * ld + ({byte}); }};",

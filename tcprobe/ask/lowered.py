@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tcprobe.ask import cost
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch
 from tcprobe.isa.arch import Arch
@@ -15,7 +16,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.toolchain import Toolchain
-from tcprobe.store.choose import default
+from tcprobe.store.choose import Layers, default
 from tcprobe.store.results import Results
 from tcprobe.text import escaped
 
@@ -24,7 +25,8 @@ from tcprobe.text import escaped
 class Lowered:
     """What one multiply becomes on an arch, by which compiler.
 
-    `source` is "published" or the folder where that is saved, None where it was assembled just now.
+    `source` is "published" or the folder where that is saved, None where it was assembled just now; `cost` what it was
+    measured to cost.
     """
 
     instruction: Instruction
@@ -32,12 +34,13 @@ class Lowered:
     lowering: Lowering
     compiler: str
     source: str | None = None
+    cost: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
         return {
             "instruction": self.instruction.name, "arch": self.arch, "native": self.lowering.native(self.instruction),
-            "target": self.lowering.target, "compiler": self.compiler, "source": self.source,
+            "target": self.lowering.target, "compiler": self.compiler, "source": self.source, "cost": self.cost,
             **self.lowering.to_json(),
         }  # fmt: skip
 
@@ -48,7 +51,8 @@ class Lowered:
         saved = f" ({self.source}, by {self.compiler})" if self.source else ""
         words = lowering.words(self.lowering, self.instruction)
         routines = f", by {', '.join(self.lowering.routines)}" if self.lowering.routines else ""
-        return f"{self.arch:<8}{self.instruction.id}: {words}{routines} [{target}]{reason}{saved}"
+        cost = f"; {self.cost}" if self.cost else ""
+        return f"{self.arch:<8}{self.instruction.id}: {words}{routines} [{target}]{reason}{saved}{cost}"
 
 
 def lowered(
@@ -75,7 +79,14 @@ def lowered(
 
 def _assembled(tools: Toolchain, row: Arch, rows: Sequence[Instruction]) -> list[Lowered]:
     lowerings = lowering.lower(tools, row, rows)
-    return [Lowered(instruction, row.name, lowerings[instruction.id], tools.name) for instruction in rows]
+    layers = default()
+    return [Lowered(instruction, row.name, lowerings[instruction.id], tools.name,
+                    cost=_cost(instruction, row, layers)) for instruction in rows]  # fmt: skip
+
+
+def _cost(instruction: Instruction, row: Arch, layers: Layers) -> str | None:
+    measured = cost.of(instruction.id, row.name, layers)
+    return cost.short(measured) if measured else None
 
 
 def _save(results: Results, answers: Sequence[Lowered]) -> None:
@@ -87,7 +98,8 @@ def _save(results: Results, answers: Sequence[Lowered]) -> None:
 
 def _saved(tools: Toolchain, row: Arch, rows: Sequence[Instruction]) -> list[Lowered]:
     """The nearest that is saved of each multiply."""
-    lowerings = list(default().lowerings(row.name))
+    layers = default()
+    lowerings = list(layers.lowerings(row.name))
     answers = []
     for instruction in rows:
         saved = next(((body, source) for body, source in lowerings if instruction.id in body["instructions"]), None)

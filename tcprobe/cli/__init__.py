@@ -21,9 +21,11 @@ def main() -> None:
 # the modules that have the commands; they are imported when they are asked for
 for module, commands in {
     "measuring": ("run", "fit"), "facts": ("list", "show", "why-not"), "comparing": ("compare",),
+    "reading": ("read",), "compilers": ("compilers",),
     "questions": ("where", "trace", "emit", "verify"), "converting": ("convert",), "reduce": ("reduce",),
     "swizzle": ("swizzle",), "tensor_map": ("tensormap",),
     "banks": ("banks",), "path": ("path", "load"), "kernel": ("kernel",), "descriptor": ("descriptor",),
+    "cost": ("cost",),
     "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
 }.items():  # fmt: skip
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")

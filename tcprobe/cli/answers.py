@@ -86,6 +86,8 @@ def conversion(answer: Conversion, aside: bool) -> None:
         size = f"{cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}"
         say(f"  {head} {count} x {bold(cell.fragment.id)}, {size}{note}")
     say(answer.summary + (f" ({answer.reason})" if answer.reason else ""))
+    if answer.plan and answer.fills:
+        say(answer.fills)
     if answer.plan:
         fewest = "; no scheme of 32-bit words has fewer shuffles" if answer.fewest and "shuffle" in answer.costs else ""
         say(f"a lane: {answer.words}{fewest}")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @SELECTOR
 @ARCHS
 @click.option("--complete", is_flag=True, help="With FILE: a slot that the file leaves out counts as a difference.")
+@click.option("--cost", "costs", is_flag=True, help="Compare measured costs with what others state, in cycles.")
 @read_results
 @JSON
 @named("names", "list")
@@ -44,7 +45,9 @@ def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: b
     """
     from tcprobe.store import lookup
 
-    if names and (names[0].endswith((".csv", ".tsv")) or names[0] == "-" or os.path.isfile(names[0])):
+    if asked["costs"]:
+        same = _compare_costs(names, name, layers, as_json)
+    elif names and (names[0].endswith((".csv", ".tsv")) or names[0] == "-" or os.path.isfile(names[0])):
         same = _compare_file(names, name, layers, as_json, asked)
     elif asked["selector"] is not None:
         raise UsageError("--selector goes with FILE.csv and its fragment; without a file all selectors are compared.")
@@ -60,6 +63,20 @@ def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: b
             raise UsageError(f"nothing of that is measured{where} in {layers.words}{measured}.")
         same = all(one.agrees for one in compared)
     sys.exit(0 if same else 1)
+
+
+def _compare_costs(names: Sequence[str], name: str | None, layers: Layers, as_json: bool) -> bool:
+    """Compare costs with what others state; whether all agree."""
+    from tcprobe.ask.cost import AGREES, beside, costs
+
+    pairs = beside(costs(names, name, layers))
+    if not pairs:
+        raise UsageError("nobody states anything of these costs on this arch.")
+    for one in pairs:
+        verdict = "agrees" if one.agrees else f"differs by more than {AGREES:.0%}: {one.why}"
+        text = f"{one.id}: {one.row.number} {one.measured:g}, stated {one.row.comparable:g} on {one.row.device} "
+        click.echo(json.dumps(one.to_json()) if as_json else f"{text}({one.row.source}): {verdict}")
+    return all(one.agrees for one in pairs)
 
 
 class _Compared(NamedTuple):

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
-    CUDA,
+    CUDAS,
     JSON,
     WRITTEN,
     Given,
     Named,
     Number,
+    Output,
     Seconds,
 )
-from tcprobe.errors import UsageError
+from tcprobe.errors import EnvironmentUnfitError, UsageError
+from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.run.campaign import Report, Request
+    from tcprobe.run.merge import Conflict
+    from tcprobe.run.process import Worker
 
 
 @click.command(short_help="Measure fragments, on a GPU or from machine code.")
@@ -39,9 +47,9 @@ from tcprobe.errors import UsageError
     "--family",
     type=Given(),
     metavar="NAME",
-    help="Only this family: wmma, wgmma, ...; or a kind of finding: banks, tma, ...",
+    help="Only this family: wmma, wgmma, ...; or a kind of finding: banks, cost, descriptors, tma, undocumented.",
 )
-@CUDA
+@CUDAS
 @WRITTEN
 @click.option("--force", is_flag=True, help="Measure again what is already there.")
 @click.option(
@@ -52,25 +60,37 @@ from tcprobe.errors import UsageError
     show_default=True,
     help="Seconds without an answer after which a launch, or a call of ptxas or nvdisasm, counts as hung.",
 )
+@click.option(
+    "--report",
+    "report",
+    type=Output(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Also write one file with all that is measured of these devices and archs, for others to merge.",
+)
 @click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
 @JSON
 @named("patterns", "one")
-def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
+def run(folder: Path, toolkits: tuple[Path, ...], report: Path | None, show_stages: bool, **asked: Any) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
     Without FRAGMENT: every form on a GPU; every wmma fragment from machine code, and what follows. Without --arch: the
     GPU that is there, else machine code for all archs. What is measured already is kept, so a run that was stopped is
-    taken up where it ended. --json: one object a device or arch.
+    taken up where it ended. With --cuda probes are assembled by that ptxas, on a GPU as well, which measures what the
+    driver's compiler is too old for. --json: one object a device or arch.
     """
     from tcprobe.isa import arch
-    from tcprobe.run.process import Worker, ended_by_errors, sass_worker
+    from tcprobe.run.process import ended_by_errors, sass_worker
 
+    as_json = asked.pop("as_json")
+    if len(toolkits) > 1 and asked["method"] != "sass":
+        raise UsageError("--cuda given several times is for machine code: add --method sass.")
+    asked["cuda"] = next(iter(toolkits), None)
     _check_family(asked["family"])
     if asked["name"] not in (None, "all"):
         arch.arch(asked["name"])
     if asked["method"] == "sass" and asked["index"] is not None:
         raise UsageError("--device means a live GPU; --method sass reads machine code.")
-    worker = Worker(limit=asked["limit"])
+    worker = _live(asked["cuda"], asked["limit"])
     process = None if asked["method"] == "sass" else worker.start()
     early = {}
     if asked["method"] == "sass" and asked["name"] not in (None, "all"):
@@ -91,15 +111,61 @@ def run(folder: Path, show_stages: bool, as_json: bool, **asked: Any) -> None:
         Results(folder).sweep()
         with printing.progress() as tick:
             reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
-    for report in reports:
-        if as_json:
-            click.echo(json.dumps(report.to_json() | {"results": str(folder)}))
-            continue
-        printing.run_summary(report, Results(folder))
-        if show_stages and report.done:
-            printing.stages(report.done)
-    if any(finding.status == "failed" for report in reports for finding in report.every):
+        others, conflicts = _read_beside(toolkits[1:], Request(**asked), folder)
+        reports += others
+    for done in reports:
+        _print(done, folder, as_json, show_stages)
+    if report:
+        _write_report(report, folder, reports)
+    for conflict in conflicts:
+        click.echo(escaped(f"conflict: {conflict}"), err=True)
+    if conflicts or any(finding.status == "failed" for done in reports for finding in done.every):
         sys.exit(1)
+
+
+def _read_beside(toolkits: Sequence[Path], request: Request, folder: Path) -> tuple[list[Report], list[Conflict]]:
+    """What further toolkits show, and what contradicts what is there."""
+    if not toolkits:
+        return [], []
+    from tcprobe.cli import printing
+    from tcprobe.run.toolkits import read_beside
+
+    return read_beside(toolkits, request, folder, printing.say)
+
+
+def _print(done: Report, folder: Path, as_json: bool, show_stages: bool) -> None:
+    from tcprobe.cli import printing
+    from tcprobe.store.results import Results
+
+    if as_json:
+        click.echo(json.dumps(done.to_json() | {"results": str(folder)}))
+        return
+    printing.run_summary(done, Results(folder))
+    if show_stages and done.done:
+        printing.stages(done.done)
+
+
+def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:
+    """Write what the folder has of the archs of a run, by the methods that it took."""
+    from tcprobe.run import merge, report
+    from tcprobe.store.finding import FROM_CODE
+    from tcprobe.store.results import Results
+
+    live = {done.device.arch for done in reports if done.device.method == "live"}
+    read = {done.device.arch for done in reports if done.device.method != "live"}
+    known = [f for f in merge.own(Results(folder)) if f.arch in (read if f.method in FROM_CODE else live)]
+    if not known:
+        raise EnvironmentUnfitError(f"nothing was measured for a report; {path} is not written.")
+    report.write(path, known)
+    click.echo(escaped(f"{len(known)} findings in {path}; `tcprobe merge` takes them in."), err=True)
+
+
+def _live(cuda: Path | None, limit: float) -> Worker:
+    """The worker on the GPU, with the compiler of a toolkit where there is one."""
+    from tcprobe.run.process import live_worker
+    from tcprobe.sass import toolchain
+
+    return live_worker(toolchain.compiler(cuda) if cuda else None, limit)
 
 
 def _check_family(family: str | None) -> None:

@@ -20,7 +20,7 @@ def answer(plan: OperandPlan, asked: dict[str, Any]) -> None:
     from tcprobe.ask.path.operand import described
 
     if asked["code"] or asked["output"]:
-        write((operand_code.cute if asked["code"] == "cute" else operand_code.source)(plan), asked["output"])
+        write((operand_code.cute if asked["code"] == "cute" else operand_code.source)(plan), asked)
     elif asked["as_json"]:
         click.echo(json.dumps(described(plan)))
     else:

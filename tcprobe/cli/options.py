@@ -86,6 +86,8 @@ ARCH = click.option("--arch", "name", type=Given(), metavar="sm_XX", help="Compu
 ARCHS = click.option(
     "--arch", "name", type=Given(), metavar="sm_XX[,...]", help="Compute capability: sm_90; or several: sm_70,h100."
 )
+NAME = click.option("--name", "called", type=Given(), metavar="NAME", help="Of the struct or function in the code.")
+NAMESPACE = click.option("--namespace", type=Given(), metavar="NS", help="Of the code: a name, or a::b.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
 SELECTOR = click.option(
     "--selector",
@@ -97,6 +99,12 @@ SELECTOR = click.option(
 CUDA = click.option(
     "--cuda", type=Named(path_type=Path, exists=True, file_okay=False),
     help="Folder of a CUDA toolkit whose ptxas to use, and its nvdisasm if it has one. "
+    "Default: CUDA_HOME, the installed wheels, PATH.",
+)  # fmt: skip
+
+CUDAS = click.option(
+    "--cuda", "toolkits", multiple=True, type=Named(path_type=Path, exists=True, file_okay=False),
+    help="Folder of a CUDA toolkit whose ptxas to use, and its nvdisasm if it has one; with --method sass several. "
     "Default: CUDA_HOME, the installed wheels, PATH.",
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCHS, JSON, Given, Number, Output, fragment_names, read_results, told
+from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, Number, Output, fragment_names, read_results, told
 from tcprobe.cli.path_steps import steps_table, steps_words, table, write
 from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
 from tcprobe.errors import UsageError
@@ -44,6 +44,8 @@ OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=Fal
               "...; the path has its direction. Default: the most matrices that there can be.")  # fmt: skip
 @CODE
 @OUTPUT
+@NAME
+@NAMESPACE
 @ARCHS
 @read_results
 @JSON
@@ -70,7 +72,7 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
         return
     plan = planned(request(_cell(fragment, name, layers), options))
     if asked["code"] or asked["output"]:
-        write(_source(plan, asked["code"]), asked["output"])
+        write(_source(plan, asked["code"]), asked)
     elif asked["as_json"]:
         click.echo(json.dumps(described(plan)))
     else:
@@ -85,6 +87,8 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
 @MAJOR
 @click.option("--code", "code", is_flag=True, help="Print a CUDA header instead.")
 @OUTPUT
+@NAME
+@NAMESPACE
 @ARCHS
 @read_results
 @JSON
@@ -97,7 +101,7 @@ def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     _only_one(asked)
     plan = planned(_cell(fragment, name, layers), asked["contiguous"], asked["ld"])
     if asked["code"] or asked["output"]:
-        write(source(plan), asked["output"])
+        write(source(plan), asked)
     elif asked["as_json"]:
         click.echo(json.dumps(plan.to_json()))
     else:
@@ -105,8 +109,11 @@ def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
 
 
 def _only_one(asked: dict[str, Any]) -> None:
-    if asked["as_json"] and (asked["code"] or asked["output"]):
+    coded = asked["code"] or asked["output"]
+    if asked["as_json"] and coded:
         raise UsageError("--json does not go with --code or -o.")
+    if not coded and (asked["called"] or asked["namespace"]):
+        raise UsageError("--name and --namespace are of code: give --code or -o too.")
 
 
 def _cell(fragment: str, name: str | None, layers: Layers) -> Cell:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from tcprobe.ask.path.steps import PathStep
 
 
-def write(text: str, output: Path | None) -> None:
-    """Code to a file, or to standard output."""
+def write(text: str, asked: Mapping[str, Any]) -> None:
+    """Code to a file, or to standard output, by the name and in the namespace that are asked for."""
+    from tcprobe.code.scope import renamed, scoped
     from tcprobe.system import files
 
+    output, struct = asked["output"], re.search(r"^struct (\w+)", text, re.MULTILINE)
+    text = scoped(renamed(text, struct[1] if struct else "", asked["called"]), asked["namespace"])
     if output is None:
         click.echo(text, nl=False)
     else:

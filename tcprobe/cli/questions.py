@@ -15,6 +15,8 @@ from tcprobe.cli.options import (
     ARCH,
     ARCHS,
     JSON,
+    NAME,
+    NAMESPACE,
     SELECTOR,
     Given,
     Number,
@@ -28,6 +30,8 @@ from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tcprobe.ask.trace import Holder
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
@@ -177,6 +181,8 @@ def _selections(tables: dict[str, Cell], selector: int | None) -> list[dict[str,
     help="cuda, ptx, python, ...; `--to help` lists.",
 )
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File. Default: standard output.")
+@NAME
+@NAMESPACE
 @SELECTOR
 @ARCH
 @read_results
@@ -188,6 +194,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     measurement counts most, as `show` has it; formats that tell archs apart (cuda) get every arch.
     """
     from tcprobe import emit as formats
+    from tcprobe.code.scope import scoped
     from tcprobe.store import names
     from tcprobe.store.cell import emittable, selected, sources
     from tcprobe.store.lookup import some
@@ -208,13 +215,31 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     if without:
         told(f"left out, {name or tables[0].arch} has no table of them: {some([f.id for f in without])}")
     tables = selected(tables, asked["selector"], every=formats.for_all_selectors(format_name))
-    text = formats.emit(format_name, tables)
+    text = _named(formats.emit(format_name, tables), tables, asked["called"])
+    if asked["namespace"] and format_name not in ("cuda", "cute"):
+        raise UsageError(f"{format_name} has no namespaces; cuda and cute have.")
+    text = scoped(text, asked["namespace"])
     if output is None:
         click.echo(text, nl=False)
     else:
         files.write(output, text.encode())
     name = "" if output is None else f"{output}: "
     click.echo(escaped(f"{name}{len(tables)} tables as {format_name}: {sources(tables)}"), err=True)
+
+
+def _named(text: str, tables: Sequence[Cell], name: str | None) -> str:
+    """The code under a name for the one fragment, or instruction, that it is of; UsageError where it is of several."""
+    from tcprobe.code.names import made
+    from tcprobe.code.scope import renamed
+    from tcprobe.isa.inventory import user_ids
+
+    if not name:
+        return text
+    ids = list(dict.fromkeys(cell.fragment.id for cell in tables))
+    rows = set.intersection(*(set(user_ids(id_)) for id_ in ids))
+    if len(ids) > 1 and len(rows) != 1:
+        raise UsageError(f"--name is of one fragment, or of one instruction: this is of {len(ids)} fragments.")
+    return renamed(text, made(ids[0] if len(ids) == 1 else rows.pop()), name)
 
 
 @click.command(short_help="Check the tables on a live GPU against NumPy.")

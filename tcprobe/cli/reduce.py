@@ -10,7 +10,7 @@ import click
 
 from tcprobe.cli.answers import bold
 from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCHS, JSON, Given, fragment_names, read_results, redirected, told
+from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, fragment_names, read_results, redirected, told
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     from tcprobe.ask.reduce.mask import Masked
 
 
+WORDS = {"softmax": "softmax"}  # functions that are not called reduce
+
+
 @click.command(short_help="Combine by row or column, mask, fill: exchanges and code.")
 @click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option("--over", type=click.Choice(["row", "col"]), help="Combine the elements of each row, or of each column.")
-@click.option("--op", type=click.Choice(["max", "sum"]), default="sum", show_default=True, help="With what.")
+@click.option("--op", type=click.Choice(["max", "sum", "softmax"]), default="sum", show_default=True,
+              help="With what; softmax: a step of online softmax, and the total of its sums.")  # fmt: skip
+@click.option("--tile", "size", type=Given(), metavar="ROWSxCOLS", help="With --over: a tile of several fragments.")
 @click.option("--mask", type=Given(), metavar="CONDITION", help="Keep only where this holds, for example 'row >= col'.")
 @click.option(
     "--fill",
@@ -29,7 +34,8 @@ if TYPE_CHECKING:
     metavar="VALUE",
     help="What the others become, or without --mask all: a number, 'row * 16 + col'.",
 )
-@click.option("--name", "called", type=Given(), metavar="NAME", help="Of the function.")
+@NAME
+@NAMESPACE
 @ARCHS
 @read_results
 @JSON
@@ -40,10 +46,13 @@ def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, 
     Or, with --mask and --fill, code that changes elements by their row and col. Other names in a condition, as in
     'row + row0 >= col + col0', become arguments. Where the output is no terminal, stdout is code alone.
     """
+    from tcprobe.code.scope import scoped
     from tcprobe.store.names import meant
 
     if (over is None) == (mask is None and fill is None):
         raise UsageError("give --over row or --over col, or --mask and --fill.")
+    if over is None and asked["size"]:
+        raise UsageError("--tile goes with --over.")
     cell, note = meant(fragment, asked["name"], asked["layers"])
     told(note)
     answer: Reduction | Masked
@@ -54,12 +63,12 @@ def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, 
     else:
         from tcprobe.ask.reduce import reduce as reduced
 
-        answer = reduced(cell, over, asked["op"], asked["called"] or "reduce")
+        answer = reduced(cell, over, asked["op"], asked["called"] or WORDS.get(asked["op"], "reduce"), asked["size"])
     if asked["as_json"]:
         click.echo(json.dumps(answer.to_json()))
         return
     _say(answer)
-    click.echo(answer.code)
+    click.echo(scoped(answer.code, asked["namespace"]))
 
 
 def _say(answer: Reduction | Masked) -> None:

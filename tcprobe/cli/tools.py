@@ -133,7 +133,8 @@ def pages(folder: Path, check: bool) -> None:
 @WRITTEN
 @JSON
 def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, as_json: bool) -> None:
-    """Take the measurements of results folders PATH... into a results folder, one run for each device and compiler.
+    """Take the measurements of PATH..., results folders or reports, into a results folder, one run for each device and
+    compiler.
 
     Files are checked as a stranger's, structure tensors against their tables; where one is refused nothing is written.
     Merging twice is no mistake. Tables that contradict what is there are kept, and named with their devices. Exit code

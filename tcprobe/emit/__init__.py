@@ -37,7 +37,7 @@ class Format(Protocol):
 @cache
 def names() -> tuple[str, ...]:
     """Names of all formats: those of their files, with - for _."""
-    apart = ("common", "metadata", "svg_drawing")
+    apart = ("calls", "common", "metadata", "read", "svg_drawing")
     return tuple(name.replace("_", "-") for name in plugins.found(__name__, apart=apart))
 
 

@@ -11,15 +11,18 @@ that share fragments stand side by side: what two have alike counts once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from tcprobe import __version__
+from tcprobe.code.call import word
 from tcprobe.code.cuda import once
 from tcprobe.code.origin import of_tables
-from tcprobe.emit import metadata
+from tcprobe.emit import calls, metadata, read
 from tcprobe.emit.common import counting, formulas, named
 from tcprobe.errors import UsageError
 from tcprobe.fit.inverse import inverted
 from tcprobe.isa import arch
+from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
 from tcprobe.isa.sparsity import SINGLE
 from tcprobe.layout.table import Table
@@ -28,7 +31,7 @@ from tcprobe.text import comment
 
 WHAT = "C++17 header: constexpr row, col and their inverse for host and device, self-checking"
 ARCHS = SELECTORS = "all"
-ROLES = (Role.METADATA,)
+ROLES = (Role.METADATA, Role.SCALE, Role.ADDRESS)
 OFFSET, PRIME, MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1  # FNV-1a, 64 bits
 
 COMMON = """
@@ -77,7 +80,8 @@ TCPROBE_HD constexpr bool proven(unsigned long long hash) {{
 }}  // namespace tcprobe
 #endif
 
-#if !defined(TCPROBE_ARCH) && !defined(TCPROBE_UNSAID)
+#if !defined(TCPROBE_ARCH)
+#ifndef TCPROBE_UNSAID
 #define TCPROBE_UNSAID
 namespace tcprobe {{
 template <class F>
@@ -106,6 +110,7 @@ struct host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU {{
 }};
 }}  // namespace tcprobe
 #endif
+#endif
 """
 
 
@@ -118,20 +123,26 @@ def emit(tables: Sequence[Cell]) -> str:
     newest = max(map(_number, tables))
     lines = [f"// made by tcprobe {__version__}; {counting(tables)}"]
     lines += ["#pragma once", *COMMON.format(newest=newest, offset=OFFSET, prime=PRIME).splitlines(), ""]
+    if any(map(read.is_partial, tables)):
+        lines += read.CUDA.format(offset=OFFSET, prime=PRIME).lstrip().splitlines()
     if any(map(metadata.is_metadata, tables)):
-        lines += metadata.CUDA.format(offset=OFFSET, prime=PRIME, zero=SINGLE[0], one=SINGLE[1]).lstrip().splitlines()
+        lines += metadata.CUDA.format(zero=SINGLE[0], one=SINGLE[1]).lstrip().splitlines()
     for cell in layouts.values():
         lines += _layout(cell)
     lines += ["namespace tcprobe {", ""]
     for variants in by_fragment.values():
         lines += once(list(_fragment(variants, newest)))
+    for instruction, archs in calls.found(tables).items():
+        lines += once(list(calls.around(instruction))) if instruction.described else []
+        lines += once(list(calls.functions(instruction)))
+        lines += once(list(calls.struct(instruction, archs, _condition(list(archs), newest))))
     return "\n".join([*lines, "}  // namespace tcprobe"])
 
 
 def _layout(cell: Cell) -> Iterator[str]:
     """The struct of a layout, once even if several headers are included."""
     table = cell.table
-    if None in table.cells and not metadata.is_metadata(cell):
+    if None in table.cells and not read.is_partial(cell):
         raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots, which the header has no words for.")
     backward = inverted(table)
     if backward is None:
@@ -139,8 +150,8 @@ def _layout(cell: Cell) -> Iterator[str]:
     copies = max(map(len, table.inverse.values()))
     sizes = {"lane": table.threads, "i": table.elements, "copy": copies, **table.extent}
     bits = {name: (size - 1).bit_length() for name, size in sizes.items()}
-    forward = {"product": "0"} | {name: formula.text(bits) for name, formula in formulas(cell).items()}
-    guard = f"TCPROBE_{'METADATA' if metadata.is_metadata(cell) else 'LAYOUT'}_{table.id}"
+    forward = {"col": "0", "product": "0"} | {name: formula.text(bits) for name, formula in formulas(cell).items()}
+    guard = f"TCPROBE_{_map(cell).upper()}"
     yield from (f"#ifndef {guard}", f"#define {guard}", "namespace tcprobe {")
     yield f"struct {_map(cell)} {{"
     yield from _constants({"lanes": table.threads, "elements": table.elements, "copies": copies})
@@ -150,10 +161,11 @@ def _layout(cell: Cell) -> Iterator[str]:
     for name in ("lane", "i"):
         yield f"  /// {name} of the holder of an element; of its copy-th, 0 <= copy < copies"
         arguments = ("row", "col", "copy", "product")
-        yield from _function(f"{name}_of", arguments, backward[name].text(bits), optional=("copy", "product"))
-    if metadata.is_metadata(cell):
-        yield "  /// whether the register of a lane is looked at"
-        yield from _function("read", ("lane",), metadata.read(cell).condition(), kind="bool")
+        yield from _function(f"{name}_of", arguments, backward[name].text(bits), {"copy": 0, "product": 0})
+    if read.is_partial(cell):
+        slots = read.read(cell)
+        yield "  /// whether slot (lane, i) is looked at; without i whether the register of the lane is"
+        yield from _function("read", ("lane", "i"), slots.condition, {"i": slots.elements.value}, "bool")
     yield "};"
     yield f'static_assert({_proof(cell)}, "not the layout that was measured");'
     yield from ("}  // namespace tcprobe", "#endif", "")
@@ -161,18 +173,19 @@ def _layout(cell: Cell) -> Iterator[str]:
 
 def _map(cell: Cell) -> str:
     """The name of the struct of a layout, which fragments and archs may share."""
-    return f"{'metadata' if metadata.is_metadata(cell) else 'layout'}_{cell.table.id}"
+    kind = cell.fragment.role.value if read.is_partial(cell) else "layout"
+    return f"{kind}_{cell.table.id}"
 
 
 def _proof(cell: Cell) -> str:
     name, checksum = _map(cell), f"{digest(cell.table):#x}ull"
     governs = f"governs<{name}>({checksum}, {cell.fragment.span})"
-    return governs if metadata.is_metadata(cell) else f"proven<{name}>({checksum})"
+    return governs if read.is_partial(cell) else f"proven<{name}>({checksum})"
 
 
-def _function(name: str, arguments: Sequence[str], body: str, optional: Sequence[str] = (),
+def _function(name: str, arguments: Sequence[str], body: str, optional: Mapping[str, int] = MappingProxyType({}),
               kind: str = "int") -> Iterator[str]:  # fmt: skip
-    declared = ", ".join(f"int {a} = 0" if a in optional else f"int {a}" for a in arguments)
+    declared = ", ".join(f"int {a} = {optional[a]}" if a in optional else f"int {a}" for a in arguments)
     yield f"  TCPROBE_HD static constexpr {kind} {name}({declared}) {{"
     yield f"    {' '.join(f'(void){a};' for a in arguments)}"
     yield from (f"    return {body};", "  }")
@@ -189,7 +202,7 @@ def _fragment(variants: Sequence[Cell], newest: int) -> Iterator[str]:
         groups.setdefault(cell.table.id, []).append(cell)
     for first, *others in groups.values():
         yield f"namespace {first.arch} {{"
-        yield from (f"struct {name} : {_bases(first)} {{", *_constants(sizes), "};")
+        yield from (f"struct {name} : {_bases(first)} {{", _word(fragment), *_constants(sizes), "};")
         yield f"}}  // namespace {first.arch}"
         yield from (f"namespace {cell.arch} {{ struct {name} : {first.arch}::{name} {{}}; }}" for cell in others)
     yield from _chosen(name, list(groups.values()), newest)
@@ -211,19 +224,28 @@ def _evidence(variants: Sequence[Cell]) -> Iterator[str]:
 def _chosen(name: str, groups: Sequence[Sequence[Cell]], newest: int) -> Iterator[str]:
     """The struct of TCPROBE_ARCH; without one where all archs agree, else what host code has to do."""
     last = max((cell for group in groups for cell in group), key=_number)
-    unsaid = ["!defined(TCPROBE_ARCH)"]
+    alike = len(groups) == 1
     if len(groups) > 1:
         fragment = last.fragment
         sizes = {"lanes": fragment.threads, "elements": fragment.elements, "copies": fragment.copies}
-        yield f"#if {unsaid.pop()}"
+        yield "#if !defined(TCPROBE_ARCH)"
         yield f"struct {name} : host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU<{name}> {{"
-        yield from (*_constants(sizes | _sizes(last)), "};")
-    for number, group in enumerate(groups):
-        conditions = unsaid + [f"TCPROBE_ARCH == {_number(cell)}" for cell in group]
-        conditions += [f"TCPROBE_ARCH > {newest}"] if last in group else []
-        yield f"#{'elif' if number or len(groups) > 1 else 'if'} {' || '.join(conditions)}"
+        yield from (_word(fragment), *_constants(sizes | _sizes(last)), "};")
+    for group in groups:
+        said = _condition([cell.arch for cell in group], newest, last in group)
+        yield f"#if !defined(TCPROBE_ARCH) || {said}" if alike else f"#elif {said}"
         yield f"struct {name} : {group[0].arch}::{name} {{}};"
     yield from ("#endif", "")
+
+
+def _condition(archs: Sequence[str], newest: int, last: bool = True) -> str:
+    """Whether TCPROBE_ARCH is one of some; `last`: or newer than all."""
+    numbers = [f"TCPROBE_ARCH == {arch.arch(name).number * 10}" for name in archs]
+    return " || ".join([*numbers, *([f"TCPROBE_ARCH > {newest}"] if last else [])])
+
+
+def _word(fragment: Fragment) -> str:
+    return f"  using word = {word(fragment)};  // a register"
 
 
 def _sizes(cell: Cell) -> dict[str, int]:

@@ -6,9 +6,8 @@ The table of a selector knows the lanes that are read: those with (lane & mask) 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import reduce
-from typing import NamedTuple
 
+from tcprobe.emit.read import lanes_read, read
 from tcprobe.errors import UsageError
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
@@ -47,67 +46,14 @@ TCPROBE_HD constexpr unsigned metadata(int lane, const I* index) {{
   }}
   return found;
 }}
-/// Whether a map is the measured one: as `proven`, with all bits for a slot that is not read, and each column of a unit
-/// leading back.
-template <class L>
-TCPROBE_HD constexpr bool governs(unsigned long long hash, int span) {{
-  unsigned long long h = {offset}ull;
-  for (int lane = 0; lane < L::lanes; ++lane) {{
-    for (int i = 0; i < L::elements; ++i) {{
-      const int row = L::row(lane, i), col = L::col(lane, i);
-      const bool read = L::read(lane);
-      h = (h ^ (read ? static_cast<unsigned long long>((row * 65536ll + col) * 8) : ~0ull)) * {prime}ull;
-      for (int j = 0; read && j < span; ++j) {{
-        if (L::lane_of(row, col + j) != lane || L::i_of(row, col + j) != i) return false;
-      }}
-    }}
-  }}
-  return h == hash;
-}}
 }}  // namespace tcprobe
 #endif
 """
 
 
-class Lanes(NamedTuple):
-    """Those with (lane & mask) == value."""
-
-    mask: int
-    value: int
-
-    def condition(self) -> str:
-        """In C, Python and NumPy alike."""
-        return f"(lane & {self.mask}) == {self.value}"
-
-
 def is_metadata(cell: Cell) -> bool:
     """Whether the slots are index fields."""
     return cell.fragment.role is Role.METADATA
-
-
-def lanes_read(cell: Cell) -> list[int]:
-    """The lanes of which some slot is used."""
-    table = cell.table
-    return [lane for lane in range(table.threads) if any(table.cells[lane * table.elements :][: table.elements])]
-
-
-def read(cell: Cell) -> Lanes:
-    """The lanes that are read. UsageError where no mask says which, or where some slot of theirs is unused."""
-    lanes = lanes_read(cell)
-    ones, zeros = reduce(int.__and__, lanes), reduce(int.__and__, (~lane for lane in lanes))
-    pattern = Lanes((ones | zeros) & cell.table.threads - 1, ones)
-    fit = [lane for lane in range(cell.table.threads) if lane & pattern.mask == pattern.value] == lanes
-    if not fit or sum(map(bool, cell.table.cells)) != len(lanes) * cell.table.elements:
-        raise UsageError(f"{cell.fragment.id} on {cell.arch}: no mask of lane says which slots are read.")
-    return pattern
-
-
-def lanes_in_words(cell: Cell) -> str:
-    """By the mask where one says which lanes are read, else one by one."""
-    try:
-        return f"with {read(cell).condition()}"
-    except UsageError:
-        return ", ".join(map(str, lanes_read(cell)))
 
 
 def require_every_lane(cell: Cell) -> None:
@@ -130,6 +76,6 @@ def python(cell: Cell) -> Iterator[tuple[str, str, str, str]]:
     chunk = f"col // {rule.fields * rule.span} * {rule.positions} + index"
     k = chunk if rule.span == 1 else f"({chunk}) * {rule.span} + col % {rule.span}"
     code = "index" if rule.fields > 1 else f"({SINGLE[0]} + {SINGLE[1] - SINGLE[0]} * index)"
-    yield "read", "lane", "Whether the register of this lane is looked at", read(cell).condition()
+    yield "read", "lane", "Whether the register of this lane is looked at", read(cell).lanes.condition("lane")
     yield "field", "i, index", "The bits of the register that say the index of field i", f"{code} << {rule.bits} * i"
     yield "k", "col, index", "The column of A that a stored column is under an index", k

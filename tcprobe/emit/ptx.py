@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from tcprobe.ask.describe import ranges
 from tcprobe.code.cuda import holder, of_holder
 from tcprobe.emit.common import formulas, heading, instructions
-from tcprobe.emit.metadata import lanes_in_words, lanes_read
+from tcprobe.emit.read import lanes_in_words, lanes_read
+from tcprobe.isa import inventory
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
-from tcprobe.isa.rows.moves import ROW_BYTES
+from tcprobe.isa.rows.moves import row_bytes
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
@@ -100,8 +101,9 @@ def _written(instruction: Instruction, cell: Cell) -> str:
 def _address(cell: Cell) -> Iterator[str]:
     counting = [lane for lane, row in enumerate(cell.table.values["row"]) if row is not None]
     yield f"// ADDRESS: row = {formulas(cell)['row']} of the lanes that count: {ranges(counting)}"
+    size = row_bytes(inventory.instructions()[cell.fragment.experiment])
     for name in _names(cell.fragment.operand, cell.fragment):
-        yield f".reg .b32 {name};  // in shared memory, of the row that the lane points to, a multiple of {ROW_BYTES}"
+        yield f".reg .b32 {name};  // in shared memory, of the row that the lane points to, a multiple of {size}"
 
 
 def _registers(operand: str, cell: Cell) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tcprobe.ask.undocumented import KIND as UNDOCUMENTED
 from tcprobe.errors import DataError
 from tcprobe.isa import arch, inventory
-from tcprobe.pages import changes, descriptors, fragments, lowering, runs, tensor_memory, undocumented
+from tcprobe.pages import changes, costs, descriptors, fragments, lowering, runs, tensor_memory, undocumented
 from tcprobe.pages.fragments import ByFragment
 from tcprobe.pages.tables import MADE
 from tcprobe.references import references, said
@@ -25,6 +25,7 @@ from tcprobe.system import files
 PAGES = {
     "changes.md": "what changes between architectures",
     "lowering.md": "what each multiply and matrix move becomes in machine code, and the layouts of those instructions",
+    "costs.md": "what instructions cost, in cycles",
     "undocumented.md": "illegal metadata and undocumented selectors of sparse multiplies",
     "tensor_memory.md": "what is documented of tensor memory and tcgen05",
 }
@@ -36,6 +37,8 @@ def render(results: Results) -> dict[Path, str]:
     texts = {"changes.md": changes.page(facts, archs), "tensor_memory.md": tensor_memory.page()}
     if lowering.there(results):
         texts["lowering.md"] = lowering.page(results)
+    if costs.there(results):
+        texts["costs.md"] = costs.page(results)
     if findings.archs(results, UNDOCUMENTED):
         texts["undocumented.md"] = undocumented.page(results)
     texts["README.md"] = _overview(results, facts, [name for name in PAGES if name in texts])

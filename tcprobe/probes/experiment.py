@@ -10,7 +10,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +104,13 @@ class OfInstruction:
         return self.instruction.family
 
 
+class TimedCode(NamedTuple):
+    """Opcodes in the loop that a kernel times, and those beside it between the readings of the clock."""
+
+    loop: tuple[str, ...]
+    beside: tuple[str, ...]
+
+
 class Bench(Protocol):
     """What a dialogue has of a device, its kernels compiled."""
 
@@ -114,6 +121,9 @@ class Bench(Protocol):
 
     def known(self, fragment: Fragment) -> Table | None:
         """The table of a fragment on the device, as it was measured or is published."""
+
+    def timed_code(self, kernel: Kernel) -> TimedCode:
+        """What is timed in a kernel, from its machine code, which is the one that runs."""
 
     def shared_bytes(self) -> int:
         """Bytes of shared memory that an SM has."""

@@ -23,7 +23,7 @@ from tcprobe.probes.slots import bit_length
 
 Ints = NDArray[np.int64]
 Bits = NDArray[np.uint8]
-SIZE = 4096  # bytes of shared memory: 256 rows
+SIZE = 4096  # bytes of shared memory: 256 rows of ROW_BYTES
 NOT_MOVED = -1
 
 
@@ -35,12 +35,15 @@ class LoadMatrices:
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """Bits of a slot that no element fills are zero."""
+        """Bits of a slot above its element are zero, or repeat the sign."""
         images, patterns = launch.inputs
         slots, places = _emulated(self.instruction, patterns, tables)
         d = self.instruction.fragment("d")
         out = np.zeros((len(patterns), len(images), d.slots, d.slot_bits), np.uint8)
-        out[:, :, slots, : places.shape[2]] = unpacked(images)[:, places].swapaxes(0, 1)
+        elements = unpacked(images)[:, places].swapaxes(0, 1)
+        out[:, :, slots, : places.shape[2]] = elements
+        if d.type == "s8":
+            out[:, :, slots, places.shape[2] :] = elements[..., -1:]
         return packed(out)
 
 
@@ -97,11 +100,11 @@ def in_memory(instruction: Instruction) -> Operand:
     return next(operand for operand in instruction.operands if operand.place is Place.SHARED)
 
 
-def patterns() -> NDArray[np.uint32]:
-    """Addresses of the lanes from the start of shared memory, (patterns, lanes): in order, apart, and at random."""
+def patterns(size: int = ROW_BYTES) -> NDArray[np.uint32]:
+    """Addresses of rows of `size` bytes from the start of shared memory, (patterns, lanes), in order and not."""
     regular = [list(range(0, step * WARP, step)) for step in (1, 7)]
-    scattered = [random.Random(seed).sample(range(SIZE // ROW_BYTES), WARP) for seed in (1, 2)]
-    return np.array([*regular, *scattered], np.uint32) * np.uint32(ROW_BYTES)
+    scattered = [random.Random(seed).sample(range(SIZE // size), WARP) for seed in (1, 2)]
+    return np.array([*regular, *scattered], np.uint32) * np.uint32(size)
 
 
 def launch(instruction: Instruction, addresses: NDArray[np.uint32]) -> Launch:

@@ -22,7 +22,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
-from tcprobe.isa.rows.moves import ROW_BYTES
+from tcprobe.isa.rows.moves import row_bytes
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, OfInstruction, Reading
@@ -45,7 +45,6 @@ from tcprobe.probes.ptx import POISON, Bytes, Launch
 from tcprobe.references import Claim, references, said
 from tcprobe.store.measurement import MEMORY
 
-ROW_BITS = 8 * ROW_BYTES
 FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
 
 
@@ -55,7 +54,7 @@ class MemoryMove(OfInstruction):
 
     def launches(self) -> list[Launch]:
         """One launch: images x address patterns."""
-        return [launch(self.instruction, patterns())]
+        return [launch(self.instruction, patterns(row_bytes(self.instruction)))]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """Lane and bit in that lane's row, of every bit of the registers; NOT_MOVED in both where there is none.
@@ -79,7 +78,7 @@ class MemoryMove(OfInstruction):
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """The table of the registers, and of the addresses; ProbeError where elements are torn, missing or twice."""
         held, kept = in_registers(self.instruction), in_memory(self.instruction)
-        lanes, cols, start = _whole(self.instruction, reading["lane"], reading["offset"])
+        lanes, cols, place = _whole(self.instruction, reading["lane"], reading["offset"])
         rows = {lane: row for row, lane in enumerate(sorted(set(lanes.tolist())))}
         elements = [(rows[lane], col) for lane, col in zip(lanes.tolist(), cols.tolist(), strict=True)]
         if len(rows) != held.rows or len(set(elements)) != held.rows * held.cols:
@@ -92,9 +91,7 @@ class MemoryMove(OfInstruction):
             held.operand: slot_table(WARP, held.elements, values),
             "address": slot_table(WARP, 1, {"row": tuple(rows.get(lane) for lane in range(WARP))}),
         }
-        last = start + kept.slot_bits - 1
-        padded = f"; an element is in bits {start} to {last} of its byte" if kept.slot_bits < held.slot_bits else ""
-        return Conclusion(tables, MEMORY + padded)
+        return Conclusion(tables, MEMORY + (place if kept.slot_bits < held.slot_bits else ""))
 
 
 @dataclass(frozen=True)
@@ -162,38 +159,42 @@ def _stored(instruction: Instruction, memory: Bits) -> Ints:
 
 def _rows(instruction: Instruction, places: Ints, addresses: NDArray[np.uint32]) -> Ints:
     """(2, bits): lane whose row holds each memory bit, and the bit's number in it; ProbeError outside all rows."""
-    owners = np.full(SIZE // ROW_BYTES, NOT_MOVED)
-    owners[addresses // ROW_BYTES] = np.arange(WARP)
+    size = row_bytes(instruction)
+    owners = np.full(SIZE // size, NOT_MOVED)
+    owners[addresses // size] = np.arange(WARP)
     moved = places != NOT_MOVED
-    lanes = np.where(moved, owners[places // ROW_BITS], NOT_MOVED)
+    lanes = np.where(moved, owners[places // (8 * size)], NOT_MOVED)
     wrong = np.flatnonzero(moved & (lanes == NOT_MOVED))
     if len(wrong):
         raise ProbeError(
             f"{instruction.name}: bit {wrong[0]} of the registers goes with bit {places[wrong[0]]} of shared memory, "
             "which is in no row that a lane points to."
         )
-    return np.stack([lanes, np.where(moved, places % ROW_BITS, NOT_MOVED)])
+    return np.stack([lanes, np.where(moved, places % (8 * size), NOT_MOVED)])
 
 
-def _whole(instruction: Instruction, lanes: Ints, offsets: Ints) -> tuple[Ints, Ints, int]:
-    """Of every slot the lane whose row it is in and the column there, and where in the slot its element starts.
+def _whole(instruction: Instruction, lanes: Ints, offsets: Ints) -> tuple[Ints, Ints, str]:
+    """Of every slot the lane whose row it is in and the column there, and where in the slot its element is, in words.
 
-    ProbeError unless every slot holds one whole element of memory, its bits in order, at the same place in all slots.
+    ProbeError unless every slot holds one whole element of memory, its bits in order, at the same place in all slots;
+    above it there is nothing of memory, or in all slots its highest bit again.
     """
     held, width = in_registers(instruction), in_memory(instruction).slot_bits
     lanes, offsets = lanes.reshape(held.slots, held.slot_bits), offsets.reshape(held.slots, held.slot_bits)
     start = int((lanes[0] != NOT_MOVED).argmax())
-    element = slice(start, start + width)
+    extended = start + width < held.slot_bits and lanes[0, start + width] != NOT_MOVED
+    element = slice(start, held.slot_bits if extended else start + width)
     there = np.zeros(held.slot_bits, bool)
     there[element] = True
-    first = offsets[:, start]
+    first, steps = offsets[:, start], np.minimum(np.arange(there.sum()), width - 1)
     fits = ((lanes != NOT_MOVED) == there).all(axis=1) & (lanes[:, element] == lanes[:, start, None]).all(axis=1)
-    fits &= (offsets[:, element] == first[:, None] + np.arange(width)).all(axis=1) & (first % width == 0)
+    fits &= (offsets[:, element] == first[:, None] + steps).all(axis=1) & (first % width == 0)
     fits &= first // width < held.cols
     if not fits.all():
         lane, i = divmod(int(fits.argmin()), held.elements)
         raise ProbeError(f"{instruction.name}: lane {lane} element {i} does not hold one element of {width} bits.")
-    return lanes[:, start], first // width, start
+    words = f"; an element is in bits {start} to {start + width - 1} of its byte"
+    return lanes[:, start], first // width, words + (", its highest bit in those above too" if extended else "")
 
 
 def _sources(instruction: Instruction, bits: Ints) -> Ints:

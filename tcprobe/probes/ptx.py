@@ -67,7 +67,8 @@ class Op(Protocol):
 class Kernel:
     """One entry point: its `text` without the module's header, and what it needs from the compiler.
 
-    `optimised`: its loop is timed, so the compiler must do its best; other probes run for microseconds.
+    `optimised`: its loop is timed, so the compiler must do its best; other probes run for microseconds. `read`: the
+    machine code of that loop is read.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Kernel:
     text: str
     target: Target
     optimised: bool = False
+    read: bool = False
 
     @property
     def sha256(self) -> str:
@@ -114,7 +116,9 @@ def module(kernels: Sequence[Kernel], device: Arch) -> str:
     return f".version {ptx}\n.target {target}\n.address_size 64\n\n" + "\n".join(k.text for k in kernels)
 
 
-def entry(name: str, pointers: Sequence[str], registers: Sequence[str], body: Sequence[str]) -> str:
+def entry(
+    name: str, pointers: Sequence[str], registers: Sequence[str], body: Sequence[str], directives: str = ""
+) -> str:
     """The frame of a kernel. `body` may use %lane, %x, %y, %z (block), %nx, %ny, %ldm and one %pointer each."""
     params = ", ".join([*(f".param .u64 p_{p}" for p in pointers), ".param .u32 p_ldm"])
     lines = [
@@ -127,7 +131,8 @@ def entry(name: str, pointers: Sequence[str], registers: Sequence[str], body: Se
         *body,
         "ret;",
     ]  # fmt: skip
-    return f".visible .entry {name}({params})\n{{\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
+    head = f".visible .entry {name}({params}){directives and ' ' + directives}"
+    return f"{head}\n{{\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
 
 
 def identifier(text: str) -> str:
@@ -147,11 +152,11 @@ def braces(prefix: str, fragment: Fragment) -> str:
 
 def written(instruction: Instruction, selectors: Mapping[str, int] | None = None) -> str:
     """The instruction with its operands; `selectors` are their numbers by operand, 0 without one."""
-    operands = (_operand(f, (selectors or {}).get(f.operand, 0)) for f in instruction.spelled)
+    operands = (operand(f, (selectors or {}).get(f.operand, 0)) for f in instruction.spelled)
     return f"{instruction.name} {', '.join(operands)};"
 
 
-def _operand(fragment: Fragment, selector: int) -> str:
+def operand(fragment: Fragment, selector: int) -> str:
     """A vector in braces; what a selector selects from is one register without, before its immediates."""
     if not fragment.selectors:
         return braces(fragment.operand, fragment)

@@ -32,6 +32,7 @@ class Reference(Protocol):
 # what references are made of
 APART = (
     "claim",
+    "cost",
     "cute_copy",
     "cute_gmma",
     "cute_scale",

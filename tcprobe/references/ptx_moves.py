@@ -1,4 +1,5 @@
 """PTX ISA 9.1, sections 9.7.14.5.15 to 9.7.14.5.17: what the document says of ldmatrix, stmatrix and movmatrix.
+Of ldmatrix .s8.s4 it is PTX ISA 9.4, section 9.7.16.5.15.
 
 Rows count over all matrices, eight each; row and col are those of the element in memory, which .trans exchanges within
 a matrix. Layouts of matrices with sixteen rows or columns of .b8 under .trans are in figures only.
@@ -34,7 +35,7 @@ ERRATA = (
 
 def claim(fragment: Fragment) -> Claim | str:
     """What the document says of a fragment of these families, or why it says nothing."""
-    section, kind = SECTIONS[fragment.family], f"{fragment.family}.{fragment.shape}"
+    section, kind = _section(fragment), f"{fragment.family}.{fragment.shape}"
     if fragment.family == "movmatrix":
         return _exchange(fragment.operand, section)
     if fragment.role is Role.ADDRESS:
@@ -44,6 +45,10 @@ def claim(fragment: Fragment) -> Claim | str:
     if kind in FIGURES:
         return f"{section} shows it in figure {FIGURES[kind]} only"
     return _registers(fragment.elements, fragment.slot_bits, ".trans." in fragment.instruction, section)
+
+
+def _section(fragment: Fragment) -> str:
+    return "9.7.16.5.15 of version 9.4" if fragment.instruction.endswith(".s8.s4") else SECTIONS[fragment.family]
 
 
 @cache

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # brings NumPy along
+    from tcprobe.probes.experiment import TimedCode
     from tcprobe.probes.ptx import Bytes, Kernel, Launch
     from tcprobe.references.shared_memory.tensor_map import TensorMap
 
@@ -63,6 +64,9 @@ class Backend(Protocol):
 
         BackendFaultError if the device is lost.
         """
+
+    def timed_code(self, kernel: Kernel) -> TimedCode:
+        """What is timed in a loaded kernel whose code is `read`."""
 
     def shared_bytes(self) -> int:
         """Bytes of shared memory that an SM of the open device has."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tcprobe.errors import DataError, ProbeError
 from tcprobe.layout.predicted import anchor, read_slots
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.probes.experiment import Conclusion, Context, Dialogue, Experiment, Reading
+from tcprobe.store import kinds
 from tcprobe.store.finding import Finding
 from tcprobe.store.measurement import Measurement
 
@@ -16,11 +18,16 @@ def conclude(
 ) -> Measurement | Finding:
     """The finding that `reading` of `experiment` amounts to.
 
-    ProbeError where the reading is no layout or no matrix product, or contradicts what is known.
+    ProbeError where the reading is no layout or no matrix product, contradicts what is known, or cannot be true.
     """
     if isinstance(experiment, Dialogue):
         body = experiment.conclude(reading, context)
-        return Finding(experiment.kind, experiment.id, context.device.name, method, "measured", provenance, body)
+        finding = Finding(experiment.kind, experiment.id, context.device.name, method, "measured", provenance, body)
+        try:
+            kinds.check(finding)
+        except DataError as error:
+            raise ProbeError(str(error)) from None
+        return finding
     conclusion = experiment.conclude(reading, context)
     return Measurement(
         experiment.id, context.device.name, method, "measured", provenance, conclusion.tables, conclusion.numbering,

@@ -17,6 +17,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.descriptor import Descriptor, offsets
 from tcprobe.layout.table import Table
+from tcprobe.probes.experiment import TimedCode
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
 from tcprobe.references.shared_memory.tensor_map import TensorMap, refused
 from tcprobe.run.backend import Device
@@ -45,6 +46,10 @@ class Emulator:
         refused = {k.name: f"not on {self._arch}" for k in kernels if not k.target.on(arch.arch(self._arch))}
         self._loaded |= {k.name for k in kernels} - set(refused)
         return refused
+
+    def timed_code(self, kernel: Kernel) -> TimedCode:
+        """Nothing: it has no machine code."""
+        return TimedCode((), ())
 
     def shared_bytes(self) -> int:
         """As sm_90 has."""

@@ -1,4 +1,4 @@
-"""The live GPU through CuPy; PTX goes to the driver's own compiler, so no toolkit is needed.
+"""The live GPU through CuPy; PTX goes to the driver's own compiler, so no toolkit is needed, or to a ptxas.
 
 The only file that imports CuPy. Runs inside `worker`, in a process that may be lost.
 """
@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,20 @@ from tcprobe.isa import arch
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import version
 from tcprobe.probes.compiler_log import blame
+from tcprobe.probes.experiment import TimedCode
 from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, module
 from tcprobe.references.shared_memory.tensor_map import TensorMap
 from tcprobe.run import driver
 from tcprobe.run.backend import OUTPUTS_KEPT, BackendFaultError, Device
 from tcprobe.system.children import one_line
 
+if TYPE_CHECKING:  # most runs leave it to the driver
+    from tcprobe.sass.ptxas import Ptxas
+
 INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
 NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (or 'cupy-cuda12x[ctk]')."
 LEAST_PINNED = 8 << 20
-COMPILERS = min(6, os.cpu_count() or 1)
+COMPILERS = min(16, os.cpu_count() or 1)
 TOGETHER = 4  # kernels in a module
 SHARED_UNASKED = 48 << 10  # bytes of shared memory that a block may have without asking
 CXX = ("-std=c++17",)
@@ -37,12 +41,14 @@ MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 class Gpu:
-    """One GPU. `load` before `run`."""
+    """One GPU. `load` before `run`. A `ptxas` takes the place of the driver's compiler of PTX."""
 
-    def __init__(self) -> None:
+    def __init__(self, ptxas: Ptxas | None = None) -> None:
         self._cupy = _import_cupy()
+        self._ptxas = ptxas
         self._functions: dict[str, Any] = {}
         self._modules: list[Any] = []
+        self._timed_code: dict[str, TimedCode] = {}
         self._arch: arch.Arch | None = None
         self._index = 0
         self._memory: Any = None
@@ -65,7 +71,8 @@ class Gpu:
         name = properties["name"].decode(errors="replace")
         number = f"sm_{properties['major'] * 10 + properties['minor']}"
         text = f"{cuda // 1000}.{cuda % 1000 // 10}"
-        return Device(index, name, number, display, text, f"driver's PTX compiler, CUDA {text}")
+        compiler = self._ptxas.name if self._ptxas else f"driver's PTX compiler, CUDA {text}"
+        return Device(index, name, number, display, text, compiler)
 
     def open(self, index: int) -> None:
         """Create the context of device `index`."""
@@ -75,6 +82,8 @@ class Gpu:
                 f"there is no device {index}; visible: {', '.join(f'{d.index} ({d.name})' for d in devices)}."
             )
         self._arch, self._index = arch.arch(devices[index].arch), index
+        if self._ptxas:
+            self._ptxas.require(self._arch)
         try:
             self._cupy.cuda.Device(index).use()
             self._cupy.cuda.runtime.free(0)
@@ -84,6 +93,10 @@ class Gpu:
     def shared_bytes(self) -> int:
         """Bytes of shared memory that an SM of the open device has."""
         return int(self._cupy.cuda.runtime.getDeviceProperties(self._index)["sharedMemPerMultiprocessor"])
+
+    def timed_code(self, kernel: Kernel) -> TimedCode:
+        """What is timed in a loaded kernel, from the cubin that was loaded."""
+        return self._timed_code[kernel.name]
 
     def encoded(self, made: TensorMap) -> str:
         """What the driver says of a tensor map, at an address where nobody goes."""
@@ -95,8 +108,10 @@ class Gpu:
         Forms that the arch does not have are in modules of their own: another form's header might let them pass.
         """
         assert self._arch is not None
-        kinds = product((True, False), repeat=2)
-        groups = [[k for k in kernels if (bool(k.target.on(self._arch)), k.optimised) == kind] for kind in kinds]
+        kinds = product((True, False), repeat=3)
+        groups = [
+            [k for k in kernels if (bool(k.target.on(self._arch)), k.optimised, k.read) == kind] for kind in kinds
+        ]
         parts = [group[start : start + TOGETHER] for group in groups for start in range(0, len(group), TOGETHER)]
         refused: dict[str, str] = {}
         with ThreadPoolExecutor(COMPILERS) as pool:
@@ -179,19 +194,30 @@ class Gpu:
         """Load one module; if the driver refuses it, the compiler's log, or the error where there is none."""
         assert self._arch is not None
         self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
-        cubin, log = driver.assembled(
-            module(kernels, self._arch).encode(), driver.BEST if kernels[0].optimised else driver.QUICK
-        )
+        cubin, log = self._assembled(module(kernels, self._arch), kernels[0].optimised)
         if not cubin:
             return log
         loaded = self._cupy.cuda.function.Module()
         try:
             loaded.load(cubin)
         except self._cupy.cuda.driver.CUDADriverError as error:
+            if self._ptxas:  # which took it: no compiler refuses the kernel
+                words = f"the driver does not load what {self._ptxas.name} makes: {error}."
+                raise EnvironmentUnfitError(words) from None
             return str(error)
         self._modules.append(loaded)
+        if kernels[0].read:
+            from tcprobe.sass.loops import timed_code
+
+            self._timed_code |= timed_code(cubin, self._arch)
         self._functions |= {k.name: loaded.get_function(k.name) for k in kernels}
         return None
+
+    def _assembled(self, text: str, optimised: bool) -> tuple[bytes, str]:
+        """The cubin of a module and the error log of whichever compiler it is."""
+        if self._ptxas and self._arch:
+            return self._ptxas.assembled(self._arch, text, optimised)
+        return driver.assembled(text.encode(), driver.BEST if optimised else driver.QUICK)
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """All launches in order on one stream; outputs lie side by side in one pinned buffer."""

@@ -1,5 +1,6 @@
-"""The worker on the live GPU: `python -m tcprobe.run.live`. The driver starts while Python imports."""
+"""The worker on the live GPU: `python -m tcprobe.run.live [PTXAS LIMIT]`. The driver starts while Python imports."""
 
+import sys
 import threading
 
 from tcprobe.run import driver
@@ -10,4 +11,8 @@ if __name__ == "__main__":
     from tcprobe.run.gpu import Gpu
     from tcprobe.run.worker import main
 
+    if sys.argv[1:]:
+        from tcprobe.sass.ptxas import Ptxas
+
+        main(lambda: Gpu(Ptxas(sys.argv[1], float(sys.argv[2]))), method="live")
     main(Gpu, method="live")

@@ -13,6 +13,7 @@ import numpy as np
 
 from tcprobe.errors import ProbeError, UnreadProbeError
 from tcprobe.isa import arch
+from tcprobe.probes.experiment import TimedCode
 from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch
 from tcprobe.references.shared_memory.tensor_map import TensorMap
 from tcprobe.run.backend import Device
@@ -47,6 +48,10 @@ class Sass:
         codes, refused = assemble(self._tools, moves, self._row)
         self._codes |= codes
         return refused
+
+    def timed_code(self, kernel: Kernel) -> TimedCode:
+        """ProbeError: nothing is timed."""
+        raise ProbeError(f"{kernel.name}: machine code does not show how long anything takes.")
 
     def shared_bytes(self) -> int:
         """ProbeError: code does not say what an SM has."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
+from tcprobe.run import report
 from tcprobe.store import consistency, documents, findings, kinds
 from tcprobe.store.choose import alone
 from tcprobe.store.finding import FROM_CODE, MAKER, Finding, how, made_by
@@ -57,7 +58,7 @@ class Merged:
 
 
 def merge(paths: Sequence[Path], target: Results, contributor: str = "") -> Merged:
-    """Take the findings of results folders into `target`.
+    """Take the findings of results folders and reports into `target`.
 
     DataError, and nothing is written, where a file cannot be trusted or its tables do not hang together; UsageError
     where a path has no findings, or is the target.
@@ -87,12 +88,23 @@ def run_id(finding: Known, contributor: str = "") -> str:
 
 
 def _accepted(path: Path, target: Results) -> list[Known]:
-    """All findings of a folder, its runs among them, each held against its own tables."""
+    """All findings of a folder, its runs among them, or of a report, each held against its own tables."""
+    if path.is_file():
+        with report.opened(path) as source:
+            accepted = _of_folder(path, source)
+            for finding in accepted:
+                with documents.naming(path):
+                    report.check(finding)
+            return accepted
     if not files.is_folder(path):
-        raise UsageError(f"{path}: no such folder of results.")
-    source = Results(path)
+        raise UsageError(f"{path}: no such folder of results, nor a report.")
     if path.resolve() == target.root.resolve():
         raise UsageError(f"{path} is the folder that is merged into.")
+    return _of_folder(path, Results(path))
+
+
+def _of_folder(path: Path, source: Results) -> list[Known]:
+    """What is taken of a folder that came as `path`."""
     accepted = [finding for finding in _measured(source) if finding.method in TAKEN]
     if not accepted:
         raise UsageError(f"{path}: no findings there. `tcprobe run --results {path}` makes them.")
@@ -103,15 +115,24 @@ def _accepted(path: Path, target: Results) -> list[Known]:
     return accepted
 
 
+def own(results: Results) -> list[Known]:
+    """What a folder says of hardware, without its runs."""
+    return [finding for finding in _of_one(results) if finding.method in TAKEN]
+
+
 def _measured(results: Results) -> Iterator[Known]:
     """Everything that was measured, of all kinds."""
     for layer in alone(results).layers:
-        for arch in layer.results.archs():
-            for method in layer.results.methods(arch):
-                yield from (m for m in layer.results.measurements(arch, method) if m.status == "measured")
-        for kind in kinds.names():
-            for arch in findings.archs(layer.results, kind):
-                yield from (f for f in findings.every(layer.results, kind, arch) if f.status == "measured")
+        yield from _of_one(layer.results)
+
+
+def _of_one(results: Results) -> Iterator[Known]:
+    for arch in results.archs():
+        for method in results.methods(arch):
+            yield from (m for m in results.measurements(arch, method) if m.status == "measured")
+    for kind in kinds.names():
+        for arch in findings.archs(results, kind):
+            yield from (f for f in findings.every(results, kind, arch) if f.status == "measured")
 
 
 def _identity(finding: Known) -> Hashable:

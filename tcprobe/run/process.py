@@ -25,6 +25,11 @@ class Worker:
         return children.start(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
 
 
+def live_worker(ptxas: str | None, limit: float) -> Worker:
+    """A worker on the GPU; what a ptxas makes runs there, or without one what the driver's compiler makes."""
+    return Worker(command("tcprobe.run.live", ptxas, str(limit)) if ptxas else COMMAND, limit)
+
+
 @contextmanager
 def ended_by_errors(*processes: subprocess.Popen[bytes] | None) -> Iterator[None]:
     """Workers that were started early do not outlive an error, also one that comes before anybody takes them."""

@@ -55,6 +55,18 @@ __device__ void scatter(u64* matrix, const W (&registers)[F::registers]) {
   }
 }
 
+// the bits of registers
+template <class To, class From, int count>
+__device__ __forceinline__ void copied(To (&to)[count], const From (&from)[count]) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  #pragma unroll
+  for (int j = 0; j < count; ++j) {
+    union { From from; To to; } both;
+    both.from = from[j];
+    to[j] = both.to;
+  }
+}
+
 // `bits` bits of v to byte `offset` of shared memory that was zero; of less than a byte to bit k % 8
 template <int bits>
 __device__ void put(unsigned char* shared, int offset, int k, u64 v) {
@@ -117,10 +129,6 @@ def _struct(cell: Cell) -> str:
 
 def _word(cell: Cell) -> str:
     return "u64" if cell.fragment.register_bits == 64 else "unsigned"
-
-
-def _letter(cell: Cell) -> str:
-    return "l" if cell.fragment.register_bits == 64 else "r"
 
 
 def _declared(case: VerifyCase) -> Iterator[str]:
@@ -195,54 +203,34 @@ def _multiplied(case: VerifyCase) -> Iterator[str]:
         e = case.operands["e"].fragment
         yield (f"  const unsigned re = tcprobe::metadata<{_struct(case.operands['e'])}>({_lane('e')}, "
                f"index + step * {e.rows * e.cols // e.span});")  # fmt: skip
-    yield from (f"  {line}" for line in _asm(case))
+    yield from (f"  {line}" for line in _called(case))
     yield from (f"  d{one.matrix} += next_{one.matrix}[step];" for one in case.shared)
     yield "}"
     size = f"{_struct(d)}::products * {_struct(d)}::rows * {_struct(d)}::cols"
     yield f"scatter<{_struct(d)}>(d + blockIdx.x * {size}, rd);"
 
 
-def _asm(case: VerifyCase) -> Iterator[str]:
-    """The instruction with its operands where they are, waited for where it is asynchronous."""
-    outputs = [f'"{"+" if _adds(case) else "="}{_letter(case.operands["d"])}"(rd[{j}])' for j in _count(case, "d")]
-    given: list[str] = []  # inputs in the order of their numbers
+def _called(case: VerifyCase) -> Iterator[str]:
+    """The emitted function of the multiply, given its operands in registers; waited for where it is asynchronous."""
+    name, held = f"tcprobe::{identifier(case.instruction.id)}", case.factors | {"d": case.operands["d"]}
+    held |= {} if _adds(case) else {"c": case.sums}
+    for operand, cell in held.items():
+        yield f"typename {_struct(cell)}::word p{operand}[{_struct(cell)}::registers]; copied(p{operand}, r{operand});"
     places = {one.matrix for one in case.shared}
-
-    def operand(o: str) -> str:
-        if o in places:
-            given.append(f'"l"(d{o})')
-            return f"%{len(outputs) + len(given) - 1}"
-        cell = case.factors.get(o, case.sums)
-        first = len(outputs) + len(given)
-        given.extend(f'"{_letter(cell)}"(r{o}[{j}])' for j in range(cell.fragment.registers))
-        return "{" + ", ".join(f"%{first + j}" for j in range(cell.fragment.registers)) + "}"
-
-    written = ["{" + ", ".join(f"%{j}" for j in _count(case, "d")) + "}", operand("a"), operand("b")]
-    written += [] if _adds(case) else [operand("c")]
-    if "e" in case.operands:
-        given.append('"r"(re)')
-        written += [f"%{len(outputs) + len(given) - 1}", str(case.selector)]
-    text = f"{case.instruction.name} {', '.join(written + _flags(case))};"
-    yield f'asm volatile("{_waited(text) if case.shared else text}"'
-    clobbered = ' : "memory"' if case.shared else ""
-    yield f"    : {', '.join(outputs)} : {', '.join(given)}{clobbered});"
+    arguments = ["pd", *(f"d{o}" if o in places else f"p{o}" for o in "ab"), *([] if _adds(case) else ["pc"])]
+    arguments += ["re"] if "e" in case.operands else []
+    statement = f"{name}::mma{_template(case)}({', '.join(arguments)});"
+    kept = "".join(f"{name}::fence_operand(p{operand}); " for operand in held)
+    around = (f"{kept}{name}::fence();",
+              f"{name}::commit_group(); {name}::wait_group(); {name}::fence_operand(pd);")  # fmt: skip
+    yield from (around[0], statement, around[1]) if case.shared else (statement,)
+    yield "copied(rd, pd);"
 
 
-def _count(case: VerifyCase, operand: str) -> range:
-    return range(case.operands[operand].fragment.registers)
-
-
-def _flags(case: VerifyCase) -> list[str]:
-    """What a multiply behind descriptors says after its operands: D counts, no sign changes, what is transposed."""
-    if not case.shared:
-        return []
-    signs = [] if case.instruction.type("d") == "s32" else ["1", "1"]
-    turned = [str(int(one.major == "mn")) for one in case.shared if len(one.operand.held.majors) > 1]
-    return ["yes", *signs, *turned]
-
-
-def _waited(text: str) -> str:
-    """One asynchronous multiply from beginning to end; predicate `yes` is true."""
-    lines = ["{.reg .pred yes;", "setp.eq.u32 yes, 0, 0;", "wgmma.fence.sync.aligned;", text,
-             "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;}"]  # fmt: skip
-    return " ".join(lines)
+def _template(case: VerifyCase) -> str:
+    """The template arguments: the selector, signs, and what is transposed."""
+    selector = [] if case.selector is None else [str(case.selector)]
+    majors = {one.matrix: one.major for one in case.shared if len(one.operand.held.majors) > 1}
+    transposed = [str(int(majors.get(o) == "mn")) for o in "ab"] if majors else []
+    arguments = [*selector, *(["1", "1", *transposed] if transposed else [])]
+    return f"<{', '.join(arguments)}>" if arguments else ""

@@ -35,7 +35,7 @@ from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.probes import experiments, of_kind
-from tcprobe.probes.experiment import Dialogue, Experiment, Reading, ptx_hash
+from tcprobe.probes.experiment import Dialogue, Experiment, Reading, TimedCode, ptx_hash
 from tcprobe.probes.ptx import Bytes, Kernel, Launch
 from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendBugError, BackendFaultError, Device
 from tcprobe.run.wire import Arrays, receive, send
@@ -102,6 +102,10 @@ class Desk:
         """The table of a fragment on the device: from the folder over what is published."""
         found = self._layers.choose(fragment, [self.device.name])
         return found.table(fragment) if found else None
+
+    def timed_code(self, kernel: Kernel) -> TimedCode:
+        """What is timed in a kernel, from its machine code."""
+        return self._backend.timed_code(kernel)
 
     def shared_bytes(self) -> int:
         """Bytes of shared memory that an SM has."""

@@ -22,6 +22,7 @@ from tcprobe.system.children import Scratch, one_line
 if TYPE_CHECKING:
     from tcprobe.sass.elf import Content
 
+Line = tuple[int, str]  # address and text of an instruction
 PARTS = 2  # calls of ptxas at the same time
 
 
@@ -30,7 +31,7 @@ class Code:
     """A kernel's instructions by address, its first address, and where its parameters are in constant bank 0.
 
     `unread` is why a line could not be decoded, by address; `opcodes` are those of all lines, in order. `raw` is the
-    encoded code, 16 bytes an instruction, `routines` the routines of the compiler that are linked into it.
+    encoded code, 16 bytes an instruction, `lines` its text, `routines` those of the compiler that are linked into it.
     """
 
     instructions: dict[int, CodeLine]
@@ -41,6 +42,7 @@ class Code:
     opcodes: tuple[str, ...]
     raw: bytes = b""
     routines: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 def assemble(
@@ -107,18 +109,8 @@ def _check_arch(assembler: Assembler, made: str) -> None:
 
 def _disassembled(assembler: Assembler, kernels: dict[str, Content]) -> dict[str, Code]:
     """The code of all kernels of an assembler's arch; kernels with the same bytes and parameters share it."""
-    tools, row, scratch = assembler.tools, assembler.row, assembler.scratch
     distinct = dict.fromkeys(kernels.values())
-    image = scratch.folder / "code.bin"
-    image.write_bytes(b"".join(kernel.raw for kernel in distinct))
-    done = survived(attempt(scratch, [tools.nvdisasm, "--binary", tools.disassembles_as(row), str(image)], tools.limit))
-    lines = [(int(m[1], 16), m[2]) for m in map(LINE.match, done.stdout.splitlines()) if m]
-    size = sum(len(kernel.raw) for kernel in distinct)
-    if done.returncode or [at for at, _ in lines] != list(range(0, size, 16)):
-        raise EnvironmentUnfitError(
-            f"{tools.nvdisasm} does not print the code of {row.name} ({len(lines)} of {size // 16} instructions): "
-            f"{one_line(done.stderr) or one_line(done.stdout) or 'it printed nothing'}."
-        )
+    lines = printed(assembler.tools, assembler.row, assembler.scratch, b"".join(kernel.raw for kernel in distinct))
     codes, start = {}, 0
     for kernel in distinct:
         end = start + len(kernel.raw)
@@ -127,7 +119,21 @@ def _disassembled(assembler: Assembler, kernels: dict[str, Content]) -> dict[str
     return {name: codes[kernel] for name, kernel in kernels.items()}
 
 
-def _code(lines: Sequence[tuple[int, str]], start: int, kernel: Content) -> Code:
+def printed(tools: Toolchain, row: Arch, scratch: Scratch, raw: bytes) -> list[Line]:
+    """The lines of raw code, an instruction each, by address; EnvironmentUnfitError where not all are printed."""
+    image = scratch.folder / "code.bin"
+    image.write_bytes(raw)
+    done = survived(attempt(scratch, [tools.nvdisasm, "--binary", tools.disassembles_as(row), str(image)], tools.limit))
+    lines = [(int(m[1], 16), m[2]) for m in map(LINE.match, done.stdout.splitlines()) if m]
+    if done.returncode or [at for at, _ in lines] != list(range(0, len(raw), 16)):
+        raise EnvironmentUnfitError(
+            f"{tools.nvdisasm} does not print the code of {row.name} ({len(lines)} of {len(raw) // 16} instructions): "
+            f"{one_line(done.stderr) or one_line(done.stdout) or 'it printed nothing'}."
+        )
+    return lines
+
+
+def _code(lines: Sequence[Line], start: int, kernel: Content) -> Code:
     instructions, unread = {}, {}
     for at, text in lines:
         try:
@@ -135,4 +141,14 @@ def _code(lines: Sequence[tuple[int, str]], start: int, kernel: Content) -> Code
         except UnreadError as error:
             unread[at] = f"{error}, in `{text}`"
     opcodes = tuple(opcode_of(text) for _, text in lines)
-    return Code(instructions, start, kernel.offset, kernel.size, unread, opcodes, kernel.raw, kernel.routines)
+    return Code(
+        instructions,
+        start,
+        kernel.offset,
+        kernel.size,
+        unread,
+        opcodes,
+        kernel.raw,
+        kernel.routines,
+        tuple(text for _, text in lines),
+    )

@@ -53,6 +53,16 @@ def contents(cubin: Path) -> tuple[str, dict[str, Content]]:
         raise EnvironmentUnfitError(f"ptxas wrote no cubin that can be read: {error}.") from None
 
 
+def code_by_kernel(cubin: bytes) -> dict[str, bytes]:
+    """The raw code of every kernel, whoever compiled it; EnvironmentUnfitError if the cubin cannot be read."""
+    try:
+        sections = {section.name: section for section in ELFFile(BytesIO(cubin)).iter_sections()}
+        return {name.removeprefix(".text."): _data(cubin, section) for name, section in sections.items()
+                if name.startswith(".text.")}  # fmt: skip
+    except DAMAGED as error:
+        raise EnvironmentUnfitError(f"the compiler made no cubin that can be read: {error}.") from None
+
+
 def _arch(elf: ELFFile) -> str:
     version, machine = elf.header["e_ident"]["EI_ABIVERSION"], elf.header["e_machine"]
     if machine != "EM_CUDA" or version not in ARCH_SHIFT:

@@ -11,7 +11,6 @@ assembled alone: what ptxas makes of an emulated one differs by some instruction
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.native import MOVES, TENSOR, is_native
 from tcprobe.text import one_line
 
 if TYPE_CHECKING:  # what is saved is read without NumPy and tools
@@ -26,29 +26,6 @@ if TYPE_CHECKING:  # what is saved is read without NumPy and tools
     from tcprobe.sass.cubin import Code
     from tcprobe.sass.toolchain import Toolchain
 
-TENSOR = (
-    "HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "BGMMA", "QGMMA",
-    "UTCHMMA", "UTCIMMA", "UTCQMMA", "UTCOMMA",
-)  # fmt: skip
-MOVES = ("LDSM", "STSM", "MOVM", "LDTM", "STTM", "UTCCP", "UTCSHIFT")
-# what a tensor-core opcode of the type of A looks like
-NATIVE = {
-    "f16": r"HG?MMA\.(?!.*(BF16|TF32))",
-    "bf16": r"HG?MMA\..*BF16",
-    "tf32": r"HG?MMA\..*TF32",
-    "f64": r"DMMA",
-    **dict.fromkeys(("s8", "u8"), r"IG?MMA\..*[SU]8"),
-    **dict.fromkeys(("s4", "u4"), r"IMMA\..*[SU]4"),
-    "b1": r"BG?MMA",
-    **dict.fromkeys(("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"), r"QG?MMA"),
-}
-# the same where the kind decides
-KIND = {
-    **dict.fromkeys(("f16", "tf32"), r"UTCHMMA"),
-    "i8": r"UTCIMMA",
-    **dict.fromkeys(("f8f6f4", "mxf8f6f4"), r"(UTC)?QMMA"),
-    **dict.fromkeys(("mxf4", "mxf4nvf4"), r"(UTC)?OMMA"),
-}
 FILLING = ("NOP", "EXIT", "BRA")
 NOTHING = {True: "no tensor-core opcode", False: "no opcode that moves a matrix"}
 
@@ -74,9 +51,7 @@ class Lowering:
         """Whether the tensor cores do a multiply in its own type, or opcodes of one name all of a move."""
         if not instruction.multiplies:
             return len({opcode.split(".")[0] for opcode in self.opcodes}) == 1
-        own = KIND.get(instruction.kind or "") or NATIVE[instruction.type("a")]
-        pattern = own + (rf"\..*{instruction.bit_op.upper()}" if instruction.bit_op else "")
-        return bool(self.opcodes) and all(re.match(pattern, opcode) for opcode in self.opcodes)
+        return is_native(instruction, self.opcodes)
 
     def to_json(self) -> dict[str, object]:
         """Plain data."""
@@ -89,7 +64,7 @@ def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> d
 
     Refused is what ptxas refuses at the least target that the PTX ISA allows, and then at each of the arch's own.
     """
-    probes = {i.id: _kernel(i) for i in instructions}
+    probes = {i.id: probe(i) for i in instructions}
     lowerings = _compiled(tools, row, probes, {i.id: i for i in instructions})
     for own in row.targets:
         untried = [i for i in instructions if lowerings[i.id].refused and i.named_apart and own != i.target.own(row)]
@@ -117,7 +92,7 @@ def _compiled(
             for i, probe in probes.items()}  # fmt: skip
 
 
-def _kernel(instruction: Instruction) -> Kernel:
+def probe(instruction: Instruction) -> Kernel:
     """The probe; of a sparse multiply that with the first selector and D as it is; of a warpgroup A in registers.
 
     What has none is just assembled.

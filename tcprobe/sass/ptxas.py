@@ -16,11 +16,53 @@ from tcprobe.isa.arch import Arch, own
 from tcprobe.isa.target import version
 from tcprobe.probes.compiler_log import blame
 from tcprobe.probes.ptx import Kernel, module
-from tcprobe.sass.toolchain import Toolchain, attempt
+from tcprobe.sass.toolchain import Toolchain, attempt, known_targets
+from tcprobe.sass.toolchain import version as release
 from tcprobe.system.children import Scratch, one_line
 
 EMPTY = ".version {ptx}\n.target {arch}\n.address_size 64\n.visible .entry nothing(.param .u32 p) {{ ret; }}\n"
 MOST_STUMBLES = 100  # unexplained ends of ptxas on parts of one module; 16 refused kernels of 83 take at most 60
+
+
+LEVELS = {False: "1", True: "3"}  # of optimisation, as the driver is asked for them: by `Kernel.optimised`
+
+
+@dataclass(frozen=True)
+class Ptxas:
+    """A ptxas in place of the driver's compiler; `limit` is for one call of it, in seconds."""
+
+    program: str
+    limit: float
+
+    @property
+    def name(self) -> str:
+        """As provenance has it."""
+        return f"ptxas {release(self.program, self.limit)}"
+
+    def require(self, row: Arch) -> None:
+        """EnvironmentUnfitError unless it assembles for an arch."""
+        if row.name not in known_targets(self.program, self.limit):
+            raise EnvironmentUnfitError(f"{self.program} ({self.name}) does not know {row.name}: name another --cuda.")
+
+    def assembled(self, row: Arch, text: str, optimised: bool) -> tuple[bytes, str]:
+        """The cubin of a module, or empty bytes and why not; EnvironmentUnfitError where it cannot be run."""
+        try:
+            with Scratch() as scratch:
+                cubin = scratch.folder / "probes.cubin"
+                command = call(self.program, row, text, cubin)
+                done = attempt(scratch, [*command, f"-O{LEVELS[optimised]}"], self.limit)
+                made = cubin.read_bytes() if done.returncode == 0 and cubin.is_file() else b""
+                return made, "" if made else done.stderr.strip() or _words(done)
+        except OSError as error:
+            raise EnvironmentUnfitError(f"no temporary files for the probes: {error.strerror}.") from None
+
+
+def call(program: str, row: Arch, text: str, cubin: Path) -> list[str]:
+    """The call that assembles a module, whose text is written beside the cubin."""
+    source = cubin.with_suffix(".ptx")
+    source.write_text(text)
+    target = text.split("\n.target ", 1)[1].split("\n", 1)[0]
+    return [program, "-arch", own(row, target), str(source), "-o", str(cubin)]
 
 
 @dataclass
@@ -60,12 +102,8 @@ class Assembler:
         return blame(done.stderr, kernels) or self._stumbled(kernels, _words(done))
 
     def _ptxas(self, text: str) -> CompletedProcess[str]:
-        source = self.cubin.with_suffix(".ptx")
-        source.write_text(text)
         self.cubin.unlink(missing_ok=True)
-        target = text.split("\n.target ", 1)[1].split("\n", 1)[0]
-        command = [self.tools.ptxas, "-arch", own(self.row, target), str(source), "-o", str(self.cubin)]
-        return attempt(self.scratch, command, self.tools.limit)
+        return attempt(self.scratch, call(self.tools.ptxas, self.row, text, self.cubin), self.tools.limit)
 
     def _stumbled(self, kernels: Sequence[Kernel], words: str) -> dict[str, str]:
         """ptxas failed without naming a kernel: find out by halves over which, or that it is unfit."""

@@ -21,12 +21,12 @@ import numpy as np
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.native import TENSOR
 from tcprobe.probes import ptx
 from tcprobe.probes.multiply import Multiply
 from tcprobe.probes.ptx import Kernel
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import Argument, UnreadError
-from tcprobe.sass.lowering import TENSOR
 from tcprobe.sass.machine import ZERO, Image, Machine
 from tcprobe.sass.opcodes import OPCODES
 

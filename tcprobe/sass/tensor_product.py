@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.native import TENSOR
 from tcprobe.layout.structure import elements, holder
 from tcprobe.layout.table import Table
 from tcprobe.probes.numbers import FLOATS, decode, encode
 from tcprobe.sass.decode import Argument, CodeLine, UnreadError
 from tcprobe.sass.emulation import whole
-from tcprobe.sass.lowering import TENSOR
 from tcprobe.sass.machine import ZERO, Machine
 from tcprobe.sass.registry import Function, must
 from tcprobe.sass.tensor import form, name

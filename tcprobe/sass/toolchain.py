@@ -1,7 +1,7 @@
 """ptxas and nvdisasm: where they are found, in which versions, and for which archs they work.
 
 Order of search: the folder given (`--cuda`), CUDA_HOME, the wheels that come with tcprobe, PATH. A folder may
-be a toolkit (with bin/) or hold the programs itself.
+be a toolkit (with bin/), hold the programs itself, or be what wheels were installed into.
 """
 
 from __future__ import annotations
@@ -67,9 +67,24 @@ def find(folder: Path | None = None, limit: float = LIMIT) -> Toolchain:
 
     `folder` names a compiler, so it must have ptxas; where it lacks nvdisasm, that is taken from elsewhere.
     """
-    if folder and not _in(folder, "ptxas"):
-        raise EnvironmentUnfitError(f"{folder} has no ptxas, nor has its bin: name the folder of a CUDA toolkit.")
-    return of(_find("ptxas", folder), _find("nvdisasm", folder), limit)
+    return of(compiler(folder), _find("nvdisasm", folder), limit)
+
+
+def compiler(folder: Path | None = None) -> str:
+    """The ptxas of a folder, or the first found; EnvironmentUnfitError if there is none."""
+    path = _in(folder, "ptxas") if folder else _find("ptxas", None)
+    if not path:
+        raise EnvironmentUnfitError(
+            f"{folder} has no ptxas, nor has its bin, or a wheel in it: name the folder of a CUDA toolkit."
+        )
+    return path
+
+
+@cache
+def disassembler(limit: float = LIMIT) -> Toolchain:
+    """nvdisasm alone, for code that another compiler made; EnvironmentUnfitError if it is nowhere."""
+    nvdisasm = _find("nvdisasm", None)
+    return Toolchain("", nvdisasm, "", version(nvdisasm, limit), limit)
 
 
 def _find(program: str, folder: Path | None) -> str:
@@ -85,8 +100,12 @@ def _find(program: str, folder: Path | None) -> str:
 
 
 def _in(folder: Path, program: str) -> str | None:
-    """The program in a folder or its bin, None if it is in neither; EnvironmentUnfitError if it may not be run."""
-    for candidate in (folder / program, folder / "bin" / program):
+    """The program in a folder, its bin or that of a wheel installed there (`pip install --target`), None if in none.
+
+    EnvironmentUnfitError if it may not be run.
+    """
+    wheels = (folder.joinpath(*wheel.split("."), "bin") for wheel in WHEELS)
+    for candidate in (place / program for place in (folder, folder / "bin", *wheels)):
         if candidate.is_file() and not os.access(candidate, os.X_OK):
             raise EnvironmentUnfitError(f"{candidate} is not executable: chmod +x, or name another folder by --cuda.")
         path = shutil.which(program, path=str(candidate.parent))

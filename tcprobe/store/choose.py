@@ -31,7 +31,7 @@ from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.store import documents
-from tcprobe.store.finding import METHODS, Finding, Key, made_by
+from tcprobe.store.finding import METHODS, Finding, Key, witness
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 
@@ -85,6 +85,7 @@ class Layers:
         self._methods: dict[tuple[str, str], list[str]] = {}
         self._looked: Counter[tuple[str, str, str]] = Counter()  # how often a folder was looked into
         self._listed: dict[tuple[str, str, str], frozenset[str]] = {}  # what is there
+        self._findings: dict[tuple[str, str], dict[str, Sourced]] = {}  # by kind and arch
         self._of_one: dict[tuple[str, ...], list[Found]] = {}  # what is saved of an experiment on one arch
         self._groups = tuple(dict.fromkeys(layer.group for layer in self.layers))
 
@@ -130,12 +131,12 @@ class Layers:
         return counting
 
     def _strongest(self, fragment: Fragment, first: Found) -> Found:
-        """Of what stands beside `first` in its folder, by the same method: the table that most devices agree on."""
+        """Of what stands beside `first` in its folder, by the same method: the table that most kinds of GPUs show."""
         beside = [f for f in self.tables(fragment, [first.measured.arch])
                   if (f.group, f.measured.method) == (first.group, first.measured.method)]  # fmt: skip
-        by_table: dict[str, set[tuple[str, ...]]] = {}
+        by_table: dict[str, set[str]] = {}
         for one in beside:
-            by_table.setdefault(one.table(fragment).id, set()).add(made_by(one.measured))
+            by_table.setdefault(one.table(fragment).id, set()).add(witness(one.measured))
         return max(beside, key=lambda one: len(by_table[one.table(fragment).id]))
 
     def tables(self, fragment: Fragment, archs: Sequence[str]) -> Iterator[Found]:
@@ -212,11 +213,13 @@ class Layers:
         """What was measured of a kind on an arch, by subject: of each the finding of the nearest layer that has one."""
         from tcprobe.store.findings import every
 
-        by_subject: dict[str, Sourced] = {}
-        for found, name in self.documents(arch, kind, lambda results: list(every(results, kind, arch))):
-            for finding in (one for one in found if one.status == "measured"):
-                by_subject.setdefault(finding.subject, Sourced(finding, name))
-        return by_subject
+        if (kind, arch) not in self._findings:
+            by_subject: dict[str, Sourced] = {}
+            for found, name in self.documents(arch, kind, lambda results: list(every(results, kind, arch))):
+                for finding in (one for one in found if one.status == "measured"):
+                    by_subject.setdefault(finding.subject, Sourced(finding, name))
+            self._findings[kind, arch] = by_subject
+        return self._findings[kind, arch]
 
     def finding(self, kind: str, arch: str, subject: str) -> Sourced | None:
         """What was measured of one subject, from the nearest layer that has it; None if no layer does."""

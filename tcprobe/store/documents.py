@@ -52,13 +52,13 @@ def sealed(raw: bytes) -> bool:
     return raw == text + _CHECKSUM + digest + b'"\n}\n'
 
 
-def read(path: str | Path, kind: str) -> dict[str, Any] | None:
-    """The body of a document, None if there is no such file.
+def read(path: str | Path, kind: str, most: int = files.MOST_BYTES) -> dict[str, Any] | None:
+    """The body of a document of at most `most` bytes, None if there is no such file.
 
     DataError names the file, the place and the reason if it cannot be trusted; NewerSchemaError if a later tcprobe
     wrote it.
     """
-    raw = files.read(path)
+    raw = files.read(path, most)
     if raw is None:
         return None
     with naming(path):
@@ -77,7 +77,7 @@ def naming(path: str | Path) -> Iterator[None]:
 
 
 def _body(raw: bytes, kind: str) -> dict[str, Any]:
-    content = _parse(raw)
+    content = parsed(raw)
     schema = content.get("schema")
     if content.get("kind") != kind or type(schema) is not int or schema < 1:
         raise DataError(f"not a tcprobe {kind}.")
@@ -88,7 +88,8 @@ def _body(raw: bytes, kind: str) -> dict[str, Any]:
     return {key: value for key, value in content.items() if key not in ("kind", "schema", "sha256")}
 
 
-def _parse(raw: bytes) -> dict[str, Any]:
+def parsed(raw: bytes) -> dict[str, Any]:
+    """The JSON object in the bytes of a document; DataError if there is none, or its texts are not plain."""
     try:
         content = json.loads(raw.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_number)
     except UnicodeDecodeError as error:

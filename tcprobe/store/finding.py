@@ -102,6 +102,11 @@ def made_by(finding: AnyFinding) -> tuple[str, ...]:
     return tuple(finding.provenance[key] for key in MAKER)
 
 
+def witness(finding: AnyFinding) -> str:
+    """What counts once, however often it reports: a kind of GPU, or a compiler where code was read."""
+    return finding.provenance["device" if finding.method not in FROM_CODE else "compiler"]
+
+
 def makers(findings: Iterable[AnyFinding]) -> str:
     """How findings were made, in words, each way once."""
     return " and ".join(dict.fromkeys(how(finding) for finding in findings))

@@ -63,6 +63,13 @@ class Conversion:
         """What it costs a lane."""
         return ", ".join(f"{n} {name}" for name, n in self.costs.items()) or "no instruction"
 
+    @property
+    def fills(self) -> str:
+        """How many target tiles a source tile fills, in words; nothing where it is one, or less."""
+        t = self.tiling
+        count = t.target_tiles // t.source_tiles
+        return f"each {t.source.fragment.id} fills {count} of {t.target.fragment.id}" if count > 1 else ""
+
     @cached_property
     def load(self) -> dict[str, object] | None:
         """How the other factor is loaded where k is in an order: of its slot (lane, i), row and col of the matrix."""
@@ -91,11 +98,16 @@ def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = Fa
     With `permute_k` k of the factor `to` is put in an order that spares all exchange; `name` is the function's. Of a
     warpgroup's fragments each warp converts the band of rows that it holds (`band`).
 
-    UsageError where one is of no multiply, the two are on different archs, no conversion of their types is known, a
-    warp holds several products in one of them, or a table is not a whole fragment's.
+    What ldmatrix loaded is a matrix in memory whose rows are those of A, or the columns of B; with .trans they are k.
+
+    UsageError where one is of no multiply and not loaded by ldmatrix, the two are on different archs, no conversion of
+    their types is known, a warp holds several products in one of them, or a table is not a whole fragment's.
     """
-    for cell in (from_, to):
+    loaded = _loaded(from_, to)
+    for cell in (to,) if loaded else (from_, to):
         require_matrix(cell)
+    if loaded:
+        transpose ^= (to.fragment.operand == "b") != (".trans." in from_.fragment.instruction)
     if transpose and WARPGROUP in (from_.fragment.threads, to.fragment.threads):
         raise UsageError("the transpose of a warpgroup's matrix moves elements between warps: through shared memory.")
     from_, to = band(from_), band(to)
@@ -119,6 +131,11 @@ def routed(tiles: Tiling, name: str = NAME) -> Conversion:
     costs = _costs(plan, kind)
     reason = "shared memory may well be cheaper" if costs.get("select", 0) > MANY else None
     return Conversion(tiles, _summary(plan, kind), plan, source(tiles, plan, kind, name), costs, plan.fewest, reason)
+
+
+def _loaded(from_: Cell, to: Cell) -> bool:
+    """Whether a factor is made of what ldmatrix loaded."""
+    return (from_.fragment.family, from_.fragment.operand) == ("ldmatrix", "d") and to.fragment.role is Role.FACTOR
 
 
 def require_matrix(cell: Cell) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch
+from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 
 
@@ -72,7 +73,11 @@ def cast(source: Fragment, target: Fragment, device: Arch) -> Cast:
     UsageError where no instruction does it, or the arch does not have it.
     """
     pair = (source.type, target.type)
-    if source.type == target.type and source.slot_bits == target.slot_bits:
+    same = source.type == target.type or (source.type, dtype(target.type).bits) == (
+        f"b{source.slot_bits}",
+        source.slot_bits,
+    )
+    if same and source.slot_bits == target.slot_bits:
         return Cast("bits", max(8, source.slot_bits), "double" if source.slot_bits == 64 else "unsigned")
     if pair not in CASTS or target.slot_bits != CASTS[pair].bits:
         known = ", ".join(f"{a} to {b}" for a, b in CASTS)

@@ -12,19 +12,16 @@ from collections.abc import Iterator, Sequence
 
 from tcprobe import __version__
 from tcprobe.ask.convert import Conversion
-from tcprobe.code.names import NAMESPACE, chosen
 from tcprobe.code.origin import origin
+from tcprobe.code.scope import guarded
 from tcprobe.errors import UsageError
 from tcprobe.text import comment, quoted
 
 _HEAD = re.compile(r"^__device__ inline void (.*) {$", re.MULTILINE)
-_HELPER = re.compile(r"#ifndef (TCPROBE_\w+)\n#define \1\n")
 
 
 def header(conversions: Sequence[Conversion], namespace: str = "") -> str:
     """The header; UsageError where a conversion has no code, or the namespace is none."""
-    for part in namespace.split("::") if namespace else ():
-        chosen(part, NAMESPACE)
     _check_apart(conversions)
     lines = [f"// made by tcprobe {__version__}", "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)"]
     for conversion in conversions:
@@ -45,8 +42,7 @@ def _one(conversion: Conversion, namespace: str) -> Iterator[str]:
     tiles = conversion.tiling
     if conversion.code is None:
         raise UsageError(f"no code: {conversion.summary} ({conversion.reason}).")
-    scope = re.sub(r"\W+", "_", namespace)
-    code = _HELPER.sub(lambda m: f"#ifndef {m[1]}_{scope}\n#define {m[1]}_{scope}\n", conversion.code)
+    code = guarded(conversion.code, namespace) if namespace else conversion.code
     guard = f"TCPROBE_CONVERT_{hashlib.sha256(f'{namespace} {code}'.encode()).hexdigest()[:12]}"
     yield from ("", f"#ifndef {guard}", f"#define {guard}")
     for name, count, cell in (

@@ -13,30 +13,38 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tcprobe.ask.reduce import softmax
 from tcprobe.ask.reduce.code import OPS, source
 from tcprobe.ask.reduce.plan import Scheme, plan
+from tcprobe.ask.reduce.tile import FragmentTile, tiled
 from tcprobe.code.names import FUNCTION, chosen
 from tcprobe.errors import UsageError
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 
 AXES = ("row", "col")
+SOFTMAX = "softmax"
 
 
 @dataclass(frozen=True)
 class Reduction:
     """The plan of combining a fragment `over` rows or columns with `op`, and its CUDA `code`."""
 
-    cell: Cell
+    tile: FragmentTile
     over: str
     op: str
     plan: Scheme
     code: str
 
+    @property
+    def cell(self) -> Cell:
+        """The table of the fragment."""
+        return self.tile.cell
+
     def words(self) -> Iterator[str]:
         """What happens in a lane, between lanes, and who ends up with what, in lines."""
         scheme, index = self.plan, self.over
-        groups = "; ".join(", ".join(f"x[{i}]" for i in group) for group in scheme.groups)
+        groups = "; ".join(", ".join(map(self.tile.place, group)) for group in scheme.groups)
         yield f"in a lane, of one {index} each: {groups}"
         for one in scheme.rounds:
             keep = ", each keeps half of its parts" if one.keep[0] else ""
@@ -56,6 +64,7 @@ class Reduction:
         return {
             "id": self.cell.fragment.id, "arch": self.cell.arch, "source": self.cell.source,
             "evidence": self.cell.evidence, "over": self.over, "op": self.op,
+            "fragments": [self.tile.down, self.tile.across],
             "groups": [list(group) for group in scheme.groups],
             "rounds": [{"lane_xor": one.lane, "shuffles": one.words} for one in scheme.rounds],
             "shuffles": {"combine": scheme.shuffles, "back": scheme.back}, "fewest": scheme.fewest,
@@ -64,15 +73,19 @@ class Reduction:
         }  # fmt: skip
 
 
-def reduce(cell: Cell, over: str, op: str = "sum", name: str = "reduce") -> Reduction:
-    """The reduction of a fragment; copies of an element count once.
+def reduce(cell: Cell, over: str, op: str = "sum", name: str = "reduce", size: str | None = None) -> Reduction:
+    """The reduction of a fragment, or of a tile of them of `size` (64x128); copies of an element count once.
 
     UsageError for an unknown `over` or `op`, a table that is not a whole fragment's, and where no exchange that is the
     same for all lanes does it.
     """
-    if over not in AXES or op not in OPS:
-        raise UsageError(f"over {over!r} with {op!r}; known: over {', '.join(AXES)}, with {', '.join(OPS)}.")
+    if over not in AXES or op not in (*OPS, SOFTMAX):
+        raise UsageError(
+            f"over {over!r} with {op!r}; known: over {', '.join(AXES)}, with {', '.join((*OPS, SOFTMAX))}."
+        )
     require_fit(cell.fragment, cell.table)
-    chosen(name, FUNCTION, taken="T")
-    scheme = plan(cell.table, AXES.index(over))
-    return Reduction(cell, over, op, scheme, source(scheme, op, cell, name))
+    chosen(name, FUNCTION, taken=("T", "x", "out", "lane", "thread"))
+    tile = tiled(cell, size)
+    scheme = plan(tile.table, AXES.index(over))
+    code = softmax.source(scheme, tile, name) if op == SOFTMAX else source(scheme, op, tile, name)
+    return Reduction(tile, over, op, scheme, code)

@@ -6,38 +6,49 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tcprobe.ask.reduce.plan import Round, Scheme
+from tcprobe.ask.reduce.tile import FragmentTile
 from tcprobe.code.cuda import DeviceFunction, Parameter
 from tcprobe.code.origin import origin
-from tcprobe.store.cell import Cell
 
 OPS = {"max": "{0} > {1} ? {0} : {1}", "sum": "{0} + {1}"}
 
 
-def source(plan: Scheme, op: str, cell: Cell, name: str) -> str:
+def source(plan: Scheme, op: str, tile: FragmentTile, name: str) -> str:
     """The function `name`(x, out): out[g] is the result of the row of group g, in every lane that holds it."""
-    elements, groups = cell.table.elements, len(plan.groups)
+    cell, groups = tile.cell, len(plan.groups)
     parameters = (
-        Parameter(f"const T (&x)[{elements}]", f"the {elements} elements of a lane"),
+        Parameter(f"const T {tile.parameter}", tile.words),
         Parameter(f"T (&out)[{groups}]", f"{op}s, in every lane that holds elements of them"),
     )
-    return str(DeviceFunction(name, parameters, tuple(_body(plan, op)), cell.fragment.threads, (origin(cell),)))
+    return str(DeviceFunction(name, parameters, tuple(_body(plan, op, tile)), cell.fragment.threads, (origin(cell),)))
 
 
-def _body(plan: Scheme, op: str) -> Iterator[str]:
-    values = []
-    for part, group in enumerate(plan.groups):
-        yield f"T p{part} = x[{group[0]}];"
-        yield from (f"p{part} = {_joined(op, f'p{part}', f'x[{i}]')};" for i in group[1:])
-        values.append(f"p{part}")
-    stages = [values]
-    for number, one in enumerate(plan.rounds):
-        lines, values = _Stage(one, f"r{number}_").joined(op, values)
-        yield from lines
-        stages.append(values)
-    for number, one in reversed(list(enumerate(plan.rounds))):
-        lines, values = _Stage(one, f"b{number}_").back(values, len(stages[number]))
-        yield from lines
+def _body(plan: Scheme, op: str, tile: FragmentTile) -> Iterator[str]:
+    yield from in_a_lane(plan, op, tile)
+    lines, values = exchanged(plan, op, [f"p{part}" for part in range(len(plan.groups))])
+    yield from lines
     yield from (f"out[{part}] = {value};" for part, value in enumerate(values))
+
+
+def in_a_lane(plan: Scheme, op: str, tile: FragmentTile) -> Iterator[str]:
+    """What a lane's own elements come to, in p0, p1, ... by part."""
+    for part, group in enumerate(plan.groups):
+        yield f"T p{part} = {tile.place(group[0])};"
+        yield from (f"p{part} = {_joined(op, f'p{part}', tile.place(i))};" for i in group[1:])
+
+
+def exchanged(plan: Scheme, op: str, values: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The rounds and the way back for a value a part, and where every part's result is then."""
+    stages, lines = [list(values)], []
+    for number, one in enumerate(plan.rounds):
+        more, of_round = _Stage(one, f"r{number}_").joined(op, stages[-1])
+        lines += more
+        stages.append(of_round)
+    results = stages[-1]
+    for number, one in reversed(list(enumerate(plan.rounds))):
+        more, results = _Stage(one, f"b{number}_").back(results, len(stages[number]))
+        lines += more
+    return lines, results
 
 
 def _joined(op: str, left: str, right: str) -> str:

@@ -1,5 +1,7 @@
 """Rounds in which the lanes of a warp combine what they hold of a row (or column), and give the result back.
 
+The four warps of a warpgroup do the same, each with rows of its own.
+
 A lane's *parts* are its slots by row, one value each. In a round it exchanges words with lane ^ v: where both hold the
 same rows each keeps half of the parts and sends the other half, so a round of n parts takes n / 2 shuffles; one part
 left is exchanged whole. Every round doubles what a part covers. The way back is the same rounds in reverse, without the
@@ -13,9 +15,9 @@ from dataclasses import dataclass
 from math import ceil, log2
 
 from tcprobe.errors import UsageError
+from tcprobe.isa.arch import WARP
 from tcprobe.layout.table import Table
 
-LANES = 32
 Element = tuple[int, ...]
 
 
@@ -75,10 +77,11 @@ State = list[list[tuple[int, frozenset[Element]]]]  # by lane and part: its row,
 
 def plan(table: Table, axis: int) -> Scheme:
     """The plan over rows (`axis` 0) or columns (1); UsageError where lanes are too unlike for one code."""
-    if table.threads != LANES or None in table.cells:
-        raise UsageError("a reduction is for fragments of a warp that use all their slots.")
+    if None in table.cells:
+        raise UsageError("a reduction is for fragments that use all their slots.")
+    _check_warps(table, axis)
     groups = _groups(table, axis)
-    lanes = [table.cells[lane * table.elements : (lane + 1) * table.elements] for lane in range(LANES)]
+    lanes = [table.cells[lane * table.elements : (lane + 1) * table.elements] for lane in range(table.threads)]
     state = [[_part(table, axis, [cells[i] for i in group]) for group in groups] for cells in lanes]
     rows = tuple(tuple(row for row, _ in parts) for parts in state)
     whole = _whole(table, axis)
@@ -91,6 +94,18 @@ def plan(table: Table, axis: int) -> Scheme:
         rounds.append(one)
     held = tuple(tuple(row for row, _ in parts) for parts in state)
     return Scheme(groups, rows, tuple(rounds), held, _least(table, axis, whole))
+
+
+def _check_warps(table: Table, axis: int) -> None:
+    """UsageError where lanes of several warps hold a row: only those of one exchange words."""
+    warps: dict[int, set[int]] = {}
+    for slot, cell in enumerate(table.cells):
+        assert cell is not None
+        warps.setdefault(_number(table, cell, axis), set()).add(slot // table.elements // WARP)
+    if any(len(of_row) > 1 for of_row in warps.values()):
+        name, other = ("row", "col") if axis == 0 else ("column", "row")
+        raise UsageError(f"a {name} is spread over several warps, and only lanes of one warp exchange registers: "
+                         f"over {other} there is a plan.")  # fmt: skip
 
 
 def combined(state: State, one: Round) -> State:
@@ -110,7 +125,7 @@ def key(cell: Element, axis: int) -> Element:
 
 def _groups(table: Table, axis: int) -> tuple[tuple[int, ...], ...]:
     """Slots by row, the same for every lane, without copies inside a lane."""
-    ways = {_groups_of(table, lane, axis) for lane in range(LANES)}
+    ways = {_groups_of(table, lane, axis) for lane in range(table.threads)}
     if len(ways) > 1:
         raise UsageError("which of a lane's slots share a row differs from lane to lane.")
     return ways.pop()
@@ -145,7 +160,7 @@ def _whole(table: Table, axis: int) -> dict[int, frozenset[Element]]:
 
 def _next(state: State) -> Round | None:
     """The round with the nearest partner whose parts are of the same rows and cover other elements."""
-    for lane in range(1, LANES):
+    for lane in range(1, WARP):
         matches = _matches(state, lane)
         if matches:
             return Round(lane, matches, _halves(matches))
@@ -159,7 +174,7 @@ def _matches(state: State, other: int) -> tuple[int, ...]:
         fits = [
             q for q in range(len(state[0]))
             if all(state[lane][p][0] == state[lane ^ other][q][0]
-                   and not state[lane][p][1] & state[lane ^ other][q][1] for lane in range(LANES))
+                   and not state[lane][p][1] & state[lane ^ other][q][1] for lane in range(len(state)))
         ]  # fmt: skip
         if not fits:
             return ()
@@ -186,4 +201,4 @@ def _least(table: Table, axis: int, whole: dict[int, frozenset[Element]]) -> int
         lanes[_number(table, cell, axis)].add(slot // table.elements)
     copies = max(len({slot // table.elements for slot in slots}) for slots in table.inverse.values())
     parts = [max(1, len(held) // copies) for held in lanes.values()]
-    return max(ceil(sum(n - 1 for n in parts) / LANES), ceil(log2(max(parts))))
+    return max(ceil(sum(n - 1 for n in parts) / table.threads), ceil(log2(max(parts))))

@@ -190,7 +190,7 @@ def _instructions(name: str) -> list[Instruction]:
         return [row]
     known = inventory.instructions()
     if _is_pattern(name):
-        return [known[id_] for id_ in _matching(short(name), known)]
+        return [known[id_] for id_ in matching(short(name), known)]
     reading = words.read(name)
     pattern = ".".join(reading.plain)
     forms = (forms for forms in known.parts if forms.meant_by(pattern))
@@ -284,20 +284,20 @@ def _is_pattern(name: str) -> bool:
 
 def _globbed(name: str, rows: Iterable[T]) -> list[T]:
     by_id = {row.id: row for row in rows}
-    return [by_id[id_] for id_ in _matching(short(name), by_id)]
+    return [by_id[id_] for id_ in matching(short(name), by_id)]
 
 
-def _matching(pattern: str, ids: Iterable[str]) -> list[str]:
+def matching(pattern: str, ids: Iterable[str]) -> list[str]:
     """The ids that a pattern means; where it means none as it is, those of which it means some parts, in order."""
     listed = list(ids)
     for whole in (pattern, f"*.{pattern}", f"{pattern}.*", f"*.{pattern}.*"):
         matches = [id_ for id_ in listed if fnmatch.fnmatchcase(id_.lower(), whole.lower())]
         if matches:
             return matches
-    return [id_ for id_ in listed if _shortens(pattern, id_)]
+    return [id_ for id_ in listed if shortens(pattern, id_)]
 
 
-def _shortens(pattern: str, id_: str) -> bool:
+def shortens(pattern: str, id_: str) -> bool:
     """Whether a pattern has patterns of some parts, in order, among them what sets a form apart (that it is sparse)."""
     wanted, whole = pattern.split("."), id_.split(".")
     parts = iter(whole)

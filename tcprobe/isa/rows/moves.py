@@ -1,7 +1,7 @@
 """Matrix moves: ldmatrix, stmatrix and movmatrix, PTX ISA 9.1, sections 9.7.14.5.15 to 9.7.14.5.17, as rows.
 
 A row stands for its numbers of matrices, each with and without .trans where PTX allows both. In shared memory every
-row of a matrix is ROW_BYTES long and has an address of its own; several matrices count their rows on. With .trans the
+row of a matrix is `row_bytes` long and has an address of its own; several matrices count their rows on. With .trans the
 matrix in memory is the transpose of the one that the shape names; rows and cols are those in memory.
 """
 
@@ -18,17 +18,22 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
 from tcprobe.isa.target import Target
 
-ROW_BYTES = 16  # also of b6x16_p32 and b4x16_p64, whose rows end with 32 and 64 bits of padding
+ROW_BYTES = 16  # also of b6x16_p32 and b4x16_p64, whose rows end with 32 and 64 bits of padding; but s4 has none
 BLACKWELL = Target(
     "sm_100a", "8.6",
     (("sm_110a", "9.0"), ("sm_120a", "8.7"), ("sm_100f", "8.8"), ("sm_110f", "9.0"), ("sm_120f", "8.8")),
 )  # fmt: skip
+# PTX ISA 9.4, section 9.7.16.5.15; ptxas 13.5.37 takes it for these and refuses it for others
+SIGNED = Target("sm_90a", "9.4", (("sm_100f", "9.4"), ("sm_110f", "9.4"), ("sm_120f", "9.4")))
 # operands in PTX's order, and where the matrix in memory stands: it is what is read, or what is written
 SPELLED = {"ldmatrix": ("d", "memory", "address"), "stmatrix": ("memory", "address", "a")}
 
 
 class MemoryRow(NamedTuple):
-    """`types` as PTX writes them, and the `kept` type of an element in memory; `trans` says which of both there are."""
+    """`types` as PTX writes them, and the `kept` type of an element in memory; `trans` says which of both there are.
+
+    `held` is the type in registers.
+    """
 
     family: str
     shape: tuple[int, int]
@@ -37,16 +42,18 @@ class MemoryRow(NamedTuple):
     types: str
     kept: str
     target: Target
+    held: str = "b8"
 
 
 ROWS = (
-    MemoryRow("ldmatrix", (8, 8), (1, 2, 4), (False, True), "b16", "b16", Target("sm_75", "6.5")),
+    MemoryRow("ldmatrix", (8, 8), (1, 2, 4), (False, True), "b16", "b16", Target("sm_75", "6.5"), "b16"),
     MemoryRow("ldmatrix", (16, 16), (1, 2), (True,), "b8", "b8", BLACKWELL),
     MemoryRow("ldmatrix", (16, 16), (1, 2), (True,), "b8x16.b6x16_p32", "b6", BLACKWELL),
     MemoryRow("ldmatrix", (16, 16), (1, 2), (True,), "b8x16.b4x16_p64", "b4", BLACKWELL),
     MemoryRow("ldmatrix", (8, 16), (1, 2, 4), (False,), "b8x16.b6x16_p32", "b6", BLACKWELL),
     MemoryRow("ldmatrix", (8, 16), (1, 2, 4), (False,), "b8x16.b4x16_p64", "b4", BLACKWELL),
-    MemoryRow("stmatrix", (8, 8), (1, 2, 4), (False, True), "b16", "b16", Target("sm_90", "7.8")),
+    MemoryRow("ldmatrix", (8, 16), (1, 2, 4), (False,), "s8.s4", "s4", SIGNED, "s8"),
+    MemoryRow("stmatrix", (8, 8), (1, 2, 4), (False, True), "b16", "b16", Target("sm_90", "7.8"), "b16"),
     MemoryRow("stmatrix", (16, 8), (1, 2, 4), (True,), "b8", "b8", BLACKWELL),
 )
 
@@ -67,8 +74,7 @@ def _instruction(row: MemoryRow, trans: bool, number: int) -> Instruction:
 
 def _operands(row: MemoryRow, rows: int, cols: int) -> tuple[Operand, ...]:
     """The matrices in registers and in memory, and the address that a lane gives."""
-    kept, loads = dtype(row.kept), row.family == "ldmatrix"
-    held = dtype("b16" if kept.bits == 16 else "b8")
+    kept, held, loads = dtype(row.kept), dtype(row.held), row.family == "ldmatrix"
     registers = registers_for(rows * cols, held.bits, WARP)
     source, result = (Role.SOURCE, Role.RESULT) if loads else (Role.RESULT, Role.SOURCE)
     return (
@@ -76,6 +82,12 @@ def _operands(row: MemoryRow, rows: int, cols: int) -> tuple[Operand, ...]:
         Operand("memory", source, kept.name, rows, cols, kept.bits, 0, place=Place.SHARED),
         Operand("address", Role.ADDRESS, "u32", rows, 1, 32, 1),
     )
+
+
+def row_bytes(instruction: Instruction) -> int:
+    """Bytes of a row in shared memory, which its address is a multiple of."""
+    memory = next(operand for operand in instruction.operands if operand.place is Place.SHARED)
+    return memory.cols * memory.slot_bits // 8 if memory.type == "s4" else ROW_BYTES
 
 
 def _movmatrix() -> Instruction:

@@ -1,0 +1,252 @@
+"""What instructions cost: the measured numbers, in words and as JSON, and what others state beside them.
+
+>>> from tcprobe.store.choose import default
+>>> try:
+...     found = costs(["mma.m16n8k16.row.col.f32.f16.f16.f32"], "sm_90", default())
+... except UsageError as error:
+...     print(str(error).split(" in ")[0])
+... else:
+...     print("no cost of 'mma.m16n8k16.row.col.f32.f16.f16.f32' is measured on sm_90")
+no cost of 'mma.m16n8k16.row.col.f32.f16.f16.f32' is measured on sm_90
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tcprobe.errors import UsageError
+from tcprobe.isa import arch, inventory, names
+from tcprobe.isa.instruction import Instruction
+from tcprobe.references.cost import Row, stated
+from tcprobe.store.choose import Layers, Sourced, whence
+from tcprobe.store.finding import how
+from tcprobe.store.kinds.cost import Body, Flight, Overlap, Point, Trip
+from tcprobe.text import quoted
+
+KIND = "cost"
+AGREES = 0.05  # relative
+RUN = "`tcprobe run --family cost` on a GPU of it measures them"
+
+
+class InstructionCost(NamedTuple):
+    """The cost of an instruction on an arch."""
+
+    id: str
+    arch: str
+    body: Body
+    evidence: str
+
+    @property
+    def row(self) -> Instruction | None:
+        """The instruction, None where it is a move that is no row."""
+        return inventory.instructions().get(self.id)
+
+    def to_json(self, partner: str | None = None) -> dict[str, Any]:
+        """Plain data; with a partner what their overlap is."""
+        body = msgspec.to_builtins(self.body)
+        told = {"id": self.id, "arch": self.arch, "latency": body.get("latency"), "interval": body.get("interval"),
+                "one_warp": body.get("one_warp"), "curve": body.get("curve", []),
+                "macs_per_cycle": body.get("macs_per_cycle"), "opcodes": body["opcodes"],
+                "round_trip": body.get("round_trip", []), "emulated": self.body.emulated, "at_most": self.body.at_most,
+                "spread": self.body.spread, "evidence": self.evidence}  # fmt: skip
+        more = {name: body[name] for name in ("forms", "passes", "random", "mhz", "refused") if name in body}
+        together = {"overlap": overlap_json(partner, self.overlap(partner))} if partner else {}
+        return {**told, **more, **together, "stated": [row._asdict() for row in stated(self.id)]}
+
+    def overlap(self, partner: str) -> Overlap:
+        """How much of both is hidden; UsageError where they were not timed together."""
+        meant = [name for name in self.body.overlap if partner == name or names.shortens(partner, name)]
+        if len(meant) != 1:
+            known = ", ".join(self.body.overlap) or "nothing"
+            raise UsageError(f"{self.id} was not timed with {quoted(partner)} on {self.arch}, but with {known}.")
+        return self.body.overlap[meant[0]]
+
+
+def overlap_json(partner: str, overlap: Overlap) -> dict[str, Any]:
+    """Plain data."""
+    return {"with": partner, **msgspec.to_builtins(overlap), "hidden": round(overlap.hidden, 3)}
+
+
+def archs(layers: Layers) -> list[str]:
+    """Archs with costs, ascending."""
+    return [row.name for row in arch.ARCHS if layers.findings(KIND, row.name)]
+
+
+def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[InstructionCost]:
+    """The costs that names, patterns or opcodes mean, on an arch: the newest that has any where none is named.
+
+    UsageError where there is none.
+    """
+    place = arch.arch(name).name if name else next(reversed(archs(layers)), None)
+    if place is None:
+        raise UsageError(f"no cost is measured in {layers.words}: {RUN}.")
+    exact = [layers.finding(KIND, place, names.short(pattern)) for pattern in patterns]
+    if patterns and all(exact):
+        return [_cost(one) for one in exact if one]
+    known = layers.findings(KIND, place)
+    ids = [id_ for pattern in patterns for id_ in _meant(pattern, place, known, layers)] if patterns else list(known)
+    if not ids:
+        raise UsageError(f"no cost is measured on {place} in {layers.words}: {RUN}.")
+    return [_cost(known[id_]) for id_ in dict.fromkeys(ids)]
+
+
+def of(id_: str, name: str, layers: Layers) -> InstructionCost | None:
+    """The cost of one instruction, None where it is not measured."""
+    found = layers.finding(KIND, name, id_)
+    return _cost(found) if found else None
+
+
+def _cost(one: Sourced) -> InstructionCost:
+    finding = one.finding
+    return InstructionCost(finding.subject, finding.arch, finding.body, f"{how(finding)} ({whence(one.source)})")
+
+
+def _meant(pattern: str, place: str, known: dict[str, Sourced], layers: Layers) -> list[str]:
+    """Subjects that a name, a pattern or an opcode means."""
+    wanted = names.short(pattern)
+    ids = [id_ for id_ in known if id_ == wanted] or names.matching(wanted, known)
+    ids = list(ids) or [id_ for id_, one in known.items() if pattern.upper() in one.finding.body.opcodes]
+    if not ids:
+        raise UsageError(f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}: {RUN}.")
+    return ids
+
+
+# in words
+
+
+def words(cost: InstructionCost, partner: str | None = None) -> Iterator[str]:
+    """Lines on one instruction."""
+    body = cost.body
+    opcodes = ", ".join(f"{opcode} x {n:g}" if n != 1 else opcode for opcode, n in body.opcodes.items())
+    yield f"{cost.id} on {cost.arch}: {'emulated, ' if body.emulated else ''}{opcodes}"
+    yield from (f"  {line}" for line in (*_latency(body), *_intervals(body), *_others(body)))
+    if partner:
+        overlap = cost.overlap(partner)
+        yield (f"  with {partner}: {overlap.together:g} cycles for both, {overlap.alone[0]:g} and {overlap.alone[1]:g} "
+               f"alone, in {overlap.warps} warps: {overlap.hidden:.0%} of the shorter is hidden")  # fmt: skip
+    yield from (f"  stated: {row.words}" for row in stated(cost.id))
+    yield f"  {cost.evidence}; runs differ by at most {body.spread:.1%}"
+
+
+def _latency(body: Body) -> Iterator[str]:
+    if isinstance(body.latency, dict):
+        each = [f"{operand.upper()} {'at most ' if operand in body.at_most else ''}{cycles:g}"
+                for operand, cycles in sorted(body.latency.items())]  # fmt: skip
+        yield f"latency to D, from {', '.join(each)} cycles"
+    elif body.latency is not None:
+        yield f"latency from address to data {body.latency:g} cycles"
+
+
+def _intervals(body: Body) -> Iterator[str]:
+    if isinstance(body.interval, Point):
+        best = body.interval
+        yield f"one every {best.cycles:g} cycles an SM, with {best.warps} warps of {best.chains} chains"
+    for flight in body.interval if isinstance(body.interval, list) else []:
+        yield f"one every {flight.cycles:g} cycles, {_flight(flight)}"
+    if body.one_warp:
+        yield f"one every {body.one_warp:g} cycles in one warp"
+    if body.macs_per_cycle:
+        yield f"{body.macs_per_cycle:g} multiply-adds a cycle an SM"
+    for trip in body.round_trip:
+        what = f"{trip.bytes} bytes" if trip.bytes else _flight(trip)
+        yield f"issue to end of waiting {trip.cycles:g} cycles, {what}"
+
+
+def _flight(flight: Flight | Trip) -> str:
+    place = "A in shared memory" if flight.a == "shared" else "A in registers"
+    groups = "1 warpgroup" if flight.warpgroups == 1 else f"{flight.warpgroups} warpgroups"
+    return f"{place}, {groups}, {flight.in_flight} in flight"
+
+
+def _others(body: Body) -> Iterator[str]:
+    for form in body.forms:
+        swizzle = f"swizzle {form.swizzle}B" if form.swizzle else "no swizzle"
+        yield f"one every {form.cycles:g} cycles, A in {form.a}, {swizzle}, major {form.major}"
+    for one in body.passes[1:]:
+        yield f"one every {one.cycles:g} cycles where banks take {one.passes} passes"
+    if body.random:
+        yield f"random inputs take {body.random:g} times the cycles of zeros"
+    for variant, why in body.refused.items():
+        yield f"no number: {variant}: {why.partition(': ')[2]}"
+
+
+def short(cost: InstructionCost) -> str:
+    """The cost on one line of other commands."""
+    best = cost.body.interval
+    cycles = min((f.cycles for f in best), default=None) if isinstance(best, list) else best.cycles if best else None
+    latency = cost.body.latency
+    longest = max(latency.values()) if isinstance(latency, dict) and latency else latency
+    parts = [f"latency {longest:g}" if longest else "", f"one every {cycles:g} cycles an SM" if cycles else ""]
+    return ", ".join(part for part in parts if part) or "timed"
+
+
+# beside others
+
+
+class Beside(NamedTuple):
+    """What somebody states beside what was measured, both in the same unit."""
+
+    row: Row
+    id: str
+    measured: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether they differ by no more than AGREES."""
+        return abs(self.measured / self.row.comparable - 1) <= AGREES
+
+    @property
+    def why(self) -> str:
+        """What may explain a difference."""
+        return self.row.condition or "the source does not say under which conditions"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"id": self.id, "arch": self.row.arch, "number": self.row.number, "measured": self.measured,
+                "stated": self.row.comparable, "agrees": self.agrees, "source": self.row.source,
+                "device": self.row.device, "condition": self.row.condition}  # fmt: skip
+
+
+def beside(found: Sequence[InstructionCost]) -> list[Beside]:
+    """All that is stated of measured numbers on the same arch."""
+    pairs = ((row, cost, number_of(cost.body, row.number)) for cost in found for row in stated(cost.id)
+             if row.arch == cost.arch and row.number)  # fmt: skip
+    return [Beside(row, cost.id, value) for row, cost, value in pairs if value is not None]
+
+
+def number_of(body: Body, number: str | None) -> float | None:
+    """A number of a body by its name in references."""
+    if number in ("shared interval", "registers interval") and isinstance(body.interval, list):
+        place = number.split(" ")[0]
+        return min((f.cycles for f in body.interval if f.a == place and f.warpgroups == 1), default=None)
+    if number == "latency c" and isinstance(body.latency, dict):
+        return body.latency.get("c")
+    if number == "interval" and isinstance(body.interval, Point):
+        return body.interval.cycles
+    value = getattr(body, number or "", None)
+    return value if isinstance(value, float | int) else None
+
+
+class Line(NamedTuple):
+    """A form in the table of products."""
+
+    cost: InstructionCost
+    share: float
+
+    def __str__(self) -> str:
+        cost, native = self.cost, "emulated" if self.cost.body.emulated else "native"
+        return f"{cost.id:<56}{short(cost):<44}{cost.body.macs_per_cycle:>8g} {self.share:>5.0%}  {native}"
+
+
+def table(found: Sequence[InstructionCost]) -> list[Line]:
+    """Multiplies by multiply-adds a cycle, with their share of the best form of that type on the arch."""
+    rows = [(cost, cost.row, cost.body.macs_per_cycle) for cost in found]
+    best: dict[str, float] = {}
+    for _, row, macs in rows:
+        if row and macs:
+            best[row.type("a")] = max(best.get(row.type("a"), 0.0), macs)
+    lines = [Line(cost, macs / best[row.type("a")]) for cost, row, macs in rows if row and macs]
+    return sorted(lines, key=lambda line: (line.cost.row.type("a") if line.cost.row else "", -line.share, line.cost.id))

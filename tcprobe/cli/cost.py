@@ -1,0 +1,50 @@
+"""`tcprobe cost`: what instructions cost, in cycles."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.cli.options import ARCH, JSON, Given, read_results
+from tcprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    from tcprobe.store.choose import Layers
+
+
+@click.command(short_help="What an instruction costs: latency, interval, overlap.")
+@click.argument("patterns", nargs=-1, metavar="[INSTRUCTION|OPCODE]...")
+@click.option("--with", "partner", type=Given(), metavar="MOVE",
+              help="How much of both is hidden when they overlap: ldmatrix.x4, fma.rn.f32.")  # fmt: skip
+@click.option(
+    "--table", "as_table", is_flag=True, help="Multiplies by rate, and their share of the best of their type."
+)
+@ARCH
+@read_results
+@JSON
+def cost(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+    """Show what instructions cost: cycles from each operand to the result, between two of them, and round trips.
+
+    Every number was measured, and the machine code of its loop was read; what papers and projects state stands beside
+    it. INSTRUCTION may be shortened, a pattern, or an opcode such as HMMA.16816.F32; without one --table shows all
+    multiplies. --json: one object a line.
+    """
+    from tcprobe.ask.cost import costs, table, words
+
+    partner, as_table = asked["partner"], asked["as_table"]
+    if not patterns and not as_table:
+        raise UsageError("name an INSTRUCTION or an opcode, or ask for --table.")
+    if partner and as_table:
+        raise UsageError("--with goes with an INSTRUCTION, not with --table.")
+    found = costs(patterns, name, layers)
+    if as_table:
+        for line in table(found):
+            click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}) if as_json else str(line))
+        return
+    for one in found:
+        click.echo(json.dumps(one.to_json(partner)) if as_json else "\n".join(words(one, partner)))
+
+
+COMMANDS = (cost,)

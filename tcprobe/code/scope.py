@@ -1,0 +1,86 @@
+"""Printed code under the name, and in the namespace, that a user chose.
+
+>>> from tcprobe.code.scope import scoped
+>>> print(scoped("// a comment\\nstruct x {};\\n", "mine"))
+// a comment
+namespace mine {
+struct x {};
+}  // namespace mine
+<BLANKLINE>
+
+What headers share is there once by its guard, which therefore tells namespaces apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+
+from tcprobe.code.names import FUNCTION, NAMESPACE, chosen
+from tcprobe.errors import UsageError
+from tcprobe.text import quoted
+
+OWN = "tcprobe"  # the namespace of headers that have one anyway
+_GUARD = re.compile(r"^#ifndef (TCPROBE_\w+)\n#define \1$", re.MULTILINE)
+_ONCE = re.compile(r"#ifndef (TCPROBE_[0-9a-f]{12})$", re.MULTILINE)
+_TOP = re.compile(r"(?:(?://|#pragma|#include).*\n|\n)*")
+
+
+def scoped(text: str, namespace: str | None) -> str:
+    """The code in a namespace, which may be nested (a::b); as it is without one. UsageError where it is none."""
+    if not namespace:
+        return text
+    text = guarded(text, namespace)
+    if re.search(rf"^namespace {OWN} ", text, re.MULTILINE):
+        return re.sub(rf"(namespace ){OWN}\b|\b{OWN}(::)", rf"\g<1>{namespace}\2", text)
+    top = _TOP.match(text)
+    assert top
+    inside = text[top.end() :].rstrip("\n")
+    return f"{top[0]}namespace {namespace} {{\n{inside}\n}}  // namespace {namespace}\n"
+
+
+def guarded(text: str, namespace: str) -> str:
+    """The code with guards of its own for a namespace; UsageError where that is none."""
+    for part in namespace.split("::"):
+        chosen(part, NAMESPACE)
+    own = sha256(namespace.encode()).hexdigest()[:8]  # a::b and a_b are two
+    return _GUARD.sub(rf"#ifndef \1_{own}\n#define \1_{own}", text)
+
+
+def renamed(text: str, made: str, name: str | None) -> str:
+    """The code with `name` for the name that was made for it, and for the beginning of the names that go on from it.
+
+    UsageError where it is no name, or the code does not have the other.
+    """
+    if not name:
+        return text
+    chosen(name, FUNCTION, re.findall(r"\w+", text))
+    named = re.compile(rf"\b{made}(?=\b|_)")
+    if not made or not named.search(text):
+        raise UsageError(f"{quoted(name)} names nothing: this code has no name of its own.")
+    return "".join(_reguarded(part, named.sub(name, part)) for part in _parts(text))
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The text cut where something that is there once begins and ends."""
+    part, depth = "", 0
+    for line in text.splitlines(keepends=True):
+        if _ONCE.match(line) and not depth:
+            yield part
+            part, depth = line, 1
+            continue
+        part += line
+        depth += depth and (line.startswith("#if") - line.startswith("#endif"))
+        if line.startswith("#endif") and not depth:
+            yield part
+            part = ""
+    yield part
+
+
+def _reguarded(part: str, code: str) -> str:
+    """The code with a guard of its own if it is no longer what the part was."""
+    guard = _ONCE.match(part)
+    if code == part or not guard:
+        return code
+    return code.replace(guard[1], f"TCPROBE_{sha256(code.encode()).hexdigest()[:12]}")

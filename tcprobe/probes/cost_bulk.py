@@ -1,0 +1,138 @@
+"""Round trips of bulk copies, by bytes: cp.async.bulk and TMA boxes, both ways, issued and waited for.
+
+One thread of a block issues one copy after the other and waits for each, at an mbarrier or for its bulk group. What is
+read is in the L2 cache after the first pass; what is written stays there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.target import Target
+from tcprobe.probes.cost import KIND, Costs, ProvedNumbers, Run
+from tcprobe.probes.experiment import Context, Reading
+from tcprobe.probes.timing import Loop, TimedBlock
+from tcprobe.references.shared_memory.tensor_map import TensorMap, packed
+from tcprobe.store.kinds.cost import Body, Trip
+
+__all__ = ("KIND", "experiments")
+COPIES = 4
+SIZES = tuple(16 << n for n in range(0, 13))  # 16 bytes to 64 KB
+TILES = (16, 32, 64, 128, 256)  # rows of 128 bytes of a TMA box, and fewer bytes below
+HOPPER = Target("sm_90", "8.3")
+AREA = 64 << 10
+Lines = list[str]
+WAIT = [
+    "WAIT{n}:",
+    "mbarrier.try_wait.parity.shared::cta.b64 %done, [%barrier], %parity;",
+    "@!%done bra WAIT{n};",
+    "xor.b32 %parity, %parity, 1;",
+]
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """`way` is load or store, `tiled` by a tensor map; `opcode` is what its machine code must have."""
+
+    name: str
+    way: str
+    tiled: bool
+    opcode: str
+
+    def loop(self) -> Loop:
+        """Copies one after the other, by one thread of a warp."""
+        body = [line for n in range(COPIES) for line in self._copy(n)]
+        return Loop(self.name, "trip", HOPPER, COPIES, body, [], ["%parity"],
+                    [".reg .u32 %barrier, %to;", ".reg .pred %done;", ".reg .u64 %map;"], self._before(),
+                    threads=WARP, shared=True, mapped=self.tiled)  # fmt: skip
+
+    def _before(self) -> Lines:
+        """A barrier at the start of shared memory, the copies' area 1 KB behind it; no other thread is there."""
+        return [
+            "mov.u32 %barrier, %memory;",
+            "add.u32 %to, %memory, 1024;",
+            "mov.u32 %parity, %zero;",
+            "mbarrier.init.shared::cta.b64 [%barrier], 1;",
+            "fence.mbarrier_init.release.cluster;",
+            "fence.proxy.async;",
+            *(["mad.wide.u32 %map, %x, 128, %maps;", "fence.proxy.tensormap::generic.acquire.gpu [%map], 128;"]
+              if self.tiled else []),
+        ]  # fmt: skip
+
+    def _copy(self, number: int) -> Lines:
+        if self.way == "load":
+            source = "[%map, {%zero, %zero}]" if self.tiled else "[%data], %word0"
+            form = "cp.async.bulk.tensor.2d" if self.tiled else "cp.async.bulk"
+            copy = f"{form}.shared::cluster.global.mbarrier::complete_tx::bytes [%to], {source}, [%barrier];"
+            issue = ["mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], %word0;", copy]
+            return [*issue, *(line.replace("{n}", str(number)) for line in WAIT)]
+        copy = ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {%zero, %zero}], [%to];"
+                if self.tiled else "cp.async.bulk.global.shared::cta.bulk_group [%data], [%to], %word0;")  # fmt: skip
+        return [copy, "cp.async.bulk.commit_group;", "cp.async.bulk.wait_group 0;"]
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Bytes of a copy."""
+        return tuple(128 * rows for rows in TILES) if self.tiled else SIZES
+
+    def run(self) -> Run:
+        """A block of one thread for each size."""
+        maps = tuple(_box(size) for size in self.sizes) if self.tiled else ()
+        blocks = [TimedBlock(1, 0, (size,)) for size in self.sizes]
+        return Run(self.loop().kernel(), blocks, maps, np.zeros((1, AREA), np.uint8))
+
+
+def _box(size: int) -> TensorMap:
+    """A box of so many bytes in rows of 128, without a swizzle."""
+    return packed("UINT8", (128, 256), (128, size // 128))
+
+
+BULKS = (
+    Bulk("cp.async.bulk.shared.global", "load", False, "UBLKCP"),
+    Bulk("cp.async.bulk.global.shared", "store", False, "UBLKCP"),
+    Bulk("cp.async.bulk.tensor.2d.shared.global", "load", True, "UTMALDG"),
+    Bulk("cp.async.bulk.tensor.2d.global.shared", "store", True, "UTMASTG"),
+)
+
+
+@dataclass(frozen=True)
+class BulkCosts(Costs):
+    """Round trips of a bulk copy by bytes."""
+
+    bulk: Bulk
+
+    @property
+    def id(self) -> str:
+        """The copy's."""
+        return self.bulk.name
+
+    @property
+    def target(self) -> Target:
+        """sm_90 and later."""
+        return HOPPER
+
+    def runs(self) -> dict[str, Run]:
+        """One kernel, all sizes."""
+        return {"trip": self.bulk.run()}
+
+    def conclude(self, reading: Reading, context: Context) -> Body:
+        """The body; ProbeError where its loop does not show what was written."""
+        numbers = ProvedNumbers(reading)
+        found = numbers.each("trip")
+        each = {o: 1 for o in found if o.split(".")[0] == self.bulk.opcode}
+        around = {o: n for o, n in found.items() if o not in each}
+        cycles = numbers.proved("trip", COPIES, each, around)
+        if cycles is None:
+            raise ProbeError(numbers.refused["trip"])
+        trips = [Trip(value, size) for size, value in zip(self.bulk.sizes, cycles.tolist(), strict=True)]
+        return Body(opcodes=dict.fromkeys(each, 1.0), spread=numbers.spread, round_trip=trips, mhz=numbers.mhz)
+
+
+def experiments() -> list[BulkCosts]:
+    """One for each bulk copy."""
+    return [BulkCosts(bulk) for bulk in BULKS]

@@ -1,0 +1,220 @@
+"""Loops of moves: ldmatrix, stmatrix, movmatrix, loads and stores of shared memory, shfl, cp.async and bulk copies.
+
+- chain: what is loaded, zero, is the next address; latency is from address to data
+- many: independent ones, by warps; matrix moves also from addresses that make the banks take 2, 4 and 8 passes
+- trip: each is issued and waited for
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.shared_memory import accesses
+from tcprobe.isa.target import Target
+from tcprobe.probes import ptx
+from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
+from tcprobe.probes.cost_multiplies import WARPS, interval
+from tcprobe.probes.experiment import Context, Reading
+from tcprobe.probes.timing import Loop, TimedBlock
+from tcprobe.store.kinds.cost import Body, Passes, Point, Trip
+
+__all__ = ("KIND", "experiments")
+COPIES = 8
+BASE = 4096  # where patterns begin: behind what the system takes of shared memory
+PASSES = (1, 2, 4, 8)
+ROW = 16  # bytes of a row of a matrix
+AREA = 8 << 10  # bytes from there on, all zero
+WAITS = ("LDGDEPBAR", "DEPBAR.LE")  # what cp.async.wait_all becomes
+Lines = list[str]
+
+
+@dataclass(frozen=True)
+class TimedMove:
+    """`written` makes the text of one from (destination registers, address register); `registers` of each copy.
+
+    `opcode` is what its machine code must have; `joined` whether what comes is consumed; `strided` whether lanes'
+    addresses are `stride` apart, else they are one row each.
+    """
+
+    name: str
+    target: Target
+    opcode: str
+    registers: int
+    written: Callable[[Sequence[str], str], str]
+    loads: bool = True
+    chained: bool = True
+    matrices: bool = False
+    stride: int = 0
+    ends: tuple[str, ...] = ()
+
+    def chain(self) -> Loop:
+        """Each address is what the one before it loaded."""
+        names = self._names(0)
+        return self._loop("chain", [self.written(names, names[-1])] * COPIES, names, names)
+
+    def many(self) -> Loop:
+        """Independent ones; what they load is joined."""
+        names = [name for copy in range(COPIES) for name in self._names(copy)]
+        body = [self.written(self._names(copy), f"%at{copy}") for copy in range(COPIES)]
+        joined = [f"xor.b32 %joined, %joined, {name};" for name in names] if self.loads else []
+        grown = [f"add.u32 %at{copy}, %at{copy}, %zero;" for copy in range(COPIES)]
+        return self._loop("many", [*body, *joined, *grown, *self.ends], [*names, "%joined"], ["%joined"])
+
+    def trip(self) -> Loop:
+        """Each is waited for."""
+        body = [line for _ in range(COPIES) for line in (self.written([], "%at0"), *self.ends)]
+        return self._loop("trip", body, ["%joined"], ["%joined"])
+
+    def _loop(self, variant: str, body: Lines, loaded: Sequence[str], results: Sequence[str]) -> Loop:
+        return Loop(
+            self.name,
+            variant,
+            self.target,
+            COPIES,
+            body,
+            loaded,
+            results,
+            [f".reg .u32 %address, %at<{COPIES}>;", ".reg .u64 %source;"],
+            self._before(),
+            shared=True,
+        )
+
+    def _names(self, copy: int) -> list[str]:
+        return [f"%v{copy * self.registers + j}" for j in range(self.registers)]
+
+    def _before(self) -> Lines:
+        """Shared memory of zeros; the lane's address: its number times word 0 of the plan, behind BASE."""
+        return [
+            "and.b32 %address, %lane, 31;",
+            "mul.lo.u32 %address, %address, %word0;",
+            f"add.u32 %address, %address, {BASE};",
+            "mul.wide.u32 %source, %from, 4;",  # the lane's place in its image, which is no multiple of 16
+            "sub.u64 %data, %data, %source;",
+            "mul.wide.u32 %source, %address, 1;",
+            "add.u64 %source, %source, %data;",
+            "shl.b32 %at0, %lane, 2;",
+            "FILL:",
+            f"st.shared.u32 [%at0+{BASE}], %zero;",
+            "mad.lo.u32 %at0, %warps, 4, %at0;",
+            f"setp.lt.u32 %more, %at0, {AREA};",
+            "@%more bra FILL;",
+            "bar.sync 0, %warps;",
+            "add.u32 %at0, %address, %zero;",
+            *(f"add.u32 %at{copy}, %at{copy - 1}, %zero;" for copy in range(1, COPIES)),
+        ]
+
+    def blocks(self) -> list[TimedBlock]:
+        """Warps by lanes' stride; of matrices with the most warps those that conflict after them."""
+        plain = [TimedBlock(n * WARP, 0, (self.stride,)) for n in WARPS]
+        return [*plain, *([TimedBlock(WARPS[-1] * WARP, 0, (p * ROW,)) for p in PASSES[1:]] if self.matrices else [])]
+
+
+def _vector(names: Sequence[str]) -> str:
+    return f"{{{', '.join(names)}}}" if len(names) > 1 else names[0]
+
+
+def _load(form: str, names: Sequence[str], address: str) -> str:
+    return f"{form} {_vector(names)}, [{address}{'' if address.startswith('%at') else f'+{BASE}'}];"
+
+
+def _store(form: str, names: Sequence[str], address: str) -> str:
+    return f"{form} [{address}], {_vector(names)};"
+
+
+def _matrix(form: str, names: Sequence[str], address: str, loads: bool) -> str:
+    registers = f"{{{', '.join(names)}}}"
+    return _load(form, [registers], address) if loads else f"{form} [{address}], {registers};"
+
+
+def _said(form: str, names: Sequence[str], source: str) -> str:
+    return form.replace("{to}", names[0] if names else "").replace("{source}", source)
+
+
+def _moves() -> list[TimedMove]:
+    rows: list[TimedMove] = []
+    for row in inventory.of_family("ldmatrix", "stmatrix"):
+        loads = row.family == "ldmatrix"
+        held = row.fragment("d" if loads else "a").registers
+        rows.append(TimedMove(row.id, row.target.at_least(ptx.ALIGNED), "LDSM" if loads else "STSM", held,
+                         partial(_matrix, row.name, loads=loads), loads, loads, True, ROW))  # fmt: skip
+    for row in inventory.of_family("movmatrix"):
+        rows.append(TimedMove(row.id, row.target, "MOVM", 1, partial(_said, f"{row.name} {{to}}, {{source}};")))
+    for name, access in accesses().items():
+        kind = name.split(".")[0]
+        if kind in ("ld", "st"):
+            count = max(1, access.bytes // 4)
+            form = f"{kind}.volatile.shared" + (f".u{8 * access.bytes}" if access.bytes < 8 else f".v{count}.u32")
+            written = partial(_load if kind == "ld" else _store, form)
+            rows.append(TimedMove(name, access.target, "LDS" if kind == "ld" else "STS", count, written, kind == "ld",
+                             kind == "ld", stride=access.bytes))  # fmt: skip
+    for mode in ("idx", "up", "down", "bfly"):
+        form = f"shfl.sync.{mode}.b32"
+        written = partial(_said, f"{form} {{to}}, {{source}}, %address, 31, -1;")
+        rows.append(TimedMove(form, Target("sm_70", "6.0"), "SHFL", 1, written, stride=1))
+    for size, way in ((4, "ca"), (8, "ca"), (16, "ca"), (16, "cg")):
+        written = partial(_said, f"cp.async.{way}.shared.global [%at0], [%source], {size};")
+        rows.append(TimedMove(f"cp.async.{way}.{size}", Target("sm_80", "7.0"), "LDGSTS", 0, written, False, False,
+                         stride=size, ends=("cp.async.wait_all;",)))  # fmt: skip
+    return rows
+
+
+@dataclass(frozen=True)
+class MoveCosts(Costs):
+    """Latency from address to data, the curve over warps, and what conflicts add."""
+
+    move: TimedMove
+
+    @property
+    def id(self) -> str:
+        """The move's."""
+        return self.move.name
+
+    @property
+    def target(self) -> Target:
+        """The move's."""
+        return self.move.target
+
+    def runs(self) -> dict[str, Run]:
+        """A chain or round trips in one warp, and independent ones by warps."""
+        move = self.move
+        runs = {"many": Run(move.many().kernel(), move.blocks())}
+        if move.chained:
+            runs["chain"] = Run(move.chain().kernel(), [TimedBlock(WARP, 0, (move.stride,))])
+        if move.ends:
+            runs["trip"] = Run(move.trip().kernel(), [TimedBlock(WARP, 0, (move.stride,))])
+        return runs
+
+    def conclude(self, reading: Reading, context: Context) -> Body:
+        """The body; ProbeError where its loop does not show what was written."""
+        numbers, move = ProvedNumbers(reading), self.move
+        each = {o: 1 for o in numbers.each("many") if o.split(".")[0] == move.opcode}
+        ends = dict.fromkeys(WAITS, 1) if move.ends else {}
+        cycles = numbers.proved("many", COPIES, each, ends)
+        if cycles is None:
+            raise ProbeError(numbers.refused["many"])
+        points, passes = [], []
+        for block, value in zip(move.blocks(), cycles.tolist(), strict=True):
+            warps = block.threads // WARP
+            if block.words[0] == move.stride:
+                points.append(Point(round(value / warps, DECIMALS), warps))
+            else:
+                passes.append(Passes(block.words[0] // ROW, round(value / warps, DECIMALS)))
+        chain = numbers.proved("chain", COPIES, each) if move.chained else None
+        trip = numbers.proved("trip", COPIES, each, dict.fromkeys(WAITS, COPIES)) if move.ends else None
+        if passes:
+            passes.insert(0, Passes(1, points[-1].cycles))
+        return Body(
+            opcodes=dict.fromkeys(each, 1.0), spread=numbers.spread, latency=None if chain is None else float(chain[0]),
+            interval=interval(points), one_warp=points[0].cycles, curve=points, passes=passes, mhz=numbers.mhz,
+            round_trip=[] if trip is None else [Trip(float(trip[0]), move.stride * WARP)], refused=numbers.refused,
+        )  # fmt: skip
+
+
+def experiments() -> list[MoveCosts]:
+    """One for each move."""
+    return [MoveCosts(move) for move in _moves()]

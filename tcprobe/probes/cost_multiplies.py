@@ -1,0 +1,291 @@
+"""Loops of warp-level multiplies: chains through each operand, independent chains, and one copy for comparison.
+
+- c1, c2, c4, c8: so many chains D = A B + D, side by side. c1 is also the chain through C
+- a, b: D's registers are the next one's A or B, as far as they reach; any bits will do
+- once: the same with a single copy: what one of them becomes in such a loop
+
+With `changed`, A and B change before every copy by a zero that only memory knows: otherwise what an emulated form does
+to its inputs would be done once, before the loop. Without, a round is nothing but COPIES multiplies, so many that what
+stands at its end counts for little: there the compiler waits for every result, which one warp alone feels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.native import is_native, tensor
+from tcprobe.isa.operand import Role
+from tcprobe.isa.target import Target
+from tcprobe.probes import cost_overlap, ptx
+from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
+from tcprobe.probes.experiment import Context, Reading
+from tcprobe.probes.proof import MOVES, Counts, Seen
+from tcprobe.probes.timing import RANDOM, Loop, TimedBlock, threads_for
+from tcprobe.store.kinds.cost import Body, Point
+
+__all__ = ("KIND", "experiments")
+COPIES = 128
+CHANGED_COPIES = 16  # of emulated forms, each of them many opcodes
+CHAINS = (1, 2, 4, 8)
+WARPS = (1, 4, 8, 16, 32)
+OVERLAPPED_CHAINS = 4
+RANDOM_CHAINS = 2  # with which random inputs are tried too
+CLOSE = 0.01  # points of a curve that count as equal
+METADATA = 0x44444444  # legal for every type
+EMULATION = 150
+MOST_REGISTERS = 224  # of a thread: more would be spilled
+Names = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Chained:
+    """`chains` side by side through `through`: c, a or b."""
+
+    row: Instruction
+    through: str = "c"
+    chains: int = 1
+    copies: int = COPIES
+    changed: bool = False
+
+    @property
+    def variant(self) -> str:
+        """What the kernel is called."""
+        shape = "once" if self.copies == 1 else self.through + (str(self.chains) if self.through == "c" else "")
+        return shape + ("_changed" if self.changed else "")
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers of all operands."""
+        given = sum(ptx.thread_bytes(f) // 4 for f in self.row.given if f.operand != "c")
+        c, d = (ptx.thread_bytes(self.row.fragment(o)) // 4 for o in "cd")
+        return given + self.chains * d + (0 if c == d and self.through == "c" else c)
+
+    @property
+    def _spare(self) -> int:
+        """Registers that an emulated form takes for itself, at most."""
+        return EMULATION if may_be_emulated(self.row) else 0
+
+    @property
+    def fits(self) -> bool:
+        """Whether a thread has so many registers."""
+        return self.registers <= MOST_REGISTERS
+
+    @property
+    def threads(self) -> int:
+        """The most threads of a block."""
+        return threads_for(self.registers + self._spare)
+
+    def blocks(self) -> list[TimedBlock]:
+        """Independent chains with every number of warps, others in one warp."""
+        if self.through != "c" or self.copies == 1:
+            return [TimedBlock(WARP)]
+        warps = [n for n in WARPS if n * WARP <= self.threads]
+        random = [TimedBlock(warps[-1] * WARP, RANDOM)] if self.chains == RANDOM_CHAINS else []
+        return [*(TimedBlock(n * WARP) for n in warps), *random]
+
+    def loop(self) -> Loop:
+        """The loop."""
+        results = [name for chain in range(self.chains) for name in self._names("d", chain)]
+        return Loop(
+            self.row.id, self.variant, self.row.target.at_least(ptx.ALIGNED), self.copies,
+            [line for copy in range(self.copies) for line in self._copy(copy % self.chains)],
+            [*(name for f in self._plain for name in self._own(f)), *results], results, self._declared(),
+            self._before(), wide=frozenset(n for n in self._all if self._wide),
+            threads=self.threads,
+        )  # fmt: skip
+
+    @property
+    def _plain(self) -> list[Fragment]:
+        """What goes in and is a matrix."""
+        return [f for f in self.row.given if f.role in (Role.FACTOR, Role.ACCUMULATOR)]
+
+    @property
+    def _others(self) -> list[Fragment]:
+        return [f for f in self.row.given if f not in self._plain]
+
+    @property
+    def _wide(self) -> bool:
+        return self.row.fragment("d").register_bits == 64
+
+    @property
+    def _all(self) -> list[str]:
+        return [
+            *(n for f in self._plain for n in self._own(f)),
+            *(n for c in range(self.chains) for n in self._names("d", c)),
+        ]
+
+    def _own(self, fragment: Fragment) -> list[str]:
+        return [f"%{fragment.operand}{j}" for j in range(fragment.registers)]
+
+    def _names(self, operand: str, chain: int) -> list[str]:
+        count = self.row.fragment(operand).registers
+        return [f"%d{chain}_{j}" for j in range(count)]
+
+    def _declared(self) -> list[str]:
+        return [ptx.declare(f.operand, f) for f in self._others]
+
+    def _before(self) -> list[str]:
+        """Metadata and scales, which the compiler does not know either."""
+        words = [(f, METADATA if f.role is Role.METADATA else f.one * 0x01010101) for f in self._others]
+        return [f"xor.b32 %{f.operand}0, %zero, {word:#x};" for f, word in words]
+
+    def _copy(self, chain: int) -> list[str]:
+        """One of them, and what must change before it."""
+        results = self._names("d", chain)
+        given = {f.operand: self._own(f) for f in self._plain}
+        folded = self._fed(given, results)
+        changes = [name for f in self.row.factors for name in given[f.operand] if name not in results]
+        changed = [f"xor.b32 {name}, {name}, %zero;" for name in changes if self.changed]
+        return [*changed, *folded, f"{self.row.name} {spelled(self.row, {**given, 'd': results})};"]
+
+    def _fed(self, given: dict[str, list[str]], results: list[str]) -> list[str]:
+        """Put D's registers into `given`, all of them where a form may become several opcodes; what that takes."""
+        own, c = given[self.through], given["c"]
+        if self.through == "c":
+            given["c"] = [results[j % len(results)] for j in range(len(c))]
+            return [f"xor.b32 {given['c'][j % len(c)]}, {given['c'][j % len(c)]}, {name};"
+                    for j, name in enumerate(results) if j >= len(c)]  # fmt: skip
+        whole = self.row.family == "wmma" or may_be_emulated(self.row)
+        half = max(1, len(results) // 2) if self.row.family == "wmma" else len(results)
+        count = min(len(own), half)
+        given[self.through] = [*results[:count], *own[count:]]
+        if whole and len(c) == len(results):
+            given["c"] = [*c[:count], *results[count:]]
+        return []
+
+
+def spelled(row: Instruction, names: Names) -> str:
+    """The operands as PTX writes them, those of `names` in these registers."""
+    return ", ".join(
+        f"{{{', '.join(names[f.operand])}}}" if f.operand in names else ptx.operand(f, 0) for f in row.spelled
+    )
+
+
+def loops(row: Instruction) -> list[Chained]:
+    """All that is timed of a multiply; changed ones too where some arch emulates it."""
+    return [one for changed in ((False, True) if may_be_emulated(row) else (False,)) for one in _loops(row, changed)
+            if one.fits]  # fmt: skip
+
+
+def _loops(row: Instruction, changed: bool) -> list[Chained]:
+    copies = round_of(changed)
+    return [
+        Chained(row, copies=1, changed=changed),
+        *(Chained(row, chains=n, copies=copies, changed=changed) for n in CHAINS),
+        *(Chained(row, through, copies=copies, changed=changed) for through in ("a", "b")),
+    ]
+
+
+def round_of(changed: bool) -> int:
+    """Copies in a round."""
+    return CHANGED_COPIES if changed else COPIES
+
+
+def may_be_emulated(row: Instruction) -> bool:
+    """Whether some arch that has it does something to its inputs first."""
+    a = row.type("a")
+    return (a in ("e4m3", "e5m2", "s4", "u4", "b1") and not row.kind) or row.products > 1
+
+
+@dataclass(frozen=True)
+class MultiplyCosts(Costs):
+    """Latency by operand, the curve over warps and chains, and the interval of a warp's multiply."""
+
+    row: Instruction
+
+    @property
+    def id(self) -> str:
+        """The instruction's."""
+        return self.row.id
+
+    @property
+    def target(self) -> Target:
+        """The instruction's."""
+        return self.row.target
+
+    def runs(self) -> dict[str, Run]:
+        """Every loop, by its name; independent chains with every number of warps."""
+        first = Chained(self.row, chains=OVERLAPPED_CHAINS, copies=cost_overlap.COPIES)
+        pairs = cost_overlap.runs(self.row, first.loop(), TimedBlock(cost_overlap.WARPS * WARP))
+        return {one.variant: Run(one.loop().kernel(), one.blocks()) for one in loops(self.row)} | pairs
+
+    def conclude(self, reading: Reading, context: Context) -> Body:
+        """The body; ProbeError where no loop shows what was written."""
+        plain = body(self.row, ProvedNumbers(reading), changed=False)
+        if not may_be_emulated(self.row) or not plain.emulated:
+            return plain
+        return body(self.row, ProvedNumbers(reading), changed=True)
+
+
+def body(row: Instruction, numbers: ProvedNumbers, changed: bool) -> Body:
+    """Of the plain loops, or of those whose factors change."""
+    end = "_changed" if changed else ""
+    each, copies = numbers.each(f"once{end}"), round_of(changed)
+    points, random = _curve(row, numbers, each, end)
+    native = is_native(row, tensor(each))
+    latency = {o: float(found[0]) for o in ("a", "b") if (found := numbers.proved(o + end, copies, each)) is not None}
+    if "c1" + end not in numbers.refused and points:
+        latency["c"] = next(p.cycles for p in points if (p.warps, p.chains) == (1, 1))
+    if not points:
+        if not native and not changed:  # the plain loops of an emulated form prove nothing: the others will
+            return Body(opcodes=dict(each), spread=0.0, emulated=True)
+        raise ProbeError(next(iter(numbers.refused.values())))
+    best = interval(points)
+    bounds = (
+        [o for o in latency if _has_moves(numbers.code((f"{o}1" if o == "c" else o) + end), copies)] if native else []
+    )
+    if not native and latency.get("c", 0) < min((latency[o] for o in latency if o != "c"), default=0):
+        bounds.append("c")
+    return Body(
+        opcodes={o: float(n) for o, n in each.items()}, spread=numbers.spread, emulated=not native,
+        latency=latency, at_most=sorted(set(bounds)), interval=best, curve=points,
+        one_warp=min(p.cycles for p in points if p.warps == 1), macs_per_cycle=round(row.triples / best.cycles, 1),
+        random=random, mhz=numbers.mhz, overlap=cost_overlap.overlaps(row, numbers, each, {}),
+            refused={k: v for k, v in numbers.refused.items() if k in _wanted(end)},
+    )  # fmt: skip
+
+
+def _wanted(end: str) -> list[str]:
+    return [name + end for name in ("a", "b", *(f"c{n}" for n in CHAINS))]
+
+
+def _curve(row: Instruction, numbers: ProvedNumbers, each: Counts, end: str) -> tuple[list[Point], float | None]:
+    """Points by chains and warps; and random inputs' cycles over those of zeros."""
+    points: list[Point] = []
+    random = None
+    for one in loops(row):
+        if one.through != "c" or one.copies == 1 or one.variant != f"c{one.chains}{end}":
+            continue
+        cycles = numbers.proved(one.variant, one.copies, each)
+        blocks = one.blocks()
+        for block, value in zip(blocks, [] if cycles is None else cycles.tolist(), strict=False):
+            if block.image == RANDOM:
+                random = round(value / points[-1].cycles / points[-1].warps, 3)
+            else:
+                warps = block.threads // WARP
+                points.append(Point(round(value / warps, DECIMALS), warps, one.chains))
+    return points, random
+
+
+def interval(points: Sequence[Point]) -> Point:
+    """The best point: of those within CLOSE of the least the one with the fewest warps, then chains."""
+    least = min(point.cycles for point in points)
+    near = [point for point in points if point.cycles <= least * (1 + CLOSE)]
+    return min(near, key=lambda point: (point.warps * point.chains, point.warps))
+
+
+def _has_moves(code: Seen, copies: int) -> bool:
+    """Whether registers are moved for every copy, beside what counts rounds."""
+    return sum(n for opcode, n in code.loop.items() if MOVES.match(opcode)) >= copies
+
+
+def experiments() -> list[MultiplyCosts]:
+    """One for each multiply of a warp, all of whose matrices are in registers."""
+    rows = inventory.executed_by(WARP)
+    return [MultiplyCosts(row) for row in rows if row.multiplies_registers]

@@ -1,0 +1,255 @@
+"""Loops of warpgroup multiplies: how often one can follow another, and how long one takes from issue to result.
+
+- iN: each is a group of its own; at most N are in flight: after every one all but N - 1 are waited for
+- tN: a round trip: N of them in one group, which is waited for
+- swizzles and majors: the i4 loop behind other descriptors, where m and n are contiguous too
+
+A is in shared memory (s) or in registers (r). Factors are in shared memory, of zeros or random bits. All N of them add
+to one accumulator, as along k in a product of matrices. One opcode makes all of D, so one register of it is consumed:
+it is there whole, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.target import Target
+from tcprobe.layout.descriptor import Descriptor
+from tcprobe.probes import cost_overlap, ptx
+from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
+from tcprobe.probes.cost_multiplies import METADATA
+from tcprobe.probes.experiment import Context, Reading
+from tcprobe.probes.proof import Counts, stem
+from tcprobe.probes.timing import RANDOM, Loop, TimedBlock
+from tcprobe.store.kinds.cost import Body, Flight, Place, Placed, Trip
+
+__all__ = ("KIND", "experiments")
+COPIES = 8
+FLIGHTS = (1, 2, 4, 8)
+USUAL = (4,)  # in flight, of forms whose N is not among WHOLE
+WHOLE = (8, 64, 128, 256)  # N of which everything is timed
+WARPGROUPS = (1, 2)
+SWIZZLES, USUAL_SWIZZLE = (0, 32, 64, 128), 128
+A_BYTES = 16 << 10  # of shared memory, then B
+SHARED_BYTES = 56 << 10
+Major = Literal["k", "mn"]
+FENCE, WAIT = "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR.LE"
+
+
+@dataclass(frozen=True)
+class Flown:
+    """One loop: `trip` waits for all of `in_flight` at once; `registers` says where A is."""
+
+    row: Instruction
+    in_flight: int
+    registers: bool = False
+    trip: bool = False
+    major: Major = "k"
+    copies: int = COPIES
+
+    @property
+    def variant(self) -> str:
+        """What the kernel is called."""
+        place, end = "r" if self.registers else "s", "" if self.major == "k" else ".mn"
+        return f"{place}{'t' if self.trip else 'i'}{self.in_flight}{end}"
+
+    def loop(self) -> Loop:
+        """The loop."""
+        row, names = self.row, [f"%d{j}" for j in range(self.row.fragment("d").registers)]
+        return Loop(
+            row.id, self.variant, row.target, self.copies, self._body(), self._a, names[:1],
+            [f".reg .b32 {', '.join(names[1:])};", ".reg .u64 %da, %db, %wide;", ".reg .pred %p;",
+             ".reg .u32 %base, %meta, %fill, %to;"],
+            self._before(names), ["wgmma.wait_group.sync.aligned 0;"], threads=2 * WARPGROUP, shared=True,
+        )  # fmt: skip
+
+    @property
+    def place(self) -> Place:
+        """Where A is."""
+        return "registers" if self.registers else "shared"
+
+    @property
+    def _a(self) -> list[str]:
+        return [f"%a{j}" for j in range(self.row.fragment("a").registers)] if self.registers else []
+
+    def _before(self, names: Sequence[str]) -> list[str]:
+        """Shared memory of the block's image, descriptors from the plan, an accumulator of zeros."""
+        return [
+            "shl.b32 %to, %lane, 2;",
+            "ld.global.u32 %fill, [%data];",
+            "mov.u32 %meta, %to;",
+            "FILL:",
+            "add.u32 %sum, %memory, %meta;",
+            "st.shared.u32 [%sum], %fill;",
+            "mad.lo.u32 %meta, %threads, 4, %meta;",
+            f"setp.lt.u32 %more, %meta, {SHARED_BYTES};",
+            "@%more bra FILL;",
+            "fence.proxy.async;",
+            "bar.sync 0, %warps;",
+            "shr.u32 %base, %memory, 4;",
+            "cvt.u64.u32 %wide, %base;",
+            "mov.b64 %da, {%word0, %word1};",
+            "mov.b64 %db, {%word2, %word3};",
+            "add.u64 %da, %da, %wide;",
+            "add.u64 %db, %db, %wide;",
+            f"xor.b32 %meta, %zero, {METADATA:#x};",
+            "setp.eq.u32 %p, %zero, 0;",
+            *(f"mov.b32 {name}, %zero;" for name in names),
+        ]
+
+    def _body(self) -> list[str]:
+        one = self._written()
+        wait = "wgmma.wait_group.sync.aligned"
+        if not self.trip:
+            each = [one, "wgmma.commit_group.sync.aligned;", f"{wait} {self.in_flight - 1};"]
+            return ["wgmma.fence.sync.aligned;", *(each * self.copies)]
+        group = ["wgmma.fence.sync.aligned;", *[one] * self.in_flight, "wgmma.commit_group.sync.aligned;", f"{wait} 0;"]
+        return group * (self.copies // self.in_flight)
+
+    def _written(self) -> str:
+        row = self.row
+        scales = [] if row.type("d") == "s32" else ["1", "1"]
+        many = len(row.described[0].held.majors) > 1
+        turned = ["1" if self.major == "mn" else "0"] * (1 if self.registers else 2) if many else []
+        sparse = ["%meta", "0"] if row.metadata else []
+        a = f"{{{', '.join(self._a)}}}" if self.registers else "%da"
+        given = [a, "%db", *sparse, "%p", *scales, *turned]
+        return f"{row.name} {ptx.braces('d', row.fragment('d'))}, {', '.join(given)};"
+
+    @property
+    def beside(self) -> Counts:
+        """What else works in the loop: fences and waits, as often as they are written."""
+        groups = self.copies // self.in_flight if self.trip else 1
+        return {FENCE: groups, WAIT: groups if self.trip else self.copies}
+
+    def blocks(self) -> list[TimedBlock]:
+        """Warpgroups by swizzle; that of 128 bytes first, with random inputs after it."""
+        if self.trip or self.in_flight != max(USUAL):
+            return [self._block(groups, USUAL_SWIZZLE) for groups in WARPGROUPS]
+        usual = [self._block(groups, USUAL_SWIZZLE) for groups in WARPGROUPS] if self.major == "k" else []
+        others = [self._block(1, swizzle) for swizzle in SWIZZLES]
+        return [*usual, *others, self._block(1, USUAL_SWIZZLE, RANDOM)]
+
+    def _block(self, groups: int, swizzle: int, image: int = 0) -> TimedBlock:
+        a, b = (canonical(self.major, swizzle, start) for start in (0, A_BYTES))
+        words = tuple(n >> shift & 0xFFFFFFFF for n in (a.encode(), b.encode()) for shift in (0, 32))
+        return TimedBlock(groups * WARPGROUP, image, words)
+
+
+def canonical(major: str, swizzle: int, start: int) -> Descriptor:
+    """The descriptor of 32 bytes of k (16 numbers of it with major mn) packed as CUTLASS's canonical layouts do."""
+    if not swizzle:
+        return Descriptor(128, 256, 0, 0, start)
+    if major == "k":
+        return Descriptor(16, 8 * swizzle, swizzle, 0, start)
+    return Descriptor(16 * swizzle, 8 * swizzle, swizzle, 0, start)
+
+
+def flown(row: Instruction) -> list[Flown]:
+    """All loops of a form: everything where N is one of WHOLE, else the best interval and one round trip."""
+    whole = row.shape.n in WHOLE
+    made = [
+        Flown(row, count, registers, trip)
+        for registers in (False, True) for trip in (False, True)
+        for count in (FLIGHTS if whole else (1,) if trip else USUAL) if trip or count > 1
+    ]  # fmt: skip
+    if len(row.described[0].held.majors) > 1 and whole:
+        made += [Flown(row, max(USUAL), registers, major="mn") for registers in (False, True)]
+    return made
+
+
+@dataclass(frozen=True)
+class WarpgroupCosts(Costs):
+    """Intervals and round trips of a warpgroup multiply by where A is, warpgroups and how many are in flight."""
+
+    row: Instruction
+
+    @property
+    def id(self) -> str:
+        """The instruction's."""
+        return self.row.id
+
+    @property
+    def target(self) -> Target:
+        """The instruction's."""
+        return self.row.target
+
+    def runs(self) -> dict[str, Run]:
+        """Every loop by its name."""
+        first = Flown(self.row, max(USUAL))
+        pairs = cost_overlap.runs(self.row, first.loop(), first.blocks()[0])
+        return {one.variant: Run(one.loop().kernel(), one.blocks()) for one in flown(self.row)} | pairs
+
+    def conclude(self, reading: Reading, context: Context) -> Body:
+        """The body; ProbeError where no loop shows what was written."""
+        numbers, found = ProvedNumbers(reading), FormNumbers([], [], [], [])
+        for one in flown(self.row):
+            cycles = numbers.proved(one.variant, COPIES, one_opcode(numbers, one), one.beside)
+            for block, value in zip(one.blocks(), [] if cycles is None else cycles.tolist(), strict=False):
+                found.add(one, block, value)
+        if not found.intervals:
+            raise ProbeError(next(iter(numbers.refused.values())))
+        best = min(flight.cycles for flight in found.intervals)
+        opcode, usual = one_opcode(numbers, Flown(self.row, max(USUAL))), Flown(self.row, max(USUAL))
+        return Body(
+            opcodes=dict.fromkeys(opcode, 1.0), spread=numbers.spread, interval=found.intervals, round_trip=found.trips,
+            forms=found.forms, macs_per_cycle=round(self.row.triples / best, 1), random=found.random, mhz=numbers.mhz,
+            overlap=cost_overlap.overlaps(self.row, numbers, opcode, usual.beside), refused=numbers.refused,
+        )  # fmt: skip
+
+
+class FormNumbers(NamedTuple):
+    """Numbers of one form, sorted; `randoms` are random inputs' cycles over those of zeros."""
+
+    intervals: list[Flight]
+    trips: list[Trip]
+    forms: list[Placed]
+    randoms: list[float]
+
+    @property
+    def random(self) -> float | None:
+        """The first of them."""
+        return next(iter(self.randoms), None)
+
+    def add(self, one: Flown, block: TimedBlock, value: float) -> None:
+        """What a block of a loop took for one copy."""
+        groups, place, swizzle = block.threads // WARPGROUP, one.place, swizzle_of(block)
+        usual = one.major == "k" and swizzle == USUAL_SWIZZLE
+        if block.image == RANDOM:
+            base = [f.cycles for f in self.forms if (f.a, f.swizzle, f.major) == (place, swizzle, one.major)]
+            self.randoms.append(round(value / base[0], 3))
+        elif one.trip:
+            cycles = round(value * one.in_flight, DECIMALS)
+            self.trips.append(Trip(cycles, None, place, groups, one.in_flight))
+        elif usual and not _has(self.intervals, place, groups, one.in_flight):
+            self.intervals.append(Flight(round(value / groups, DECIMALS), place, groups, one.in_flight))
+        else:
+            self.forms.append(Placed(value, place, swizzle, one.major))
+
+
+def _has(flights: Sequence[Flight], place: str, groups: int, count: int) -> bool:
+    return any((f.a, f.warpgroups, f.in_flight) == (place, groups, count) for f in flights)
+
+
+def swizzle_of(block: TimedBlock) -> int:
+    """Of a block's descriptors."""
+    return {0: 0, 1: 128, 2: 64, 3: 32}[block.words[1] >> 30]
+
+
+def one_opcode(numbers: ProvedNumbers, one: Flown) -> Counts:
+    """What one copy becomes: the tensor opcode of its loop that has the form's shape."""
+    m, n, k = one.row.shape
+    shape = f".{m}x{n}x{k}."
+    found = [o for o in numbers.each(one.variant) if stem(o).endswith("GMMA") and shape in f"{o}." and "->" not in o]
+    return dict.fromkeys(found, 1)
+
+
+def experiments() -> list[WarpgroupCosts]:
+    """One for each warpgroup multiply."""
+    return [WarpgroupCosts(row) for row in inventory.executed_by(WARPGROUP) if row.described]

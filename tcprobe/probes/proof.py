@@ -1,0 +1,84 @@
+"""What machine code must show before a time counts: the loop holds what was written, as often as it was written."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tcprobe.errors import ProbeError
+from tcprobe.probes.experiment import TimedCode
+
+# what may stand in a loop beside a form's own opcodes: its counter, moves between registers, logic on addresses
+FREE = re.compile(
+    r"NOP|U?BRA|BRX|U?ISETP|VIADD|U?IADD3|U?MOV|IMAD|U?LOP3|U?PRMT|U?SEL|BSSY|BSYNC|BREAK|WARPSYNC|VOTEU?|R2UR|U?LDC|"
+    r"S2U?R|CS2R|U?PLOP3|U?SHF|U?LEA|P2R|R2P|RET|YIELD|FSEL|LEPC|ERRBAR|CCTL"
+)
+SPILLED = ("LDL", "STL")
+MOVES = re.compile(r"(MOV|IMAD\.MOV|PRMT|SEL|LOP3)\b")
+Counts = dict[str, int]
+
+
+class Seen(NamedTuple):
+    """Opcodes in a timed loop, and beside it between the clock's readings, counted."""
+
+    loop: Counts
+    beside: Counts
+
+    @classmethod
+    def of(cls, code: TimedCode) -> Seen:
+        """The counts of what machine code shows."""
+        return cls(dict(Counter(code.loop)), dict(Counter(code.beside)))
+
+
+def lines(codes: Mapping[str, TimedCode]) -> list[str]:
+    """Codes by variant as lines of text: variant, where, opcode, count."""
+    return [
+        f"{variant} {where} {opcode} {count}"
+        for variant, code in codes.items() for where, counts in Seen.of(code)._asdict().items()
+        for opcode, count in counts.items()
+    ]  # fmt: skip
+
+
+def seen(text: Sequence[str]) -> dict[str, Seen]:
+    """The inverse of `lines`; a variant of which nothing is said has no loop."""
+    found: dict[str, Seen] = {}
+    for variant, where, opcode, count in (line.split(" ") for line in text):
+        counts = found.setdefault(variant, Seen({}, {}))
+        getattr(counts, where)[opcode] = int(count)
+    return found
+
+
+def own(counts: Mapping[str, int]) -> Counts:
+    """The opcodes that do the work."""
+    return {
+        opcode: n for opcode, n in counts.items() if not FREE.fullmatch(stem(opcode)) and stem(opcode) not in SPILLED
+    }
+
+
+def stem(opcode: str) -> str:
+    """An opcode without its modifiers."""
+    return opcode.split(".", maxsplit=1)[0]
+
+
+def prove(variant: str, code: Seen, wanted: Mapping[str, int], around: Mapping[str, int] | None = None) -> None:
+    """ProbeError unless a loop holds what was written, so often, and none of it is beside the loop.
+
+    `around` is what a loop needs beside that, such as waits, which may stand after it too.
+    """
+    if not wanted:
+        raise ProbeError(f"{variant}: one copy alone becomes nothing that works: it was taken out of the loop.")
+    whole = {**wanted, **(around or {})}
+    if own(code.loop) != whole:
+        raise ProbeError(f"{variant}: the loop should hold {_words(whole)}, and its machine code has "
+                         f"{_words(own(code.loop))}.")  # fmt: skip
+    outside = {opcode for opcode in code.beside if opcode in wanted}
+    if outside:
+        raise ProbeError(f"{variant}: {', '.join(sorted(outside))} also stands beside the loop.")
+    if any(stem(opcode) in SPILLED for opcode in code.loop):
+        raise ProbeError(f"{variant}: the loop spills registers to memory.")
+
+
+def _words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{opcode} x {n}" for opcode, n in sorted(counts.items())) or "nothing that works"

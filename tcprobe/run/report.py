@@ -1,0 +1,98 @@
+"""Reports: findings of every kind in one file, to be sent to somebody who merges them.
+
+A report is a document that holds documents, each as `tcprobe run` saved it, with its own checksum; `merge` lays them
+out in a folder of their own and takes that as strictly as any. It names the device, driver, CUDA version and compiler
+of each finding, and nothing else of the machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tcprobe import __version__
+from tcprobe.errors import DataError, EnvironmentUnfitError
+from tcprobe.probes import experiments
+from tcprobe.probes.experiment import kernels, ptx_hash
+from tcprobe.store import documents, findings
+from tcprobe.store.finding import Finding
+from tcprobe.store.measurement import Measurement
+from tcprobe.store.results import Results
+from tcprobe.system import files
+from tcprobe.system.children import Scratch
+
+KIND = "report"
+MOST_BYTES = 64 << 20
+MOST_FILES = 20_000
+# layouts/ID.json, ARCH/METHOD/SUBJECT.json, ARCH/METHOD/KIND/SUBJECT.json, ARCH/KIND.json
+_PLACE = re.compile(r"[a-z][a-z0-9_]{0,39}(/[a-z][a-z0-9_-]{0,39}){0,2}/[A-Za-z0-9][A-Za-z0-9_.-]{0,199}\.json")
+Known = Measurement | Finding
+
+
+def write(path: Path, known: Sequence[Known]) -> None:
+    """Write findings into a report; the same ones give the same bytes."""
+    with _folder() as folder:
+        findings.save_all(Results(folder), known)
+        content = {p.relative_to(folder).as_posix(): _document(p) for p in sorted(folder.rglob("*.json"))}
+    files.write(path, documents.seal(KIND, {"tcprobe": __version__, "files": content}).encode())
+
+
+def _document(path: Path) -> Any:
+    raw = files.read(path)
+    assert raw is not None
+    return documents.parsed(raw)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Results]:
+    """The findings of a report, laid out in a folder that is gone afterwards; DataError if it cannot be trusted."""
+    body = documents.read(path, KIND, MOST_BYTES)
+    if body is None:
+        raise DataError(f"{path}: no such file.")
+    with _folder() as folder:
+        try:
+            with documents.naming(path):
+                _lay_out(body, folder)
+            yield Results(folder)
+        except DataError as error:
+            raise type(error)(str(error).replace(f"{folder}/", f"{path}, ")) from None
+
+
+def _lay_out(body: dict[str, Any], folder: Path) -> None:
+    """Each document with the bytes that its checksum is of, where its name says."""
+    content = body["files"]
+    if set(body) != {"tcprobe", "files"} or not isinstance(content, dict) or len(content) > MOST_FILES:
+        raise DataError("not the keys of a report.")
+    for name, document in content.items():
+        if not _PLACE.fullmatch(name) or not isinstance(document, dict) or "sha256" not in document:
+            raise DataError(f"{name}: no document of a finding.")
+        inner = {key: value for key, value in document.items() if key not in ("kind", "schema", "sha256")}
+        text = documents.seal(document["kind"], inner, document["schema"])
+        if documents.parsed(text.encode()) != document:
+            raise DataError(f"{name}: its content does not match its checksum; it was damaged or edited.")
+        files.write(folder / name, text.encode(), parents=True)
+
+
+def check(finding: Known) -> None:
+    """DataError where a live table claims a probe of this tcprobe's version that it does not have."""
+    probe = experiments().get(finding.key.subject) if isinstance(finding, Measurement) else None
+    made = finding.provenance
+    if probe is None or finding.method != "live" or made["tcprobe"] != __version__:
+        return
+    if made["ptx"] != ptx_hash(kernels(probe)):
+        raise DataError(
+            f"{finding.key.subject} on {finding.arch}: made with PTX {made['ptx']}, "
+            f"which is not that of the probe of tcprobe {__version__}."
+        )
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    try:
+        with Scratch() as scratch:
+            yield scratch.folder
+    except OSError as error:
+        raise EnvironmentUnfitError(f"no temporary folder for a report: {error.strerror}. Is the disk full?") from None

@@ -1,0 +1,148 @@
+"""Several compilers: what is the same in the machine code of all of them, and what is not.
+
+Of every version and arch: the tables that its code shows, and the matrix instructions that each form becomes. A version
+that does not know an arch, or is too old for the PTX of a form, says nothing of it; that is no refusal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tcprobe.errors import DataError, UsageError
+from tcprobe.isa import arch, inventory
+from tcprobe.isa.arch import WARP, Arch
+from tcprobe.isa.target import version
+from tcprobe.run.campaign import Campaign, Request
+from tcprobe.sass import lowering, toolchain
+from tcprobe.sass.cubin import assemble
+from tcprobe.sass.lowering import Lowering
+from tcprobe.sass.toolchain import Toolchain, attempt
+from tcprobe.store.results import Results
+from tcprobe.system.children import Scratch
+
+SHOWN = ("sass", "derived")  # methods by which the code of an arch alone shows tables
+TOO_NEW = ".version 99.9\n.target sm_80\n.address_size 64\n"
+_CURRENT = re.compile(r"current version is '(\d{1,2}\.\d{1,2})'")
+
+
+class ComparedFact(NamedTuple):
+    """What versions are compared in: a fragment's "table" or a form's "lowering", on an arch."""
+
+    what: str
+    id: str
+    arch: str
+
+
+@dataclass
+class Survey:
+    """What each version says of each fact, the archs that it knows, and what its ptxas refuses, by version."""
+
+    said: dict[ComparedFact, dict[str, str]] = field(default_factory=dict)
+    archs: dict[str, list[str]] = field(default_factory=dict)
+    refused: dict[ComparedFact, dict[str, str]] = field(default_factory=dict)
+
+    @property
+    def differing(self) -> dict[ComparedFact, dict[str, str]]:
+        """The facts of which two versions say different things."""
+        return {fact: said for fact, said in sorted(self.said.items()) if len(set(said.values())) > 1}
+
+    def alike(self, what: str) -> int:
+        """How many facts of a kind all versions agree in that say something of them."""
+        return sum(fact.what == what and len(set(said.values())) == 1 for fact, said in self.said.items())
+
+    @property
+    def since(self) -> dict[ComparedFact, list[str]]:
+        """Exceptions: facts that some version says nothing of, though it knows the arch; who does."""
+        return {fact: list(said) for fact, said in sorted(self.said.items()) if set(said) != self._knowing(fact.arch)}
+
+    def _knowing(self, name: str) -> set[str]:
+        """The versions that know an arch."""
+        return {compiler for compiler, names in self.archs.items() if name in names}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "versions": list(self.archs), "archs": self.archs,
+            "tables": self.alike("table"), "lowerings": self.alike("lowering"),
+            "differing": [{**fact._asdict(), "said": said} for fact, said in self.differing.items()],
+            "exceptions": [{**fact._asdict(), "versions": versions} for fact, versions in self.since.items()],
+            "refused": [{**fact._asdict(), "words": words} for fact, words in sorted(self.refused.items())],
+        }  # fmt: skip
+
+
+def survey(folders: Sequence[Path], name: str | None, patterns: Sequence[str] = ()) -> Survey:
+    """What the toolkits in some folders, or the one at hand, make of the probes of arch `name` or of all they know."""
+    found = Survey()
+    toolkits: list[Path | None] = [*folders]
+    for folder in toolkits or [None]:
+        tools = toolchain.find(folder)
+        compiler = f"ptxas {tools.ptxas_version}"
+        if compiler in found.archs:
+            raise UsageError(f"{compiler} is given twice.")
+        rows = [row for row in tools.archs if name in (None, "all") or row == arch.arch(name or "")]
+        found.archs[compiler] = [row.name for row in rows]
+        for row in rows:
+            _note(found.said, compiler, _tables(folder, row, patterns))
+            _note_lowerings(found, compiler, tools, row)
+    if not any(found.archs.values()):
+        raise UsageError(f"no ptxas there knows {name}.")
+    return found
+
+
+def _note(said: dict[ComparedFact, dict[str, str]], compiler: str, facts: Mapping[ComparedFact, str]) -> None:
+    for fact, content in facts.items():
+        said.setdefault(fact, {})[compiler] = content
+
+
+def _tables(folder: Path | None, row: Arch, patterns: Sequence[str]) -> dict[ComparedFact, str]:
+    """The layouts that a compiler's code shows."""
+    with Scratch() as scratch:
+        request = Request(tuple(patterns), row.name, method="sass", cuda=folder)
+        Campaign(request, scratch.folder).run(None)
+        return dict(_layouts(Results(scratch.folder), row))
+
+
+def _layouts(results: Results, row: Arch) -> Iterator[tuple[ComparedFact, str]]:
+    for method in (m for m in results.methods(row.name) if m in SHOWN):
+        for measured in results.measurements(row.name, method):
+            for fragment in inventory.of_experiment(measured.experiment):
+                if fragment.operand in measured.tables:
+                    yield ComparedFact("table", fragment.id, row.name), measured.tables[fragment.operand].id
+
+
+def _note_lowerings(found: Survey, compiler: str, tools: Toolchain, row: Arch) -> None:
+    """The matrix opcodes of every form that a warp executes, all assembled in one go."""
+    newest = newest_ptx(tools)
+    forms = {f.id: f for f in inventory.executed_by(WARP) if f.target.on(row) and version(f.target.ptx) <= newest}
+    kernels = {id_: lowering.probe(form) for id_, form in forms.items()}
+    codes, refused = assemble(tools, list(kernels.values()), row)
+    untried = [form for id_, form in forms.items() if kernels[id_].name in refused]
+    at_own_targets = lowering.lower(tools, row, untried)  # refused is said only after the arch's own targets
+    for id_, form in forms.items():
+        fact = ComparedFact("lowering", id_, row.name)
+        lowered = at_own_targets.get(id_) or lowering.count(codes[kernels[id_].name].opcodes, form)
+        if lowered.refused:
+            found.refused.setdefault(fact, {})[compiler] = lowered.refused
+        else:
+            found.said.setdefault(fact, {})[compiler] = _words(lowered)
+
+
+def _words(lowered: Lowering) -> str:
+    opcodes = [f"{opcode} x {n}" if n > 1 else opcode for opcode, n in lowered.opcodes.items()]
+    return ", ".join(opcodes) or "none"
+
+
+def newest_ptx(tools: Toolchain) -> tuple[int, int]:
+    """The newest PTX that a ptxas takes, as it says when it is given a newer one."""
+    with Scratch() as scratch:
+        source = scratch.folder / "new.ptx"
+        source.write_text(TOO_NEW)
+        done = attempt(scratch, [tools.ptxas, str(source), "-o", str(scratch.folder / "new.cubin")], tools.limit)
+    match = _CURRENT.search(done.stderr)
+    if not match:
+        raise DataError(f"{tools.ptxas} does not say which PTX it takes.")
+    return version(match[1])

@@ -1,0 +1,162 @@
+"""Fatbins: the cubins and PTX texts in a file of any kind, wherever they lie in it.
+
+A fatbin is a header and entries one after the other; it stands in objects, libraries and executables of every system,
+so that a file is searched for its first bytes. NVIDIA documents no format: what is read here is what nvcc 13.0 and
+12.9 write, and sizes are believed only where they lie inside the file. Entries may be compressed, as LZ4 blocks or
+Zstandard frames.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from tcprobe.errors import DataError
+
+MAGIC = struct.pack("<IHH", 0xBA55ED50, 1, 16)
+ELF, CUDA = b"\x7fELF", 190  # the first bytes of a cubin, and the machine that its header names
+HEADER = struct.Struct("<IHHQ")  # magic, version, bytes of the header, bytes of all entries
+# kind, version, bytes of the header, padded size, size where compressed, -, version, arch, -, flags, -, size unpacked
+ENTRY = struct.Struct("<HHIQIIIIQQQQ")
+KINDS = {1: "PTX", 2: "cubin"}
+LZ4, ZSTD = 0x2000, 0x8000  # flags
+MOST_IMAGE = 128 << 20  # bytes of one entry unpacked
+MOST_UNPACKED = 512 << 20  # bytes of all entries of a file that are unpacked
+MOST_IMAGES = 100_000
+
+
+class FatbinEntry(NamedTuple):
+    """A cubin or a PTX text of a file; `data` is None where it cannot be read, and `words` say why."""
+
+    kind: str
+    data: bytes | None
+    words: str = ""
+
+
+def images(raw: bytes) -> Iterator[FatbinEntry]:
+    """The cubins and PTX texts in the bytes of a file; DataError where there is none, or more than any file has."""
+    if is_cubin(raw):
+        yield FatbinEntry("cubin", raw)
+    elif is_ptx(raw):
+        yield FatbinEntry("PTX", raw)
+    elif MAGIC in raw:
+        yield from _bounded(raw)
+    else:
+        raise DataError("no cubin, no PTX, and no fatbin in it.")
+
+
+def is_cubin(raw: bytes) -> bool:
+    """Whether it is an ELF file for NVIDIA GPUs."""
+    return raw[:4] == ELF and int.from_bytes(raw[18:20], "little") == CUDA
+
+
+def is_ptx(raw: bytes) -> bool:
+    """Whether it is PTX: a text that says its version before anything else but comments."""
+    return b".version" in raw[:65536] and b".target" in raw[:65536] and b"\0" not in raw[:65536].rstrip(b"\0")
+
+
+def _bounded(raw: bytes) -> Iterator[FatbinEntry]:
+    unpacked = 0
+    for number, image in enumerate(_entries(raw)):
+        unpacked += len(image.data or b"")
+        if number >= MOST_IMAGES or unpacked > MOST_UNPACKED:
+            raise DataError(f"more than {MOST_IMAGES} entries, or {MOST_UNPACKED >> 20} MB of them unpacked.")
+        yield image
+
+
+def _entries(raw: bytes) -> Iterator[FatbinEntry]:
+    """The entries of all fatbins; one that ends outside its fatbin ends that."""
+    start = raw.find(MAGIC)
+    while start >= 0:
+        end = start + HEADER.size
+        if end <= len(raw):
+            end += HEADER.unpack_from(raw, start)[3]
+            yield from _entries_of(raw, start + HEADER.size, end)
+        start = raw.find(MAGIC, end if end <= len(raw) else start + len(MAGIC))
+
+
+def _entries_of(raw: bytes, place: int, end: int) -> Iterator[FatbinEntry]:
+    if end > len(raw):
+        yield FatbinEntry("fatbin", None, f"a fatbin ends {end - len(raw)} bytes after the file; truncated?")
+        return
+    while place + ENTRY.size <= end:
+        kind, _, header, size, packed, *_, flags, _, full = ENTRY.unpack_from(raw, place)
+        begin = place + header
+        if header < ENTRY.size or begin + size > end:
+            yield FatbinEntry("fatbin", None, "an entry ends outside its fatbin; damaged?")
+            return
+        if kind in KINDS:
+            yield _unpacked(KINDS[kind], raw[begin : begin + (packed or size)], flags, full)
+        place = begin + size
+
+
+def _unpacked(kind: str, data: bytes, flags: int, full: int) -> FatbinEntry:
+    try:
+        if flags & (LZ4 | ZSTD):
+            if full > MOST_IMAGE:
+                raise DataError(f"{full} bytes; tcprobe unpacks at most {MOST_IMAGE}")
+            data = lz4(data, full) if flags & LZ4 else zstd(data, full)
+        return FatbinEntry(kind, data)
+    except DataError as error:
+        return FatbinEntry(kind, None, f"a compressed {kind} is not read: {error}.")
+
+
+def zstd(data: bytes, size: int) -> bytes:
+    """A Zstandard frame of `size` bytes unpacked."""
+    module = _zstandard()
+    try:
+        unpacked: bytes = module.ZstdDecompressor().decompress(data, max_length=size + 1)
+    except (module.ZstdError, EOFError, ValueError) as error:
+        raise DataError(f"no Zstandard frame ({error})") from None
+    if len(unpacked) != size:
+        raise DataError(f"not the {size} bytes that it states")
+    return unpacked
+
+
+def _zstandard() -> Any:
+    for name in ("compression.zstd", "backports.zstd"):
+        try:
+            return import_module(name)
+        except ImportError:
+            continue
+    raise DataError("it is a Zstandard frame; pip install 'tcprobe[fatbin]' brings what unpacks it")
+
+
+def lz4(data: bytes, size: int) -> bytes:
+    """An LZ4 block of `size` bytes unpacked: literals, then a copy from before, until the data end."""
+    unpacked, place = bytearray(), 0
+    try:
+        while place < len(data) and len(unpacked) < size:
+            token = data[place]
+            count, place = _length(data, place + 1, token >> 4)
+            unpacked += data[place : place + count]
+            place += count
+            if place >= len(data) or len(unpacked) >= size:
+                break
+            back = data[place] | data[place + 1] << 8
+            count, place = _length(data, place + 2, token & 15)
+            _copy(unpacked, back, min(count + 4, size - len(unpacked)))
+    except IndexError:
+        raise DataError("a damaged LZ4 block") from None
+    if len(unpacked) != size:
+        raise DataError(f"not the {size} bytes that it states")
+    return bytes(unpacked)
+
+
+def _length(data: bytes, place: int, count: int) -> tuple[int, int]:
+    """A length that begins with 4 bits, and the place after it."""
+    if count == 15:
+        while data[place] == 255:
+            count, place = count + 255, place + 1
+        count, place = count + data[place], place + 1
+    return count, place
+
+
+def _copy(unpacked: bytearray, back: int, count: int) -> None:
+    """Append bytes from `back` bytes before the end on; those just appended are copied again."""
+    if not 0 < back <= len(unpacked):
+        raise DataError("a damaged LZ4 block")
+    whole = bytes(unpacked[-back:])
+    unpacked += (whole * (count // back + 1))[:count]

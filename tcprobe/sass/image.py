@@ -1,0 +1,170 @@
+"""A cubin of anybody: its arch, and of every function the code, registers, stack and linked routines.
+
+Unlike `sass.elf`, which takes what ptxas wrote just now, this reads what a stranger gives: every offset is held against
+the file before it is followed, and nothing is made room for that a header states.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tcprobe.errors import DataError
+from tcprobe.sass.fatbin import is_cubin
+
+# lowest bit of the eight that hold the compute capability in the header's flags, by ABI version (`sass.elf`)
+ARCH_SHIFT = {7: 0, 8: 8}
+SECTION, SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
+# attributes of .nv.info, each with the number of a function's symbol: bytes of its stack, registers of a thread
+FRAME_SIZE, REGISTERS = 0x11, 0x2F
+HAS_SIZE = 0x04  # format of an attribute that is followed by its value
+SYMTAB, NOBITS = 2, 8
+SYMBOL_NUMBER = 0xFFFFFF  # the part of a code section's sh_info that numbers its symbol
+FUNCTION = 2
+MOST_NAME = 4096
+LEAST_ARCH = 70  # the first with tensor cores, and with instructions of 16 bytes
+_ROUTINE = re.compile(r"\$__internal_\d+_\$(\w{1,200})")
+
+
+class Section(NamedTuple):
+    """A section's name, type, bytes, and the two numbers that say what it belongs to."""
+
+    name: str
+    type: int
+    data: bytes
+    link: int
+    info: int
+
+
+class Symbol(NamedTuple):
+    """A symbol's name, whether it is a function, and the section it is in."""
+
+    name: str
+    function: bool
+    section: int
+
+
+@dataclass(frozen=True)
+class FunctionCode:
+    """A kernel or device function: `code` 16 bytes an instruction, registers of a thread, bytes of its stack.
+
+    `registers` and `stack` are None where the file does not say; `routines` are those of the compiler linked into it.
+    """
+
+    name: str
+    code: bytes
+    registers: int | None
+    stack: int | None
+    routines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """The arch ("sm_90"), the functions in order, and whether there is line information."""
+
+    arch: str
+    functions: tuple[FunctionCode, ...]
+    lines: bool
+
+
+def cubin(raw: bytes) -> Cubin:
+    """What a cubin holds; DataError if it cannot be trusted."""
+    try:
+        return _cubin(raw)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise DataError(f"a damaged cubin ({error}).") from None
+
+
+def _cubin(raw: bytes) -> Cubin:
+    if not is_cubin(raw) or raw[4:6] != b"\2\1":
+        raise DataError("no cubin of 64 bits.")
+    sections = list(_sections(raw))
+    symbols = _symbols(sections)
+    stated = {
+        (kind, number): value for s in sections if s.name == ".nv.info" for kind, number, value in _stated(s.data)
+    }
+    functions = tuple(_functions(sections, symbols, stated))
+    return Cubin(arch_of(raw), functions, any(s.name == ".debug_line" for s in sections))
+
+
+def arch_of(raw: bytes) -> str:
+    """The arch that a cubin's header names."""
+    version, flags = raw[8], int.from_bytes(raw[48:52], "little")
+    if version not in ARCH_SHIFT:
+        raise DataError(f"a cubin of ABI version {version}, which tcprobe does not know.")
+    number = flags >> ARCH_SHIFT[version] & 0xFF
+    if number < LEAST_ARCH:
+        raise DataError(f"code for sm_{number}, which has no tensor cores.")
+    return f"sm_{number}"
+
+
+def _sections(raw: bytes) -> Iterator[Section]:
+    """All sections, from a table that must lie in the file."""
+    (table,) = struct.unpack_from("<Q", raw, 40)
+    size, count, names = struct.unpack_from("<HHH", raw, 58)
+    if size != SECTION.size or table + size * count > len(raw) or names >= count:
+        raise DataError("a cubin whose table of sections is not in the file; truncated?")
+    heads = [SECTION.unpack_from(raw, table + size * j) for j in range(count)]
+    texts = _data(raw, heads[names])
+    for head in heads:
+        yield Section(_text(texts, head[0]), head[1], _data(raw, head), head[6], head[7])
+
+
+def _data(raw: bytes, head: tuple[int, ...]) -> bytes:
+    start, size = head[4], head[5]
+    if head[1] in (0, NOBITS):
+        return b""
+    if start + size > len(raw):
+        raise DataError("a section of the cubin ends outside the file; truncated?")
+    return raw[start : start + size]
+
+
+def _text(texts: bytes, place: int) -> str:
+    """A name that ends with a zero byte; what is no UTF-8 in it is escaped."""
+    end = texts.find(b"\0", place, place + MOST_NAME)
+    if end < 0:
+        raise DataError(f"a name in the cubin that does not end within {MOST_NAME} bytes.")
+    return texts[place:end].decode(errors="backslashreplace")
+
+
+def _symbols(sections: list[Section]) -> list[Symbol]:
+    table = next((s for s in sections if s.type == SYMTAB), None)
+    if table is None:  # stripped
+        return []
+    texts = sections[table.link].data
+    whole = table.data[: len(table.data) // SYMBOL.size * SYMBOL.size]
+    return [Symbol(_text(texts, name), info & 15 == FUNCTION, section)
+            for name, info, _, section, _, _ in SYMBOL.iter_unpack(whole)]  # fmt: skip
+
+
+def _functions(
+    sections: list[Section], symbols: list[Symbol], stated: dict[tuple[int, int], int]
+) -> Iterator[FunctionCode]:
+    routines: dict[int, list[str]] = {}
+    for symbol in symbols:
+        match = _ROUTINE.fullmatch(symbol.name) if symbol.function else None
+        if match:
+            routines.setdefault(symbol.section, []).append(match[1])
+    for number, section in enumerate(sections):
+        if section.name.startswith(".text.") and section.data:
+            symbol_number = section.info & SYMBOL_NUMBER
+            yield FunctionCode(
+                section.name.removeprefix(".text."), section.data[: len(section.data) // 16 * 16],
+                stated.get((REGISTERS, symbol_number)), stated.get((FRAME_SIZE, symbol_number)),
+                tuple(routines.get(number, ())),
+            )  # fmt: skip
+
+
+def _stated(info: bytes) -> Iterator[tuple[int, int, int]]:
+    """(attribute, number of a function's symbol, value), from .nv.info."""
+    place = 0
+    while place + 4 <= len(info):
+        kind, attribute, value = struct.unpack_from("<BBH", info, place)
+        place += 4
+        if kind == HAS_SIZE:
+            if attribute in (FRAME_SIZE, REGISTERS) and value == 8 and place + 8 <= len(info):
+                yield (attribute, *struct.unpack_from("<II", info, place))
+            place += value

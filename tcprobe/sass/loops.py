@@ -1,0 +1,62 @@
+"""The loop that is timed, as machine code has it: what stands in it, and what beside it while the clock runs.
+
+A loop ends with a branch back. The timed one is the longest between the first and the last reading of the clock. Where
+a group of warpgroup multiplies is empty, the compiler puts one into it that makes nothing: it is named so, with ->RZ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tcprobe.isa.arch import Arch
+from tcprobe.probes.experiment import TimedCode
+from tcprobe.sass.decode import opcode_of
+from tcprobe.sass.toolchain import Toolchain, disassembler
+from tcprobe.system.children import Scratch
+
+if TYPE_CHECKING:
+    from tcprobe.sass.cubin import Line
+
+_BRANCH = re.compile(r"(?:@!?U?P\d\s+)?BRA(?:\.\w+)*\s+(?:!?U?P\d\s*,\s*)?(0x[0-9a-f]+)")
+LINE_BYTES = 16
+_CLOCK = "SR_CLOCKLO"
+_NOTHING = re.compile(r"[A-Z]GMMA\S* RZ, gdesc\[URZ\]")
+
+
+def timed_code(cubin: bytes, row: Arch, tools: Toolchain | None = None) -> dict[str, TimedCode]:
+    """What is timed in each kernel of a cubin."""
+    from tcprobe.sass.cubin import printed
+    from tcprobe.sass.elf import code_by_kernel
+
+    kernels = code_by_kernel(cubin)
+    with Scratch() as scratch:
+        lines = printed(tools or disassembler(), row, scratch, b"".join(kernels.values()))
+    codes, start = {}, 0
+    for name, raw in kernels.items():
+        end = start + len(raw) // LINE_BYTES
+        codes[name] = timed(lines[start:end])
+        start = end
+    return codes
+
+
+def timed(lines: Sequence[Line]) -> TimedCode:
+    """Of a kernel's lines; nothing in the loop where there is none."""
+    readings = [at for at, text in lines if _CLOCK in text]
+    if len(readings) < 2:
+        return TimedCode((), ())
+    between = [(at, text) for at, text in lines if readings[0] < at < readings[-1]]
+    loops = [(target, at) for at, text in between for target in _targets(text) if readings[0] < target < at]
+    first, last = max(loops, key=lambda loop: loop[1] - loop[0], default=(0, -1))
+    inside = tuple(_opcode(text) for at, text in between if first <= at <= last)
+    return TimedCode(inside, tuple(_opcode(text) for at, text in between if not first <= at <= last))
+
+
+def _opcode(text: str) -> str:
+    return opcode_of(text) + ("->RZ" if _NOTHING.search(text) else "")
+
+
+def _targets(text: str) -> list[int]:
+    match = _BRANCH.match(text)
+    return [int(match[1], 16)] if match else []

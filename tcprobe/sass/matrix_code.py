@@ -1,0 +1,125 @@
+"""The matrix instructions in a lot of code: opcodes by place, found without disassembling all of it.
+
+What an instruction is stands in its low 12 bits and in bits 72 to 104, between the operands and the scheduling. So of
+each such pattern one instruction is disassembled; of the patterns that are matrix instructions all are. Code of others
+may hold what nvdisasm does not take: such words are left out, and counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import EnvironmentUnfitError
+from tcprobe.isa.native import MOVES, TENSOR
+from tcprobe.sass.decode import LINE, opcode_of
+from tcprobe.sass.toolchain import Toolchain, attempt
+from tcprobe.system.children import Scratch
+
+Words = NDArray[np.uint64]
+LOCAL = ("LDL", "STL")  # loads and stores of a thread's own memory, where registers are spilled
+_MULTIPLY = re.compile(r"[A-Z]+MMA")  # also one that no published code has
+CHUNK = 1 << 17  # instructions disassembled in one call
+MOST_CALLS = 200  # of nvdisasm for the code of an arch, most of them around what it does not take
+_REFUSED = re.compile(r"at address 0x([0-9a-f]{1,16})")
+
+
+@dataclass(frozen=True)
+class MatrixPlaces:
+    """The opcodes of matrix instructions and of local memory in a function by place, and words that are no code."""
+
+    opcodes: dict[int, str]
+    unread: int = 0
+
+
+def find(tools: Toolchain, arch: str, codes: Sequence[bytes]) -> list[MatrixPlaces]:
+    """What is in each of several pieces of code of an arch ("sm_90")."""
+    code = np.frombuffer(b"".join(codes), np.uint64).reshape(-1, 2)
+    reader = _Disassembler(tools, arch)
+    wanted = np.flatnonzero(_of_interest(reader, code))
+    distinct, number = np.unique(code[wanted], axis=0, return_inverse=True)
+    names = reader.opcodes(distinct)
+    ends = np.cumsum([len(piece) // 16 for piece in codes])
+    starts = np.concatenate([[0], ends[:-1]])
+    bounds = np.searchsorted(wanted, [starts, ends])
+    number = number.reshape(-1)
+    return [
+        _found(wanted[low:high] - start, [names[n] for n in number[low:high]])
+        for start, low, high in zip(starts, *bounds, strict=True)
+    ]
+
+
+def _found(places: NDArray[np.int64], names: Sequence[str | None]) -> MatrixPlaces:
+    by_place = {16 * int(at): name for at, name in zip(places, names, strict=True) if name}
+    return MatrixPlaces({at: o for at, o in by_place.items() if is_matrix(o) or stem(o) in LOCAL}, names.count(None))
+
+
+def stem(opcode: str) -> str:
+    """HMMA of HMMA.16816.F32."""
+    return opcode.partition(".")[0]
+
+
+def is_matrix(opcode: str) -> bool:
+    """Whether an opcode multiplies or moves matrices."""
+    return stem(opcode) in (*TENSOR, *MOVES) or bool(_MULTIPLY.fullmatch(stem(opcode)))
+
+
+def _of_interest(reader: _Disassembler, code: Words) -> NDArray[np.bool_]:
+    """Which instructions may be matrix instructions, or are no code that nvdisasm takes."""
+    pattern = code[:, 0] & np.uint64(0xFFF) | (code[:, 1] >> np.uint64(8) & np.uint64((1 << 33) - 1)) << np.uint64(12)
+    _, first, number = np.unique(pattern, return_index=True, return_inverse=True)
+    names = reader.opcodes(code[first] & ~_GUARD | _ALWAYS)
+    wanted = np.array([name is None or is_matrix(name) or stem(name) in LOCAL for name in names], bool)
+    return np.asarray(wanted[number.reshape(-1)] if len(wanted) else np.zeros(0, bool))
+
+
+_GUARD, _ALWAYS = np.array([0xF000, 0], np.uint64), np.array([0x7000, 0], np.uint64)  # bits of the guard, and @PT
+
+
+class _Disassembler:
+    """nvdisasm for the code of one arch, which answers as often as MOST_CALLS."""
+
+    def __init__(self, tools: Toolchain, arch: str) -> None:
+        number = max(75, int(arch.removeprefix("sm_")))  # Volta's encoding is Turing's, and nvdisasm 13 has only that
+        self._tools, self._as, self._calls = tools, f"SM{number}", 0
+
+    def opcodes(self, words: Words) -> list[str | None]:
+        """The opcode of every instruction, None of what is none."""
+        names: list[str | None] = []
+        for start in range(0, len(words), CHUNK):
+            names += self._some(words[start : start + CHUNK])
+        return names
+
+    def _some(self, words: Words) -> list[str | None]:
+        """Those that nvdisasm takes: without what it names as refused, or in halves where it names nothing."""
+        if not len(words) or self._calls >= MOST_CALLS:
+            return [None] * len(words)
+        taken, refused = self._call(words)
+        if taken is not None:
+            return list(taken)
+        if refused:
+            kept = [j for j in range(len(words)) if j not in refused]
+            names = dict(zip(kept, self._some(words[kept]), strict=True))
+            return [names.get(j) for j in range(len(words))]
+        half = len(words) // 2
+        return self._some(words[:half]) + self._some(words[half:]) if half else [None]
+
+    def _call(self, words: Words) -> tuple[list[str] | None, set[int]]:
+        """(all opcodes, nothing), or (None, the numbers of instructions that nvdisasm refuses by name)."""
+        self._calls += 1
+        with Scratch() as scratch:
+            image = scratch.folder / "code.bin"
+            image.write_bytes(words.tobytes())
+            command = [self._tools.nvdisasm, "--binary", self._as, str(image)]
+            done = attempt(scratch, command, self._tools.limit)
+        lines = [m for m in map(LINE.match, done.stdout.splitlines()) if m]
+        if done.returncode == 0 and [int(m[1], 16) for m in lines] == list(range(0, 16 * len(words), 16)):
+            return [opcode_of(m[2]) for m in lines], set()
+        if "is not defined for option" in done.stderr:
+            raise EnvironmentUnfitError(f"{self._tools.nvdisasm} ({self._tools.nvdisasm_version}) knows no {self._as}.")
+        places = {int(place, 16) // 16 for place in _REFUSED.findall(done.stderr)}
+        return None, {place for place in places if place < len(words)}

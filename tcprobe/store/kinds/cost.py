@@ -1,0 +1,158 @@
+"""What an instruction costs, one finding for each: cycles from operand to result, and between two of them.
+
+Every number is the difference of two loop counts over the copies in the loop, whose machine code was read: `opcodes`
+are what one copy becomes, `others` what else stands in the loop, a copy; `spread` is by how much runs of one number
+differ at most. Of a multiply `latency` is by operand; those `at_most` are bounds: moves stand in the chain, or C joins
+last by an ordinary addition. Of a move it is one number, from address to data. `curve` has cycles an SM needs for one
+of them with so many warps and chains; `interval` is its least point. Of a warpgroup multiply `interval` and
+`round_trip` are lists by where A is, warpgroups and how many are in flight; `forms` the same by swizzle and major. Of
+a bulk copy `round_trip` is by bytes. `refused` says of a loop why it gave no number. `random` compares random inputs
+with zeros. `passes` is what bank conflicts make of an interval. `mhz` is the clock by which cycles went by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from tcprobe.errors import DataError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.peaks import peak
+from tcprobe.store.finding import Finding, how
+
+METHODS = ("live",)
+WHAT = "times every instruction: latency by operand, interval, and what overlaps"
+MOST_SPREAD = 0.1  # from which on a device is not alone, or not steady
+ABOVE_PEAK = 1.01
+Cycles = Annotated[float, msgspec.Meta(gt=0, le=1e7)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Place = Literal["shared", "registers"]
+
+
+class Base(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What all parts of a body have in common."""
+
+
+class Point(Base):
+    """Cycles an SM needs for one, with so many warps and independent chains in each."""
+
+    cycles: Cycles
+    warps: Positive
+    chains: Positive = 1
+
+
+class Flight(Base):
+    """Cycles an SM needs for one warpgroup multiply."""
+
+    cycles: Cycles
+    a: Place
+    warpgroups: Positive
+    in_flight: Positive
+
+
+class Placed(Base):
+    """The interval of a warpgroup multiply by how its factors lie in shared memory."""
+
+    cycles: Cycles
+    a: Place
+    swizzle: int
+    major: Literal["k", "mn"]
+
+
+class Trip(Base):
+    """Cycles from issue to the end of waiting: of `in_flight` warpgroup multiplies, or of a copy of `bytes`."""
+
+    cycles: Cycles
+    bytes: Positive | None = None
+    a: Place | None = None
+    warpgroups: Positive | None = None
+    in_flight: Positive | None = None
+
+
+class Passes(Base):
+    """Cycles an SM needs for one access whose addresses take so many passes of the banks."""
+
+    passes: Positive
+    cycles: Cycles
+
+
+class Overlap(Base):
+    """Cycles for one of each in every warp, `alone` and `together`; `hidden` is how much of the shorter is hidden."""
+
+    alone: list[Cycles]
+    together: Cycles
+    warps: Positive
+
+    @property
+    def hidden(self) -> float:
+        """1 where the longer of the two is all that counts, 0 where they add up."""
+        return max(0.0, min(1.0, (sum(self.alone) - self.together) / min(self.alone)))
+
+
+class Body(Base):
+    """What was found of an instruction."""
+
+    opcodes: dict[str, float]
+    spread: float
+    emulated: bool = False
+    others: dict[str, float] = {}
+    latency: dict[str, Cycles] | Cycles | None = None
+    at_most: list[str] = []
+    interval: Point | list[Flight] | None = None
+    one_warp: Cycles | None = None
+    curve: list[Point] = []
+    macs_per_cycle: float | None = None
+    round_trip: list[Trip] = []
+    forms: list[Placed] = []
+    passes: list[Passes] = []
+    overlap: dict[str, Overlap] = {}
+    random: float | None = None
+    mhz: float | None = None
+    refused: dict[str, str] = {}
+
+
+def check(finding: Finding) -> None:
+    """DataError for a number beyond the chip's peak, runs that differ much, or points that contradict each other."""
+    body, row = finding.body, inventory.instructions().get(finding.subject)
+    if not body.opcodes or not all(n > 0 for n in body.opcodes.values()):
+        raise DataError(f"{finding.subject}: no opcode of it was seen in the loop.")
+    if not 0 <= body.spread <= MOST_SPREAD:
+        raise DataError(
+            f"{finding.subject}: runs differ by {body.spread:.0%}, more than {MOST_SPREAD:.0%}: "
+            "is the GPU used by others?"
+        )
+    if isinstance(body.interval, Point) and body.curve and body.interval not in body.curve:
+        raise DataError(f"{finding.subject}: its interval is no point of its curve.")
+    if row and row.multiplies:
+        _check_peak(finding, row)
+
+
+def _check_peak(finding: Finding, row: Instruction) -> None:
+    """No number above what the chip can do, as its maker states it."""
+    most = peak(arch(finding.arch), row.type("a"))
+    for cycles in _intervals(finding.body):
+        if most and row.triples / cycles > most * ABOVE_PEAK:
+            raise DataError(
+                f"{finding.subject}: {row.triples / cycles:.0f} multiply-adds a cycle, beyond the {most} that "
+                f"{finding.arch} has of {row.type('a')}."
+            )
+
+
+def _intervals(body: Body) -> Iterator[float]:
+    points = body.interval if isinstance(body.interval, list) else [body.interval] if body.interval else []
+    yield from (point.cycles for point in (*points, *body.curve, *body.forms))
+
+
+def essence(body: Body) -> Any:
+    """What stands in the loop: cycles may differ between devices of one arch, by their memory and clocks."""
+    return body.opcodes, body.emulated
+
+
+def words(findings: Sequence[Finding]) -> str:
+    """What the costs of an arch rest on."""
+    spread = max(f.body.spread for f in findings)
+    return f"{how(findings[0])}: {len(findings)} instructions, runs differ by at most {spread:.1%}"

@@ -1,0 +1,84 @@
+"""A run takes a sample of each slow law, with --all everything; its end says what --all adds.
+
+Of a slow law a test takes one of:
+- `@pytest.mark.sampled(7)`: every 7th of its parameters
+- the fixture `sample`: every so many of the cases that the test goes through itself
+- `@examples(60)`: Hypothesis tries 60, in a sample a quarter
+- `@pytest.mark.full`: no case, where another test is the law's sample
+"""
+
+from collections import Counter
+
+import pytest
+from hypothesis import settings
+
+REASON = "runs with --all"
+LEFT_OUT = "cases left out"
+SHARE = 4  # of how many of Hypothesis's examples one is taken
+
+
+def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true", help="every case where tests take a sample, and tests marked full")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    if not config.getoption("--all"):
+        settings.register_profile("sample", settings(), max_examples=settings().max_examples // SHARE)
+        settings.load_profile("sample")
+
+
+def examples(most, **how):
+    """Settings of a property that Hypothesis tries `most` times with --all; 100 are its own default."""
+    return settings(max_examples=max(most * settings().max_examples // 100, 3), **how)
+
+
+def pytest_collection_modifyitems(items, config):
+    if config.getoption("--all"):
+        return
+    before = Counter()
+    for item in items:
+        law = item.nodeid.partition("[")[0]
+        sampled = item.get_closest_marker("sampled")
+        if item.get_closest_marker("full") or (sampled and before[law] % sampled.args[0]):
+            item.add_marker(pytest.mark.skip(reason=REASON))
+        before[law] += 1
+
+
+def evenly(cases, every):
+    """The first of every so many."""
+    return cases[::every]
+
+
+@pytest.fixture
+def sample(request):
+    """Every so many of the cases, all of them with --all."""
+
+    def taken(cases, every: int, how=evenly) -> list:
+        cases = list(cases)
+        some = cases if request.config.getoption("--all") else how(cases, every)
+        request.node.user_properties.append((LEFT_OUT, len(cases) - len(some)))
+        return some
+
+    return taken
+
+
+def left_out(reports):
+    """By file how many cases were left out."""
+    found = Counter()
+    for report in reports:
+        file = report.nodeid.partition("::")[0]
+        found[file] += report.skipped and report.longrepr[2].endswith(REASON)
+        found[file] += sum(n for name, n in report.user_properties if name == LEFT_OUT and report.when == "call")
+    return +found
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    stats = terminalreporter.stats
+    found = left_out(report for outcome in ("passed", "failed", "skipped") for report in stats.get(outcome, ()))
+    if not found:
+        return
+    terminalreporter.section("what --all adds")
+    for file, count in found.most_common():
+        terminalreporter.write_line(f"{count:>8,}  {file}")
+    terminalreporter.write_line(f"{found.total():>8,}  cases; and {SHARE} times as many examples of each property")

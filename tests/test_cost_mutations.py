@@ -1,0 +1,86 @@
+"""What would make a cost wrong: every loop is mutated, really compiled, and refused."""
+
+from dataclasses import replace
+
+import pytest
+from cost_model import FP8, HOPPER, LOAD, MMA, WGMMA, Clock, codes
+
+from tcprobe.errors import ProbeError
+from tcprobe.probes import dialogues
+from tcprobe.probes.experiment import Context
+
+__all__ = ("codes",)
+WORDS = {MMA: "mma.sync", "wmma.mma.row.col.m16n16k16.f32.f32": "wmma.mma", LOAD: "ldmatrix", WGMMA: "wgmma.mma_async",
+         "movmatrix.m8n8.trans.b16": "movmatrix", "ld.shared.b128": "ld.volatile", FP8: "mma.sync",
+         "shfl.sync.idx.b32": "shfl", "cp.async.ca.16": "cp.async.ca"}  # fmt: skip
+KEPT_WHOEVER_WANTS = ("cp.async.ca.16", "ld.shared.b128", WGMMA)  # volatile: there is nothing to drop
+
+
+def mutated(kernel, change):
+    text = change(kernel.text)
+    assert text != kernel.text
+    return replace(kernel, text=text)
+
+
+def lines_with(text, word):
+    loop = text[text.index("ROUND:") : text.index("@%more bra ROUND")]
+    return [line for line in loop.splitlines() if word in line]
+
+
+def emptied(word):
+    def change(text):
+        for line in set(lines_with(text, word)):
+            text = text.replace(line + "\n", "")
+        return text
+
+    return change
+
+
+def halved(word):
+    def change(text):
+        head, rest = text.split("ROUND:", 1)
+        lines, kept = rest.splitlines(), 0
+        out = []
+        for line in lines:
+            kept += word in line
+            if not (word in line and kept % 2):
+                out.append(line)
+        return head + "ROUND:" + "\n".join(out) + "\n"
+
+    return change
+
+
+def hoisted(word):
+    """The loop's work once before it, as a compiler would that finds it the same every round."""
+
+    def change(text):
+        work = "\n".join(lines_with(text, word))
+        return emptied(word)(text).replace("    ROUND:", work + "\n    ROUND:", 1)
+
+    return change
+
+
+def dropped(_):
+    """Nobody wants what the loop makes."""
+    return lambda text: text.replace("setp.eq.u32 %first, %sum,", "mov.u32 %sum, 0; setp.eq.u32 %first, %sum,")
+
+
+def once(_):
+    """The loop runs once, so that it is none."""
+    return lambda text: text.replace("@%more bra ROUND;", "", 1)
+
+
+@pytest.mark.parametrize("change", [emptied, halved, hoisted, dropped, once], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("id_", WORDS)
+def test_no_mutation_gives_a_number(id_, change, codes):
+    """Every loop of a form is mutated, really compiled, and refused; with all of them refused there is no body."""
+    if change is dropped and id_ in KEPT_WHOEVER_WANTS:
+        pytest.skip("volatile: it stays, whoever wants what comes")
+    experiment = dialogues("cost")[id_]
+    kernels = [mutated(k, change(WORDS[id_])) for k in experiment.kernels() if ".second" not in k.op.variant
+               and "second." not in k.op.variant and "once" not in k.op.variant]  # fmt: skip
+    shown = codes([k for k in experiment.kernels() if "once" in k.op.variant or "second." in k.op.variant])
+    shown |= codes(kernels)
+    reading = experiment.measure(Clock(lambda op, row: 2000.0, shown))
+    with pytest.raises(ProbeError, match=r"should hold|beside the loop|taken out"):
+        experiment.conclude(reading, Context(HOPPER, lambda _: None))

@@ -1,0 +1,207 @@
+"""Costs: a machine whose clock follows a model is read back; loops are proved by their machine code."""
+
+import fnmatch
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from cost_model import FP8, HOPPER, LOAD, MMA, WGMMA, Clock, codes, concluded, core
+
+from tcprobe.ask.cost import InstructionCost, beside
+from tcprobe.cli import main
+from tcprobe.errors import DataError, ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARP, WARPGROUP
+from tcprobe.pages import costs
+from tcprobe.probes import dialogues
+from tcprobe.probes.experiment import Context, TimedCode
+from tcprobe.probes.timing import LONG, SHORT
+from tcprobe.references.cost import rows, stated
+from tcprobe.run.conclude import conclude
+from tcprobe.sass.loops import timed
+from tcprobe.store import findings, kinds
+from tcprobe.store.finding import Finding, Key
+from tcprobe.store.results import Results
+
+__all__ = ("codes",)
+SIMULATED = Path(__file__).parent / "data" / "costs"
+ORIGIN = dict.fromkeys(("device", "driver", "cuda", "compiler", "ptx", "tcprobe"), "x")
+FORMS = [MMA, FP8, WGMMA, LOAD, "mma.m8n8k4.row.col.f64.f64.f64.f64", "wmma.mma.row.col.m16n16k16.f32.f32",
+         "mma.sp.m16n8k32.row.col.f32.f16.f16.f32", "stmatrix.m8n8.x4.shared.b16", "movmatrix.m8n8.trans.b16",
+         "ld.shared.b128", "st.shared.b8", "shfl.sync.idx.b32", "cp.async.ca.16", "cp.async.bulk.shared.global",
+         "cp.async.bulk.tensor.2d.shared.global", "wgmma.mma_async.sp.m64n64k64.s32.u8.u8",
+         "mma.m8n8k128.row.col.s32.b1.b1.s32.xor.popc"]  # fmt: skip
+
+
+@pytest.mark.parametrize("latency", [{"a": 24, "b": 25, "c": 26}, {"a": 33, "b": 33, "c": 18}])
+@pytest.mark.parametrize("interval", [1.5, 2.0, 4.0])
+@pytest.mark.parametrize("noise", [0, 3])
+def test_any_tensor_core_is_read_back(latency, interval, noise, codes):
+    found = concluded(MMA, core(latency, interval, 6.25), codes, noise=noise)
+    assert found.latency == pytest.approx(latency, rel=0.01)
+    assert found.interval.cycles == pytest.approx(interval, rel=0.02)
+    assert found.one_warp == pytest.approx(6.25, rel=0.02)
+    assert found.opcodes == {"HMMA.16816.F32": 1}
+    assert found.macs_per_cycle == pytest.approx(2048 / interval, rel=0.02)
+    assert not found.emulated
+    assert not found.refused
+    assert found.spread < 0.02
+    assert found.mhz == pytest.approx(1700, rel=0.01)
+    assert {(p.warps, p.chains) for p in found.curve} == {(w, c) for w in (1, 4, 8, 16, 32) for c in (1, 2, 4, 8)}
+
+
+def test_an_emulated_form_counts_its_changing_loops(codes):
+    found = concluded(FP8, core({"a": 67, "b": 64, "c": 9}, 8.75, 8.75), codes)
+    assert found.emulated
+    assert found.opcodes == {"F2FP.F16.E4M3.UNPACK_B": 12, "HMMA.16816.F32": 2, "FADD": 4}
+    assert found.latency == pytest.approx({"a": 67, "b": 64, "c": 9})
+    assert found.at_most == ["c"]
+
+
+def test_a_warpgroup_is_read_back(codes):
+    def cycles(op, row):
+        if "fma" in op.variant:
+            return 128
+        groups, trip = int(row[0]) // WARPGROUP, op.variant[1] == "t"
+        place = {"s": 10, "r": 0}[op.variant[0]]
+        count = int(op.variant[2:].removesuffix(".mn"))
+        return (120 + 128 * (count - 1) * groups + place) / count if trip else (128 + place) * groups
+
+    found = concluded(WGMMA, cycles, codes)
+    assert {(f.a, f.warpgroups, f.in_flight): f.cycles for f in found.interval} == {
+        (a, w, n): 138 if a == "shared" else 128
+        for a in ("shared", "registers") for w in (1, 2) for n in (2, 4, 8)
+    }  # fmt: skip
+    trips = {(f.a, f.warpgroups, f.in_flight): f.cycles for f in found.round_trip}
+    assert trips["shared", 1, 1] == 130
+    assert trips["registers", 2, 4] == 120 + 6 * 128
+    assert {(f.swizzle, f.major) for f in found.forms} == {(s, m) for s in (0, 32, 64, 128) for m in ("k", "mn")}
+    assert found.macs_per_cycle == 2048
+
+
+def test_a_move_is_read_back(codes):
+    def cycles(op, row):
+        warps, passes = int(row[0]) // WARP, max(1, int(row[2]) // 16)
+        return 34 if op.variant == "chain" else max(34 / 8, 4 * warps * passes)
+
+    found = concluded(LOAD, cycles, codes)
+    assert found.latency == 34
+    assert found.interval.cycles == 4
+    assert [(p.passes, p.cycles) for p in found.passes] == [(1, 4), (2, 8), (4, 16), (8, 32)]
+
+
+def test_bulk_copies_are_read_back(codes):
+    found = concluded("cp.async.bulk.shared.global", lambda _, row: 300 + int(row[2]) / 64, codes)
+    assert [(t.bytes, t.cycles) for t in found.round_trip] == [(16 << n, 300 + (16 << n) / 64) for n in range(13)]
+
+
+def test_overlap_is_what_the_shorter_hides(codes):
+    def cycles(op, row):
+        return {"both": 16, "first": 12, "second": 8}.get(op.variant.split(".")[0]) or core(
+            {"a": 24, "b": 24, "c": 24}, 1.5, 6.25
+        )(op, row)
+
+    found = concluded(MMA, cycles, codes).overlap
+    assert set(found) == {LOAD, "fma.rn.f32"}
+    assert found[LOAD].hidden == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("id_", FORMS)
+def test_the_loops_of_every_kind_hold_what_was_written(id_, codes):
+    """Numbers of one cycle and more that no peak forbids: nothing is refused but what is said below."""
+    found = concluded(id_, lambda op, row: 2000.0, codes)
+    assert not found.refused
+    assert found.opcodes
+
+
+# what cannot be true
+
+
+def finding(body, subject=MMA):
+    return Finding("cost", subject, "sm_90", "live", "measured", ORIGIN, body)
+
+
+@pytest.fixture(scope="module")
+def body(codes):
+    return concluded(MMA, core({"a": 24, "b": 24, "c": 24}, 1.5, 6.25), codes)
+
+
+def test_a_sound_body_is_taken(body):
+    kinds.check(finding(body))
+
+
+def test_a_number_beyond_the_peak_is_none(codes):
+    made = concluded(MMA, core({"a": 24, "b": 24, "c": 24}, 0.9, 0.9), codes)
+    with pytest.raises(DataError, match="beyond the 2048"):
+        kinds.check(finding(made))
+
+
+def test_runs_that_differ_are_noticed(codes):
+    made = concluded(MMA, core({"a": 24, "b": 24, "c": 24}, 1.5, 6.25), codes, noise=30_000)
+    with pytest.raises(DataError, match="used by others"):
+        kinds.check(finding(made))
+
+
+def test_every_form_has_an_experiment():
+    known = dialogues("cost")
+    probed = [row for row in inventory.instructions().values() if not row.unprobed]
+    assert not [row.id for row in probed if row.id not in known]
+
+
+def test_a_loop_is_found_between_the_clocks():
+    lines = [(0, "CS2R R2, SR_CLOCKLO"), (16, "HMMA.16816.F32 R4, R4, R2, R4"), (32, "@P0 BRA 0x10"),
+             (48, "CS2R R2, SR_CLOCKLO"), (64, "@P1 BRA 0x0")]  # fmt: skip
+    assert timed(lines) == TimedCode(("HMMA.16816.F32", "BRA"), ())
+    assert timed(lines[1:3]) == TimedCode((), ())
+    assert Counter(timed([lines[0], lines[1], lines[3]]).beside) == {"HMMA.16816.F32": 1}
+
+
+def test_the_difference_of_counts_is_the_loop():
+    assert (LONG - SHORT) % 2 == 0
+
+
+@pytest.mark.parametrize("id_", [MMA, WGMMA, LOAD, "cp.async.bulk.shared.global"])
+def test_a_body_is_read_back_from_its_file(id_, codes, tmp_path):
+    made = concluded(id_, lambda op, row: 2000.0, codes)
+    findings.save(Results(tmp_path), finding(made, id_))
+    assert findings.read(Results(tmp_path), Key("cost", "sm_90", "live", id_)).body == made
+
+
+def test_a_body_that_cannot_be_true_fails_its_own_experiment(codes):
+    experiment = dialogues("cost")[MMA]
+    bench = Clock(core({"a": 24, "b": 24, "c": 24}, 0.9, 0.9), codes(experiment.kernels()))
+    with pytest.raises(ProbeError, match="beyond the 2048"):
+        conclude(experiment, experiment.measure(bench), Context(HOPPER, lambda _: None), "live", ORIGIN)
+
+
+def test_references_stand_beside_what_is_measured(body):
+    pairs = {p.row.source: p for p in beside([InstructionCost(MMA, "sm_90", body, "x")])}
+    assert pairs["arXiv 2402.13499, table VII"].agrees
+    assert {row.arch for row in stated(MMA)} == {"sm_80", "sm_89", "sm_90", "sm_120"}
+    known = dialogues("cost")
+    assert not [r.forms for r in rows() if r.number and not any(fnmatch.fnmatchcase(id_, r.forms) for id_ in known)]
+
+
+def test_commands_answer_from_a_folder():
+    def answered(*call):
+        done = CliRunner().invoke(main, [*call, "--results", str(SIMULATED), "--only"])
+        assert done.exit_code in (0, 1), done.output
+        return done.output
+
+    assert "latency to D, from A 24, B 24, C 24 cycles" in answered("cost", MMA)
+    assert "of the shorter is hidden" in answered("cost", MMA, "--with", "ldmatrix.x4")
+    assert answered("cost", "HMMA.16816.F32").count(" on sm_90: ") == 2
+    assert "emulated" in answered("cost", "--table")
+    assert "agrees" in answered("compare", "--cost")
+    assert "| `mma.m16n8k16.row.col.f32.f16.f16.f32` | 24, 24, 24 |" in "\n".join(costs.page(Results(SIMULATED)))
+
+
+def test_what_is_not_there_is_said():
+    for call, words in ((("cost",), "name an INSTRUCTION"), (("cost", "nothing"), "no cost of 'nothing'"),
+                        (("cost", MMA, "--with", "shfl"), "was not timed with 'shfl'"),
+                        (("cost", MMA, "--arch", "sm_70"), "on sm_70"),
+                        (("cost", "--table", "--with", "x"), "--with goes with")):  # fmt: skip
+        done = CliRunner().invoke(main, [*call, "--results", str(SIMULATED), "--only"])
+        assert done.exit_code == 2
+        assert words in done.output
