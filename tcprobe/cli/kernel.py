@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.cli.options import JSON, Given, Number, Output, read_results
-from tcprobe.cli.path_steps import write
 from tcprobe.cli.places import ElementType, Sides
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
@@ -52,12 +51,13 @@ def gemm(layers: Layers, **asked: Any) -> None:
     from tcprobe.kernel.explain import explained
     from tcprobe.kernel.gemm import GemmOptions
     from tcprobe.kernel.gemm import gemm as made
+    from tcprobe.system import files
 
     _check_sides(asked)
     one = made(GemmOptions(**{key: asked[key] for key in GemmOptions._fields if key in asked}), layers)
     ways = explained(one, asked["explain"]) if asked["explain"] else []
     if asked["output"]:
-        write(one.source, asked["output"])
+        files.write(asked["output"], one.source.encode())
     if asked["as_json"]:
         click.echo(json.dumps({**one.to_json(asked["size"]), "explain": ways}))
     elif ways:
