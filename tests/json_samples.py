@@ -47,6 +47,8 @@ CALLS = {
              ("path", f"{WGMMA}.d", "--tile", "64x64", "--with", "st.shared.b64"),
              ("path", A, "--tile", "16x32", "--ld", "36", "--fill", "plain", "--with", "ld.shared.b32")],
     "load": [("load", A)],
+    "kernel gemm": [("kernel", "gemm", "--arch", "sm_80", "--type", "bf16", "--explain", "1", "2", "3"),
+                    ("kernel", "gemm", "--arch", "sm_90", "--type", "e4m3", "--size", "512x512x512")],
     "tensormap": [("tensormap", "--type", "bf16", "--tile", "64,64", "--swizzle", "128B"),
                   ("tensormap", "--type", "u8", "--box", "32,8,2", "--interleave", "16B")],
     "pattern": [("banks", "--patterns", "{patterns}"), ("banks", "--address", "lane * 8", "--with", "ld.shared.b64"),

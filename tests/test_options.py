@@ -32,6 +32,7 @@ ASKED = {
     "descriptor": ["descriptor", "--tile", "128x64", "--type", "bf16"],
     "tensormap": ["tensormap", "--type", "bf16", "--tile", "64,64"],
     "path": ["path", f"{MULTIPLY}.a", "--tile", "64x64"], "load": ["load", f"{MULTIPLY}.a", "--ld", "64"],
+    "kernel gemm": ["kernel", "gemm", "--arch", "sm_80", "--type", "f16"],
 }  # fmt: skip
 NOWHERE = ("", "a\0b", "\ud800")
 NO_NUMBERS = ("", " ", "nan", "inf", "-1", "1_0", "\u0663", "1e3", "0x3", "9" * 30, "9" * 6000, "\x1b[31m", "3\n4")

@@ -1,0 +1,94 @@
+"""`tcprobe kernel gemm`: a whole kernel in one file, and what a launch needs to know."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.cli.options import JSON, Given, Number, Output, read_results
+from tcprobe.cli.places import ElementType, Sides
+from tcprobe.errors import UsageError
+from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.kernel.gemm import GemmKernel
+    from tcprobe.store.choose import Layers
+
+MAJOR = click.Choice(["row", "col"])
+
+
+@click.group(short_help="Whole kernels: every address from a table.")
+def kernel() -> None:
+    """A whole kernel in one file that nvcc or NVRTC compiles alone; every address and register is that of a table."""
+
+
+@kernel.command(short_help="D = A B for an arch and a type.")
+@click.option("--arch", type=Given(), required=True, metavar="sm_XX", help="Compute capability from sm_75 on, or h100.")
+@click.option("--type", "type", type=ElementType(), required=True, metavar="TYPE",
+              help="Of A and B: f16, bf16, tf32, e4m3, e5m2 or s8.")  # fmt: skip
+@click.option("--tile", type=Sides(3, "MxNxK"), help="Of a block. Default: 128x128 and 128 bytes of k, or 64.")
+@click.option("--warps", type=Sides(2, "MxN"), help="Warps of a block along m and n. Default: 2x2; sm_90: by the tile.")
+@click.option("--stages", type=Number(1), metavar="N", help="Tiles in shared memory. Default: 2 to 4, by the arch.")
+@click.option("--a", type=MAJOR, default="row", show_default=True, help="What of A is contiguous.")
+@click.option("--b", type=MAJOR, default="col", show_default=True, help="What of B (k x n) is contiguous.")
+@click.option("--out", type=ElementType(), metavar="TYPE", help="Of D in memory. Default: f16, bf16, f32 or s32.")
+@click.option("--name", type=Given(), metavar="NAME", help="Of the kernel and its namespace.")
+@click.option("--size", type=Sides(3, "MxNxK"), help="Of a product: the grid in --json is for it.")
+@click.option("--explain", type=Number(), nargs=3, metavar="ROW COL K",
+              help="The ways of A(ROW, K), B(K, COL) and D(ROW, COL) through the kernel.")  # fmt: skip
+@click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File for the code.")
+@read_results
+@JSON
+def gemm(layers: Layers, **asked: Any) -> None:
+    """D (m x n) = A (m x k) B (k x n), rows of D contiguous: one file of CUDA that needs no header.
+
+    sm_90: tensor maps, a producer warpgroup, wgmma, stmatrix; others: cp.async or plain copies, swizzled shared memory,
+    ldmatrix, mma. m, n and k are any; lines of matrices are multiples of 16 bytes apart. --json: the launch.
+    """
+    from tcprobe.kernel.explain import explained
+    from tcprobe.kernel.gemm import GemmOptions
+    from tcprobe.kernel.gemm import gemm as made
+    from tcprobe.system import files
+
+    _check_sides(asked)
+    one = made(GemmOptions(**{key: asked[key] for key in GemmOptions._fields if key in asked}), layers)
+    ways = explained(one, asked["explain"]) if asked["explain"] else []
+    if asked["output"]:
+        files.write(asked["output"], one.source.encode())
+    if asked["as_json"]:
+        click.echo(json.dumps({**one.to_json(asked["size"]), "explain": ways}))
+    elif ways:
+        for way in ways:
+            click.echo(escaped(f"{way['element']}:"))
+            for step in way["steps"]:
+                click.echo(escaped(f"  {step}"))
+    elif not asked["output"]:
+        click.echo(one.source, nl=False)
+    else:
+        _launch(one)
+
+
+def _check_sides(asked: dict[str, Any]) -> None:
+    """UsageError for sizes with too few sides."""
+    for name, count, example in (("tile", 3, "128x128x64"), ("warps", 2, "2x2"), ("size", 3, "4096x4096x4096")):
+        if asked[name] and (len(asked[name]) != count or not min(asked[name])):
+            raise UsageError(f"--{name} {'x'.join(map(str, asked[name]))}: {count} sides of 1 or more are needed, such "
+                             f"as {example}.")  # fmt: skip
+
+
+def _launch(one: GemmKernel) -> None:
+    """What a launch needs to know."""
+    said = one.to_json(None)
+    click.echo(f"{one.name}: {said['multiply']}, {one.block[0]} threads, {one.shared_bytes} bytes of shared memory")
+    click.echo(f"grid: {said['grid'][0]}, {said['grid'][1]}; registers: "
+               + ", ".join(f"{count} of {name}" for name, count in said["registers"].items()))  # fmt: skip
+    for name, step in said["wavefronts"].items():
+        click.echo(
+            f"{name}: {step['instruction']}, {step['wavefronts']} wavefronts a warp's part, ideal {step['ideal']}"
+        )
+
+
+COMMANDS = (kernel,)

@@ -1,0 +1,74 @@
+"""A multiply as a CUDA device function: D += A B over the registers of its fragments.
+
+>>> from tcprobe.code.multiply import function
+>>> from tcprobe.isa.names import resolve
+>>> print(function(resolve("mma.m16n8k8.row.col.f32.f16.f16.f32").instruction))
+__device__ inline void multiply(float (&d)[4], const unsigned (&a)[2], const unsigned (&b)[1]) {
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+}
+"""
+
+from __future__ import annotations
+
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+
+WORDS = {"f32": ("float", "f"), "s32": ("int", "r")}
+
+
+def word(fragment: Fragment) -> tuple[str, str]:
+    """The C type of a register, and its letter in inline PTX."""
+    return WORDS.get(fragment.type, ("unsigned", "r"))
+
+
+def function(row: Instruction) -> str:
+    """`multiply`(d, a, b) of a multiply of registers."""
+    d, a, b = (row.fragment(name) for name in "dab")
+    kind, letter = word(d)
+    registers = [
+        braced(0, d.registers),
+        braced(d.registers, a.registers),
+        braced(d.registers + a.registers, b.registers),
+    ]
+    outputs = ", ".join(f'"+{letter}"(d[{j}])' for j in range(d.registers))
+    inputs = ", ".join(f'"r"({name}[{j}])' for name, one in (("a", a), ("b", b)) for j in range(one.registers))
+    return "\n".join((
+        f"__device__ inline void multiply({kind} (&d)[{d.registers}], const unsigned (&a)[{a.registers}], "
+        f"const unsigned (&b)[{b.registers}]) {{",
+        f'  asm volatile("{row.name} {", ".join(registers)}, {registers[0]};"',
+        f"               : {outputs}",
+        f"               : {inputs});",
+        "}",
+    ))  # fmt: skip
+
+
+def described(row: Instruction, turned: tuple[bool, bool]) -> str:
+    """`multiply`(d, a, b, more) of a wgmma with both factors behind descriptors; without `more` D is overwritten.
+
+    `turned` says of A and B whether m or n is contiguous.
+    """
+    d = row.fragment("d")
+    kind, letter = word(d)
+    at = d.registers
+    outputs = ", ".join(f'"+{letter}"(d[{j}])' for j in range(at))
+    return "\n".join((
+        f"__device__ inline void multiply({kind} (&d)[{at}], unsigned long long a, unsigned long long b, int more) {{",
+        '  asm volatile("{.reg .pred p; setp.ne.b32 p, %' + str(at + 2) + ', 0;"',
+        f'               "{row.name} {braced(0, at)}, %{at}, %{at + 1}, p{_modifiers(row, turned)};}}"',
+        f"               : {outputs}",
+        '               : "l"(a), "l"(b), "r"(more));',
+        "}",
+    ))  # fmt: skip
+
+
+def _modifiers(row: Instruction, turned: tuple[bool, bool]) -> str:
+    """Of signs, which floats have, and of what is contiguous, which types of 16 bits have."""
+    signs = "" if row.type("d") == "s32" else ", 1, 1"
+    return signs + (f", {int(turned[0])}, {int(turned[1])}" if row.described[0].held.slot_bits == 16 else "")
+
+
+def braced(start: int, count: int) -> str:
+    """Operands of inline PTX in braces."""
+    return "{" + ", ".join(f"%{start + j}" for j in range(count)) + "}"

@@ -1,0 +1,135 @@
+"""A GEMM of any arch that there is a kernel for: the one file, and what a launch needs to know.
+
+>>> from tcprobe.kernel.gemm import GemmOptions, gemm
+>>> made = gemm(GemmOptions("sm_80", "f16"))
+>>> made.name, made.block, made.shared_bytes
+('gemm_sm_80_f16_128x128x64', (128, 1, 1), 99328)
+>>> made.grid(1000, 700)
+(6, 8, 1)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tcprobe.code.names import FUNCTION, chosen
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import arch
+from tcprobe.isa.dtypes import dtype
+from tcprobe.kernel import mma_sync, request, wgmma
+from tcprobe.kernel.request import MULTIPLIES, OUTS, Gemm
+from tcprobe.kernel.warpgroups import WarpgroupGemm, checked
+from tcprobe.store.choose import Layers
+from tcprobe.text import quoted
+
+DEPTH = 128  # bytes of k in a tile that is not asked for
+
+
+class GemmOptions(NamedTuple):
+    """The options of `tcprobe kernel gemm` as values; None: a default that fits the arch and the type."""
+
+    arch: str
+    type: str
+    tile: tuple[int, int, int] | None = None
+    warps: tuple[int, int] | None = None
+    stages: int | None = None
+    a: str = "row"
+    b: str = "col"
+    out: str | None = None
+    name: str | None = None
+    multiply: str | None = None
+
+
+@dataclass(frozen=True)
+class GemmKernel:
+    """`source` is the whole file; `asked` has the tile and what it takes."""
+
+    name: str
+    source: str
+    asked: Gemm | WarpgroupGemm
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        """Threads."""
+        return self.asked.threads, 1, 1
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of dynamic shared memory."""
+        return self.asked.shared_bytes
+
+    def grid(self, m: int, n: int) -> tuple[int, int, int]:
+        """Blocks for a D of m x n."""
+        rows, cols, _ = self.asked.tile
+        return -(-n // cols), -(-m // rows), 1
+
+    @property
+    def parameters(self) -> list[str]:
+        """The kernel's parameters, by name in order."""
+        if not self.maps:
+            return ["a", "b", "d", "m", "n", "k", "lda", "ldb", "ldd"]
+        return ["map_a", "map_b", *(["map_d"] if "d" in self.maps else []), "d", "ldd", "m", "n", "k"]
+
+    def to_json(self, size: tuple[int, int, int] | None) -> dict[str, Any]:
+        """What a launch needs to know, for a product of a size or any."""
+        asked, (rows, cols, _) = self.asked, self.asked.tile
+        grid: list[int | str] = [f"(n + {cols - 1}) / {cols}", f"(m + {rows - 1}) / {rows}", 1]
+        return {
+            "kernel": self.name, "arch": asked.arch.name, "target": "sm_90a" if self.maps else asked.arch.name,
+            "type": asked.type, "out": asked.out, "tile": list(asked.tile), "a": asked.a, "b": asked.b,
+            "multiply": asked.instruction.id, "stages": asked.stages,
+            "grid": list(self.grid(*size[:2])) if size else grid,
+            "block": list(self.block), "shared_bytes": self.shared_bytes, "parameters": self.parameters,
+            "tensor_maps": self.maps, "registers": asked.registers, "wavefronts": asked.wavefronts,
+            "evidence": asked.evidence,
+        }  # fmt: skip
+
+    @property
+    def maps(self) -> dict[str, dict[str, Any]]:
+        """The tensor maps that it takes, none where it takes addresses."""
+        return wgmma.maps(self.asked) if isinstance(self.asked, WarpgroupGemm) else {}
+
+
+def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
+    """The kernel; UsageError with the nearest that there is where it cannot be."""
+    if options.type not in MULTIPLIES:
+        raise UsageError(f"--type {quoted(options.type)}: there are kernels of {', '.join(MULTIPLIES)}.")
+    device = arch(options.arch)
+    by_warpgroups = device.name == "sm_90" and options.multiply != "mma"
+    tile = options.tile or (_wide(options.type) if by_warpgroups else _tile(device.number, options.type))
+    name = chosen(options.name, FUNCTION) if options.name else (
+        f"gemm_{device.name}_{options.type}_{'x'.join(map(str, tile))}")  # fmt: skip
+    if by_warpgroups:
+        _check_warps(options.warps, tile)
+        asked = checked(WarpgroupGemm(
+            options.type, tile, options.stages or 4, options.a, options.b, options.out, layers))  # fmt: skip
+        return GemmKernel(name, wgmma.source(asked, name), asked)
+    plain = request.checked(Gemm(
+        device.name, options.type, tile, options.warps or (2, 2), options.stages or _stages(device.number), options.a,
+        options.b, options.out, layers))  # fmt: skip
+    return GemmKernel(name, mma_sync.source(plain, name), plain)
+
+
+def _tile(number: int, kind: str) -> tuple[int, int, int]:
+    """128 x 128, and k that fills a row of the widest swizzle, or half of one where there is little shared memory."""
+    depth = DEPTH if request.SHARED.get(number, 0) > 100 else DEPTH // 2
+    return 128, 128, depth * 8 // dtype(kind).bits
+
+
+def _wide(kind: str) -> tuple[int, int, int]:
+    """What wgmma takes: 256 columns where D goes back as 16 bits, since f32's are stored as long as they are made."""
+    cols = 256 if dtype(OUTS[kind][0]).bits == 16 else 128
+    return 128, cols, DEPTH * 8 // dtype(kind).bits
+
+
+def _stages(number: int) -> int:
+    return 3 if number >= 80 else 2
+
+
+def _check_warps(warps: tuple[int, int] | None, tile: tuple[int, int, int]) -> None:
+    """UsageError for warps that are not the warpgroups of a tile."""
+    needed = tile[0] // 16
+    if warps and warps != (needed, 1):
+        raise UsageError(f"--warps {warps[0]}x{warps[1]}: on sm_90 a warp has 16 rows of its warpgroup's 64, so that a "
+                         f"tile of {tile[0]} rows has {needed}x1, beside the producer's.")  # fmt: skip

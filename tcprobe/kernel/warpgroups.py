@@ -1,0 +1,144 @@
+"""What is asked of a GEMM by wgmma: the tiles behind descriptors, registers and shared memory.
+
+>>> from tcprobe.kernel.warpgroups import WarpgroupGemm
+>>> gemm = WarpgroupGemm("bf16", (128, 128, 64))
+>>> gemm.consumers, gemm.threads, hex(gemm.tiles["a"].descriptor.encode())
+(2, 384, '0x4000004000010000')
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tcprobe.ask import descriptor
+from tcprobe.ask.descriptor import SharedTile
+from tcprobe.errors import UsageError
+from tcprobe.isa import arch as archs
+from tcprobe.isa.arch import WARPGROUP, Arch
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import resolve
+from tcprobe.kernel.request import OTHERS, check_memory, out_type
+from tcprobe.store.cell import Cell, cell
+from tcprobe.store.choose import Layers
+from tcprobe.store.lookup import layers as folders
+
+# of each type the k of a multiply, its accumulator, A and B
+FORMS = {"f16": "k16.f32.f16.f16", "bf16": "k16.f32.bf16.bf16", "tf32": "k8.f32.tf32.tf32",
+         "e4m3": "k32.f32.e4m3.e4m3", "e5m2": "k32.f32.e5m2.e5m2", "s8": "k32.s32.s8.s8"}  # fmt: skip
+ALL_REGISTERS = 1 << 16  # of an SM
+LINES = 64  # of A and D that a warpgroup multiplies at a time
+# by consumers the registers of a producer's and of a consumer's thread: whole multiples of 8 that 64K registers hold
+REGISTERS = {1: (40, 232), 2: (24, 240), 3: (32, 160)}
+
+
+@dataclass(frozen=True)
+class WarpgroupGemm:
+    """`tile` is m x n x k of a block: a consumer warpgroup for every 64 of m."""
+
+    type: str
+    tile: tuple[int, int, int]
+    stages: int = 4
+    a: str = "row"
+    b: str = "col"
+    stored: str | None = None
+    layers: Layers | None = None
+
+    @property
+    def arch(self) -> Arch:
+        """The one that has wgmma."""
+        return archs.arch("sm_90")
+
+    @property
+    def consumers(self) -> int:
+        """Warpgroups that multiply."""
+        return self.tile[0] // LINES
+
+    @property
+    def threads(self) -> int:
+        """Of a block: the producer's warpgroup too."""
+        return WARPGROUP * (1 + self.consumers)
+
+    @cached_property
+    def instruction(self) -> Instruction:
+        """The multiply."""
+        return resolve(f"wgmma.mma_async.m64n{self.tile[1]}{FORMS[self.type]}").instruction
+
+    @property
+    def out(self) -> str:
+        """The type of D in memory."""
+        return out_type(self.type, self.stored)
+
+    def cell(self, operand: str) -> Cell:
+        """The table of an operand in registers."""
+        return cell(self.instruction.fragment(operand), "sm_90", self.layers or folders(None, False))
+
+    @cached_property
+    def tiles(self) -> dict[str, SharedTile]:
+        """A and B in shared memory, and a warpgroup's D where it goes through it."""
+        m, n, k = self.tile
+        majors = {"a": "k" if self.a == "row" else "mn", "b": "k" if self.b == "col" else "mn"}
+        tiles = {name: descriptor.tile((lines, k), self.type, majors[name], _width(self.type, k if majors[name] == "k"
+                                       else lines), (taken, 32))
+                 for name, lines, taken in (("a", m, LINES), ("b", n, n))}  # fmt: skip
+        if dtype(self.out).bits == 16:
+            tiles["d"] = descriptor.tile((LINES, n), self.out, "k", _width(self.out, n))
+        return tiles
+
+    @property
+    def stage_bytes(self) -> int:
+        """Of A and B of one step of the loop."""
+        return self.tiles["a"].bytes + self.tiles["b"].bytes
+
+    @property
+    def alignment(self) -> int:
+        """Of the first byte."""
+        return max(tile.alignment for tile in self.tiles.values())
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of dynamic shared memory, with what it takes to begin where the swizzles do; D lies where stages were."""
+        d = self.tiles["d"].bytes * self.consumers if "d" in self.tiles else 0
+        return max(self.stage_bytes * self.stages, d) + self.alignment
+
+    @property
+    def static_bytes(self) -> int:
+        """Of two mbarriers a stage."""
+        return 16 * self.stages
+
+    @property
+    def wavefronts(self) -> dict[str, dict[str, Any]]:
+        """None: wgmma reads shared memory itself."""
+        return {}
+
+    @property
+    def evidence(self) -> list[str]:
+        """What the tables rest on."""
+        d = self.cell("d")
+        return [f"{d.fragment.id} on {d.arch}: {d.evidence}"]
+
+    @property
+    def registers(self) -> dict[str, int]:
+        """Of a consumer's thread."""
+        return {"accumulators": self.instruction.fragment("d").registers}
+
+
+def _width(kind: str, inner: int) -> int:
+    """The widest swizzle whose rows so many elements fill."""
+    return next((width for width in (128, 64, 32) if inner * dtype(kind).bits // 8 % width == 0), 0)
+
+
+def checked(gemm: WarpgroupGemm) -> WarpgroupGemm:
+    """The same; UsageError with the nearest that there is where it cannot be."""
+    m, count = gemm.tile[0], gemm.registers["accumulators"]
+    if m not in [LINES * consumers for consumers in REGISTERS]:
+        raise UsageError(f"--tile: m {m} is none of {', '.join(str(LINES * c) for c in REGISTERS)}, which 1 to "
+                         f"{len(REGISTERS)} warpgroups of {LINES} rows make.")  # fmt: skip
+    there = min(REGISTERS[gemm.consumers][1], ALL_REGISTERS // gemm.threads // 8 * 8)  # ptxas counts those at the start
+    if count + OTHERS > there:
+        raise UsageError(f"--tile: {count} accumulators and {OTHERS} other registers are more than the {there} that a "
+                         f"thread of {gemm.threads} has; nearest: m 128.")  # fmt: skip
+    check_memory(gemm)
+    return gemm

@@ -1,0 +1,217 @@
+"""The kernel of sm_90: tensor maps, a producer warpgroup, mbarriers, wgmma, and D through stmatrix and TMA.
+
+A block's tiles of A and B lie in shared memory as `tcprobe descriptor` says of them; every consumer warpgroup has 64 of
+the rows. D goes through shared memory where its elements have 16 bits, else straight from the registers.
+"""
+
+from __future__ import annotations
+
+from string import Template
+from typing import Any
+
+from tcprobe import __version__
+from tcprobe.ask import descriptor
+from tcprobe.ask.convert.stmatrix import StoreOptions
+from tcprobe.ask.convert.store_code import coded
+from tcprobe.ask.descriptor import SharedTile
+from tcprobe.code import multiply
+from tcprobe.isa.dtypes import dtype
+from tcprobe.kernel import pieces
+from tcprobe.kernel.warpgroups import REGISTERS, WarpgroupGemm
+from tcprobe.store.cell import Cell
+
+KERNEL = Template("""\
+// made by tcprobe $version: D ($m x $n a block) = A B of $type into $out, for sm_90a
+// A: $a_major, B: $b_major contiguous, D: rows contiguous. m, n and k are any; lines in memory are multiples of 16
+// bytes apart. Launch: grid ((n + $last_n) / $n, (m + $last_m) / $m), $threads threads,
+// $shared_bytes bytes of dynamic shared memory (cudaFuncAttributeMaxDynamicSharedMemorySize).
+// Tensor maps (cuTensorMapEncodeTiled; what is contiguous comes first, sizes are the whole matrix's):
+$maps
+namespace $name {
+struct alignas(64) TensorMap { unsigned long long words[16]; };
+constexpr int CONSUMERS = $consumers, STAGES = $stages, TILE_M = $m, TILE_N = $n, TILE_K = $k;
+constexpr unsigned BYTES_A = $a_bytes, STAGE = BYTES_A + $b_bytes;
+
+__device__ inline void load(unsigned to, const TensorMap& map, unsigned barrier, int x, int y) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+               : : "r"(to), "l"(&map), "r"(x), "r"(y), "r"(barrier) : "memory");
+}
+// until the phase of a barrier with this parity is over
+__device__ inline void wait(unsigned barrier, unsigned parity) {
+  unsigned done = 0;
+  while (!done)
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+                 : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
+}
+__device__ inline void arrive(unsigned barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" : : "r"(barrier) : "memory");
+}
+__device__ inline void expect(unsigned barrier, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" : : "r"(barrier), "r"(bytes) : "memory");
+}
+// The multiply (tcprobe show $instruction): factors behind descriptors; without `more` D is overwritten
+$multiply
+$store
+$raster
+extern "C" __global__ void __launch_bounds__($threads, 1)
+$name(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+      ${map_d}void* d_, long long ldd, int m, int n, int k) {
+  extern __shared__ unsigned char smem[];
+  __shared__ alignas(8) unsigned long long barriers[2 * STAGES];
+  unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(smem));
+  shared += ($alignment - shared % $alignment) % $alignment;  // where the swizzles begin
+  const unsigned full = static_cast<unsigned>(__cvta_generic_to_shared(barriers)), empty = full + 8 * STAGES;
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < STAGES; ++stage) {
+      asm volatile("mbarrier.init.shared.b64 [%0], 1;" : : "r"(full + 8 * stage) : "memory");
+      asm volatile("mbarrier.init.shared.b64 [%0], %1;" : : "r"(empty + 8 * stage), "r"(CONSUMERS) : "memory");
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
+    asm volatile("fence.proxy.async;" : : : "memory");
+  }
+  __syncthreads();
+  unsigned row, col;
+  place(row, col);
+  const int m0 = row * TILE_M, n0 = col * TILE_N, tiles = (k + TILE_K - 1) / TILE_K;
+
+  if (threadIdx.x < 128) {  // the producer: one thread fills stages as they become empty
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 $producer;");
+    if (threadIdx.x == 0)
+      for (int tile = 0; tile < tiles; ++tile) {
+        const unsigned stage = tile % STAGES, at = shared + stage * STAGE, barrier = full + 8 * stage;
+        const int k0 = tile * TILE_K;
+        wait(empty + 8 * stage, tile / STAGES % 2 ^ 1);  // the first round finds all empty
+        expect(barrier, STAGE);
+$loads
+      }
+  } else {  // a consumer: 64 rows of D
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 $consumer;");
+    const unsigned group = threadIdx.x / 128 - 1, thread = threadIdx.x % 128;
+    $word d[1][$count];
+    for (int tile = 0; tile < tiles; ++tile) {
+      const unsigned stage = tile % STAGES, at = shared + stage * STAGE;
+      wait(full + 8 * stage, tile / STAGES % 2);
+      // tcprobe descriptor --tile ${m}x$k --type $type --major $major_a, and --tile ${n}x$k --major $major_b
+      const unsigned long long a = ${bits_a}ull | ((at + group * $per_group) & 0x3ffff) >> 4;
+      const unsigned long long b = ${bits_b}ull | ((at + BYTES_A) & 0x3ffff) >> 4;
+      asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
+$steps
+      asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
+      asm volatile("wgmma.wait_group.sync.aligned 1;" : : : "memory");  // the tile before this one is multiplied
+      if (tile && thread == 0) arrive(empty + 8 * ((tile - 1) % STAGES));
+    }
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : : : "memory");
+#pragma unroll
+    for (int i = 0; i < $count; ++i) {
+      asm volatile("" : "+$letter"(d[0][i]) : : "memory");  // what the multiplies write is read from here on
+      if (!tiles) d[0][i] = 0;
+    }
+    const int first_row = m0 + group * 64;
+$epilogue
+  }
+}
+}  // namespace $name
+""")
+BY_TMA = Template("""\
+    // TMA writes whole pieces of 16 bytes, so that it has the blocks of which no piece goes beyond the end of a row
+    if (n % $piece && n0 + TILE_N > n) {
+  $straight
+      return;
+    }
+    // all consumers have read the stages: D takes their place, $out_boxes boxes a warpgroup
+    asm volatile("bar.sync 1, %0;" : : "n"(CONSUMERS * 128) : "memory");
+    const unsigned at = shared + group * $out_bytes;
+    store_boxed(at, thread, d);
+    asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+    asm volatile("bar.sync %0, 128;" : : "r"(2 + group) : "memory");
+    if (thread == 0) {
+$copies
+      asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+      asm volatile("cp.async.bulk.wait_group 0;" : : : "memory");
+    }""")
+STRAIGHT = """\
+    store(static_cast<char*>(d_) + first_row * ldd + n0 * {size}, ldd, m - first_row, n - n0, d[0], thread);"""
+PIECE = 16  # bytes that TMA writes at least
+MAP_D = "const __grid_constant__ TensorMap map_d, "
+COPY_BACK = """\
+__device__ inline void copy_back(unsigned from, const TensorMap& map, int x, int y) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
+               : : "l"(&map), "r"(x), "r"(y), "r"(from) : "memory");
+}
+"""
+
+
+def source(gemm: WarpgroupGemm, called: str) -> str:
+    """The whole file."""
+    row, (m, n, k), tiles = gemm.instruction, gemm.tile, gemm.tiles
+    d = gemm.cell("d")
+    word, letter = multiply.word(d.fragment)
+    producer, consumer = REGISTERS[gemm.consumers]
+    boxed, straight = "d" in tiles, STRAIGHT.format(size=dtype(gemm.out).bits // 8)
+    bits = {name: f"{tile.descriptor._replace(start=0).encode():#018x}" for name, tile in tiles.items()}
+    return KERNEL.substitute(
+        version=__version__, m=m, n=n, k=k, last_m=m - 1, last_n=n - 1, type=gemm.type, out=gemm.out,
+        a_major="k" if gemm.a == "row" else "m", b_major="k" if gemm.b == "col" else "n", threads=gemm.threads,
+        shared_bytes=gemm.shared_bytes, maps="\n".join(_comment(name, tile) for name, tile in tiles.items()),
+        name=called, consumers=gemm.consumers, stages=gemm.stages, a_bytes=tiles["a"].bytes, b_bytes=tiles["b"].bytes,
+        instruction=row.id, multiply=multiply.described(row, (gemm.a == "col", gemm.b == "row")),
+        store=pieces.store(d, gemm.out, gemm.arch) + (COPY_BACK + _stored(d, tiles["d"]) if boxed else ""),
+        raster=pieces.RASTER, map_d=MAP_D if boxed else "",
+        alignment=gemm.alignment, producer=producer, consumer=consumer, loads=_loads(tiles), word=word, letter=letter,
+        count=d.fragment.registers, major_a=tiles["a"].major, major_b=tiles["b"].major, bits_a=bits["a"],
+        bits_b=bits["b"], per_group=tiles["a"].per_block or 0, steps=_steps(gemm),
+        epilogue=_by_tma(tiles["d"], straight) if boxed else straight,
+    )  # fmt: skip
+
+
+def _stored(d: Cell, tile: SharedTile) -> str:
+    """`store` of a warpgroup's D into its boxes in shared memory."""
+    placed = f"boxes:{tile.width}" if tile.descriptor.swizzle else "plain"
+    code = coded(d, StoreOptions("stmatrix", tile.type, "row", placed), "store_boxed").conversion.code
+    assert code
+    return code
+
+
+def maps(gemm: WarpgroupGemm) -> dict[str, dict[str, Any]]:
+    """The tensor maps of A, B and D: type, box, swizzle, what is contiguous."""
+    return {name: {**descriptor.tma(tile), "major": tile.major} for name, tile in gemm.tiles.items()}
+
+
+def _comment(name: str, tile: SharedTile) -> str:
+    box = descriptor.tma(tile)
+    return f"// map_{name}: {box['data_type']}, box {box['box'][0]} x {box['box'][1]}, {box['swizzle']}"
+
+
+def _loads(tiles: dict[str, SharedTile]) -> str:
+    """Boxes of A and B one after the other, as the descriptor's answer has them."""
+    lines = []
+    for name, first, start in (("a", "m0", "at"), ("b", "n0", "at + BYTES_A")):
+        tile = tiles[name]
+        box = descriptor.tma(tile)
+        for number in range(box["boxes"]):
+            x, y = ("k0", first) if tile.major == "k" else (first, "k0")
+            lines.append(f"        load({start} + {number * box['box_bytes']}, map_{name}, barrier, "
+                         f"{x} + {number * box['box'][0]}, {y});")  # fmt: skip
+    return "\n".join(lines)
+
+
+def _steps(gemm: WarpgroupGemm) -> str:
+    """The multiplies of a tile, each k step as far on as the descriptor's answer says."""
+    count = gemm.tile[2] // gemm.instruction.shape.k
+    at = {name: _starts(gemm.tiles[name], count) for name in "ab"}
+    more = ["tile", *["1"] * (count - 1)]
+    return "\n".join(f"      multiply(d[0], a + {at['a'][s] // 16}, b + {at['b'][s] // 16}, {more[s]});"
+                     for s in range(count))  # fmt: skip
+
+
+def _starts(tile: SharedTile, count: int) -> list[int]:
+    each = tile.per_k if len(tile.per_k) != 1 else tile.per_k * (count - 1)
+    return [sum(each[:step]) for step in range(count)]
+
+
+def _by_tma(tile: SharedTile, straight: str) -> str:
+    box = descriptor.tma(tile)
+    copies = [f"      copy_back(at + {n * box['box_bytes']}, map_d, n0 + {n * box['box'][0]}, first_row);"
+              for n in range(box["boxes"])]  # fmt: skip
+    return BY_TMA.substitute(out_boxes=box["boxes"], out_bytes=tile.bytes, copies="\n".join(copies),
+                             piece=PIECE * 8 // dtype(tile.type).bits, straight=straight)  # fmt: skip

@@ -1,0 +1,222 @@
+"""`tcprobe kernel gemm`: it compiles for every arch, multiplies on the host exactly, and refuses with what there is."""
+
+import re
+import shutil
+import subprocess
+
+import host_cuda
+import numpy as np
+import nvrtc
+import pytest
+from click.testing import CliRunner
+
+from tcprobe.cli import main
+from tcprobe.errors import UsageError
+from tcprobe.isa.dtypes import dtype
+from tcprobe.kernel.explain import explained
+from tcprobe.kernel.gemm import GemmOptions, gemm
+from tcprobe.kernel.request import MULTIPLIES, SHARED
+
+TYPES = [(number, kind) for number in SHARED for kind, ways in MULTIPLIES.items() if ways[-1][0] <= number]
+HOST = """
+struct { unsigned x, y, z; } blockIdx, gridDim;
+#define __global__
+#define __launch_bounds__(...)
+static void __syncthreads() { meet(0); }
+static u64 __cvta_generic_to_shared(const void*) { return 64; }  // where no swizzle begins
+static unsigned char smem[1];
+template <class W, int R, int A, int B> void host_multiply(W (&d)[R], const unsigned (&a)[A], const unsigned (&b)[B]) {
+  unsigned of_a[A][32], of_b[B][32];
+  for (int r = 0; r < A; ++r) memcpy(of_a[r], widened(meet(a[r])), sizeof of_a[r]);
+  for (int r = 0; r < B; ++r) memcpy(of_b[r], widened(meet(b[r])), sizeof of_b[r]);
+  for (int i = 0; i < R; ++i)
+    for (int k = 0; k < K; ++k) d[i] += element(of_a, SLOT_A[ROW[running % 32][i]][k]) *
+                                        element(of_b, SLOT_B[k][COL[running % 32][i]]);
+}
+"""
+COPY = """
+__device__ inline void copy(unsigned to, const char* from, int left) {
+  if (to % 16 || (left > 0 && reinterpret_cast<u64>(from) % 16)) std::abort();
+  memset(memory + to, 0, 16);
+  if (left > 0) memcpy(memory + to, from, left < 16 ? left : 16);
+}
+"""
+ELEMENTS = """
+static const unsigned* widened(const u64* all) {{
+  static unsigned lanes[32];
+  for (int lane = 0; lane < 32; ++lane) lanes[lane] = unsigned(all[first_lane() + lane]);
+  return lanes;
+}}
+static int element(const unsigned (*registers)[32], int slot) {{  // whole numbers in place of the type
+  const int lane = slot / 64, bit = slot % 64 * {bits};
+  return int{bits}_t(registers[bit / 32][lane] >> bit % 32);
+}}
+"""
+
+
+def tables(asked):
+    """Where elements are, in C."""
+    a, b, d = (asked.cell(name).table for name in "abd")
+    m, n, k = asked.instruction.shape
+
+    def slots(table, rows, cols):
+        at = np.zeros((rows, cols), int)
+        for number, (row, col) in enumerate(tuple(held[:2]) for held in table.cells):
+            lane, i = divmod(number, table.elements)
+            at[row, col] = lane * 64 + i
+        return at
+
+    places = np.array([held[:2] for held in d.cells]).reshape(32, -1, 2)
+    arrays = {"SLOT_A": slots(a, m, k), "SLOT_B": slots(b, k, n), "ROW": places[..., 0], "COL": places[..., 1]}
+    lines = [f"static const int K = {k};"]
+    for name, values in arrays.items():
+        rows = ", ".join("{" + ", ".join(map(str, row)) + "}" for row in values.tolist())
+        lines.append(f"static const int {name}[{len(values)}][{values.shape[1]}] = {{{rows}}};")
+    return "\n".join(lines)
+
+
+def on_the_host(made, sizes, lds):
+    """The kernel for fibers: its copy and its multiply by what they are to do; and the calls for every block."""
+    text = made.source.replace("extern __shared__ unsigned char smem[];", "").replace('extern "C" ', "")
+    text = re.sub(r"__device__ inline void copy\(.*?\n}\n", lambda _: COPY, text, flags=re.DOTALL)
+    text = re.sub(r"(inline void multiply\([^{]*{).*?\n}\n", r"\1 host_multiply(d, a, b); }\n", text, flags=re.DOTALL)
+    text = re.sub(r'asm volatile\("cp.async.(commit|wait)[^;]*;" : : : "memory"\);', "", text)
+    bits = dtype(made.asked.type).bits
+    head = [ELEMENTS.format(bits=bits), tables(made.asked), HOST]
+    m, n, k = sizes
+    (across, down, _), given = made.grid(m, n), [0, m * lds[0] if made.asked.a == "row" else k * lds[0]]
+    call = f"{made.name}::{made.name}(input, input + {given[1]}, output, {m}, {n}, {k}, {lds[0]}, {lds[1]}, {lds[2]})"
+    body = [f"gridDim = {{{across}, {down}, 1}};"]
+    for block in range(across * down):
+        body.append(
+            f"blockIdx = {{{block % across}, {block // across}, 0}}; launch({made.block[0]}, [] {{ {call}; }});"
+        )
+    return "\n".join([*head, text]), body
+
+
+def product(tmp_path, options, sizes):
+    """(what the kernel writes, what it should), of small whole numbers in place of the type."""
+    made, (m, n, k) = gemm(options), sizes
+    rng, size = np.random.default_rng(5), dtype(options.type).bits // 8
+    kind = {1: np.int8, 2: np.int16, 4: np.int32}[size]
+    a, b = rng.integers(-3, 4, (m, k)), rng.integers(-3, 4, (k, n))
+    images, lds = [], []
+    for values in (a if options.a == "row" else a.T, b if options.b == "row" else b.T):
+        ld = -(-values.shape[1] * size // 16) * 16 + 16
+        image = np.full((len(values), ld), 0x55, np.uint8)
+        image[:, : values.shape[1] * size] = np.ascontiguousarray(values.astype(kind)).view(np.uint8)
+        images.append(image)
+        lds.append(ld)
+    lds.append(-(-n * 4 // 16) * 16 + 16)
+    given = b"".join(image.tobytes() for image in images)
+    code, body = on_the_host(made, sizes, lds)
+    calls = [f"if (fread(input, 1, {len(given)}, stdin) != {len(given)}) std::abort();",
+             f"memset(output, 0x55, {m * lds[2]});", *body, f"fwrite(output, 1, {m * lds[2]}, stdout);"]  # fmt: skip
+    out = np.frombuffer(host_cuda.execute(tmp_path, [code], calls, given), np.uint8).reshape(m, lds[2])
+    assert (out[:, n * 4 :] == 0x55).all()
+    values = np.ascontiguousarray(out[:, : n * 4])
+    return values.view(np.float32 if made.asked.out == "f32" else np.int32), a @ b
+
+
+CASES = [
+    (GemmOptions("sm_80", "f16", (64, 64, 32), stages=3, out="f32"), (70, 51, 77)),
+    (GemmOptions("sm_80", "f16", (64, 64, 64), stages=2, a="col", b="row", out="f32"), (65, 97, 30)),
+    (GemmOptions("sm_75", "f16", (32, 64, 32), (1, 2), 2, a="col", out="f32"), (33, 65, 65)),
+    (GemmOptions("sm_75", "s8", (32, 64, 64), (2, 2), 3), (40, 65, 100)),
+    (GemmOptions("sm_80", "s8", (64, 32, 64), (4, 1), 3, a="col"), (70, 31, 129)),
+    (GemmOptions("sm_80", "tf32", (64, 32, 32), (2, 1), 4, b="row"), (1, 1, 1)),
+    (GemmOptions("sm_89", "e4m3", (64, 64, 64), (2, 2), 3, out="f32"), (64, 64, 64)),
+]
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
+@pytest.mark.parametrize(("options", "sizes"), CASES, ids=lambda v: "-".join(map(str, v[:3])))
+def test_products_are_exact_on_the_host(tmp_path, options, sizes):
+    found, wanted = product(tmp_path, options, sizes)
+    assert np.array_equal(found, wanted)
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
+def test_an_address_that_is_wrong_is_noticed(tmp_path, monkeypatch):
+    options, sizes = CASES[0]
+    right = gemm(options)
+    assert "lane & 16" in right.source
+    wrong = right.__class__(right.name, right.source.replace("lane & 16", "lane & 8", 1), right.asked)
+    monkeypatch.setitem(globals(), "gemm", lambda _: wrong)
+    try:
+        found, wanted = product(tmp_path, options, sizes)
+    except subprocess.CalledProcessError:  # an address that the instruction does not take
+        return
+    assert not np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(("number", "kind"), TYPES)
+def test_it_compiles_without_a_word(number, kind):
+    library = nvrtc.library()
+    if not library or number not in nvrtc.archs(library):
+        pytest.skip("no compiler for this arch")
+    made = gemm(GemmOptions(f"sm_{number}", kind))
+    target = "sm_90a" if made.maps else f"sm_{number}"
+    assert nvrtc.compile_cuda(library, made.source, f"-arch={target}", "-std=c++17") == (True, "")
+    assert made.shared_bytes <= SHARED[number] << 10
+
+
+@pytest.mark.parametrize("kind", MULTIPLIES)
+def test_tma_stores_no_piece_that_goes_beyond_a_row(kind):
+    """Where a row ends inside a piece of 16 bytes, the block that has its end stores from registers."""
+    made = gemm(GemmOptions("sm_90", kind))
+    edge = re.search(r"if \(n % (\d+) && n0 \+ TILE_N > n\) {\s+store\(.*?return;", made.source, re.DOTALL)
+    assert bool(edge) == ("copy_back(" in made.source) == ("map_d" in made.parameters)
+    if edge:
+        assert int(edge[1]) * dtype(made.asked.out).bits == 128
+        assert edge.start() < made.source.index("      copy_back(at")
+    assert made.parameters[-5:] == ["d", "ldd", "m", "n", "k"]
+
+
+@pytest.mark.parametrize(("a", "b"), [("col", "row"), ("row", "row"), ("col", "col")])
+def test_other_majors_of_wgmma_compile(a, b):
+    made = gemm(GemmOptions("sm_90", "bf16", (128, 96, 64), a=a, b=b))
+    library = nvrtc.library()
+    assert nvrtc.compile_cuda(library, made.source, "-arch=sm_90a", "-std=c++17") == (True, "")
+
+
+REFUSED = {
+    ("sm_70", "f16"): "sm_75 is the first", ("sm_86", "e4m3"): "sm_89 is the first that multiplies e4m3",
+    ("sm_80", "f64"): "there are kernels of f16", ("sm_86", "f16", (128, 128, 64), None, 4): "--stages 3 fits",
+    ("sm_80", "f16", (256, 128, 64)): "256 of accumulators, 96 of fragments",
+    ("sm_90", "f16", (96, 128, 64)): "64, 128",
+    ("sm_80", "f16", (128, 128, 16)): "a multiple of 32",
+    ("sm_80", "f16", (100, 128, 64)): "nearest: m 128", ("sm_90", "f16", (128, 128, 64), (2, 2)): "8x1",
+    ("sm_90", "e4m3", None, None, None, "col"): "k contiguous only",
+    ("sm_90", "bf16", (192, 256, 64), None, 3): "nearest: m 128",
+    ("sm_80", "f16", None, None, None, "row", "col", "bf16"): "stored as f16 or f32",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("options", REFUSED, ids=str)
+def test_what_cannot_be_is_refused_with_what_can(options):
+    with pytest.raises(UsageError, match=re.escape(REFUSED[options])):
+        gemm(GemmOptions(*options))
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_what_is_explained_is_what_the_path_says(target):
+    """Every element of a tile has a place of its own in a stage."""
+    made = gemm(GemmOptions(target, "f16", (64, 64, 64)))
+    for operand, coordinates in ((0, lambda x, y: (x, 0, y)), (1, lambda x, y: (0, x, y))):
+        elements = [coordinates(x, y) for x in range(0, 64, 7) for y in range(0, 64, 5)]
+        places = [explained(made, at)[operand]["steps"][1] for at in elements]
+        found = [int(re.search(r"to byte (\d+)", text)[1]) for text in places]
+        assert len(set(found)) == len(found)
+        assert min(found) >= 8192 * operand
+        assert max(found) < 8192 * (operand + 1)
+
+
+def test_the_command(tmp_path):
+    asked = ["kernel", "gemm", "--arch", "sm_80", "--type", "f16"]
+    run = CliRunner().invoke
+    printed = run(main, asked).output
+    assert run(main, [*asked, "-o", str(tmp_path / "gemm.cu"), "--name", "my_gemm"]).exit_code == 0
+    assert (tmp_path / "gemm.cu").read_text() == printed.replace("gemm_sm_80_f16_128x128x64", "my_gemm")
+    for wrong in (["--tile", "128x128"], ["--warps", "2"], ["--name", "int"], ["--stages", "1"]):
+        assert run(main, [*asked, *wrong]).exit_code == 2
