@@ -23,7 +23,7 @@ QUARTERS = (1, 2, 3, 5, 6, 7)  # of an ulp
 HALVES = {TOWARD_ZERO: (0, 0, 0, 1, 1, 1), NEAREST: (0, 0, 1, 1, 2, 2)}  # ulps that they become
 
 
-class Base(NamedTuple):
+class SumBase(NamedTuple):
     """2^m x of a sum, and the products that are left."""
 
     products: dict[int, Power]
@@ -32,10 +32,10 @@ class Base(NamedTuple):
     m: int
 
 
-def _base(group: Sequence[int], x: int, m: int, exact: bool) -> Base:
+def _base(group: Sequence[int], x: int, m: int, exact: bool) -> SumBase:
     if exact:
-        return Base({}, Power(x), tuple(group), 0)
-    return Base({k: Power(x) for k in group[: 1 << m]}, 0, tuple(group[1 << m :]), m)
+        return SumBase({}, Power(x), tuple(group), 0)
+    return SumBase({k: Power(x) for k in group[: 1 << m]}, 0, tuple(group[1 << m :]), m)
 
 
 def rounded_result(
@@ -60,7 +60,7 @@ def rounded_result(
     raise ProbeError("a sum is too small to tell how its result is rounded.")
 
 
-def _with(base: Base, part: dict[int, Power] | None, sign: int) -> Asked:
+def _with(base: SumBase, part: dict[int, Power] | None, sign: int) -> Asked:
     """A base with more products, of one sign."""
     products = {k: _signed(term, sign) for k, term in {**base.products, **(part or {})}.items()}
     return products, _signed(base.c, sign) if isinstance(base.c, Power) else base.c
@@ -78,7 +78,7 @@ def _in_c(directed: Directed, group: Sequence[int], kept: int, bits: int) -> tup
     return None
 
 
-def _result_bits(directed: Directed, base: Base, kept: int) -> int:
+def _result_bits(directed: Directed, base: SumBase, kept: int) -> int:
     x, depths = directed.x - 3, range(min(kept, directed.x - 3 - directed.least) + 1)
     d = directed.ask([({**base.products, base.left[0]: Power(x - s)}, base.c) for s in depths])
     alone = number(directed.d, Power(x + base.m))
@@ -86,7 +86,7 @@ def _result_bits(directed: Directed, base: Base, kept: int) -> int:
     return base.m + int(changed[-1]) if len(changed) else 0
 
 
-def _rest(directed: Directed, base: Base, bits: int, quarters: int) -> dict[int, Power] | None:
+def _rest(directed: Directed, base: SumBase, bits: int, quarters: int) -> dict[int, Power] | None:
     """So many quarters of the last place as products; None where there are too few, or numbers are too coarse."""
     x, places = directed.x - 3 + base.m, [(4, bits), (2, bits + 1), (1, bits + 2)]
     chosen = [place for weight, place in places if quarters & weight]
@@ -97,7 +97,7 @@ def _rest(directed: Directed, base: Base, bits: int, quarters: int) -> dict[int,
     return {k: Power(x - place) for k, place in zip(base.left, chosen, strict=False)}
 
 
-def _one_term(base: Base, x: int, quarters: int, bits: int) -> dict[int, Power] | None:
+def _one_term(base: SumBase, x: int, quarters: int, bits: int) -> dict[int, Power] | None:
     """As `_rest`, in a single product: 3, 5 and 6 quarters."""
     terms = {3: Power(x - bits - 1, half=True), 6: Power(x - bits, half=True)}
     return {base.left[0]: terms[quarters]} if quarters in terms else {base.left[0]: Power(x - bits)}
