@@ -3,7 +3,7 @@
 
 #ifndef TCPROBE_CONVERT_e5e32051d3b3
 #define TCPROBE_CONVERT_e5e32051d3b3
-// from: 2 x ldmatrix.m8n16.x4.shared.s8.s4.d, from the table of ldmatrix.m8n16.x4.shared.s8.s4.d on sm_90, measured live on NVIDIA H200, driver 580.159.04, CUDA 13.0, tcprobe 0.1.0, published
+// from: 2 x ldmatrix.m8n16.x4.shared.s8.s4.d, from the table of ldmatrix.m8n16.x4.shared.s8.s4.d on sm_90, documented only, by PTX ISA, section 9.7.16.5.15 of version 9.4; not measured on sm_90 in the published tables
 // to: 4 x mma.m16n8k32.row.col.s32.s8.s8.s32.b, from the table of mma.m16n8k32.row.col.s32.s8.s8.s32.b on sm_90, measured live on NVIDIA H200, driver 580.159.04, CUDA 13.0, tcprobe 0.1.0, published
 // registers renamed: every lane already holds what it needs; a lane: no instruction
 __device__ inline void ldmatrix_m8n16_x4_shared_s8_s4_d_to_mma_m16n8k32_row_col_s32_s8_s8_s32_b(const unsigned (&from)[2][4], unsigned (&to)[4][2]) {

@@ -2,7 +2,7 @@
 
 >>> from tcprobe.references.accumulator import layout, place
 >>> layout("tcgen05.mma.cta_group::2.kind::f16", 128), place("B", (128, 256), 70, 200)
-('B', (1, 70, 72))
+('B', Place(cta=1, lane=70, column=72))
 
 Rows and lanes count from D's address, an element a column of 32 bits. Source: PTX ISA 9.1, section 9.7.16.10.5 (which
 layout; the layouts as figures); CUTLASS include/cute/atom/mma_traits_sm100.hpp, tmem_frg (A, B, D, F); TileLang's
