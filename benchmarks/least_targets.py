@@ -26,7 +26,12 @@ from tcprobe.sass import toolchain
 from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.system.children import Scratch, one_line
 
-VERSIONS = [f"6.{n}" for n in range(6)] + [f"7.{n}" for n in range(9)] + [f"8.{n}" for n in range(9)] + ["9.0", "9.1"]
+VERSIONS = (
+    [f"6.{n}" for n in range(6)]
+    + [f"7.{n}" for n in range(9)]
+    + [f"8.{n}" for n in range(9)]
+    + ["9.0", "9.1", "9.2", "9.3", "9.4"]
+)
 TOO_OLD = ("Unsupported .version", "is not defined for option 'gpu-name'", "Unrecognized target")
 
 

@@ -69,7 +69,9 @@ def left_out(reports):
     for report in reports:
         file = report.nodeid.partition("::")[0]
         found[file] += report.skipped and report.longrepr[2].endswith(REASON)
-        found[file] += sum(n for name, n in report.user_properties if name == LEFT_OUT and report.when == "call")
+        found[file] += sum(
+            n for name, n in getattr(report, "user_properties", ()) if name == LEFT_OUT and report.when == "call"
+        )
     return +found
 
 

@@ -24,7 +24,7 @@ ASKED = {
     "convert": ["convert", f"{MULTIPLY}.d", f"{MULTIPLY}.a"], "emit": ["emit", A],
     "swizzle fit": ["swizzle", "fit", "no.csv"], "swizzle draw": ["swizzle", "draw", "no.csv"],
     "swizzle table": ["swizzle", "table", "SWIZZLE_128B", "--extent", "64,8"], "banks": TILE,
-    "numerics": ["numerics", "mma.m16n8k16.row.col.f32.f16.f16.f32"],
+    "cost": ["cost", MULTIPLY], "numerics": ["numerics", "mma.m16n8k16.row.col.f32.f16.f16.f32"],
     "diff": ["diff", "sm_70", "sm_80", A], "merge": ["merge", "no"], "lower": ["lower", MULTIPLY],
     "read": ["read", "no.ptx"],
     "compilers": ["compilers", "wmma.m8n8k4.*", "--arch", "sm_80"],

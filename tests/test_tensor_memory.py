@@ -107,7 +107,7 @@ def test_least_targets_of_a_sample():
     for row in sample.values():
         found = asking.judged(machine_code.TOOLS, asking.Form(row.id, row.family, asking.probe(row)))
         if found["taken"] == "too old":
-            assert row.target.ptx == "9.1", row.id
+            assert row.target.ptx in ("9.1", "9.4"), row.id
             continue
         assert found["taken"] == "yes", row.id
         assert found["refused before"] in ("yes", None), row.id

@@ -119,8 +119,13 @@ def tile(
 
     UsageError says why where no descriptor can describe it.
     """
-    (lines, k), (block, k_bytes) = size, taken
     _check_type(kind, major)
+    return laid(size, kind, major, swizzle, taken)
+
+
+def laid(size: tuple[int, int], kind: str, major: str, swizzle: int, taken: tuple[int, int]) -> SharedTile:
+    """A tile of a type and major that the multiplies take; UsageError as `tile`."""
+    (lines, k), (block, k_bytes) = size, taken
     bits = dtype(kind).bits
     width = swizzle or UNIT
     inner = (k if major == "k" else lines) * bits // 8
@@ -131,14 +136,14 @@ def tile(
             f"pattern needs: take --swizzle {_fitting(inner)}, or a wider tile."
         )
     if lines % block:
-        raise UsageError(f"{lines} lines are no multiple of the {block} that one wgmma takes.")
+        raise UsageError(f"{lines} lines are no multiple of the {block} that one multiply takes.")
     taken_bytes = block * bits // 8
     if major == "mn" and swizzle and lines > block and taken_bytes % swizzle and swizzle % taken_bytes:
         raise UsageError(
             f"blocks of {block} lines are {taken_bytes} bytes: the second or third would begin in one row of {swizzle} "
             f"bytes and end in another, which no descriptor says; take --swizzle {_fitting(taken_bytes)}."
         )
-    descriptor, reasons = _mn(k, swizzle) if major == "mn" else _k(lines, swizzle, k_bytes)
+    descriptor, reasons = _mn(k, swizzle, bits) if major == "mn" else _k(lines, swizzle, k_bytes)
     for name in ("lbo", "sbo"):
         if getattr(descriptor, name) >= REACH:
             raise UsageError(
@@ -160,7 +165,7 @@ def _check_size(size: tuple[int, int], bits: int, k_bytes: int) -> None:
         raise UsageError(f"{lines} lines: a descriptor counts groups of 8, so a multiple of 8 is needed.")
     if k < 1 or k * bits % (8 * k_bytes):
         raise UsageError(
-            f"k {k} is {k * bits / 8:g} bytes: one wgmma takes {k_bytes}, so a multiple of that is needed."
+            f"k {k} is {k * bits / 8:g} bytes: one multiply takes {k_bytes}, so a multiple of that is needed."
         )
     if lines * k * bits // 8 > MOST_SHARED:
         raise UsageError(
@@ -189,14 +194,14 @@ def _k(lines: int, swizzle: int, k_bytes: int) -> tuple[Descriptor, dict[str, st
     }
 
 
-def _mn(k: int, swizzle: int) -> tuple[Descriptor, dict[str, str]]:
+def _mn(k: int, swizzle: int, bits: int) -> tuple[Descriptor, dict[str, str]]:
     if not swizzle:
         return Descriptor(128, 16 * k), {
             "lbo": "from 8 k to the next 8: a core matrix of 8 k x 16 bytes",
-            "sbo": f"from 8 lines to the next 8: all {k} k of 16 bytes lie between them",
+            "sbo": f"from {UNIT * 8 // bits} lines to the next: all {k} k of 16 bytes lie between them",
         }
     return Descriptor(swizzle * k, 8 * swizzle, swizzle), {
-        "lbo": f"from {swizzle // 2} lines to the next {swizzle // 2}: all {k} k of {swizzle} bytes lie between them",
+        "lbo": f"from {swizzle * 8 // bits} lines to the next: all {k} k of {swizzle} bytes lie between them",
         "sbo": f"from 8 k to the next 8: 8 rows of {swizzle} bytes",
     }
 

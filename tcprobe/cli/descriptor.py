@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from tcprobe.cli import tcgen05_descriptor as tcgen05
 from tcprobe.cli.answers import bold
 from tcprobe.cli.options import JSON, Given, Number, several
 from tcprobe.cli.places import ElementType, Sides, SwizzleType
@@ -208,7 +209,7 @@ def _print(answer: Behind) -> None:
     click.echo(answer.evidence)
 
 
-@click.command(short_help="The shared memory descriptor of a wgmma tile, and back.")
+@click.command(short_help="Descriptors of wgmma and tcgen05, and back.")
 @click.argument("value", required=False, metavar="[0xVALUE]")
 @click.option(
     "--tile", "size", type=Sides(2, "LINESxK"), help="Lines (m of A, n of B) x k of a tile in shared memory: 128x64."
@@ -228,20 +229,31 @@ def _print(answer: Behind) -> None:
     show_default=True,
     help="Bytes of a row of the pattern: none, 32, 64, 128.",
 )
+@tcgen05.options
 @JSON
 def descriptor(value: str | None, as_json: bool, **asked: Any) -> None:
     """The descriptor of a tile: the 64 bits with the reasons, steps along k and lines, CUDA, CuTe and TMA for it.
 
-    With a value of 64 bits: what it says.
+    With a value of 64 bits: what it says, to wgmma or, by its version bits, to tcgen05. --idesc: the 32 bits of a
+    tcgen05.mma, both ways.
     """
     from tcprobe.ask import descriptor as ask
 
+    if asked["idesc"]:
+        if asked["tcgen05"] or asked["size"]:
+            raise UsageError("--idesc is of an instruction: leave --tile and --tcgen05 out.")
+        tcgen05.instruction(value, asked, as_json)
+        return
+    tcgen05.check_none(asked)
     if (value is None) == (asked["size"] is None):
         raise UsageError("give a descriptor such as 0x4000004000010000, or --tile 128x64 --type bf16.")
     if value is not None:
         if beside := _beside():
             raise UsageError(f"a descriptor says all of itself: leave {beside[0]} out, or ask for a --tile.")
         _explain(value, as_json)
+        return
+    if asked["tcgen05"]:
+        tcgen05.tile(asked, as_json)
         return
     lines, k = asked["size"]
     kind, *taken = _kind(asked, lines)
@@ -262,10 +274,15 @@ def _beside() -> list[str]:
 def _explain(value: str, as_json: bool) -> None:
     from tcprobe.ask.descriptor import explained, fields
     from tcprobe.layout.descriptor import decode
+    from tcprobe.layout.tcgen05_descriptor import is_tcgen05
 
     if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
         raise UsageError(f"{value[:40]!r} is no number of 64 bits such as 0x4000004000010000.")
-    decoded = decode(int(value, 0) if value[:2].lower() == "0x" else int(value))
+    bits = int(value, 0) if value[:2].lower() == "0x" else int(value)
+    if is_tcgen05(bits):
+        tcgen05.value(bits, as_json)
+        return
+    decoded = decode(bits)
     if as_json:
         click.echo(json.dumps({"descriptor": f"{decoded.encode():#018x}", **fields(decoded)}))
         return

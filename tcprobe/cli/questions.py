@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli import descriptor
+from tcprobe.cli import accumulator, descriptor
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCH,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 @click.option("--lane", "lanes", type=Numbers(), help="What this lane holds instead, or a range.")
 @click.option("--i", "elements", type=Numbers(), help="With --lane: which of its elements. Default: all.")
 @click.option("--byte", type=Numbers(), help="Of an operand in shared memory: what lies there, from its start.")
+@accumulator.options
 @descriptor.fields
 @SELECTOR
 @ARCHS
@@ -57,12 +58,20 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
     Of an operand of wgmma in shared memory (a_smem, b_smem) at which bytes an element lies, or what lies at --byte,
     behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say.
 
+    Of D of tcgen05.mma the cell of tensor memory, and the register that --ld leaves it in.
+
     --arch sm_70,sm_90: one answer after the other; --json: one object a line.
     """
     from tcprobe.cli import answers
     from tcprobe.store import names
     from tcprobe.store.cell import selections
 
+    if form := accumulator.form(fragment):
+        accumulator.check_arch(form, name)
+        accumulator.located(form, asked, as_json)
+        return
+    if wrong := [word for word in ("m", "n", "ld") if asked[word] is not None]:
+        raise UsageError(f"--{wrong[0]} goes with D of tcgen05.mma, such as tcgen05.mma.cta_group::1.kind::f16.d.")
     if meaning := descriptor.in_shared_memory(fragment):
         descriptor.check_asked(meaning.shared_operand, name, asked["selector"])
         descriptor.located(descriptor.meant(meaning, layers, asked), asked, as_json)

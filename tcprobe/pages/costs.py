@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tcprobe.ask.cost import InstructionCost, archs, beside, costs, number_of
-from tcprobe.pages.tables import MADE, grid
+from tcprobe.pages.tables import MADE, fitting, grid
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.kinds.cost import Body, Point
 from tcprobe.store.results import Results
@@ -86,7 +86,7 @@ def _copy(cost: InstructionCost) -> Sequence[str]:
 
 
 def _trips(body: Body) -> str:
-    return ", ".join(f"{trip.bytes} bytes {trip.cycles:g}" for trip in body.round_trip)
+    return fitting([f"{trip.bytes} bytes {trip.cycles:g}" for trip in body.round_trip])
 
 
 def _number(value: float | None) -> str:

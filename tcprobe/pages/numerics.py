@@ -16,7 +16,7 @@ from tcprobe.store.results import Results
 from tcprobe.text import markdown
 
 KIND = "numerics"
-HEAD = ("form", "products a sum", "F", "result", "C", "least exponent", "NaN", "cases", "wrong", "published")
+HEAD = ("form", "products a sum", "F", "result", "C", "wrong of cases", "published")
 WHOLE = ("form of integers", "beyond 32 bits", "with .satfinite", "cases", "wrong")
 
 
@@ -38,8 +38,8 @@ def page(results: Results) -> Iterator[str]:
 def _table(found: Sequence[Finding]) -> Iterator[str]:
     yield from (_row(HEAD), _row(["---"] * len(HEAD)))
     for finding in _sorted(found):
-        yield _row([*code([finding.subject]), *_parameters(finding.body.floats), str(finding.body.random),
-                    str(finding.body.wrong), _published(finding)])  # fmt: skip
+        yield _row([*code([finding.subject]), *_parameters(finding.body.floats),
+                    f"{finding.body.wrong} of {finding.body.random}", _published(finding)])  # fmt: skip
 
 
 def _unfit(found: Sequence[Finding]) -> Iterator[str]:
@@ -53,9 +53,8 @@ def _parameters(rule: Arithmetic) -> list[str]:
     sizes = [len(group) for group in rule.groups]
     exact = rule.fraction_bits is None
     groups = "1, fused" if exact else str(sizes[0]) if len(sizes) == 1 else " + ".join(map(str, sizes))
-    floor = "" if rule.exponent_floor is None else str(rule.exponent_floor)
     result = f"{rule.result_bits} bits, {rule.rounding}"
-    return [groups, "" if exact else str(rule.fraction_bits), result, rule.c, floor, rule.nan or "several"]
+    return [groups, "" if exact else str(rule.fraction_bits), result, rule.c]
 
 
 def _published(finding: Finding) -> str:

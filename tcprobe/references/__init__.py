@@ -31,6 +31,7 @@ class Reference(Protocol):
 
 # what references are made of
 APART = (
+    "accumulator",
     "claim",
     "cost",
     "cute_copy",

@@ -1,0 +1,98 @@
+"""Descriptors of tcgen05, as answers: of a tile in shared memory, and of an instruction; both ways, with reasons.
+
+Everything is documented, nothing measured. A tile lies as one for wgmma does (CUTLASS has the same canonical layouts),
+so steps, boxes and the byte of an element are those of `ask.descriptor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tcprobe.ask import descriptor as wgmma
+from tcprobe.ask.descriptor import SharedTile
+from tcprobe.errors import UsageError
+from tcprobe.isa import instruction_descriptor as idesc
+from tcprobe.isa.bit_fields import Reading
+from tcprobe.layout import tcgen05_descriptor as smem
+
+STATUS = "documented"
+TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8")
+M = 128  # lines of A that one multiply of one CTA takes at most
+K_BYTES = 32
+UNUSED_LBO = "not used, k of one multiply stays inside a row of the pattern; 1 in units of 16 bytes by PTX"
+
+
+def tile(size: tuple[int, int], kind: str, major: str, swizzle: int) -> SharedTile:
+    """A tile of `size` lines x k; UsageError says why where no descriptor can describe it."""
+    if kind not in TYPES:
+        raise UsageError(f"tcprobe describes tiles of {', '.join(TYPES)} for tcgen05, not of {kind!r}.")
+    if (kind, major) == ("tf32", "mn"):
+        raise UsageError(
+            "tf32 with lines contiguous takes 128-byte swizzle in atoms of 32 bytes only (PTX ISA 9.1, section "
+            "9.7.16.4.2), whose bytes tcprobe does not describe: take --major k."
+        )
+    lines = size[0]
+    found = wgmma.laid(size, kind, major, swizzle, (lines if lines % M else M, K_BYTES))
+    if major == "k" and swizzle:
+        found.reasons["lbo"] = UNUSED_LBO
+    return found
+
+
+def tile_json(shared: SharedTile) -> dict[str, Any]:
+    """Plain data of what is said of a tile."""
+    plain = wgmma.to_json(shared)
+    for name in ("descriptor", "fields", "cute"):
+        del plain[name]
+    value = smem.encode(shared.descriptor)
+    return {"value": f"{value:#018x}", "instruction": "tcgen05", "fields": smem.fields(shared.descriptor),
+            **plain, "cuda": cuda(shared), "status": STATUS, "source": smem.SOURCE}  # fmt: skip
+
+
+def cuda(shared: SharedTile) -> str:
+    """The line that makes the descriptor of a tile at `smem`."""
+    value = smem.encode(shared.descriptor)
+    return f"uint64_t desc = {value:#018x}ull | (uint64_t)((__cvta_generic_to_shared(smem) & 0x3ffff) >> 4);"
+
+
+def value_json(bits: int) -> dict[str, Any]:
+    """Plain data of what 64 bits say to tcgen05."""
+    reading = smem.read(bits)
+    return {"value": f"{bits:#018x}", "instruction": "tcgen05", **_plain(reading), "status": STATUS,
+            "source": smem.SOURCE}  # fmt: skip
+
+
+def _plain(reading: Reading) -> dict[str, Any]:
+    return {"fields": reading.fields, "undocumented": reading.undocumented}
+
+
+def instruction_json(kind: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain data of the instruction descriptor with these fields; UsageError as `encode`."""
+    bits = idesc.encode(kind, said)
+    return {**_head(bits, kind), **_read(kind, bits), "cuda": f"uint32_t idesc = {bits:#010x}u;",
+            "status": STATUS, "source": idesc.SOURCE}  # fmt: skip
+
+
+def instruction_value_json(bits: int, kind: str | None) -> dict[str, Any]:
+    """Plain data of what 32 bits say, to a kind or to every one: the kind is in the instruction, not in the bits.
+
+    `fields` are of the first kind that takes the value.
+    """
+    readings = [{"kind": name, **_read(name, bits)} for name in ([kind] if kind else idesc.KINDS)]
+    taking = [one for one in readings if not one["undocumented"] and not one["refused"]]
+    first = (taking or readings)[0]
+    return {**_head(bits, first["kind"]), **{n: first[n] for n in ("fields", "undocumented", "refused", "forms")},
+            "kinds": [one["kind"] for one in taking], "readings": readings, "status": STATUS,
+            "source": idesc.SOURCE}  # fmt: skip
+
+
+def _head(bits: int, kind: str) -> dict[str, Any]:
+    return {"value": f"{bits:#010x}", "kind": kind}
+
+
+def _read(kind: str, bits: int) -> dict[str, Any]:
+    reading = idesc.read(kind, bits)
+    unread = [run for run in reading.undocumented if run["field"]]
+    refused = [] if unread else list(idesc.refusals(kind, reading.fields))
+    forms = [] if unread or refused else idesc.forms(kind, reading.fields)
+    return {**_plain(reading), "refused": refused, "forms": forms}

@@ -1,0 +1,149 @@
+"""The descriptors of tcgen05: what `tcprobe descriptor --tcgen05` and `--idesc` take and print."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.cli.answers import bold
+from tcprobe.cli.options import Given, Number
+from tcprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+FIELDS = ("m", "n", "a_type", "b_type", "d_type", "scale_type")
+OPTIONS = (
+    click.option("--tcgen05", is_flag=True, help="The tile's descriptor for tcgen05 instead of wgmma."),
+    click.option("--idesc", is_flag=True, help="The instruction descriptor of tcgen05.mma; with 0xVALUE what it says."),
+    click.option(
+        "--kind", "mma_kind", type=Given(), metavar="KIND",
+        help="With --idesc: f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4 or mxf4nvf4.",
+    ),
+    click.option("--m", type=Number(), help="With --idesc: M."),
+    click.option("--n", type=Number(), help="With --idesc: N."),
+    click.option("--a-type", type=Given(), metavar="TYPE", help="With --idesc: type of A."),
+    click.option("--b-type", type=Given(), metavar="TYPE", help="With --idesc: type of B."),
+    click.option("--d-type", type=Given(), metavar="TYPE", help="With --idesc: type of D."),
+    click.option("--scale-type", type=Given(), metavar="TYPE", help="With --idesc: type of the block scales."),
+    click.option(
+        "--set", "others", type=Given(), multiple=True, metavar="FIELD=VALUE",
+        help="With --idesc: another field, such as b_major=mn, sparse=1, negate_a=1, max_shift=8, k=96.",
+    ),
+)  # fmt: skip
+NAMES = ("mma_kind", *FIELDS, "others")
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say what a descriptor of tcgen05 says."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def check_none(asked: Mapping[str, Any]) -> None:
+    """UsageError for options of the instruction descriptor without --idesc."""
+    for name in NAMES:
+        if asked[name] not in (None, ()):
+            raise UsageError(f"--{ {'mma_kind': 'kind', 'others': 'set'}.get(name, name.replace('_', '-')) } "
+                             "goes with --idesc.")  # fmt: skip
+
+
+def instruction(value: str | None, asked: Mapping[str, Any], as_json: bool) -> None:
+    """The answer of --idesc."""
+    from tcprobe.ask import tcgen05_descriptor as ask
+
+    said = {name: asked[name] for name in FIELDS if asked[name] is not None} | _others(asked["others"])
+    if value is not None:
+        if said:
+            raise UsageError(f"0xVALUE says all of itself but the kind: leave {next(iter(said))} out.")
+        plain = ask.instruction_value_json(_bits(value), asked["mma_kind"])
+    elif asked["mma_kind"] is None:
+        raise UsageError("say --kind, --m, --n and the types, or give a value such as 0x08400490.")
+    else:
+        plain = ask.instruction_json(asked["mma_kind"], said)
+    if as_json:
+        click.echo(json.dumps(plain))
+    else:
+        _print_instruction(plain)
+
+
+def _others(words: tuple[str, ...]) -> dict[str, Any]:
+    """Fields by name, numbers where digits stand."""
+    said = {}
+    for word in words:
+        name, equal, value = word.partition("=")
+        if not (equal and re.fullmatch(r"[a-z_]{1,20}", name) and re.fullmatch(r"[a-z0-9]{1,9}", value)):
+            raise UsageError(f"--set {word[:40]!r}: expected FIELD=VALUE, such as b_major=mn.")
+        said[name] = int(value) if value.isdigit() else value
+    return said
+
+
+def _bits(value: str) -> int:
+    if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
+        raise UsageError(f"{value[:40]!r} is no number of 32 bits such as 0x08400490.")
+    return int(value, 0) if value[:2].lower() == "0x" else int(value)
+
+
+def _print_instruction(plain: Mapping[str, Any]) -> None:
+    click.echo(bold(plain["value"]) + f", instruction descriptor of tcgen05.mma ({plain['status']}, {plain['source']})")
+    for reading in plain.get("readings", [plain]):
+        _reading(reading)
+    if "cuda" in plain:
+        click.echo(f"  CUDA: {plain['cuda']}")
+
+
+def _reading(reading: Mapping[str, Any]) -> None:
+    said = ", ".join(f"{name} {value}" for name, value in reading["fields"].items() if value is not None)
+    click.echo(f"  kind::{reading['kind']}: {said}")
+    _undocumented(reading["undocumented"])
+    for reason in reading["refused"]:
+        click.echo(f"    refused: {reason}")
+    if reading["forms"]:
+        click.echo(f"    taken by {', '.join(reading['forms'])}")
+
+
+def _undocumented(runs: list[dict[str, Any]]) -> None:
+    for run in runs:
+        of = f" ({run['field']})" if run["field"] else ""
+        verb = "bits {} are" if "-" in run["bits"] else "bit {} is"
+        click.echo(f"    {verb.format(run['bits'] + of)} {run['value']}: not documented")
+
+
+def value(bits: int, as_json: bool) -> None:
+    """What 64 bits say to tcgen05."""
+    from tcprobe.ask.tcgen05_descriptor import value_json
+
+    plain = value_json(bits)
+    if as_json:
+        click.echo(json.dumps(plain))
+        return
+    click.echo(bold(plain["value"]) + f", of tcgen05 by its version bits ({plain['status']}, {plain['source']})")
+    for name, said in plain["fields"].items():
+        click.echo(f"  {name:<12} {'-' if said is None else said}")
+    _undocumented(plain["undocumented"])
+
+
+def tile(asked: Mapping[str, Any], as_json: bool) -> None:
+    """The descriptor of a tile for tcgen05."""
+    from tcprobe.ask import tcgen05_descriptor as ask
+
+    if asked["instruction"] is not None or asked["kind"] is None:
+        raise UsageError("with --tcgen05 say --type: what the tile holds; --instruction is for wgmma.")
+    found = ask.tile(asked["size"], asked["kind"], asked["major"], asked["swizzle"].span)
+    plain = ask.tile_json(found)
+    if as_json:
+        click.echo(json.dumps(plain))
+        return
+    swizzle = f"swizzle {found.descriptor.swizzle}" if found.descriptor.swizzle else "no swizzle"
+    click.echo(f"{found.lines} x {found.k} of {found.type}, {found.major} contiguous, {swizzle}: {found.bytes} bytes")
+    click.echo(bold(plain["value"]) + f" with start address 0, for tcgen05 ({plain['status']}, {plain['source']})")
+    click.echo(f"  LBO {found.descriptor.lbo}, relative: {found.reasons['lbo']}")
+    click.echo(f"  SBO {found.descriptor.sbo}: {found.reasons['sbo']}")
+    click.echo(f"  start: a multiple of {found.alignment}")
+    click.echo(f"  each k step: {', '.join(f'+{n} bytes (+{n // 16})' for n in found.per_k) or 'there is one only'}")
+    click.echo(f"  byte of element (line, k): {found.formula}")
+    click.echo(f"  CUDA: {plain['cuda']}")

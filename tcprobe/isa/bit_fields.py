@@ -1,0 +1,88 @@
+"""Words of bits that are described field by field: both ways, and what no field describes is named.
+
+>>> from tcprobe.isa.bit_fields import Field, decode, encode
+>>> word = (Field("swizzle", 0, 2, ("none", 128, 64)), Field("stride", 4, 4, range(0, 256, 16)))
+>>> encode(word, {"swizzle": 64, "stride": 48})
+50
+>>> decode(word, 0x3F, 8).undocumented
+[{'bits': '0-1', 'value': 3, 'field': 'swizzle'}, {'bits': '2-3', 'value': 3, 'field': None}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tcprobe.errors import UsageError
+
+
+class Field(NamedTuple):
+    """`size` bits from bit `low` on; `values` has what each code means, None where no text says it."""
+
+    name: str
+    low: int
+    size: int
+    values: Sequence[Any]
+
+    @property
+    def mask(self) -> int:
+        """Its bits in the word."""
+        return (1 << self.size) - 1 << self.low
+
+    @property
+    def documented(self) -> list[Any]:
+        """The values that have a meaning."""
+        return [value for value in self.values if value is not None]
+
+    def encode(self, value: Any) -> int:
+        """The bits of a value; UsageError where it has no code."""
+        if value is None or value not in self.values:
+            raise UsageError(f"{self.name} {value}: expected {_listed(self.documented)}.")
+        return self.values.index(value) << self.low
+
+    def decode(self, bits: int) -> Any:
+        """What the bits mean, None where no text says it."""
+        code = (bits & self.mask) >> self.low
+        return self.values[code] if code < len(self.values) else None
+
+
+class Reading(NamedTuple):
+    """The values of fields, and the runs of bits that are set without a documented meaning."""
+
+    fields: dict[str, Any]
+    undocumented: list[dict[str, Any]]
+
+
+def encode(word: Sequence[Field], values: Mapping[str, Any]) -> int:
+    """The bits of a value for every field."""
+    return sum(field.encode(values[field.name]) for field in word)
+
+
+def decode(word: Sequence[Field], bits: int, width: int) -> Reading:
+    """What `width` bits say."""
+    fields = {field.name: field.decode(bits) for field in word}
+    unknown = [_run(f.low, f.size, bits, f.name) for f in word if fields[f.name] is None]
+    unknown += [_run(low, size, bits, None) for low, size in _gaps(word, width)]
+    return Reading(fields, [run for run in unknown if run["value"] or run["field"]])
+
+
+def _run(low: int, size: int, bits: int, name: str | None) -> dict[str, Any]:
+    shown = str(low) if size == 1 else f"{low}-{low + size - 1}"
+    return {"bits": shown, "value": bits >> low & (1 << size) - 1, "field": name}
+
+
+def _gaps(word: Sequence[Field], width: int) -> Iterator[tuple[int, int]]:
+    """(first bit, number) of every run of bits between fields."""
+    end = 0
+    for field in sorted(word, key=lambda f: f.low):
+        if field.low > end:
+            yield end, field.low - end
+        end = field.low + field.size
+    if end < width:
+        yield end, width - end
+
+
+def _listed(values: Sequence[Any]) -> str:
+    if len(values) > 8:
+        return f"{values[0]}, {values[1]}, ... {values[-1]}"
+    return " or ".join(map(str, values))
