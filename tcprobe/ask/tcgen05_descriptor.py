@@ -13,7 +13,7 @@ from tcprobe.ask import descriptor as wgmma
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.errors import UsageError
 from tcprobe.isa import instruction_descriptor as idesc
-from tcprobe.isa.bit_fields import Reading
+from tcprobe.isa.bit_fields import DecodedWord
 from tcprobe.layout import tcgen05_descriptor as smem
 
 STATUS = "documented"
@@ -62,7 +62,7 @@ def value_json(bits: int) -> dict[str, Any]:
             "source": smem.SOURCE}  # fmt: skip
 
 
-def _plain(reading: Reading) -> dict[str, Any]:
+def _plain(reading: DecodedWord) -> dict[str, Any]:
     return {"fields": reading.fields, "undocumented": reading.undocumented}
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.isa.instruction import Instruction
     from tcprobe.store.choose import Layers
 
+MOST_CASES = 64 << 20  # bytes of the file of --cases
+
 
 @click.command(short_help="What a multiply computes, bit by bit.")
 @click.argument("instruction", nargs=-1, required=True, shell_complete=fragment_names)
@@ -79,10 +81,10 @@ def _facts(row: Instruction, name: str | None, layers: Layers, as_json: bool) ->
 
 def _cases(row: Instruction, rule: Any, file: Path) -> None:
     from tcprobe.ask.numeric_steps import cases
+    from tcprobe.system.files import read_text
 
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        for d in cases(row, rule, lines):
-            click.echo(json.dumps(d))
+    for d in cases(row, rule, read_text(file, MOST_CASES).splitlines()):
+        click.echo(json.dumps(d))
 
 
 def _bound(row: Instruction, rule: Any, cut: tuple[int, int], as_json: bool) -> None:

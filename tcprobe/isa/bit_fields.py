@@ -46,7 +46,7 @@ class Field(NamedTuple):
         return self.values[code] if code < len(self.values) else None
 
 
-class Reading(NamedTuple):
+class DecodedWord(NamedTuple):
     """The values of fields, and the runs of bits that are set without a documented meaning."""
 
     fields: dict[str, Any]
@@ -58,12 +58,12 @@ def encode(word: Sequence[Field], values: Mapping[str, Any]) -> int:
     return sum(field.encode(values[field.name]) for field in word)
 
 
-def decode(word: Sequence[Field], bits: int, width: int) -> Reading:
+def decode(word: Sequence[Field], bits: int, width: int) -> DecodedWord:
     """What `width` bits say."""
     fields = {field.name: field.decode(bits) for field in word}
     unknown = [_run(f.low, f.size, bits, f.name) for f in word if fields[f.name] is None]
     unknown += [_run(low, size, bits, None) for low, size in _gaps(word, width)]
-    return Reading(fields, [run for run in unknown if run["value"] or run["field"]])
+    return DecodedWord(fields, [run for run in unknown if run["value"] or run["field"]])
 
 
 def _run(low: int, size: int, bits: int, name: str | None) -> dict[str, Any]:

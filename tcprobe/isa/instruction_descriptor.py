@@ -17,7 +17,7 @@ from typing import Any
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import bit_fields, inventory
-from tcprobe.isa.bit_fields import Field, Reading
+from tcprobe.isa.bit_fields import DecodedWord, Field
 from tcprobe.isa.instruction import Instruction
 
 SOURCE = "PTX ISA 9.1, section 9.7.16.4.2"
@@ -103,7 +103,7 @@ def _default(kind: str, field: Field) -> Any:
     return choices[0]
 
 
-def read(kind: str, bits: int) -> Reading:
+def read(kind: str, bits: int) -> DecodedWord:
     """What 32 bits say to a kind, undocumented ones named; UsageError for more bits."""
     if not 0 <= bits < 1 << WIDTH:
         raise UsageError(f"{bits:#x} has more than {WIDTH} bits, as an instruction descriptor has.")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import bit_fields
-from tcprobe.isa.bit_fields import Field, Reading
+from tcprobe.isa.bit_fields import DecodedWord, Field
 from tcprobe.layout.descriptor import REACH, UNIT, Descriptor
 
 SOURCE = "PTX ISA 9.1, section 9.7.16.4.1"
@@ -48,7 +48,7 @@ def is_tcgen05(bits: int) -> bool:
     return bool(VERSION.decode(bits))
 
 
-def read(bits: int) -> Reading:
+def read(bits: int) -> DecodedWord:
     """What 64 bits say, undocumented ones named; UsageError for more bits."""
     if not 0 <= bits < 1 << WIDTH:
         raise UsageError(f"{bits:#x} has more than {WIDTH} bits.")

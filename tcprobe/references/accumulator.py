@@ -2,7 +2,7 @@
 
 >>> from tcprobe.references.accumulator import layout, place
 >>> layout("tcgen05.mma.cta_group::2.kind::f16", 128), place("B", (128, 256), 70, 200)
-('B', Place(cta=1, lane=70, column=72))
+('B', Landing(cta=1, lane=70, column=72))
 
 Rows and lanes count from D's address, an element a column of 32 bits. Source: PTX ISA 9.1, section 9.7.16.10.5 (which
 layout; the layouts as figures); CUTLASS include/cute/atom/mma_traits_sm100.hpp, tmem_frg (A, B, D, F); TileLang's
@@ -21,7 +21,7 @@ HALF, WARP_LANES = 16, 32
 BESIDE = {"B": 2, "E": 2, "G": 4}  # parts of N that are in lanes below each other
 
 
-class Place(NamedTuple):
+class Landing(NamedTuple):
     """A cell of tensor memory."""
 
     cta: int
@@ -48,17 +48,17 @@ def layout(form: str, m: int) -> str:
     return {128: "D", 64: "E" if ".ws" in form else "F", 32: "G"}[m]
 
 
-def place(letter: str, size: tuple[int, int], row: int, col: int) -> Place:
+def place(letter: str, size: tuple[int, int], row: int, col: int) -> Landing:
     """Where D[row][col] of M x N is."""
     m, n = size
     cta, row = divmod(row, m // 2) if letter in "AB" else (0, row)
     if letter == "F":
-        return Place(cta, row // HALF * WARP_LANES + row % HALF, col)
+        return Landing(cta, row // HALF * WARP_LANES + row % HALF, col)
     part, column = divmod(col, n // BESIDE.get(letter, 1))
-    return Place(cta, part * (m // 2 if letter == "B" else m) + row, column)
+    return Landing(cta, part * (m // 2 if letter == "B" else m) + row, column)
 
 
-def loaded(at: Place, shape: str, number: int) -> Slot:
+def loaded(at: Landing, shape: str, number: int) -> Slot:
     """The register that a tcgen05.ld of a shape leaves a cell in, loads following each other from column 0 on."""
     table = cute_tensor_memory.table(shape, number)
     warp, inside = divmod(at.lane, WARP_LANES)

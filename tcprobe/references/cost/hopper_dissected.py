@@ -16,8 +16,7 @@ ROWS = (
     *(Row(SOURCE, form, arch, device, "latency", value, number="latency c")
       for form, values in FORMS.items() for (device, arch), value in zip(DEVICES, values, strict=True)),
     *(Row(SOURCE, "ld.shared.b32", arch, device, "shared memory load", value, number="latency",
-          condition="a pointer chase whose index becomes an address by arithmetic, if it is as usual; the chain "
-                    "here loads the next address itself")
+          condition="a chase by index, whose address is computed; here a load gives the next address")
       for (device, arch), value in zip(DEVICES, (29.0, 30.1, 29.0), strict=True)),
     Row(LATER, "wgmma.mma_async.m64n256k*", "sm_90", "H800", "N = 256", 128, number="shared interval"),
     Row(LATER, "wgmma.mma_async.sp.m64n256k*", "sm_90", "H800", "N = 256, A shared", 144, number="shared interval"),
