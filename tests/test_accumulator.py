@@ -9,7 +9,7 @@ from warpgroup import tcprobe
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.references import cute_tensor_memory
-from tcprobe.references.accumulator import Place, layout, loaded, place
+from tcprobe.references.accumulator import Landing, layout, loaded, place
 from tcprobe.references.shape_stride import L, apply, modes
 
 ROWS = {r.id: r for r in inventory.instructions().values() if r.id.startswith("tcgen05.mma")}
@@ -43,7 +43,7 @@ def test_every_element_has_a_cell_of_its_own_as_cute_has_it(letter):
         for row, col in product(range(m), range(n)):
             cell = place(letter, (m, n), row, col)
             column, lane = divmod(apply(by_row, row % rows) + apply(by_col, col), 128)
-            assert cell == Place(row // rows, lane, column)
+            assert cell == Landing(row // rows, lane, column)
             cells.add(cell)
         assert len(cells) == m * n
 
@@ -55,7 +55,7 @@ def test_every_cell_is_loaded_once(shape):
         table = cute_tensor_memory.table(shape, number)
         slots = set()
         for lane, column in product(range(32, 64), range(table.extent["col"], 2 * table.extent["col"])):
-            slot = loaded(Place(0, lane, column), shape, number)
+            slot = loaded(Landing(0, lane, column), shape, number)
             assert slot.warp == 1
             assert slot.column_base == table.extent["col"]
             at = table.at(lane=slot.lane, i=slot.register)
