@@ -4,7 +4,7 @@
 >>> from tcprobe.kernel.gemm import GemmOptions, gemm
 >>> ways = explained(gemm(GemmOptions("sm_80", "f16")), (37, 21, 19))
 >>> ways[0]["element"], ways[0]["steps"][1]
-('A(37, 19)', 'cp.async.16 by thread 50 (round 2), to byte 4784 of stage 0')
+('A(37, 19)', 'cp.async.16 by thread 42 (round 2), to byte 4854 of stage 0')
 """
 
 from __future__ import annotations
