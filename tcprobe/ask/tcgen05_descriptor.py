@@ -62,8 +62,8 @@ def value_json(bits: int) -> dict[str, Any]:
             "source": smem.SOURCE}  # fmt: skip
 
 
-def _plain(reading: DecodedWord) -> dict[str, Any]:
-    return {"fields": reading.fields, "undocumented": reading.undocumented}
+def _plain(decoded: DecodedWord) -> dict[str, Any]:
+    return {"fields": decoded.fields, "undocumented": decoded.undocumented}
 
 
 def instruction_json(kind: str, said: Mapping[str, Any]) -> dict[str, Any]:
