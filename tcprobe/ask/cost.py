@@ -47,6 +47,9 @@ class InstructionCost(NamedTuple):
     def to_json(self, partner: str | None = None) -> dict[str, Any]:
         """Plain data; with a partner what their overlap is."""
         body = msgspec.to_builtins(self.body)
+        points = [point for point in (body.get("interval"), *body.get("curve", [])) if isinstance(point, dict)]
+        for point in points if isinstance(self.body.latency, dict) else []:
+            point.setdefault("chains", 1)
         told = {"id": self.id, "arch": self.arch, "latency": body.get("latency"), "interval": body.get("interval"),
                 "one_warp": body.get("one_warp"), "curve": body.get("curve", []),
                 "macs_per_cycle": body.get("macs_per_cycle"), "opcodes": body["opcodes"],

@@ -1,7 +1,8 @@
 """Loops of warp-level multiplies: chains through each operand, independent chains, and one copy for comparison.
 
 - c1, c2, c4, c8: so many chains D = A B + D, side by side. c1 is also the chain through C
-- a, b: D's registers are the next one's A or B, as far as they reach; any bits will do
+- a, b: D's registers are the next one's A or B, as far as they reach; any bits will do. Of wmma, which is two opcodes,
+  one's D goes there, the other's into C
 - once: the same with a single copy: what one of them becomes in such a loop
 
 With `changed`, A and B change before every copy by a zero that only memory knows: otherwise what an emulated form does
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
@@ -152,12 +154,14 @@ class Chained:
             given["c"] = [results[j % len(results)] for j in range(len(c))]
             return [f"xor.b32 {given['c'][j % len(c)]}, {given['c'][j % len(c)]}, {name};"
                     for j, name in enumerate(results) if j >= len(c)]  # fmt: skip
-        whole = self.row.family == "wmma" or may_be_emulated(self.row)
+        emulated = may_be_emulated(self.row)
+        whole = self.row.family == "wmma" and not emulated
         half = max(1, len(results) // 2) if self.row.family == "wmma" else len(results)
         count = min(len(own), half)
         given[self.through] = [*results[:count], *own[count:]]
-        if whole and len(c) == len(results):
-            given["c"] = [*c[:count], *results[count:]]
+        rest = results[half if whole else count :] if whole or emulated else []
+        if len(c) >= len(rest):
+            given["c"] = [*c[: len(c) - len(rest)], *rest]
         return []
 
 
@@ -243,6 +247,8 @@ def body(row: Instruction, numbers: ProvedNumbers, changed: bool) -> Body:
     bounds = (
         [o for o in latency if _has_moves(numbers.code((f"{o}1" if o == "c" else o) + end), copies)] if native else []
     )
+    if row.type("c") != row.type("d"):  # what reaches no A or B goes into C, by way of a conversion
+        bounds += [o for o in "ab" if latency.get(o, inf) <= latency.get("c", 0)]
     if not native and latency.get("c", 0) < min((latency[o] for o in latency if o != "c"), default=0):
         bounds.append("c")
     return Body(
