@@ -55,7 +55,7 @@ class InstructionCost(NamedTuple):
                 "macs_per_cycle": body.get("macs_per_cycle"), "opcodes": body["opcodes"],
                 "round_trip": body.get("round_trip", []), "emulated": self.body.emulated, "at_most": self.body.at_most,
                 "spread": self.body.spread, "evidence": self.evidence}  # fmt: skip
-        more = {name: body[name] for name in ("forms", "passes", "random", "mhz", "refused") if name in body}
+        more = {name: body[name] for name in ("forms", "passes", "random", "mhz", "clocks", "refused") if name in body}
         together = {"overlap": overlap_json(partner, self.overlap(partner))} if partner else {}
         return {**told, **more, **together, "stated": [row._asdict() for row in stated(self.id)]}
 
@@ -170,6 +170,8 @@ def _others(body: Body) -> Iterator[str]:
         yield f"one every {form.cycles:g} cycles, A in {form.a}, {swizzle}, major {form.major}"
     for one in body.passes[1:]:
         yield f"one every {one.cycles:g} cycles where banks take {one.passes} passes"
+    for clock in body.clocks:
+        yield f"all SMs at work, {clock.data}: {clock.mhz:g} MHz, one every {clock.cycles:g} cycles an SM"
     if body.random:
         yield f"random inputs take {body.random:g} times the cycles of zeros"
     for variant, why in body.refused.items():

@@ -98,7 +98,7 @@ class ProvedNumbers:
     ) -> Floats | None:
         """As `proved`, `wanted` being all that one round holds."""
         try:
-            prove(variant, self.code(variant), wanted, around)
+            self.hold(variant, wanted, around)
         except ProbeError as error:
             self.refused[variant] = str(error)
             return None
@@ -108,6 +108,10 @@ class ProvedNumbers:
         apart = np.abs(cycles[:, :RUNS] - np.median(cycles[:, :RUNS], axis=1)[:, None])
         self._spreads += (np.maximum(np.sort(apart, axis=1)[:, 1] - noise, 0) / least).tolist()
         return np.asarray(least.round(DECIMALS), np.float64)
+
+    def hold(self, variant: str, wanted: Mapping[str, int], around: Mapping[str, int]) -> None:
+        """ProbeError where a loop does not hold what was written."""
+        prove(variant, self.code(variant), wanted, around)
 
     @property
     def spread(self) -> float:

@@ -173,11 +173,12 @@ class Loop:
 
 
 class TimedBlock(NamedTuple):
-    """A block's threads, the image that it takes its inputs from, and words of its own."""
+    """A block's threads, the image that it takes its inputs from, words of its own, and rounds, if not ROUNDS."""
 
     threads: int
     image: int = 0
     words: tuple[int, ...] = ()
+    rounds: int | None = None
 
 
 def threads_for(registers: int) -> int:
@@ -204,7 +205,7 @@ def launch(
     for row, block in zip(plan, blocks, strict=True):
         row[:2] = block.threads, block.image
         row[2 : 2 + len(block.words)] = block.words
-        row[2 + MOST_WORDS : 2 + MOST_WORDS + len(ROUNDS)] = ROUNDS
+        row[2 + MOST_WORDS : 2 + MOST_WORDS + len(ROUNDS)] = block.rounds or ROUNDS
     given = (images() if inputs is None else inputs, plan.view(np.uint8).reshape(1, -1))
     threads = max(block.threads for block in blocks)
     return Launch(
@@ -212,13 +213,17 @@ def launch(
     )
 
 
+def told(launch: Launch, output: Bytes) -> NDArray[np.int64]:
+    """Cycles and nanoseconds by block and pass: (blocks, passes, 2)."""
+    return output.view(np.uint32).reshape(launch.grid[0], -1, 2)[:, : len(ROUNDS)].astype(np.int64)
+
+
 def decode(launch: Launch, output: Bytes) -> Floats:
     """Cycles of one copy by block and run, and, last, cycles a nanosecond of the long passes; (blocks, RUNS + 2).
 
     Column RUNS is the number: the least long pass minus the least short one. ProbeError where no time passed.
     """
-    told = output.view(np.uint32).reshape(launch.grid[0], -1, 2)[:, : len(ROUNDS)].astype(np.int64)
-    cycles, ns = told[..., 0], told[..., 1]
+    cycles, ns = np.moveaxis(told(launch, output), 2, 0)
     short, long = cycles[:, 1::2], cycles[:, 2::2]
     if (cycles <= 0).any() or (long.min(axis=1) <= short.min(axis=1)).any():
         raise ProbeError(f"{launch.kernel.name}: a pass of {LONG} rounds took no longer than one of {SHORT}.")
