@@ -14,26 +14,34 @@ wavefronts of an access whose lanes do not collide.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tcprobe.ask import cost
-from tcprobe.isa.shared_memory import SharedAccess, access
-from tcprobe.layout.banks import BANKS, WORD
+from tcprobe.ask.bank_rules import BankRules
+from tcprobe.isa.shared_memory import access
+from tcprobe.layout.banks import LINE
 from tcprobe.store.choose import Layers
 from tcprobe.store.kinds.cost import Point
 
-WAVEFRONT = BANKS * WORD  # bytes
+# what a warp's cp.async of so many bytes a lane is timed as
+ASYNC = {"cp.async.4": "cp.async.ca.4", "cp.async.8": "cp.async.ca.8", "cp.async.16": "cp.async.cg.16"}
 
 
 class Place(NamedTuple):
-    """An arch, and the findings that are asked."""
+    """An arch, and the findings that are asked, None for none."""
 
     arch: str
-    layers: Layers
+    layers: Layers | None
+
+    @classmethod
+    def of(cls, rules: BankRules) -> Place:
+        """Where rules of banks are asked for."""
+        return cls(rules.asked, rules.layers)
 
     def cost(self, id_: str) -> cost.InstructionCost | None:
         """Of an instruction, None where it is not measured there."""
-        return cost.of(id_, self.arch, self.layers)
+        return cost.of(id_, self.arch, self.layers) if self.layers else None
 
 
 class PlanCycles(NamedTuple):
@@ -59,11 +67,11 @@ class PlanCycles(NamedTuple):
 
     def __str__(self) -> str:
         parts = [
-            f"{self.sm:g} cycles an SM" if self.sm is not None else "",
-            f"{self.one_warp:g} in one warp" if self.one_warp is not None else "",
-            f"{self.latency:g} from address to data" if self.latency is not None else "",
-            f"{self.round_trip:g} cycles from issue to the end of waiting" if self.round_trip is not None else "",
-            *(f"not measured: {what}" for what in self.missing),
+            f"{self.sm:.0f} cycles an SM" if self.sm is not None else "",
+            f"{self.one_warp:.0f} in one warp" if self.one_warp is not None else "",
+            f"{self.latency:.0f} from address to data" if self.latency is not None else "",
+            f"{self.round_trip:.0f} cycles from issue to the end of waiting" if self.round_trip is not None else "",
+            f"not measured: {', '.join(self.missing)}" if self.missing else "",
         ]
         return ", ".join(part for part in parts if part)
 
@@ -87,29 +95,22 @@ def measured_name(name: str) -> str:
     move, _, rest = name.partition(".")
     if move in ("ldmatrix", "stmatrix"):
         return f"{move}.m8n8.{rest}.shared.b16"
-    return {"cp.async.16": "cp.async.cg.16"}.get(name, name.replace("cp.async.", "cp.async.ca.", 1)
-                                                 if name in ("cp.async.4", "cp.async.8") else name)  # fmt: skip
+    return ASYNC.get(name, name)
 
 
 def free_wavefronts(name: str) -> int:
     """Wavefronts of an issue whose lanes do not collide."""
-    row = _access(name)
-    return max(1, row.lanes * row.bytes // WAVEFRONT)
+    row = access(name.replace("cp.async.", "cp.async.ca.", 1) if name in ASYNC else name)
+    return max(1, row.lanes * row.bytes // LINE)
 
 
-def _access(name: str) -> SharedAccess:
-    return access(name.replace("cp.async.", "cp.async.ca.", 1) if name.count(".") == 2 and "cp.async" in name else name)
-
-
-def copy_cost(name: str, sizes: list[int], place: Place) -> PlanCycles:
-    """Of bulk copies one after the other, each waited for; `sizes` in bytes."""
+def copy_cost(name: str, size: int, place: Place) -> PlanCycles:
+    """Of one bulk copy of `size` bytes, waited for."""
     found = place.cost(name)
     known = {trip.bytes: trip.cycles for trip in found.body.round_trip} if found else {}
-    absent = sorted({size for size in sizes if size not in known})
-    if absent:
-        words = ", ".join(map(str, absent[:3]))
-        return PlanCycles(missing=(f"{name} of {words} bytes on {place.arch}",))
-    return PlanCycles(round_trip=round(sum(known[size] for size in sizes), 1))
+    if size not in known:
+        return PlanCycles(missing=(f"{name} of {size} bytes on {place.arch}",))
+    return PlanCycles(round_trip=known[size])
 
 
 def moves_cost(id_: str, count: int, place: Place) -> PlanCycles:
@@ -123,12 +124,21 @@ def moves_cost(id_: str, count: int, place: Place) -> PlanCycles:
     return PlanCycles(round(count * found.body.interval.cycles, 1), one_warp, latency)
 
 
-def total(steps: list[PlanCycles]) -> PlanCycles:
-    """Of steps one after the other; None where a step has no number."""
+def together(parts: Sequence[PlanCycles]) -> PlanCycles:
+    """Of parts that wait for nothing of each other."""
+    return PlanCycles(
+        _sum([part.sm for part in parts]), _sum([part.one_warp for part in parts]),
+        missing=tuple(what for part in parts for what in part.missing),
+    )  # fmt: skip
 
-    def added(values: list[float | None]) -> float | None:
-        present = [value for value in values if value is not None]
-        return round(sum(present), 1) if len(present) == len(values) and values else None
 
-    missing = tuple(dict.fromkeys(what for step in steps for what in step.missing))
-    return PlanCycles(added([s.sm for s in steps]), added([s.one_warp for s in steps]), missing=missing)
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(sum(known), 1) if known and len(known) == len(values) else None
+
+
+def told(cycles: Mapping[str, PlanCycles]) -> Iterator[str]:
+    """Lines on steps, of those of which there is something to say."""
+    for name, one in cycles.items():
+        if str(one):
+            yield f"{name}: {one}"
