@@ -14,6 +14,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tcprobe.errors import ProbeError
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.target import Target
 from tcprobe.probes import timing
 from tcprobe.probes.experiment import Bench, Dialogue, Reading, lines_of, of_lines
 from tcprobe.probes.proof import Counts, Seen, lines, own, prove, seen
@@ -66,6 +68,24 @@ class Costs(Dialogue):
         }
         codes = {variant: bench.timed_code(run.kernel) for variant, run in runs.items()}
         return {**reading, "code": of_lines(lines(codes))}
+
+
+@dataclass(frozen=True)
+class OfRow(Dialogue):
+    """What experiments on one instruction of the inventory have in common."""
+
+    row: Instruction
+    kind: ClassVar[str] = KIND
+
+    @property
+    def id(self) -> str:
+        """The instruction's."""
+        return self.row.id
+
+    @property
+    def target(self) -> Target:
+        """The instruction's."""
+        return self.row.target
 
 
 @dataclass

@@ -8,7 +8,7 @@ every multiply: zeros, or numbers of a normal distribution, which keep sums fini
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,11 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.target import Target
 from tcprobe.probes import timing
-from tcprobe.probes.cost import DECIMALS, KIND, ProvedNumbers
+from tcprobe.probes.cost import DECIMALS, KIND, OfRow, ProvedNumbers
 from tcprobe.probes.cost_multiplies import Chained, round_of
 from tcprobe.probes.cost_warpgroups import Flown
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading, of_lines
+from tcprobe.probes.experiment import Bench, Context, Reading, of_lines
 from tcprobe.probes.proof import lines, stem
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.timing import IMAGE_WORDS, RANDOM, ZEROS, Floats, Loop, TimedBlock
@@ -46,22 +45,13 @@ FORMS = (
 )
 
 
-@dataclass(frozen=True)
-class FullLoad(Dialogue):
+class FullLoad(OfRow):
     """The clock while all SMs run one form, with zeros and with random numbers."""
-
-    row: Instruction
-    kind = KIND
 
     @property
     def id(self) -> str:
         """The form's, behind what is measured."""
         return f"{FULL_LOAD}.{self.row.id}"
-
-    @property
-    def target(self) -> Target:
-        """The instruction's."""
-        return self.row.target
 
     @property
     def loop(self) -> Loop:

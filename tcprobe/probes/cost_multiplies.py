@@ -23,9 +23,8 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.native import is_native, tensor
 from tcprobe.isa.operand import Role
-from tcprobe.isa.target import Target
 from tcprobe.probes import cost_overlap, ptx
-from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
+from tcprobe.probes.cost import DECIMALS, KIND, Costs, OfRow, ProvedNumbers, Run
 from tcprobe.probes.experiment import Context, Reading
 from tcprobe.probes.proof import MOVES, Counts, Seen
 from tcprobe.probes.timing import RANDOM, Loop, TimedBlock, threads_for
@@ -200,21 +199,8 @@ def may_be_emulated(row: Instruction) -> bool:
     return (a in ("e4m3", "e5m2", "s4", "u4", "b1") and not row.kind) or row.products > 1
 
 
-@dataclass(frozen=True)
-class MultiplyCosts(Costs):
+class MultiplyCosts(OfRow, Costs):
     """Latency by operand, the curve over warps and chains, and the interval of a warp's multiply."""
-
-    row: Instruction
-
-    @property
-    def id(self) -> str:
-        """The instruction's."""
-        return self.row.id
-
-    @property
-    def target(self) -> Target:
-        """The instruction's."""
-        return self.row.target
 
     def runs(self) -> dict[str, Run]:
         """Every loop, by its name; independent chains with every number of warps."""

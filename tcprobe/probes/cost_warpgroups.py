@@ -19,10 +19,9 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.target import Target
 from tcprobe.layout.descriptor import Descriptor
 from tcprobe.probes import cost_overlap, ptx
-from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
+from tcprobe.probes.cost import DECIMALS, KIND, Costs, OfRow, ProvedNumbers, Run
 from tcprobe.probes.cost_multiplies import METADATA
 from tcprobe.probes.experiment import Context, Reading
 from tcprobe.probes.proof import Counts, stem
@@ -166,21 +165,8 @@ def flown(row: Instruction) -> list[Flown]:
     return made
 
 
-@dataclass(frozen=True)
-class WarpgroupCosts(Costs):
+class WarpgroupCosts(OfRow, Costs):
     """Intervals and round trips of a warpgroup multiply by where A is, warpgroups and how many are in flight."""
-
-    row: Instruction
-
-    @property
-    def id(self) -> str:
-        """The instruction's."""
-        return self.row.id
-
-    @property
-    def target(self) -> Target:
-        """The instruction's."""
-        return self.row.target
 
     def runs(self) -> dict[str, Run]:
         """Every loop by its name."""
