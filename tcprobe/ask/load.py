@@ -87,7 +87,7 @@ class StraightLoad:
     def cycles(self) -> dict[str, PlanCycles]:
         """Of the loads by instruction: nothing is measured of what comes from global memory."""
         names = dict.fromkeys(move.instruction for move in self.moves)
-        return {name: PlanCycles(missing=(f"{name} on {self.cell.arch}",)) for name in names}
+        return {name: PlanCycles(missing=("loads from global memory",)) for name in names}
 
     @property
     def formulas(self) -> tuple[str | None, str | None]:

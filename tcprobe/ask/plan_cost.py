@@ -2,14 +2,14 @@
 
 >>> from tcprobe.store.choose import default
 >>> found = accesses_cost("stmatrix.x4", 16, 64, Place("sm_90", default()))
->>> found.missing or (round(found.sm), found.latency)
+>>> found.missing or (round(found.interval), found.latency)
 (64, None)
 
-    sm        = wavefronts x cycles of one: what an SM needs where enough warps do the same
-    one_warp  = the larger of that and issues x the interval in one warp, which has eight of them in flight
+    interval = wavefronts x cycles of one: what an SM needs where enough warps do the same
 
 How many wavefronts an issue takes is what the rule of banks says; cycles of one are the measured interval over the
-wavefronts of an access whose lanes do not collide.
+wavefronts of an access whose lanes do not collide. `benchmarks/paths.py --cycles` compares whole plans with the clock;
+what a warp alone needs is not predicted: how many accesses it has in flight is its code's.
 """
 
 from __future__ import annotations
@@ -45,20 +45,19 @@ class Place(NamedTuple):
 
 
 class PlanCycles(NamedTuple):
-    """Cycles of a step: an SM's with enough warps, one warp's, from the last address to its data, a copy's round trip.
+    """Cycles of a step: an SM's with enough warps, from the last address to its data, a copy's round trip.
 
     None where there is no such number; `missing` says what is not measured.
     """
 
-    sm: float | None = None
-    one_warp: float | None = None
+    interval: float | None = None
     latency: float | None = None
     round_trip: float | None = None
     missing: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        return {"sm": self.sm, "one_warp": self.one_warp, "latency": self.latency, "round_trip": self.round_trip,
+        return {"interval": self.interval, "latency": self.latency, "round_trip": self.round_trip,
                 "not_measured": list(self.missing)}  # fmt: skip
 
     def lacking(self, *what: str) -> PlanCycles:
@@ -67,8 +66,7 @@ class PlanCycles(NamedTuple):
 
     def __str__(self) -> str:
         parts = [
-            f"{self.sm:.0f} cycles an SM" if self.sm is not None else "",
-            f"{self.one_warp:.0f} in one warp" if self.one_warp is not None else "",
+            f"{self.interval:.0f} cycles an SM" if self.interval is not None else "",
             f"{self.latency:.0f} from address to data" if self.latency is not None else "",
             f"{self.round_trip:.0f} cycles from issue to the end of waiting" if self.round_trip is not None else "",
             f"not measured: {', '.join(self.missing)}" if self.missing else "",
@@ -84,10 +82,8 @@ def accesses_cost(name: str, issues: int, wavefronts: int, place: Place) -> Plan
     body, each = found.body, free_wavefronts(name)
     if name.startswith("cp.async") and wavefronts > issues * each:
         return PlanCycles(missing=(f"what bank conflicts add to {name}",))
-    sm = wavefronts * found.body.interval.cycles / each
-    one_warp = max(sm, issues * body.one_warp) if body.one_warp else None
     latency = body.latency if isinstance(body.latency, float) else None
-    return PlanCycles(round(sm, 1), None if one_warp is None else round(one_warp, 1), latency)
+    return PlanCycles(round(wavefronts * found.body.interval.cycles / each, 1), latency)
 
 
 def measured_name(name: str) -> str:
@@ -120,21 +116,14 @@ def moves_cost(id_: str, count: int, place: Place) -> PlanCycles:
         return PlanCycles(missing=(f"{id_} on {place.arch}",))
     body = found.body
     latency = body.latency if isinstance(body.latency, float) else None
-    one_warp = None if body.one_warp is None else round(count * body.one_warp, 1)
-    return PlanCycles(round(count * found.body.interval.cycles, 1), one_warp, latency)
+    return PlanCycles(round(count * found.body.interval.cycles, 1), latency)
 
 
 def together(parts: Sequence[PlanCycles]) -> PlanCycles:
     """Of parts that wait for nothing of each other."""
-    return PlanCycles(
-        _sum([part.sm for part in parts]), _sum([part.one_warp for part in parts]),
-        missing=tuple(what for part in parts for what in part.missing),
-    )  # fmt: skip
-
-
-def _sum(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return round(sum(known), 1) if known and len(known) == len(values) else None
+    known = [part.interval for part in parts if part.interval is not None]
+    whole = round(sum(known), 1) if known and len(known) == len(parts) else None
+    return PlanCycles(whole, missing=tuple(what for part in parts for what in part.missing))
 
 
 def told(cycles: Mapping[str, PlanCycles]) -> Iterator[str]:

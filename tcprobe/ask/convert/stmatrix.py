@@ -131,10 +131,9 @@ class Stored:
 
     @property
     def cycles(self) -> PlanCycles:
-        """What the stores cost, of all warps; a warp's own where it is one."""
+        """What the stores of all warps cost."""
         place, issues = Place.of(rules_for(self.cell.arch, self.cell.layers)), self.addresses.size // WARP
-        found = accesses_cost(self.access, issues, self.wavefronts, place)
-        return found if self.cell.fragment.threads == WARP else found._replace(one_warp=None)
+        return accesses_cost(self.access, issues, self.wavefronts, place)
 
     @property
     def ptx(self) -> str:

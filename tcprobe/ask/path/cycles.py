@@ -21,8 +21,7 @@ def step_cycles(asked: TileRequest, step: PathStep) -> PlanCycles:
         return PlanCycles()
     found = accesses_cost(step.instruction, len(step.shared), step.wavefronts, place)
     others = [text for text in step.ptx if ".global" in text and ".shared" not in text]
-    several = isinstance(step, RegisterCopy) and step.warps > 1
-    return (found._replace(one_warp=None) if several else found).lacking(*others)
+    return found.lacking(*others)
 
 
 def path_cycles(asked: TileRequest, steps: Sequence[PathStep]) -> dict[str, PlanCycles]:
