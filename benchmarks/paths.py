@@ -27,7 +27,7 @@ import numpy as np
 from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.cuda import name as struct
 from tcprobe.ask.path.cuda import source
-from tcprobe.ask.plan_cost import Place, accesses_cost, measured_name
+from tcprobe.ask.plan_cost import MeasuredCosts, accesses_cost, measured_name
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import accesses
@@ -148,8 +148,8 @@ def opened(device):
 
 def cycled(device):
     """A table of plans: predicted and measured cycles of an SM with WARPS warps, and measured ones of one warp."""
-    place, found = Place("sm_90", default()), list(steps())
-    predicted = [accesses_cost(name, len(shared), count, place) for _, name, shared, count in found]
+    costs_on, found = MeasuredCosts("sm_90", default()), list(steps())
+    predicted = [accesses_cost(name, len(shared), count, costs_on) for _, name, shared, count in found]
     measured = run_steps(opened(device), found)
     rows = {}
     for (what, *_), said, clock in zip(found, predicted, measured, strict=True):

@@ -12,7 +12,7 @@ from tcprobe.ask.load import load as straight
 from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.cycles import step_cycles
 from tcprobe.ask.plan_cost import (
-    Place,
+    MeasuredCosts,
     PlanCycles,
     accesses_cost,
     copy_cost,
@@ -31,7 +31,7 @@ from tcprobe.store.results import Results
 
 F16 = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 NONE = ("atom.shared.add.u32", "atom.shared.exch.b32", "red.shared.add.u32")  # which no experiment times
-HOPPER = Place("sm_90", default())
+HOPPER = MeasuredCosts("sm_90", default())
 
 
 @pytest.mark.parametrize("name", [n for n in accesses() if n not in NONE])
@@ -67,11 +67,11 @@ def test_wavefronts_without_conflicts_are_what_the_rule_says(name):
 
 
 def test_what_is_not_measured_is_said_and_has_no_number():
-    for place in (Place("sm_80", HOPPER.layers), Place("sm_90", None)):
-        assert accesses_cost("ldmatrix.x4", 1, 4, place) == PlanCycles(missing=(f"ldmatrix.x4 on {place.arch}",))
+    for costs_on in (MeasuredCosts("sm_80", HOPPER.layers), MeasuredCosts("sm_90", None)):
+        assert accesses_cost("ldmatrix.x4", 1, 4, costs_on) == PlanCycles(missing=(f"ldmatrix.x4 on {costs_on.arch}",))
     assert accesses_cost(NONE[0], 1, 32, HOPPER).interval is None
     assert accesses_cost("cp.async.16", 1, 8, HOPPER) == PlanCycles(missing=("what bank conflicts add to cp.async.16",))
-    assert moves_cost("shfl.sync.idx.b32", 4, Place("sm_80", HOPPER.layers)).missing
+    assert moves_cost("shfl.sync.idx.b32", 4, MeasuredCosts("sm_80", HOPPER.layers)).missing
     [missing] = copy_cost("cp.async.bulk.shared.global", 48, HOPPER).missing
     assert missing == "cp.async.bulk.shared.global of 48 bytes on sm_90"
     assert copy_cost("cp.async.bulk.shared.global", 64, HOPPER).round_trip
@@ -115,7 +115,7 @@ def test_loads_and_conversions_say_what_they_know():
 def test_commands_answer_from_the_folder_that_is_asked(tmp_path):
     """An empty folder alone has no costs: nothing of what is published leaks into the answer."""
     rules = rules_for("sm_90", alone(Results(tmp_path)))
-    assert accesses_cost("ldmatrix.x4", 1, 4, Place.of(rules)).missing
+    assert accesses_cost("ldmatrix.x4", 1, 4, MeasuredCosts.of(rules)).missing
     call = ["banks", "--tile", "32x32", "--type", "f32", "--with", "st.shared.b32@rows", "--json"]
     [found] = json.loads(CliRunner().invoke(main, call).stdout)["cycles"]
     assert found["interval"] == pytest.approx(32, rel=0.02)

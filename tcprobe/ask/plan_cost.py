@@ -1,7 +1,7 @@
 """What the steps of a plan cost in cycles, from what is measured of their instructions; what is not measured is said.
 
 >>> from tcprobe.store.choose import default
->>> found = accesses_cost("stmatrix.x4", 16, 64, Place("sm_90", default()))
+>>> found = accesses_cost("stmatrix.x4", 16, 64, MeasuredCosts("sm_90", default()))
 >>> found.missing or (round(found.interval), found.latency)
 (64, None)
 
@@ -28,14 +28,14 @@ from tcprobe.store.kinds.cost import Point
 ASYNC = {"cp.async.4": "cp.async.ca.4", "cp.async.8": "cp.async.ca.8", "cp.async.16": "cp.async.cg.16"}
 
 
-class Place(NamedTuple):
+class MeasuredCosts(NamedTuple):
     """An arch, and the findings that are asked, None for none."""
 
     arch: str
     layers: Layers | None
 
     @classmethod
-    def of(cls, rules: BankRules) -> Place:
+    def of(cls, rules: BankRules) -> MeasuredCosts:
         """Where rules of banks are asked for."""
         return cls(rules.asked, rules.layers)
 
@@ -74,11 +74,11 @@ class PlanCycles(NamedTuple):
         return ", ".join(part for part in parts if part)
 
 
-def accesses_cost(name: str, issues: int, wavefronts: int, place: Place) -> PlanCycles:
+def accesses_cost(name: str, issues: int, wavefronts: int, costs_on: MeasuredCosts) -> PlanCycles:
     """Of so many issues of an access to shared memory, as `tcprobe banks` or a path names it."""
-    found = place.cost(measured_name(name))
+    found = costs_on.cost(measured_name(name))
     if found is None or not isinstance(found.body.interval, Point):
-        return PlanCycles(missing=(f"{name} on {place.arch}",))
+        return PlanCycles(missing=(f"{name} on {costs_on.arch}",))
     body, each = found.body, free_wavefronts(name)
     if name.startswith("cp.async") and wavefronts > issues * each:
         return PlanCycles(missing=(f"what bank conflicts add to {name}",))
@@ -100,30 +100,30 @@ def free_wavefronts(name: str) -> int:
     return max(1, row.lanes * row.bytes // LINE)
 
 
-def copy_cost(name: str, size: int, place: Place) -> PlanCycles:
+def copy_cost(name: str, size: int, costs_on: MeasuredCosts) -> PlanCycles:
     """Of one bulk copy of `size` bytes, waited for."""
-    found = place.cost(name)
+    found = costs_on.cost(name)
     known = {trip.bytes: trip.cycles for trip in found.body.round_trip} if found else {}
     if size not in known:
-        return PlanCycles(missing=(f"{name} of {size} bytes on {place.arch}",))
+        return PlanCycles(missing=(f"{name} of {size} bytes on {costs_on.arch}",))
     return PlanCycles(round_trip=known[size])
 
 
-def moves_cost(id_: str, count: int, place: Place) -> PlanCycles:
+def moves_cost(id_: str, count: int, costs_on: MeasuredCosts) -> PlanCycles:
     """Of so many moves between lanes that do not wait for each other, such as shfl.sync.idx.b32."""
-    found = place.cost(id_)
+    found = costs_on.cost(id_)
     if found is None or not isinstance(found.body.interval, Point):
-        return PlanCycles(missing=(f"{id_} on {place.arch}",))
+        return PlanCycles(missing=(f"{id_} on {costs_on.arch}",))
     body = found.body
     latency = body.latency if isinstance(body.latency, float) else None
     return PlanCycles(round(count * found.body.interval.cycles, 1), latency)
 
 
-def together(parts: Sequence[PlanCycles]) -> PlanCycles:
+def together(moves: Sequence[PlanCycles]) -> PlanCycles:
     """Of parts that wait for nothing of each other."""
-    known = [part.interval for part in parts if part.interval is not None]
-    whole = round(sum(known), 1) if known and len(known) == len(parts) else None
-    return PlanCycles(whole, missing=tuple(what for part in parts for what in part.missing))
+    known = [part.interval for part in moves if part.interval is not None]
+    whole = round(sum(known), 1) if known and len(known) == len(moves) else None
+    return PlanCycles(whole, missing=tuple(what for part in moves for what in part.missing))
 
 
 def told(cycles: Mapping[str, PlanCycles]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from tcprobe.ask.bank_access import Walk
 from tcprobe.ask.bank_rules import BankRules
-from tcprobe.ask.plan_cost import Place, PlanCycles, accesses_cost
+from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost
 from tcprobe.ask.propose import Proposal, propose
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.ask.tile_cost import TileCost, cost
@@ -38,9 +38,10 @@ class TileAnswer:
     @property
     def cycles(self) -> dict[str, PlanCycles]:
         """What each access costs, by its name."""
-        place = Place.of(self.rules)
+        costs_on = MeasuredCosts.of(self.rules)
         return {
-            c.access: accesses_cost(c.access.partition("@")[0], c.instructions, c.wavefronts, place) for c in self.costs
+            c.access: accesses_cost(c.access.partition("@")[0], c.instructions, c.wavefronts, costs_on)
+            for c in self.costs
         }
 
     def to_json(self, explains: bool = False) -> dict[str, Any]:

@@ -200,9 +200,9 @@ def overlaps(
     return found
 
 
-def _kept(found: Mapping[str, int], partner: Partner) -> Mapping[str, int]:
+def _kept(loop_opcodes: Mapping[str, int], partner: Partner) -> Mapping[str, int]:
     """What a loop has of what a partner needs beside its own opcodes."""
-    return {opcode: n for opcode, n in found.items() if opcode.startswith(partner.kept)}
+    return {opcode: n for opcode, n in loop_opcodes.items() if opcode.startswith(partner.kept)}
 
 
 def rows() -> list[Instruction]:

@@ -127,15 +127,15 @@ class Gpu:
             self._functions.pop(name, None)
             self._timed_code.pop(name, None)
 
-    def _read(self, raw: Mapping[str, bytes]) -> None:
+    def _read(self, binaries: Mapping[str, bytes]) -> None:
         """What is timed in kernels, from their machine code."""
         from tcprobe.sass.loops import timed_codes
 
-        def read(part: dict[str, bytes]) -> dict[str, TimedCode]:
+        def read(batch: dict[str, bytes]) -> dict[str, TimedCode]:
             assert self._arch is not None
-            return timed_codes(part, self._arch)
+            return timed_codes(batch, self._arch)
 
-        for codes in self._compilers.map(read, _parts(raw)):
+        for codes in self._compilers.map(read, _batches(binaries)):
             self._timed_code |= codes
 
     def _load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
@@ -287,13 +287,13 @@ class Gpu:
         return host
 
 
-def _parts(raw: Mapping[str, bytes]) -> list[dict[str, bytes]]:
-    """Kernels in parts of READ_TOGETHER bytes."""
-    ends = np.cumsum([len(code) for code in raw.values()], dtype=np.int64)
-    parts: dict[int, dict[str, bytes]] = {}
-    for (name, code), end in zip(raw.items(), ends.tolist(), strict=True):
-        parts.setdefault(end // READ_TOGETHER, {})[name] = code
-    return list(parts.values())
+def _batches(binaries: Mapping[str, bytes]) -> list[dict[str, bytes]]:
+    """Kernels in batches of READ_TOGETHER bytes."""
+    ends = np.cumsum([len(code) for code in binaries.values()], dtype=np.int64)
+    batches: dict[int, dict[str, bytes]] = {}
+    for (name, code), end in zip(binaries.items(), ends.tolist(), strict=True):
+        batches.setdefault(end // READ_TOGETHER, {})[name] = code
+    return list(batches.values())
 
 
 def _aligned(size: int) -> int:

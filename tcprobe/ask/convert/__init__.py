@@ -24,7 +24,7 @@ from tcprobe.ask.convert.permute import k_order, other_factor
 from tcprobe.ask.convert.plan import Movmatrix, Pack, Plan, Shuffle
 from tcprobe.ask.convert.route import route
 from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
-from tcprobe.ask.plan_cost import Place, PlanCycles, moves_cost, together
+from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, moves_cost, together
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
@@ -69,8 +69,8 @@ class Conversion:
     @property
     def cycles(self) -> PlanCycles:
         """What its moves between lanes cost; conversions, prmt and selects are not measured."""
-        place = Place(self.tiling.source.arch, layers_of(self.tiling.source.layers))
-        moved = [moves_cost(TIMED[name], n, place) for name, n in self.costs.items() if name in TIMED]
+        costs_on = MeasuredCosts(self.tiling.source.arch, layers_of(self.tiling.source.layers))
+        moved = [moves_cost(TIMED[name], n, costs_on) for name, n in self.costs.items() if name in TIMED]
         return together(moved).lacking(*(name for name in self.costs if name not in TIMED))
 
     @property

@@ -26,7 +26,7 @@ from tcprobe.ask.convert import Conversion, require_matrix, routed
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.units import tiling
 from tcprobe.ask.path.formula import AddressText, address
-from tcprobe.ask.plan_cost import Place, PlanCycles, accesses_cost
+from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost
 from tcprobe.ask.tile import Shared, Tile, bits_of, parse_shared
 from tcprobe.ask.tile_cost import ideal
 from tcprobe.errors import UsageError
@@ -132,8 +132,8 @@ class Stored:
     @property
     def cycles(self) -> PlanCycles:
         """What the stores of all warps cost."""
-        place, issues = Place.of(rules_for(self.cell.arch, self.cell.layers)), self.addresses.size // WARP
-        return accesses_cost(self.access, issues, self.wavefronts, place)
+        costs_on, issues = MeasuredCosts.of(rules_for(self.cell.arch, self.cell.layers)), self.addresses.size // WARP
+        return accesses_cost(self.access, issues, self.wavefronts, costs_on)
 
     @property
     def ptx(self) -> str:
