@@ -159,7 +159,7 @@ def _intervals(body: Body) -> Iterator[str]:
 
 
 def _flight(flight: Flight | Trip) -> str:
-    place = "A in shared memory" if flight.a == "shared" else "A in registers"
+    place = "A in registers" if flight.a == "registers" else f"A in {flight.a} memory"
     groups = "1 warpgroup" if flight.warpgroups == 1 else f"{flight.warpgroups} warpgroups"
     return f"{place}, {groups}, {flight.in_flight} in flight"
 

@@ -55,7 +55,7 @@ class LoopTiming:
 
 @dataclass(frozen=True)
 class Loop:
-    """`body` is one round, with `copies` of what is timed; `after` ends what is in flight.
+    """`body` is one round, with `copies` of what is timed; `after` ends what is in flight, `ended` the kernel.
 
     `loaded` registers get words of the block's image, `results` are consumed; of both those in `wide` have 64 bits.
     `before` may use %zero, %word0 to %word5 of the plan and %memory, the start of shared memory.
@@ -75,6 +75,7 @@ class Loop:
     threads: int = MOST_THREADS
     shared: bool = False
     mapped: bool = False
+    ended: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -141,6 +142,7 @@ class Loop:
             *(line for name in self.results for line in self._consumed(name)),
             f"setp.eq.u32 %first, %sum, {NEVER};",
             "@%first st.global.u32 [%out], %sum;",
+            *self.ended,
         ]
 
     def _load(self, number: int, name: str) -> list[str]:

@@ -32,6 +32,7 @@ ABOVE_PEAK = 1.01
 Cycles = Annotated[float, msgspec.Meta(gt=0, le=1e7)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Place = Literal["shared", "registers"]
+Held = Literal["shared", "registers", "tensor"]  # where A of a multiply is
 Data = Literal["zeros", "random"]
 FULL_LOAD = "full-load"  # what the subject of a finding on the clock begins with
 
@@ -52,7 +53,7 @@ class Flight(Base):
     """Cycles an SM needs for one warpgroup multiply."""
 
     cycles: Cycles
-    a: Place
+    a: Held
     warpgroups: Positive
     in_flight: Positive
 
@@ -71,7 +72,7 @@ class Trip(Base):
 
     cycles: Cycles
     bytes: Positive | None = None
-    a: Place | None = None
+    a: Held | None = None
     warpgroups: Positive | None = None
     in_flight: Positive | None = None
 
