@@ -337,5 +337,7 @@ def test_the_page_has_every_arithmetic(folder):
     text = "\n".join(numerics_page.page(Results(folder)))
     assert f"| `{core.MMA_FP8}` | 16 + 16 | 25 | 23 bits, toward zero | after |" in text
     assert f"| `{core.WGMMA_FP8}` | 32 | 13 | 13 bits, toward zero | in the group | 0 of 1024 | K 32 F 13 |" in text
+    assert f"| `{core.WGMMA_FP8}` |  | 0x7fffffff |  | +0 | ABCD |  |" in text
+    assert f"| `{core.TF32}` | -133 | 0x7fffffff | infinity | +0 | ABCD | low 13 bits of A, B unread |" in text
     assert f"| `{core.F64}` | 1, fused |  | 52 bits, nearest even |" in text
     assert f"| `{core.S8}` | wraps | clamps | 2048 | 0 |" in text

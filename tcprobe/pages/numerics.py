@@ -17,6 +17,7 @@ from tcprobe.text import markdown
 
 KIND = "numerics"
 HEAD = ("form", "products a sum", "F", "result", "C", "wrong of cases", "published")
+ENDS = ("form", "least exponent", "NaN", "beyond the largest", "all -0", "subnormals", "read otherwise")
 WHOLE = ("form of integers", "beyond 32 bits", "with .satfinite", "cases", "wrong")
 
 
@@ -31,6 +32,7 @@ def page(results: Results) -> Iterator[str]:
         if found:
             yield from ("", f"## {name}", "", markdown(words(found)) + ".", "")
             yield from _table([one for one in found if one.body.floats])
+            yield from _ends([one for one in found if one.body.floats])
             yield from _unfit([one for one in found if one.body.unfit])
             yield from _integers([one for one in found if one.body.integers])
 
@@ -40,6 +42,32 @@ def _table(found: Sequence[Finding]) -> Iterator[str]:
     for finding in _sorted(found):
         yield _row([*code([finding.subject]), *_parameters(finding.body.floats),
                     f"{finding.body.wrong} of {finding.body.random}", _published(finding)])  # fmt: skip
+
+
+def _ends(found: Sequence[Finding]) -> Iterator[str]:
+    """What becomes of terms and sums at the ends of the formats."""
+    yield from ("", "A cell without a word: no case of the form can show it, or its types have no such number.", "")
+    yield from (_row(ENDS), _row(["---"] * len(ENDS)))
+    for finding in _sorted(found):
+        rule = finding.body.floats
+        floor = "" if rule.exponent_floor is None else str(rule.exponent_floor)
+        zero = "-0" if rule.negative_zero else "+0"
+        yield _row([*code([finding.subject]), floor, rule.nan or "several", rule.overflow or "", zero,
+                    _subnormals(rule), _otherwise(rule)])  # fmt: skip
+
+
+def _subnormals(rule: Arithmetic) -> str:
+    """The operands whose subnormals count, and those whose do not."""
+    told = {name: getattr(rule.subnormals, name) for name in "abcd"}
+    count, lost = ("".join(name for name, value in told.items() if value is kept) for kept in (True, False))
+    return " ".join(filter(None, (count.upper(), f"not {lost.upper()}" if lost else "")))
+
+
+def _otherwise(rule: Arithmetic) -> str:
+    """Operands that are not read as they are stored."""
+    unread = f"low {rule.unread_bits} bits of A, B unread" if rule.unread_bits else ""
+    normal = f"{', '.join(rule.normalized).upper()} normalized" if rule.normalized else ""
+    return "; ".join(filter(None, (unread, normal)))
 
 
 def _unfit(found: Sequence[Finding]) -> Iterator[str]:
