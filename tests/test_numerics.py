@@ -169,7 +169,7 @@ def test_every_form_is_of_one_arithmetic_and_has_a_kernel():
 def folder(tmp_path_factory):
     """Results of some forms, as a GPU would leave them."""
     place = tmp_path_factory.mktemp("numerics")
-    for id_ in (core.MMA, core.MMA_FP8, core.WGMMA_FP8, core.F64, core.S8):
+    for id_ in (core.MMA, core.MMA_FP8, core.TF32, core.WGMMA_FP8, core.F64, core.S8):
         findings.write(Results(place), core.finding(id_, core.RULES[id_]))
     return place
 
