@@ -103,6 +103,8 @@ def variants(rule):
         )
     if rule.unread_bits:
         yield replaced(rule, unread_bits=rule.unread_bits - 1)
+    if rule.through_f32:
+        yield replaced(rule, through_f32=None)
     yield from (replaced(rule, subnormals=replaced(rule.subnormals, **{name: False})) for name in "ab")
 
 

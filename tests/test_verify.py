@@ -243,7 +243,9 @@ def test_random_floats_of_a_sparse_multiply_meet_the_rows_that_the_metadata_pick
     """The model's bits of ones at random places are the counts of what meets."""
     row = resolve("mma.sp.m16n8k32.row.col.f32.f16.f16.f32").instruction
     given = verify_floats.draw_floats(row, np.random.default_rng(5))
-    whole = [np.random.default_rng(n).integers(1, 4, x.shape).astype(np.float16) for n, x in enumerate(given[:2])]
+    whole = [
+        np.random.default_rng(n).integers(1, 4, x.shape).astype(np.float16) for n, x in enumerate((given.a, given.b))
+    ]
     given = verify_floats.RandomFloats(*(x.view(np.uint16) for x in whole), np.zeros_like(given.c), given.index)
     rule = verify_floats.modelled_by(row, "sm_90", alone(RESULTS))
     d = verify_floats.modelled_bits(row, rule, given).view(np.float32)

@@ -178,7 +178,7 @@ def verified_all(device: Device, verdicts: Sequence[Verified], others: int, unto
 def _by_model(verdicts: Sequence[Verified]) -> str:
     """Of random floats, how many results are the model's bits; nothing where no form has a model."""
     found = [verdict.floats for verdict in verdicts if verdict.floats]
-    count, wrong = sum(one.count for one in found), sum(one.wrong for one in found)
+    count, wrong = sum(one.results for one in found), sum(one.wrong for one in found)
     return f"of random floats {count - wrong} of {count} results the model's bits; " if found else ""
 
 

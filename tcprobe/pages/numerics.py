@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tcprobe.arithmetic.forms import subject, types
-from tcprobe.arithmetic.parameters import Arithmetic
+from tcprobe.arithmetic.parameters import BEFORE, Arithmetic
 from tcprobe.isa import inventory
 from tcprobe.pages.tables import MADE, code
 from tcprobe.references.numerics import published
@@ -17,7 +17,7 @@ from tcprobe.text import markdown
 
 KIND = "numerics"
 HEAD = ("form", "products a sum", "F", "result", "C", "wrong of cases", "published")
-ENDS = ("form", "least exponent", "NaN", "beyond the largest", "all -0", "subnormals", "read otherwise")
+ENDS = ("form", "least exponent", "NaN", "beyond the largest", "all -0", "subnormals", "otherwise")
 WHOLE = ("form of integers", "beyond 32 bits", "with .satfinite", "cases", "wrong")
 
 
@@ -64,10 +64,11 @@ def _subnormals(rule: Arithmetic) -> str:
 
 
 def _otherwise(rule: Arithmetic) -> str:
-    """Operands that are not read as they are stored."""
+    """Operands that are not read as they are stored, and sums that are not of D's type."""
     unread = f"low {rule.unread_bits} bits of A, B unread" if rule.unread_bits else ""
     normal = f"{', '.join(rule.normalized).upper()} normalized" if rule.normalized else ""
-    return "; ".join(filter(None, (unread, normal)))
+    through = f"sums are f32, {rule.through_f32}" if rule.through_f32 else ""
+    return "; ".join(filter(None, (unread, normal, through)))
 
 
 def _unfit(found: Sequence[Finding]) -> Iterator[str]:
@@ -80,7 +81,8 @@ def _unfit(found: Sequence[Finding]) -> Iterator[str]:
 def _parameters(rule: Arithmetic) -> list[str]:
     sizes = [len(group) for group in rule.groups]
     exact = rule.fraction_bits is None
-    groups = "1, fused" if exact else str(sizes[0]) if len(sizes) == 1 else " + ".join(map(str, sizes))
+    single = f"1, in f32: {' + '.join(map(str, sizes))}" if rule.c == BEFORE else "1, fused"
+    groups = single if exact else str(sizes[0]) if len(sizes) == 1 else " + ".join(map(str, sizes))
     result = f"{rule.result_bits} bits, {rule.rounding}"
     return [groups, "" if exact else str(rule.fraction_bits), result, rule.c]
 

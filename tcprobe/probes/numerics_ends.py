@@ -113,7 +113,7 @@ def _rounding(directed: Directed, cases: tuple[list[Asked], ...], m: int, bits: 
         if directed.types.d == "f64":
             wanted[3] = wanted[5] = 1  # which one product cannot say: one place
         if ulps == [wanted, wanted]:
-            return mode  # type: ignore[return-value]
+            return mode
     raise ProbeError(f"results are rounded in no known way: quarters {QUARTERS} give {ulps[0]} and {ulps[1]}.")
 
 

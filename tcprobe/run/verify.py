@@ -3,8 +3,8 @@
 The numbers are those of `multiplicands`, the kernels those of `verify_source`. One launch runs side by side what is as
 it is, what has one i of a matrix with copies spoilt (what then changes nothing is never read; an element without copies
 is read if D is exact), what has a wrong layout of A or a wrong map of the metadata, which must give another D; all that
-in every swizzle of factors in shared memory. A second one multiplies the random floats of `verify_floats`: D must be the
-very bits of the model, where the form's arithmetic was measured.
+in every swizzle of factors in shared memory. A second one multiplies the random floats of `verify_floats`, of which D
+must be the very bits of the model, where the form's arithmetic was measured.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COMPILERS = 8  # compilations at a time
 class FloatResults(NamedTuple):
     """Results of random floats: how many, how many are other bits than the model's, and the first, "" without one."""
 
-    count: int
+    results: int
     wrong: int
     first: str
 
@@ -45,9 +45,9 @@ class FloatResults(NamedTuple):
 class Verified:
     """What verifying one case gave.
 
-    `exact`: D is NumPy's; `floats` None of integers and of forms without a model; `unread` by operand the i that change nothing in any lane; `expected` the same as the
+    `exact`: D is NumPy's; `unread` by operand the i that change nothing in any lane; `expected` the same as the
     results have it, None where they say nothing; `noticed`: a wrong layout of A, or of metadata, gives another D;
-    `source`: where the tables come from.
+    `source`: where the tables come from; `floats` None of integers and of forms without a model.
     """
 
     case: VerifyCase
@@ -80,7 +80,7 @@ class Verified:
         case, floats = self.case, self.floats
         return {"instruction": self.instruction.id, "arch": self.arch, "good": self.good, "exact": self.exact,
                 "first_difference": self.first, "never_read": self.unread, "expected_never_read": self.expected,
-                "float_results": floats and floats.count, "wrong_bits": floats and floats.wrong,
+                "float_results": floats and floats.results, "wrong_bits": floats and floats.wrong,
                 "wrong_layout_noticed": self.noticed, "source": self.source, "selector": case.selector,
                 "shared": {one.operand.held.name: one.major for one in case.shared},
                 "swizzles": [swizzle or "none" for swizzle in case.swizzles] if case.shared else []}  # fmt: skip

@@ -1,12 +1,13 @@
 """Random floats for a multiply, and the bits of D that the model of its arithmetic says.
 
-A, B and C are normally distributed and of the type's whole precision, so that sums are cut and rounded; of tf32 the bits
-that are not read are random too. Of a sparse multiply A is what is stored, under legal indices at random.
+A, B and C are normally distributed and of the type's whole precision, so that sums are cut and rounded; of tf32 the
+bits that are not read are random too. Of a sparse multiply A is what is stored, under legal indices at random.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,8 @@ from tcprobe.store.choose import Layers
 Bits = NDArray[Any]
 
 
-class RandomFloats(NamedTuple):
+@dataclass(frozen=True)
+class RandomFloats:
     """Bits as numbers have them: a (products, m, stored k), b (products, k, n), c (products, m, n).
 
     `index` (m, stored units) of a sparse multiply: where in its chunk a unit was.
@@ -70,7 +72,7 @@ def _normal(kind: str, rng: np.random.Generator, shape: tuple[int, ...], scale: 
 def in_slots(instruction: Instruction, given: RandomFloats) -> list[NDArray[np.uint64]]:
     """A, B and C as slots hold them: numbers of fewer bits where their containers have them."""
     kept = []
-    for name, bits in zip("abc", given, strict=False):
+    for name, bits in zip("abc", (given.a, given.b, given.c), strict=True):
         held = matrix(instruction, name)
         kind = dtype(held.type)
         shift = kind.container_shift if held.slot_bits > kind.bits else 0
