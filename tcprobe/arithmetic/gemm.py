@@ -58,9 +58,13 @@ def _tiles(shape: tuple[int, ...], depth: int) -> list[tuple[slice, slice]]:
 
 
 def _separate(types: ElementTypes, rule: Arithmetic, matrices: tuple[Bits, Bits, Bits]) -> Bits:
-    a, b, d = matrices
-    for at in range(0, a.shape[1], rule.products):
-        part = slice(at, at + rule.products)
-        then = types if at == 0 else ElementTypes(types.a, types.b, types.d, types.d)
-        d = separate(then, rule, (a[:, None, part], b.T[None, :, part], d))
-    return d
+    a, b, c = matrices
+    made = np.empty(c.shape, FORMATS[types.d].word)
+    for rows, cols in _tiles(c.shape, 1):
+        then, d = types, c[rows, cols]
+        for at in range(0, a.shape[1], rule.products):
+            part = slice(at, at + rule.products)
+            d = separate(then, rule, (a[rows, None, part], b.T[None, cols, part], d))
+            then = ElementTypes(types.a, types.b, types.d, types.d)
+        made[rows, cols] = d
+    return made
