@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
@@ -53,18 +54,28 @@ def _bits(kinds: ElementTypes, name: str, text: str) -> Any:
     kind = getattr(kinds, name)
     word = np.uint64 if kind == "f64" else np.uint32
     try:
+        if "_" in text:
+            raise ValueError
         if text.lower().startswith("0x"):
             bits = int(text, 16)
             if bits >> dtype(kind).bits:
                 raise UsageError(f"{text} has more than the {dtype(kind).bits} bits of {kind}.")
         else:
-            values = np.array([float(text) if kinds.is_float else int(text)])
+            values = np.array([_float(name, text) if kinds.is_float else int(text)])
             bits = int(numerics.bits_in(kinds, name, values)[0])
     except ValueError:
         raise UsageError(f"{name.upper()}: {text!r} is neither a number nor bits as 0x3c00.") from None
     if kind in FORMATS and decode(FORMATS[kind], np.array([bits], np.uint64))[3][0] == NAN:
         raise UsageError(f"{name.upper()}: {text} is NaN: a case takes numbers.")
     return word(bits)
+
+
+def _float(name: str, text: str) -> float:
+    """A number as it is written; UsageError for one that only infinity could stand for."""
+    value = float(text)
+    if math.isinf(value) and "inf" not in text.lower():
+        raise UsageError(f"{name.upper()}: {text} is larger than every number of 64 bits.")
+    return value
 
 
 def result(form: Instruction, rule: Arithmetic | Integers, case: DotProduct) -> str:
