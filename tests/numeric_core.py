@@ -11,6 +11,7 @@ from tcprobe.isa import arch, names
 from tcprobe.probes import dialogues
 from tcprobe.probes.numerics_cases import Images
 from tcprobe.probes.numerics_experiments import modelled
+from tcprobe.references import Claim, cute, ptx_isa
 from tcprobe.store.choose import alone
 from tcprobe.store.finding import PROVENANCE, Finding
 from tcprobe.store.results import published
@@ -77,13 +78,16 @@ def layers():
 class Core:
     """A bench and the core behind it, with one rule for all forms."""
 
-    def __init__(self, rule, name="sm_90"):
-        self.rule, self.device = rule, arch.arch(name)
+    def __init__(self, rule, name="sm_90", documented=False):
+        self.rule, self.device, self.documented = rule, arch.arch(name), documented
 
     def run(self, launches):
         return [launch.kernel.op.emulate(launch, self) for launch in launches]
 
     def known(self, fragment):
+        if self.documented:
+            said = (reference.claim(fragment, self.device) for reference in (ptx_isa, cute))
+            return next(claim.meant for claim in said if isinstance(claim, Claim))
         found = layers().choose(fragment, [self.device.name])
         return found.table(fragment) if found else None
 

@@ -22,12 +22,15 @@ from tcprobe.arithmetic.parameters import (
 from tcprobe.errors import ProbeError
 from tcprobe.probes.numerics_dots import Bits, Directed, Power, largest, magnitude_bits, number
 from tcprobe.probes.numerics_ends import floor, nan, negative_zero, normalized, overflow, rounded_result, subnormals
+from tcprobe.probes.numerics_narrow import is_narrow, narrow_parameters
 from tcprobe.probes.numerics_partial import TINY, order, partial, through_f32
 
 
 def parameters(directed: Directed) -> Arithmetic:
     """All parameters of a form of floats."""
     directed.unread = _unread(directed)
+    if is_narrow(directed):
+        return narrow_parameters(directed, _groups)
     later = _later(directed)
     added = order(directed.products, later) if later else None
     if added and (separate := partial(directed, added)):

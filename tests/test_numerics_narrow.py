@@ -1,0 +1,76 @@
+"""Arithmetic of 6- and 4-bit types, which no GPU at hand has: any parameters of such a core are read back."""
+
+import msgspec
+import numeric_core as core
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sampling import examples
+
+from tcprobe.arithmetic.model import dot
+from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes, chained
+from tcprobe.errors import ProbeError
+from tcprobe.probes.numerics_directed import parameters
+from tcprobe.probes.numerics_dots import Directed
+from tcprobe.probes.numerics_narrow import is_narrow
+
+replaced = msgspec.structs.replace
+NARROW = ("e3m2", "e2m3", "e2m1")
+SMALL = ("e4m3", *NARROW)
+HALVES = (tuple(range(0, 32, 2)), tuple(range(1, 32, 2)))
+
+
+def directed(kind, rule):
+    return Directed(kind, rule.products, lambda a, b, c: dot(kind, rule, (a, b, c)))
+
+
+@st.composite
+def narrow(draw):
+    a, b = draw(st.permutations([draw(st.sampled_from(NARROW)), draw(st.sampled_from(SMALL))]))
+    groups = draw(st.sampled_from([chained(32, 32), chained(32, 8), HALVES, HALVES[::-1], chained(64, 64)]))
+    kept, bits = draw(st.sampled_from([(13, 13), (24, 23), (25, 23), (30, 23), (35, 23)]))
+    normal = tuple(draw(st.sets(st.sampled_from("ab"))))
+    rule = core.rule(groups, kept, bits, rounding="toward zero", normalized=tuple(sorted(normal)))
+    return ElementTypes(a, b, "f32", "f32"), rule
+
+
+@given(narrow())
+@examples(60, deadline=None)
+def test_any_parameters_of_narrow_types_are_read_back(form):
+    kind, rule = form
+    assert is_narrow(directed(kind, rule))
+    assert parameters(directed(kind, rule)) == rule
+
+
+@pytest.mark.parametrize("change", [{"rounding": NEAREST}, {"c": AFTER}])
+def test_what_a_large_c_cannot_show_is_not_guessed(change):
+    rule = replaced(core.rule(chained(32, 32), 25, 23), **change)
+    with pytest.raises(ProbeError, match="beside a large C"):
+        parameters(directed(ElementTypes("e2m1", "e2m1", "f32", "f32"), rule))
+
+
+def test_products_that_are_added_before_they_are_cut_are_noticed():
+    """As a unit that sums neighbours exactly."""
+    kind, rule = ElementTypes("e2m1", "e2m1", "f32", "f32"), core.rule(chained(16, 16), 25, 23)
+    wide = ElementTypes("f16", "f16", "f32", "f32")
+    table = np.array([n / 2 for n in (0, 1, 2, 3, 4, 6, 8, 12)] * 2) * np.repeat([1, -1], 8)
+
+    def pairs(a, b, c):
+        sums = (table[a] * table[b]).reshape(len(c), 16, 2).sum(axis=2)
+        return dot(wide, rule, (sums.astype(np.float16).view(np.uint16), np.full(sums.shape, 0x3C00, np.uint16), c))
+
+    with pytest.raises(ProbeError, match="before they are cut"):
+        parameters(Directed(kind, 32, pairs))
+
+
+@pytest.mark.parametrize("kind", NARROW)
+def test_a_form_of_sm_120_is_measured_as_a_gpu_of_it_would_be(kind):
+    """Through its registers, 4- and 6-bit numbers in their bytes, under the documented layouts."""
+    id_ = f"mma.m16n8k32.row.col.kind::f8f6f4.f32.{kind}.e5m2.f32"
+    rule = core.rule(chained(32, 32), 25, 23)
+    probe = core.experiment(id_)
+    body = probe.conclude(probe.measure(core.Core(rule, "sm_120", documented=True)), None)
+    assert isinstance(body.floats, Arithmetic)
+    assert (body.floats, body.wrong, body.unfit) == (rule, 0, None)
+    assert body.random >= 1024
