@@ -1,5 +1,6 @@
 """Arithmetic of 6- and 4-bit types, which no GPU at hand has: any parameters of such a core are read back."""
 
+import machine_code
 import msgspec
 import numeric_core as core
 import numpy as np
@@ -8,16 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sampling import examples
 
+from tcprobe.arithmetic.formats import NAN
+from tcprobe.arithmetic.forms import together
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes, chained
+from tcprobe.arithmetic.scales import decoded_scale
 from tcprobe.errors import ProbeError
+from tcprobe.isa.arch import arch
 from tcprobe.probes.numerics_directed import parameters
 from tcprobe.probes.numerics_dots import Directed
+from tcprobe.probes.numerics_kernels import kernel
 from tcprobe.probes.numerics_narrow import is_narrow
+from tcprobe.sass.cubin import assemble
 
 replaced = msgspec.structs.replace
 NARROW = ("e3m2", "e2m3", "e2m1")
 SMALL = ("e4m3", *NARROW)
+E2M1 = np.array([n / 2 for n in (0, 1, 2, 3, 4, 6, 8, 12)] * 2) * np.repeat([1, -1], 8)
 HALVES = (tuple(range(0, 32, 2)), tuple(range(1, 32, 2)))
 
 
@@ -54,10 +62,9 @@ def test_products_that_are_added_before_they_are_cut_are_noticed():
     """As a unit that sums neighbours exactly."""
     kind, rule = ElementTypes("e2m1", "e2m1", "f32", "f32"), core.rule(chained(16, 16), 25, 23)
     wide = ElementTypes("f16", "f16", "f32", "f32")
-    table = np.array([n / 2 for n in (0, 1, 2, 3, 4, 6, 8, 12)] * 2) * np.repeat([1, -1], 8)
 
     def pairs(a, b, c):
-        sums = (table[a] * table[b]).reshape(len(c), 16, 2).sum(axis=2)
+        sums = (E2M1[a] * E2M1[b]).reshape(len(c), 16, 2).sum(axis=2)
         return dot(wide, rule, (sums.astype(np.float16).view(np.uint16), np.full(sums.shape, 0x3C00, np.uint16), c))
 
     with pytest.raises(ProbeError, match="before they are cut"):
@@ -74,3 +81,65 @@ def test_a_form_of_sm_120_is_measured_as_a_gpu_of_it_would_be(kind):
     assert isinstance(body.floats, Arithmetic)
     assert (body.floats, body.wrong, body.unfit) == (rule, 0, None)
     assert body.random >= 1024
+
+
+SCALED = "mma.m16n8k{k}.row.col.kind::{kind}.block_scale.scale_vec::{tail}"
+SPARSE = SCALED.replace("mma.", "mma.sp::ordered_metadata.", 1)
+WIDE = {"exponent_floor": -133, "overflow": "infinity"}
+
+
+@pytest.mark.parametrize(
+    ("id_", "rule"),
+    [
+        (SCALED.format(k=32, kind="mxf8f6f4", tail="1X.f32.e5m2.e4m3.f32.ue8m0"),
+         core.rule(chained(32, 32), 25, 23, **WIDE)),
+        (SCALED.format(k=32, kind="mxf8f6f4", tail="1X.f32.e4m3.e2m1.f32.ue8m0"),
+         core.rule(chained(32, 16), 25, 23, overflow="infinity")),
+        (SCALED.format(k=64, kind="mxf4", tail="2X.f32.e2m1.e2m1.f32.ue8m0"),
+         core.rule(chained(64, 64), 35, 23, overflow="infinity")),
+        (SCALED.format(k=64, kind="mxf4nvf4", tail="4X.f32.e2m1.e2m1.f32.ue4m3"), core.rule(chained(64, 64), 35, 23)),
+        (SPARSE.format(k=128, kind="mxf4nvf4", tail="4X.f32.e2m1.e2m1.f32.ue4m3"), core.rule(chained(64, 32), 30, 23)),
+        (SPARSE.format(k=64, kind="mxf8f6f4", tail="1X.f32.e3m2.e2m3.f32.ue8m0"),
+         core.rule(chained(32, 32), 25, 23, overflow="largest")),
+    ],
+    ids=lambda given: given.split("::", 1)[1][:24] if isinstance(given, str) else "",
+)  # fmt: skip
+def test_a_form_with_scales_is_measured_as_a_gpu_of_it_would_be(id_, rule):
+    """Products take scales of any size as factors; every random case follows."""
+    probe = core.experiment(id_)
+    body = probe.conclude(probe.measure(core.Core(rule, "sm_120", documented=True)), None)
+    assert (body.floats, body.wrong, body.unfit) == (rule, 0, None)
+    assert body.random >= 1024
+
+
+def test_blocks_that_are_summed_before_they_are_scaled_are_not_the_model():
+    """A block's sum is exact, scaled, and aligned as one term: measured, and said to have no model, with its cases."""
+
+    class Blocks(core.Core):
+        def computed(self, row, operands, satfinite):
+            a, b, c, scales = operands
+            lines = a[..., :, None, :], b[..., None, :, :]
+            sums = (E2M1[lines[0]] * E2M1[lines[1]]).reshape(*c.shape, 4, 16).sum(axis=-1)
+            factors = [numbers(bits) for bits in (scales.a[..., :, None, :], scales.b[..., None, :, :])]
+            terms = (sums * factors[0] * factors[1]).astype(np.float32).view(np.uint32)
+            ones = np.full_like(terms, 0x3F800000)
+            return dot(ElementTypes("tf32", "tf32", "f32", "f32"), self.rule, (terms, ones, c))
+
+    def numbers(bits):
+        number = decoded_scale("ue4m3", bits)
+        value = np.ldexp(number.significand.astype(np.float64), number.exponent - number.fraction)
+        return np.where(number.kind == NAN, np.nan, value)
+
+    probe = core.experiment(SCALED.format(k=64, kind="mxf4nvf4", tail="4X.f32.e2m1.e2m1.f32.ue4m3"))
+    body = probe.conclude(probe.measure(Blocks(core.rule(chained(4, 4), 35, 23), "sm_120", documented=True)), None)
+    assert (body.floats, body.wrong) == (None, body.random)
+    assert "before they are cut" in body.unfit
+    assert all(len(case.scale_a) == len(case.scale_b) == 4 for case in body.shown)
+
+
+@machine_code.needs_tools
+def test_ptxas_takes_kernels_with_scales(sample):
+    rows = [row for rows in together().values() for row in rows[:1] if row.scales]
+    assert len(rows) == 58
+    made = [kernel(row) for row in sample(rows, 9)]
+    assert not assemble(machine_code.TOOLS, made, arch("sm_120"))[1]

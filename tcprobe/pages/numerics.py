@@ -111,7 +111,7 @@ def _sorted(found: Sequence[Finding]) -> list[Finding]:
 
 def _measurable(id_: str) -> bool:
     row = inventory.instructions()[id_]
-    return row.multiplies and not row.unprobed and not row.scales
+    return row.multiplies and not row.unprobed
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from tcprobe.arithmetic.parameters import TOWARD_ZERO, Arithmetic
 from tcprobe.errors import ProbeError
 from tcprobe.probes.numerics_dots import Bits, Directed, Power, largest, number
-from tcprobe.probes.numerics_ends import nan, negative_zero, overflow, subnormals
+from tcprobe.probes.numerics_ends import floor, nan, negative_zero, overflow, subnormals
 
 WIDE = 28  # exponents that the products of e4m3 span: enough to show what a sum keeps
 MOST_KEPT = 60
@@ -36,10 +36,10 @@ def narrow_parameters(directed: Directed, ordered: Callable[[int, Any], Groups])
     groups = ordered(directed.products, _later(directed, low, kept))
     _each_is_cut(directed, groups[0], low, kept)
     _raw_exponents(directed, kept)
-    small = subnormals(directed)
+    small, least = subnormals(directed), floor(directed, groups, kept)
     normal: Any = tuple(name for name in "ab" if getattr(small, name) and _is_normalized(directed, name, kept))
     return Arithmetic(
-        groups, kept, bits, TOWARD_ZERO, exponent_floor=None, subnormals=small, nan=nan(directed),
+        groups, kept, bits, TOWARD_ZERO, exponent_floor=least, subnormals=small, nan=nan(directed),
         overflow=overflow(directed), negative_zero=negative_zero(directed), normalized=normal,
     )  # fmt: skip
 
