@@ -41,10 +41,10 @@ class Images(NamedTuple):
     c: Bits
     scales: BlockScales | None = None
 
-    def at(self, part: Any) -> Images:
+    def at(self, some: Any) -> Images:
         """Some of the images."""
-        scales = self.scales and BlockScales(self.scales.a[part], self.scales.b[part], self.scales.kind)
-        return Images(self.a[part], self.b[part], self.c[part], scales)
+        scales = self.scales and BlockScales(self.scales.a[some], self.scales.b[some], self.scales.kind)
+        return Images(self.a[some], self.b[some], self.c[some], scales)
 
 
 def floats(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> Images:

@@ -40,7 +40,7 @@ SATFINITE = ".satfinite"
 class Computes(Protocol):
     """What an emulated core must know to compute: the model of each form."""
 
-    def computed(self, row: Instruction, operands: tuple[Any, ...], satfinite: bool) -> Bits:
+    def computed(self, row: Instruction, operand_bits: tuple[Any, ...], satfinite: bool) -> Bits:
         """D's bits, of A (images, products, m, stored k), B (.., n, stored k) and C (.., m, n), then scales if any."""
 
 
@@ -171,11 +171,11 @@ class TabledForm:
         lines = image.scales or BlockScales(ones[0], ones[1], of_a.type)
         return [self.registers(of_a.operand, lines.a), self.registers(of_b.operand, lines.b.swapaxes(2, 3))]
 
-    def _read_scales(self, given: Sequence[Bytes]) -> BlockScales | None:
+    def _read_scales(self, inputs: Sequence[NDArray[Any]]) -> BlockScales | None:
         if not self.row.scales:
             return None
         of_a, of_b = self.row.scales
-        lines = self._matrices(of_a.operand, given[-2]), self._matrices(of_b.operand, given[-1]).swapaxes(2, 3)
+        lines = self._matrices(of_a.operand, inputs[-2]), self._matrices(of_b.operand, inputs[-1]).swapaxes(2, 3)
         return BlockScales(*lines, of_a.type)
 
     def _spread(self, b: Bits, metadata: NDArray[np.uint8] | None) -> Bits:

@@ -6,7 +6,7 @@ is another number. So C has to be in the first sum, and sums have to be rounded 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,7 @@ def _later(directed: Directed, low: int, kept: int) -> dict[tuple[int, int, int]
     return {(-1, i, j): int(d) != int(alone[i]) for (i, j), d in zip(pairs, both, strict=True)}
 
 
-def _each_is_cut(directed: Directed, group: tuple[int, ...], low: int, kept: int) -> None:
+def _each_is_cut(directed: Directed, group: Sequence[int], low: int, kept: int) -> None:
     """ProbeError unless two products half as large as the last place kept are lost, each by itself."""
     own = Power(low + kept)
     half = Power(low - 1, -1)

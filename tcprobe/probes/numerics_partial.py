@@ -6,7 +6,7 @@ every sum is an f32, rounded to nearest even, is asked here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -35,37 +35,37 @@ def order(products: int, later: Later) -> Groups | None:
     return groups
 
 
-def _ordered(group: list[int], later: Later) -> tuple[int, ...]:
+def _ordered(members: list[int], later: Later) -> tuple[int, ...]:
     """By how many of the group have been added before."""
-    before = {t: {k for i, j in combinations(group, 2) if t not in (i, j) and later[i, j, t] for k in (i, j)}
-              for t in group}  # fmt: skip
-    return tuple(sorted(group, key=lambda t: (len(before[t]), t)))
+    before = {t: {k for i, j in combinations(members, 2) if t not in (i, j) and later[i, j, t] for k in (i, j)}
+              for t in members}  # fmt: skip
+    return tuple(sorted(members, key=lambda t: (len(before[t]), t)))
 
 
-def _expected(groups: Groups, case: tuple[int, int, int]) -> bool:
+def _expected(groups: Sequence[Sequence[int]], question: tuple[int, int, int]) -> bool:
     """Whether a small product at t is left, beside x at i (or in C) and -x at j."""
     place = {k: (g, n) for g, group in enumerate(groups) for n, k in enumerate(group)}
-    i, j, t = case
+    i, j, t = question
     if i < 0 or place[i][0] != place[j][0]:
         return place[t][0] > max(place[k][0] for k in (i, j) if k >= 0)
     return place[t][0] != place[i][0] or place[t] > max(place[i], place[j])
 
 
-def partial(directed: Directed, groups: Groups) -> Arithmetic | None:
+def partial(directed: Directed, added: Groups) -> Arithmetic | None:
     """All parameters; None where sums are not those of f32, which then are no such sums."""
-    if directed.types.a not in HELD or directed.types.b not in HELD or not _sums_are_f32(directed, groups[0]):
+    if directed.types.a not in HELD or directed.types.b not in HELD or not _sums_are_f32(directed, added[0]):
         return None
     wide, d = directed.types.d == "f32", directed.d
-    through = None if wide else through_f32(directed, [k for group in groups for k in group])
-    if not wide and (through is None or not _result_is_nearest(directed, groups[0])):
+    through = None if wide else through_f32(directed, [k for group in added for k in group])
+    if not wide and (through is None or not _result_is_nearest(directed, added[0])):
         raise ProbeError("sums of f32 are rounded to D in no known way.")
     return Arithmetic(
-        groups, None, d.fraction, NEAREST, BEFORE, subnormals=subnormals(directed), nan=nan(directed),
+        added, None, d.fraction, NEAREST, BEFORE, subnormals=subnormals(directed), nan=nan(directed),
         overflow=overflow(directed), negative_zero=negative_zero(directed), through_f32=through,
     )  # fmt: skip
 
 
-def _sums_are_f32(directed: Directed, group: tuple[int, ...]) -> bool:
+def _sums_are_f32(directed: Directed, group: Sequence[int]) -> bool:
     """x and quarters of its last place as an f32 has it, less x in C: rounded to nearest even, of both signs."""
     x = directed.x - 3
     told = []
@@ -77,9 +77,9 @@ def _sums_are_f32(directed: Directed, group: tuple[int, ...]) -> bool:
     return ulps == [wanted, [-ulp for ulp in wanted]]
 
 
-def _with_quarters(directed: Directed, group: tuple[int, ...], at: tuple[Power, int], c: Bits) -> Bits:
+def _with_quarters(directed: Directed, group: Sequence[int], placed: tuple[Power, int], c: Bits) -> Bits:
     """D of a term and then so many quarters of the same sign, the exponent of one quarter being given."""
-    term, quarter = at
+    term, quarter = placed
     a, b = (np.zeros((len(QUARTERS), directed.products), form.word) for form in (directed.a, directed.b))
     for n, count in enumerate(QUARTERS):
         a[n, group[0]], b[n, group[0]] = directed.factors(term)
@@ -96,7 +96,7 @@ def _ulps(directed: Directed, bits: int, exponent: int) -> int | None:
     return next((sign * ulps for one, ulps in known.items() if bits & ~(1 << directed.d.bits - 1) == one), None)
 
 
-def _result_is_nearest(directed: Directed, group: tuple[int, ...]) -> bool:
+def _result_is_nearest(directed: Directed, group: Sequence[int]) -> bool:
     """The same of D's last place, which an f32 holds."""
     x, d = directed.x - 3, directed.d
     c = np.zeros(len(QUARTERS), directed.c.word)

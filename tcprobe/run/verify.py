@@ -162,18 +162,18 @@ def _run(
 ) -> NDArray[np.uint64]:  # fmt: skip
     """The bits of D that a kernel gives, of shape (variants, swizzles, products, m, n)."""
     bits = [patterns(getattr(given, o), matrix(case.instruction, o)) for o in "abc"]
-    return _launched(device, case, (bits, given.index), variants)
+    return _launched(device, case, bits, variants, given.index)
 
 
 def _launched(
-    device: CudaRunner, case: VerifyCase, given: tuple[list[NDArray[np.uint64]], NDArray[np.int64] | None],
-    variants: Sequence[Sequence[int]],
+    device: CudaRunner, case: VerifyCase, bits_of_operands: list[NDArray[np.uint64]],
+    variants: Sequence[Sequence[int]], unit_places: NDArray[np.int64] | None,
 ) -> NDArray[np.uint64]:  # fmt: skip
-    """As `_run`, of A, B and C as bits, and a sparse A's indices."""
-    row, d, (bits, index) = case.instruction, matrix(case.instruction, "d"), given
-    inputs: list[NDArray[Any]] = [*map(np.ascontiguousarray, bits), np.array(variants, np.int32)]
-    if index is not None:
-        by_step = index.reshape(len(index), case.steps, -1).swapaxes(0, 1)
+    """As `_run`, of A, B and C as bits, and where a sparse A's units were."""
+    row, d = case.instruction, matrix(case.instruction, "d")
+    inputs: list[NDArray[Any]] = [*map(np.ascontiguousarray, bits_of_operands), np.array(variants, np.int32)]
+    if unit_places is not None:
+        by_step = unit_places.reshape(len(unit_places), case.steps, -1).swapaxes(0, 1)
         inputs.append(np.ascontiguousarray(by_step.astype(np.uint8)))
     output = np.zeros((len(variants), len(case.swizzles), row.products, d.rows, d.cols), np.uint64)
     blocks = len(variants) * len(case.swizzles)
@@ -184,7 +184,7 @@ def _launched(
 def _floats(device: CudaRunner, case: VerifyCase, rule: Arithmetic, seed: int) -> FloatResults:
     """Random floats in every swizzle, compared with the model bit by bit."""
     given = draw_floats(case.instruction, np.random.default_rng(seed), case.steps)
-    got = _launched(device, case, (in_slots(case.instruction, given), given.index), [variant()])[0]
+    got = _launched(device, case, in_slots(case.instruction, given), [variant()], given.index)[0]
     wanted = _by_model(case.instruction, rule, seed, case.steps)
     differs = np.argwhere(got != wanted)
     first = ""

@@ -69,10 +69,10 @@ def _normal(kind: str, rng: np.random.Generator, shape: tuple[int, ...], scale: 
     return values.view(form.word)
 
 
-def in_slots(instruction: Instruction, given: RandomFloats) -> list[NDArray[np.uint64]]:
+def in_slots(instruction: Instruction, random: RandomFloats) -> list[NDArray[np.uint64]]:
     """A, B and C as slots hold them: numbers of fewer bits where their containers have them."""
     kept = []
-    for name, bits in zip("abc", (given.a, given.b, given.c), strict=True):
+    for name, bits in zip("abc", (random.a, random.b, random.c), strict=True):
         held = matrix(instruction, name)
         kind = dtype(held.type)
         shift = kind.container_shift if held.slot_bits > kind.bits else 0
@@ -80,14 +80,14 @@ def in_slots(instruction: Instruction, given: RandomFloats) -> list[NDArray[np.u
     return kept
 
 
-def modelled_bits(instruction: Instruction, rule: Arithmetic, given: RandomFloats) -> Bits:
+def modelled_bits(instruction: Instruction, rule: Arithmetic, random: RandomFloats) -> Bits:
     """D's bits (products, m, n): multiply after multiply along k, D of one being C of the next."""
-    kinds, d, at = types(instruction), given.c, 0
+    kinds, d, at = types(instruction), random.c, 0
     stored, k = rule.products, matrix(instruction, "b").rows
-    for step in range(given.a.shape[2] // stored):
-        a = given.a[:, :, None, at : at + stored]
-        met = _met(instruction, given.index, step)
-        lines = given.b[:, step * k : (step + 1) * k].swapaxes(1, 2)
+    for step in range(random.a.shape[2] // stored):
+        a = random.a[:, :, None, at : at + stored]
+        met = _met(instruction, random.index, step)
+        lines = random.b[:, step * k : (step + 1) * k].swapaxes(1, 2)
         b = lines[:, None] if met is None else lines[:, :, met].swapaxes(1, 2)
         shape = (*d.shape, stored)
         d = dot(kinds, rule, (np.broadcast_to(a, shape), np.broadcast_to(b, shape), d))
@@ -95,10 +95,10 @@ def modelled_bits(instruction: Instruction, rule: Arithmetic, given: RandomFloat
     return d
 
 
-def _met(instruction: Instruction, index: NDArray[np.int64] | None, step: int) -> NDArray[np.int64] | None:
+def _met(instruction: Instruction, units_of_rows: NDArray[np.int64] | None, step: int) -> NDArray[np.int64] | None:
     """(m, stored k): the row of B that an element of a sparse A meets in a step; None of a dense one."""
-    if instruction.metadata is None or index is None:
+    if instruction.metadata is None or units_of_rows is None:
         return None
     rule, units = sparsity(instruction.metadata), instruction.stored // sparsity(instruction.metadata).span
-    part = index[:, step * units : (step + 1) * units]
+    part = units_of_rows[:, step * units : (step + 1) * units]
     return np.array([[rule.k(s, row[s // rule.span]) for s in range(instruction.stored)] for row in part.tolist()])
