@@ -1,10 +1,13 @@
 """Arithmetic of 6- and 4-bit types, which no GPU at hand has: any parameters of such a core are read back."""
 
+import json
+
 import machine_code
 import msgspec
 import numeric_core as core
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from sampling import examples
@@ -14,6 +17,7 @@ from tcprobe.arithmetic.forms import together
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes, chained
 from tcprobe.arithmetic.scales import decoded_scale
+from tcprobe.cli import main
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.probes.numerics_directed import parameters
@@ -143,3 +147,24 @@ def test_ptxas_takes_kernels_with_scales(sample):
     assert len(rows) == 58
     made = [kernel(row) for row in sample(rows, 9)]
     assert not assemble(machine_code.TOOLS, made, arch("sm_120"))[1]
+
+
+def test_a_form_with_scales_is_answered_from_a_source_that_speaks_of_it():
+    """Of one arch and its types; what it does not say is not guessed."""
+    four = SCALED.format(k=64, kind="mxf4", tail="2X.f32.e2m1.e2m1.f32.ue8m0")
+    done = CliRunner().invoke(main, ["numerics", four, "--arch", "sm_120", "--json"])
+    found = json.loads(done.output)
+    assert (found["status"], found["group"], found["fraction_bits"], found["exponent_floor"]) == (
+        "published",
+        64,
+        35,
+        None,
+    )
+    assert "16 products at a time are summed exactly" in found["evidence"]
+    eight = SCALED.format(k=32, kind="mxf8f6f4", tail="1X.f32.e4m3.{b}.f32.ue8m0")
+    for asked in (
+        [four, "--arch", "sm_121"], [four, "--arch", "sm_120", "--header"], [four, "--arch", "sm_120", "--a", "1", "--b", "1"],
+        [eight.format(b="e2m1"), "--arch", "sm_120"],
+    ):  # fmt: skip
+        assert CliRunner().invoke(main, ["numerics", *asked]).exit_code == 2, asked
+    assert CliRunner().invoke(main, ["numerics", eight.format(b="e5m2"), "--arch", "sm_120"]).exit_code == 0

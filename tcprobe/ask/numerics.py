@@ -196,7 +196,7 @@ def answer(form: Instruction, name: str | None, layers: Layers) -> FormNumerics:
     if not form.target.on(device):
         raise UsageError(f"{form.id} needs {form.target.name}; {device.name} does not have it.")
     sourced = numerics.measured(form, device.name, layers)
-    said = published(types(form).a, device.name, form.family) if types(form).is_float else None
+    said = published(form, device.name) if types(form).is_float else None
     if sourced is None and said is None:
         raise UsageError(f"{form.id} was not measured on {device.name}, and nobody published its arithmetic there. "
                          f"`tcprobe run --family numerics '{subject(form)}'` measures it on a GPU.")  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tcprobe.arithmetic.forms import subject, types
+from tcprobe.arithmetic.forms import subject
 from tcprobe.arithmetic.parameters import BEFORE, Arithmetic
 from tcprobe.isa import inventory
 from tcprobe.pages.tables import MADE, code
@@ -90,7 +90,7 @@ def _parameters(rule: Arithmetic) -> list[str]:
 def _published(finding: Finding) -> str:
     """What others say of the chip: products and F, where they speak of such an instruction."""
     row = inventory.instructions()[finding.subject]
-    said = published(types(row).a, finding.arch, row.family)
+    said = published(row, finding.arch)
     if said is None or row.family not in said.families:
         return ""
     return " ".join(f"{name} {value}" for name, value in (("K", said.products), ("F", said.fraction_bits)) if value)
