@@ -1,6 +1,7 @@
 """Arithmetic of 6- and 4-bit types, which no GPU at hand has: any parameters of such a core are read back."""
 
 import json
+from fractions import Fraction
 
 import machine_code
 import msgspec
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sampling import examples
 
-from tcprobe.arithmetic.formats import NAN
+from tcprobe.arithmetic.formats import FORMATS, NAN, decode
 from tcprobe.arithmetic.forms import together
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes, chained
@@ -116,29 +117,91 @@ def test_a_form_with_scales_is_measured_as_a_gpu_of_it_would_be(id_, rule):
     assert body.random >= 1024
 
 
-def test_blocks_that_are_summed_before_they_are_scaled_are_not_the_model():
-    """A block's sum is exact, scaled, and aligned as one term: measured, and said to have no model, with its cases."""
+def numbers(bits):
+    number = decoded_scale("ue4m3", bits)
+    value = np.ldexp(number.significand.astype(np.float64), number.exponent - number.fraction)
+    return np.where(number.kind == NAN, np.nan, value)
 
-    class Blocks(core.Core):
-        def computed(self, row, operands, satfinite):
-            a, b, c, scales = operands
-            lines = a[..., :, None, :], b[..., None, :, :]
-            sums = (E2M1[lines[0]] * E2M1[lines[1]]).reshape(*c.shape, 4, 16).sum(axis=-1)
-            factors = [numbers(bits) for bits in (scales.a[..., :, None, :], scales.b[..., None, :, :])]
-            terms = (sums * factors[0] * factors[1]).astype(np.float32).view(np.uint32)
-            ones = np.full_like(terms, 0x3F800000)
-            return dot(ElementTypes("tf32", "tf32", "f32", "f32"), self.rule, (terms, ones, c))
 
-    def numbers(bits):
-        number = decoded_scale("ue4m3", bits)
-        value = np.ldexp(number.significand.astype(np.float64), number.exponent - number.fraction)
-        return np.where(number.kind == NAN, np.nan, value)
+FOUR = SCALED.format(k=64, kind="mxf4nvf4", tail="4X.f32.e2m1.e2m1.f32.ue4m3")
 
-    probe = core.experiment(SCALED.format(k=64, kind="mxf4nvf4", tail="4X.f32.e2m1.e2m1.f32.ue4m3"))
+
+class Blocks(core.Core):
+    """A block's sum is exact and scaled; it aligns as one number, not by its scales alone."""
+
+    def computed(self, row, operands, satfinite):
+        a, b, c, scales = operands
+        lines = a[..., :, None, :], b[..., None, :, :]
+        sums = (E2M1[lines[0]] * E2M1[lines[1]]).reshape(*c.shape, 4, 16).sum(axis=-1)
+        factors = [numbers(bits) for bits in (scales.a[..., :, None, :], scales.b[..., None, :, :])]
+        terms = (sums * factors[0] * factors[1]).astype(np.float32).view(np.uint32)
+        ones = np.full_like(terms, 0x3F800000)
+        return dot(ElementTypes("tf32", "tf32", "f32", "f32"), self.rule, (terms, ones, c))
+
+
+def test_blocks_that_align_as_numbers_are_not_the_model():
+    """Measured, and said to have no model, with its cases."""
+    probe = core.experiment(FOUR)
     body = probe.conclude(probe.measure(Blocks(core.rule(chained(4, 4), 35, 23), "sm_120", documented=True)), None)
     assert (body.floats, body.wrong) == (None, body.random)
-    assert "before they are cut" in body.unfit
+    assert "aligns by its own exponent" in body.unfit
     assert all(len(case.scale_a) == len(case.scale_b) == 4 for case in body.shown)
+
+
+class ScaledSums(core.Core):
+    """What MMA-Sim says of RTX Blackwell, by fractions: 16 products exact, cut by their scales' exponents."""
+
+    def computed(self, row, operands, satfinite):
+        a, b, c, scales = operands
+        d = np.zeros(c.shape, np.uint32)
+        for at in np.ndindex(*c.shape):
+            image, product, line, column = at
+            one, other = (image, product, line), (image, product, column)
+            d[at] = self.one((a[one], scales.a[one]), (b[other], scales.b[other]), c[at])
+        return d
+
+    def one(self, line, column, c):
+        first, second = (decoded_scale("ue4m3", bits) for bits in (line[1], column[1]))
+        own = decode(FORMATS["f32"], np.array([c]))
+        if first.kind.any() or second.kind.any() or own.kind[0] == NAN:
+            return 0x7FFFFFFF
+        if own.kind[0]:
+            return int(c)
+        products = E2M1[line[0]] * E2M1[column[0]]
+        scales = [int(x) for x in first.significand * second.significand]
+        sums = [Fraction(float(products[16 * n : 16 * n + 16].sum())) * scales[n] / 64 for n in range(4)]
+        terms = list(zip(sums, (int(x) for x in first.exponent + second.exponent), strict=True))
+        terms.append((Fraction(int(own.significand[0]), 1 << 23), int(own.exponent[0])))
+        terms = [term for term in terms if term[0]]
+        unit = Fraction(2) ** (max((exponent for _, exponent in terms), default=0) - 35)
+        return toward_zero(sum(int(number * Fraction(2) ** exponent / unit) for number, exponent in terms) * unit)
+
+
+def toward_zero(exact):
+    """An f32's bits of a fraction."""
+    size, sign = abs(exact), 0x80000000 * (exact < 0)
+    if not size:
+        return 0
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    exponent = max(exponent - (Fraction(2) ** exponent > size), -126)
+    return sign | min((exponent + 126 << 23) + int(size / Fraction(2) ** (exponent - 23)), 0x7F800000)
+
+
+def test_sums_that_are_scaled_follow_the_model():
+    """As MMA-Sim has it, computed here without the model."""
+    probe = core.experiment(FOUR, cases=256)
+    body = probe.conclude(probe.measure(ScaledSums(None, "sm_120", documented=True)), None)
+    assert body.unfit is None
+    assert (body.floats.summed_first, body.floats.fraction_bits, body.floats.groups) == (16, 35, chained(64, 64))
+    assert body.wrong == 0
+
+
+@pytest.mark.parametrize(("count", "size", "kept"), [(16, 64, 35), (16, 32, 30), (4, 64, 28), (32, 64, 35)])
+def test_any_sums_of_neighbours_are_read_back(count, size, kept):
+    rule = core.rule(chained(64, size), kept, 23, summed_first=count, overflow="infinity")
+    probe = core.experiment(SCALED.format(k=64, kind="mxf4", tail="2X.f32.e2m1.e2m1.f32.ue8m0"), cases=256)
+    body = probe.conclude(probe.measure(core.Core(rule, "sm_120", documented=True)), None)
+    assert (body.floats, body.wrong, body.unfit) == (rule, 0, None)
 
 
 @machine_code.needs_tools
@@ -163,7 +226,8 @@ def test_a_form_with_scales_is_answered_from_a_source_that_speaks_of_it():
     assert "16 products at a time are summed exactly" in found["evidence"]
     eight = SCALED.format(k=32, kind="mxf8f6f4", tail="1X.f32.e4m3.{b}.f32.ue8m0")
     for asked in (
-        [four, "--arch", "sm_121"], [four, "--arch", "sm_120", "--header"], [four, "--arch", "sm_120", "--a", "1", "--b", "1"],
+        [four, "--arch", "sm_121"], [four, "--arch", "sm_120", "--header"],
+        [four, "--arch", "sm_120", "--a", "1", "--b", "1"],
         [eight.format(b="e2m1"), "--arch", "sm_120"],
     ):  # fmt: skip
         assert CliRunner().invoke(main, ["numerics", *asked]).exit_code == 2, asked

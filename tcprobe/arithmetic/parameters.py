@@ -41,6 +41,8 @@ class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type before the multiply; those of the others have the least exponent of normal numbers. `c`: C is a term of the
     first group; or is added after the last, or before: then each group is summed from zero and its sum added to C,
     group after group. `through_f32`: how a sum is rounded to f32 before that is rounded to D, a narrower type.
+    `summed_first`: so many products next to each other are summed exactly; their sum, scaled, is one term, aligned by
+    the exponents of its scales alone.
     """
 
     groups: tuple[tuple[Product, ...], ...]
@@ -57,6 +59,7 @@ class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unread_bits: Bits = 0
     normalized: tuple[Literal["a", "b", "c"], ...] = ()
     through_f32: Rounding | None = None
+    summed_first: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 1
 
     @property
     def products(self) -> int:

@@ -39,6 +39,27 @@ def decoded_scale(kind: str, bits: Bits) -> Decoded:
     return Decoded(np.ones(bits.shape, np.int64), exponent, np.zeros(bits.shape, bool), what, 0)
 
 
+def block_sums(factors: tuple[Decoded, Decoded], scales: BlockScales, count: int) -> tuple[Decoded, Decoded]:
+    """Exact sums of `count` products each, times their scales, as A's factors, and ones as B's.
+
+    Of A (..., m, 1, k), B (..., 1, n, k) and scales that are broadcast alike; the exponents are those of the scales.
+    """
+    a, b = factors
+    exponent = a.exponent + b.exponent
+    low = int(exponent.min())
+    products = (a.significand * b.significand) << (exponent - low)
+    sums = products.reshape(*products.shape[:-1], -1, count).sum(axis=-1)
+    first, second = (decoded_scale(scales.kind, np.repeat(bits, sums.shape[-1] // bits.shape[-1], axis=-1))
+                     for bits in (scales.a[..., :, None, :], scales.b[..., None, :, :]))  # fmt: skip
+    total = sums * first.significand * second.significand
+    fraction = a.fraction + b.fraction - low + first.fraction + second.fraction
+    ones = Decoded(np.ones_like(total), np.zeros_like(total, np.int32), np.zeros_like(total, bool),
+                   np.zeros_like(total, np.uint8), 0)  # fmt: skip
+    exponents = np.broadcast_to(first.exponent + second.exponent, total.shape)
+    what = np.broadcast_to(np.maximum(first.kind, second.kind), total.shape)
+    return Decoded(total, exponents, total < 0, what, fraction), ones
+
+
 def scaled(number: Decoded, kind: str, bits: Bits) -> Decoded:
     """Factors (..., lines, k) times the scale of their block, (..., lines, blocks)."""
     blocks = np.repeat(bits, number.significand.shape[-1] // bits.shape[-1], axis=-1)

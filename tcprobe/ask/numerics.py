@@ -117,7 +117,7 @@ class FormNumerics:
 
 NOTHING = dict.fromkeys(("group", "groups", "fraction_bits", "alignment", "c", "result", "exponent_floor", "subnormals",
                          "nan", "overflow", "satfinite", "negative_zero", "unread_bits", "normalized",
-                         "through_f32"))  # fmt: skip
+                         "through_f32", "summed_first"))  # fmt: skip
 
 
 def _floats(rule: Arithmetic) -> dict[str, Any]:
@@ -129,6 +129,7 @@ def _floats(rule: Arithmetic) -> dict[str, Any]:
         "subnormals": {name: getattr(rule.subnormals, name) for name in "abcd"}, "nan": rule.nan,
         "overflow": rule.overflow, "negative_zero": rule.negative_zero, "unread_bits": rule.unread_bits,
         "normalized": list(rule.normalized), "through_f32": rule.through_f32,
+        "summed_first": rule.summed_first,
     }  # fmt: skip
 
 
@@ -147,6 +148,8 @@ def _words(rule: Arithmetic, kinds: ElementTypes) -> Iterator[str]:
         yield _groups(rule)
         multiple = f"2^(top - {rule.fraction_bits})"
         yield f"each term is cut toward zero to a multiple of {multiple}, top the largest exponent of the terms"
+    if rule.summed_first > 1:
+        yield f"{rule.summed_first} products at a time are summed exactly, scaled, and one term, aligned by their scales"
     if rule.exponent_floor is not None:
         yield f"top is at least {rule.exponent_floor}"
     yield f"C is added {PLACES[rule.c]}"

@@ -68,7 +68,8 @@ def _otherwise(rule: Arithmetic) -> str:
     unread = f"low {rule.unread_bits} bits of A, B unread" if rule.unread_bits else ""
     normal = f"{', '.join(rule.normalized).upper()} normalized" if rule.normalized else ""
     through = f"sums are f32, {rule.through_f32}" if rule.through_f32 else ""
-    return "; ".join(filter(None, (unread, normal, through)))
+    first = f"{rule.summed_first} products summed first" if rule.summed_first > 1 else ""
+    return "; ".join(filter(None, (unread, normal, through, first)))
 
 
 def _unfit(found: Sequence[Finding]) -> Iterator[str]:

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.arithmetic import integers as whole
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.formats import FORMATS, Decoded
 from tcprobe.arithmetic.forms import together, types
 from tcprobe.arithmetic.model import dot, factor, multiplied
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers
-from tcprobe.arithmetic.scales import BlockScales, scaled
+from tcprobe.arithmetic.scales import BlockScales, block_sums, scaled
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
@@ -74,10 +74,22 @@ def modelled(row: Instruction, rule: Arithmetic | Integers, made: Images, satfin
         pair = [np.broadcast_to(part, full) for part in (made.a[..., :, None, :], made.b[..., None, :, :])]
         return dot(kinds, rule, (pair[0], pair[1], made.c))
     a, b = factor("a", kinds.a, rule, made.a), factor("b", kinds.b, rule, made.b)
+    if made.scales and rule.summed_first > 1:
+        return _of_sums(kinds, rule, (a, b), made)
     if made.scales:
         a, b = scaled(a, made.scales.kind, made.scales.a), scaled(b, made.scales.kind, made.scales.b)
     every = slice(None)
     return multiplied(kinds, rule, (a.at((..., every, None, every)), b.at((..., None, every, every))), made.c)
+
+
+def _of_sums(kinds: ElementTypes, rule: Arithmetic, factors: tuple[Decoded, Decoded], made: Images) -> Bits:
+    """As `modelled`, where products are summed before they are scaled."""
+    every, count = slice(None), rule.summed_first
+    lines = factors[0].at((..., every, None, every)), factors[1].at((..., None, every, every))
+    assert made.scales is not None
+    blocks = tuple(tuple(sorted({k // count for k in group})) for group in rule.groups)
+    whole = msgspec.structs.replace(rule, groups=blocks, summed_first=1)
+    return multiplied(kinds, whole, block_sums(lines, made.scales, count), made.c)
 
 
 def follow(row: Instruction, rule: Arithmetic | Integers, made: Images, satfinite: bool = False) -> Bits:

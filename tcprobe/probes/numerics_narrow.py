@@ -6,7 +6,8 @@ is another number. So C has to be in the first sum, and sums have to be rounded 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -34,13 +35,13 @@ def narrow_parameters(directed: Directed, ordered: Callable[[int, Any], Groups])
     if not _toward_zero(directed, low, bits) or kept <= bits == directed.d.fraction:
         raise ProbeError("beside a large C nothing shows what a sum keeps: it is not rounded toward zero in one sum.")
     groups = ordered(directed.products, _later(directed, low, kept))
-    _each_is_cut(directed, groups[0], low, kept)
+    together = _summed_first(directed, low, kept)
     _raw_exponents(directed, kept)
     small, least = subnormals(directed), floor(directed, groups, kept)
     normal: Any = tuple(name for name in "ab" if getattr(small, name) and _is_normalized(directed, name, kept))
     return Arithmetic(
         groups, kept, bits, TOWARD_ZERO, exponent_floor=least, subnormals=small, nan=nan(directed),
-        overflow=overflow(directed), negative_zero=negative_zero(directed), normalized=normal,
+        overflow=overflow(directed), negative_zero=negative_zero(directed), normalized=normal, summed_first=together,
     )  # fmt: skip
 
 
@@ -77,13 +78,24 @@ def _later(directed: Directed, low: int, kept: int) -> dict[tuple[int, int, int]
     return {(-1, i, j): int(d) != int(alone[i]) for (i, j), d in zip(pairs, both, strict=True)}
 
 
-def _each_is_cut(directed: Directed, group: Sequence[int], low: int, kept: int) -> None:
-    """ProbeError unless two products half as large as the last place kept are lost, each by itself."""
-    own = Power(low + kept)
-    half = Power(low - 1, -1)
-    d = directed.ask([(dict.fromkeys(group[:2], half), own)])
-    if int(d[0]) != number(directed.d, own):
+def _summed_first(directed: Directed, low: int, kept: int) -> int:
+    """How many products are summed before they are cut: two of them, half as large as the last place kept, are left.
+
+    ProbeError where they are not neighbours, or not scaled, and where their sum aligns by more than its scales.
+    """
+    own, half = Power(low + kept), Power(low - 1, -1)
+    pairs = list(combinations(range(directed.products), 2))
+    d = directed.ask([({i: half, j: half}, own) for i, j in pairs])
+    left: list[bool] = (d != number(directed.d, own)).tolist()
+    count = 1 + sum(is_left for (i, _), is_left in zip(pairs, left, strict=True) if i == 0)
+    if left != [i // count == j // count for i, j in pairs] or (count > 1 and directed.scaled_dots is None):
         raise ProbeError("products are added before they are cut.")
+    if count > 1:
+        large = {0: Power(2)}
+        alone, beside = directed.ask([(large, 0), (large, Power(-kept, -1))]).tolist()
+        if alone == beside:
+            raise ProbeError("products are added before they are cut, and their sum aligns by its own exponent.")
+    return count
 
 
 def _raw_exponents(directed: Directed, kept: int) -> None:
