@@ -149,7 +149,7 @@ def _words(rule: Arithmetic, kinds: ElementTypes) -> Iterator[str]:
         multiple = f"2^(top - {rule.fraction_bits})"
         yield f"each term is cut toward zero to a multiple of {multiple}, top the largest exponent of the terms"
     if rule.summed_first > 1:
-        yield f"{rule.summed_first} products at a time are summed exactly, scaled, and one term, aligned by their scales"
+        yield f"{rule.summed_first} products at a time are summed exactly and scaled: one term, aligned by its scales"
     if rule.exponent_floor is not None:
         yield f"top is at least {rule.exponent_floor}"
     yield f"C is added {PLACES[rule.c]}"
