@@ -30,9 +30,9 @@ def partial_sums(types: ElementTypes, rule: Arithmetic, operands: tuple[Bits, Bi
     return np.where(np.isnan(d), np.uint32(0x7FFFFFFF), d.view(np.uint32))
 
 
-def _sum(rule: Arithmetic, group: Sequence[int], factors: tuple[Floats, Floats]) -> Floats:
+def _sum(rule: Arithmetic, group: Sequence[int], a_and_b: tuple[Floats, Floats]) -> Floats:
     """One group's; from its first product on where a sum of negative zeros is one."""
-    products = [factors[0][..., k] * factors[1][..., k] for k in group]
+    products = [a_and_b[0][..., k] * a_and_b[1][..., k] for k in group]
     total = products[0] if rule.negative_zero else products[0] + np.float32(0)
     for product in products[1:]:
         total = total + product

@@ -39,18 +39,18 @@ def decoded_scale(kind: str, bits: Bits) -> Decoded:
     return Decoded(np.ones(bits.shape, np.int64), exponent, np.zeros(bits.shape, bool), what, 0)
 
 
-def block_sums(factors: tuple[Decoded, Decoded], scales: BlockScales, count: int) -> tuple[Decoded, Decoded]:
+def block_sums(a_and_b: tuple[Decoded, Decoded], of_blocks: BlockScales, count: int) -> tuple[Decoded, Decoded]:
     """Exact sums of `count` products each, times their scales, as A's factors, and ones as B's.
 
     Of A (..., m, 1, k), B (..., 1, n, k) and scales that are broadcast alike; the exponents are those of the scales.
     """
-    a, b = factors
+    a, b = a_and_b
     exponent = a.exponent + b.exponent
     low = int(exponent.min())
     products = (a.significand * b.significand) << (exponent - low)
     sums = products.reshape(*products.shape[:-1], -1, count).sum(axis=-1)
-    first, second = (decoded_scale(scales.kind, np.repeat(bits, sums.shape[-1] // bits.shape[-1], axis=-1))
-                     for bits in (scales.a[..., :, None, :], scales.b[..., None, :, :]))  # fmt: skip
+    first, second = (decoded_scale(of_blocks.kind, np.repeat(bits, sums.shape[-1] // bits.shape[-1], axis=-1))
+                     for bits in (of_blocks.a[..., :, None, :], of_blocks.b[..., None, :, :]))  # fmt: skip
     total = sums * first.significand * second.significand
     fraction = a.fraction + b.fraction - low + first.fraction + second.fraction
     ones = Decoded(np.ones_like(total), np.zeros_like(total, np.int32), np.zeros_like(total, bool),
