@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 import msgspec
@@ -134,7 +134,7 @@ def _separate(kinds: ElementTypes, rule: Arithmetic, case: DotProduct) -> Iterat
     wide = "f32" if apart else kinds.d
     whole = msgspec.structs.replace(kinds, c=wide, d=wide)
     c = np.zeros(1, FORMATS[wide].word) if apart else np.asarray(case.c)[None]
-    for group in rule.groups if apart else [tuple(k for group in rule.groups for k in group)]:
+    for group in rule.groups if apart else (tuple(chain.from_iterable(rule.groups)),):
         for n, k in enumerate(group, 1):
             part = msgspec.structs.replace(rule, groups=(group[:n],), through_f32=None)
             sum_ = separate(whole, part, (case.a[None], case.b[None], c))
