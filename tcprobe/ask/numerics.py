@@ -92,6 +92,15 @@ class FormNumerics:
     def lines(self) -> Iterator[str]:
         """In words."""
         yield f"{self.form.id} on {self.arch}"
+        yield from self.parameters
+        if self.emulated:
+            yield lowering_words(self.lowering, self.form) if self.lowering else "emulated"
+        yield from self._others
+        yield self.evidence
+
+    @property
+    def parameters(self) -> Iterator[str]:
+        """What it computes, a line each."""
         if isinstance(self.rule, Arithmetic):
             yield from _words(self.rule, self.types)
         elif isinstance(self.rule, Integers):
@@ -101,10 +110,6 @@ class FormNumerics:
             yield "no parameters of the model describe it; `tcprobe run` saved cases of what it gives"
         elif self.published:
             yield from _published(self.published)
-        if self.emulated:
-            yield lowering_words(self.lowering, self.form) if self.lowering else "emulated"
-        yield from self._others
-        yield self.evidence
 
     @property
     def _others(self) -> Iterator[str]:
