@@ -162,6 +162,7 @@ def verified(verdict: Verified) -> None:
     """`verify`: one multiply."""
     mark = click.style("ok   ", fg="green") if verdict.good else click.style("WRONG", fg="red")
     words = [verdict.first] if not verdict.exact else []
+    words += [verdict.floats.first] if verdict.floats and verdict.floats.wrong else []
     words += [f"never read: {o.upper()} i = {', '.join(map(str, i))}" for o, i in verdict.unread.items()]
     if verdict.expected not in (None, verdict.unread):
         words.append(f"the results say never read: {verdict.expected}")
@@ -176,12 +177,19 @@ def verified_all(device: Device, verdicts: Sequence[Verified], others: int, unto
     """The counts at the end of `verify`; `untold` forms have tables that nobody says."""
     exact, noticed = (sum(getattr(v, name) for v in verdicts) for name in ("exact", "noticed"))
     click.echo(f"{bold(escaped(device.name))} ({device.arch}): D exact in {exact} of {len(verdicts)} multiplies; "
-               f"a wrong layout of A noticed in {noticed}; tables: "
+               f"a wrong layout of A noticed in {noticed}; {_by_model(verdicts)}tables: "
                f"{escaped(', '.join(dict.fromkeys(v.source for v in verdicts)))}")  # fmt: skip
     if others:
         click.echo(f"{others} forms are not of {device.arch}", err=True)
     if untold:
         click.echo(f"of {untold} forms nobody says all tables on {device.arch}: `tcprobe run` measures them", err=True)
+
+
+def _by_model(verdicts: Sequence[Verified]) -> str:
+    """Of random floats, how many results are the model's bits; nothing where no form has a model."""
+    found = [verdict.floats for verdict in verdicts if verdict.floats]
+    count, wrong = sum(one.results for one in found), sum(one.wrong for one in found)
+    return f"of random floats {count - wrong} of {count} results the model's bits; " if found else ""
 
 
 def _by(answer: Trace, meeting: Meeting) -> str:
