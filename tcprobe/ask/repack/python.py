@@ -103,7 +103,7 @@ def source(plan: Repacking, packer: str) -> str:
         at=[list(bits) for bits in way.places], depth=_python(plan.depth.T, plan), line=_python(plan.line.T, plan),
         axis=axis, shape="m, k" if turned else "k, n", turned=turned, turned_back=turned, mask=(1 << kind.bits) - 1,
         viewed="" if counted else ": view them as uint8", holds="numbers" if counted else f"the bits of {way.source}", least=least, most=least + (1 << kind.bits) - 1,
-        refused=NAN if kind.has_nan else "", signed=f"((codes ^ {sign}) - {sign})" if least else "codes",
+        refused=NAN if kind.has_nan and way.source != way.target else "", signed=f"((codes ^ {sign}) - {sign})" if least else "codes",
     )  # fmt: skip
 
 
