@@ -1,13 +1,13 @@
-"""A GEMM with weights of 4 bits, put together from what tcprobe prints: D = A W, A and D of f16, W of s4 or u4 with scales.
+"""A GEMM with weights of 4 bits, put together from what tcprobe prints: D = A W, A and D of f16, W of s4 or u4.
 
     python examples/w4a16.py                       # writes w4a16.cu; assembles it where there is nvcc
     python examples/w4a16.py --run                 # on a GPU, with CuPy: compares with NumPy, times beside cuBLAS
     python examples/w4a16.py --type u4 --group 32 --arch sm_90 -o mine.cu
 
-W (k x n) has a scale, of f16, for every `group` of k in each column. By hand stand the loop and the rounding at its end.
-The multiply and where D's elements are: `emit INSTRUCTION --to cuda`. A's way from memory through swizzled shared memory
-into registers: `path A --tile 64x128`. The order in which weights are stored, the loads of 8 k steps at once, the
-conversion to f16 and the scales: `load B --repack`. For sm_80 and later; m is a multiple of 64, n and k are of 128.
+W (k x n) has a scale, of f16, for every `group` of k in each column. By hand stand the loop and the rounding at its
+end. The multiply and where D's elements are: `emit INSTRUCTION --to cuda`. A's way from memory through swizzled shared
+memory into registers: `path A --tile 64x128`. The order in which weights are stored, the loads of 8 k steps at once,
+the conversion to f16 and the scales: `load B --repack`. For sm_80 and later; m is a multiple of 64, n and k are of 128.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ w4a16(const unsigned short* a, const void* weights, const void* scales, unsigned
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int row = blockIdx.x * @m, col = blockIdx.y * @n + warp * (@n / @warps), tiles = k / W::K;
   const auto fill = [&](int tile) {
-    if (tile < tiles)
-      A::fill(shared + tile % @stages * A::BYTES, a + static_cast<long long>(row) * k + tile * W::K, threadIdx.x, 128, 2ll * k);
+    const unsigned short* const from = a + static_cast<long long>(row) * k + tile * W::K;
+    if (tile < tiles) A::fill(shared + tile % @stages * A::BYTES, from, threadIdx.x, 128, 2ll * k);
     asm volatile("cp.async.commit_group;" : : : "memory");
   };
   unsigned words[ACROSS][W::WORDS], next[ACROSS][W::WORDS], factors[ACROSS][W::GROUPS][W::SCALES];
@@ -213,7 +213,7 @@ class OnGpu:
         return int((d.get() != wanted).sum()), float(abs(d.get().astype(float) - wanted).max())
 
     def times(self, size: tuple[int, int, int], rounds: int = 20) -> tuple[float, float]:
-        """Microseconds of a launch, and of cuBLAS (CuPy's matmul) on weights of f16: the least of `rounds`, in turns."""
+        """Microseconds of a launch, and of cuBLAS (CuPy's matmul) on W of f16: the least of `rounds`, in turns."""
         import cupy
 
         (m, n, k), rng = size, cupy.random.default_rng(0)
@@ -249,7 +249,8 @@ def run(asked: Asked, timed: bool) -> int:
               f"{f'{count} elements differ, by at most {most}' if count else 'equal to NumPy'}")  # fmt: skip
     for size in TIMED if timed else ():
         ours, theirs = gpu.times(size)
-        print(f"{'x'.join(map(str, size))}: {ours:.1f} us, cuBLAS on f16 {theirs:.1f} us: {theirs / ours:.2f} of its rate")
+        name = "x".join(map(str, size))
+        print(f"{name}: {ours:.1f} us, cuBLAS on f16 {theirs:.1f} us: {theirs / ours:.2f} of its rate")
     return int(wrong > 0)
 
 

@@ -165,8 +165,8 @@ static unsigned of_pairs(const std::string& name, const std::vector<long long>& 
   for (int half = 0; half < 2; ++half) {
     double x[3] = {};
     for (size_t j = 0; j < in.size(); ++j) x[j] = value(unsigned(in[j] >> 16 * half), form);
-    const double made = begins(name, "fma") ? std::fma(x[0], x[1], x[2]) : begins(name, "mul") ? x[0] * x[1] : x[0] - x[1];
-    found |= bits_of(made, form) << 16 * half;
+    const double product = begins(name, "fma") ? std::fma(x[0], x[1], x[2]) : x[0] * x[1];
+    found |= bits_of(begins(name, "sub") ? x[0] - x[1] : product, form) << 16 * half;
   }
   return found;
 }
@@ -194,8 +194,9 @@ static bool weighed(const std::string& ptx, const std::string& name, Out out, co
   else if (has(name, ".rn.f16x2") || has(name, ".rn.bf16x2")) {
     if (begins(name, "cvt")) return false;
     put(out, of_pairs(name, in));
-  } else if (begins(name, "lop3")) put(out, looked_up(in[0], in[1], in[2], std::stoul(ptx.substr(ptx.rfind("0x")), 0, 16)));
-  else if (begins(name, "prmt")) put(out, permuted(in[0], in[1], in[2]));
+  } else if (begins(name, "lop3")) {
+    put(out, looked_up(in[0], in[1], in[2], std::stoul(ptx.substr(ptx.rfind("0x")), 0, 16)));
+  } else if (begins(name, "prmt")) put(out, permuted(in[0], in[1], in[2]));
   else if (begins(name, "shf.l.wrap")) put(out, unsigned(in[0]) << in[1] | unsigned(in[0]) >> (32 - in[1]));
   else return false;
   return true;

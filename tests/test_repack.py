@@ -1,4 +1,4 @@
-"""`load --repack`: the packer is run, the code that loads and converts is run by all threads, for every code in every slot.
+"""`load --repack`: packers are run, and all threads run the code that loads and converts, for every code in every slot.
 
 What a code is worth comes from ml_dtypes and NumPy; which element a slot holds, from the table.
 """
@@ -136,8 +136,9 @@ def case(plan, folder):
             data += factor.tobytes()
         wanted = patterns(seen_by_threads(plan, values), target).tobytes()
     body = BODY.format(blocks=len(codes) // plan.k, name=name, threads=threads, scale=scale)
-    return emitted.Case(f"{plan.cell.fragment.id} of {plan.conversion.source}, {plan.group}",
-                        f"namespace {plan.cell.arch} {{ {cuda.source(plan)} }}", body, threads, data, wanted)  # fmt: skip
+    what = f"{plan.cell.fragment.id} of {plan.conversion.source}, {plan.group}"
+    code = f"namespace {plan.cell.arch} {{ {cuda.source(plan)} }}"
+    return emitted.Case(what, code, body, threads, data, wanted)
 
 
 @needs_compiler
@@ -277,7 +278,9 @@ def kernels(name):
         struct = cuda.name(plan)
         scale = f"unsigned h[{struct}::GROUPS][{struct}::SCALES]; {struct}::load_scales(w, 64, 1, 2, t, h); " \
                 f"{struct}::scale(h, r);" if plan.group else ""  # fmt: skip
-        yield cuda.source(plan) + f"""
+        yield (
+            cuda.source(plan)
+            + f"""
 extern "C" __global__ void kernel{number}(const void* w, unsigned (*out)[{struct}::STEPS][{struct}::REGISTERS]) {{
   const unsigned t = threadIdx.x;
   unsigned words[{struct}::WORDS], r[{struct}::STEPS][{struct}::REGISTERS];
@@ -288,6 +291,7 @@ extern "C" __global__ void kernel{number}(const void* w, unsigned (*out)[{struct
     for (int j = 0; j < {struct}::REGISTERS; ++j) out[t][s][j] = r[s][j];
 }}
 """
+        )
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -357,13 +361,13 @@ def asked(*arguments, code=0):
         ([f"{F16}.b", "--type", "s4"], "give --repack too"),
         ([f"{F16}.b", "--repack", "--type", "s4", "--ld", "64"], "an order of their own"),
         ([f"{F16}.b", "--repack", "--type", "s4", "--global", "row"], "an order of their own"),
-        ([f"{F16}.b", "--repack", "--type", "s4", "--as", "bf16"], "takes f16, not bf16. The nearest that does: mma.m16n8k16.row.col.f32.bf16"),
+        ([f"{F16}.b", "--repack", "--type", "s4", "--as", "bf16"], "that does: mma.m16n8k16.row.col.f32.bf16"),
         ([f"{F16}.d", "--repack", "--type", "s4"], "result, not A or B"),
         ([f"{F16}.b", "--repack", "--type", "f16"], "known: s4, u4, s8, e4m3, e2m1"),
         ([f"{F16}.b", "--repack", "--type", "s4", "--group", "100"], "128 does, as do 16, 32, 64, 128"),
         (["mma.m16n8k64.row.col.s32.s4.s4.s32.b", "--repack", "--type", "s8"], "s8 has 8 bits, s4 only 4"),
         (["mma.m16n8k32.row.col.s32.s8.s8.s32.b", "--repack", "--type", "e4m3"], "s8 takes s4, u4, s8. The nearest"),
-        (["mma.m16n8k32.row.col.s32.s8.s8.s32.b", "--repack", "--type", "s4", "--group", "64"], "the sum over a group"),
+        (["mma.m16n8k32.row.col.s32.s8.s8.s32.b", "--repack", "--type", "s4", "--group", "64"], "the sum over"),
         (["mma.m8n8k4.row.col.f32.f16.f16.f32.b", "--repack", "--type", "s8", "--arch", "sm_70"], "holds 4 products"),
         ([f"{F16}.b", "--repack", "--type", "s4", "--packer", "numpy", "--code"], "does not go with --packer"),
     ],

@@ -25,7 +25,7 @@ def test_it_compiles_without_a_word(kind, group, arch):
 def test_nothing_but_the_loop_is_by_hand():
     asked = w4a16.Asked("s4", 128, "sm_80")
     text = w4a16.source(asked)
-    for line in ("mma.sync.aligned.m16n8k16", "ldmatrix.sync.aligned", "lop3.b32", "cp.async.cg", "ld.global.nc.v4.b32"):
+    for line in ("mma.sync.aligned.m16n8k16", "ldmatrix.sync.aligned", "lop3.b32", "cp.async.cg", "ld.global.nc.v4"):
         assert line in text
         assert line not in w4a16.KERNEL
     assert w4a16.shared_bytes() <= 48 << 10

@@ -36,8 +36,8 @@ OF_REPACKING = {"stored": "--type", "wanted": "--as", "group": "--group", "packe
               "s4, u4, s8, e4m3 or e2m1.")  # fmt: skip
 @click.option("--as", "wanted", type=ElementType(), metavar="T", help="With --repack: what they are converted to. "
               "Default: FRAGMENT's own type, and there is no other.")  # fmt: skip
-@click.option("--group", type=Number(1), metavar="K", help="With --repack: a scale for each K elements of k of a column "
-              "of B, or row of A.")  # fmt: skip
+@click.option("--group", type=Number(1), metavar="K", help="With --repack: a scale for each K elements of k, of a "
+              "column of B or row of A.")  # fmt: skip
 @click.option("--packer", type=click.Choice(["numpy", "torch"]), help="With --repack: print the Python that repacks.")
 @click.option("--code", "code", is_flag=True, help="Print a CUDA header instead.")
 @OUTPUT
@@ -118,24 +118,16 @@ def _load_text(plan: StraightLoad) -> None:
     click.echo(escaped(f"{fragment.id} on {plan.cell.arch}: {plan.cell.evidence}"))
 
 
-def _repack_text(plan: Repacking) -> None:
-    from tcprobe.ask.repack.words import described
+def _repack_text(weights: Repacking) -> None:
+    from tcprobe.ask.repack.words import described, words_of
 
-    head, *rest = described(plan)
+    head, *rest = described(weights)
     click.echo(head)
-    order = [("word", "registers, step.register", "bits, of the lowest code first")]
-    order += [(str(word), registers, bits) for word, registers, bits in plan_words(plan)]
+    order = [("word", "registers, step.register", "bits, of the lowest code first"), *words_of(weights)]
     for cells in order:
         click.echo(f"{cells[0]:<4}  {cells[1]:<{max(len(row[1]) for row in order)}}  {cells[2]}")
     for text in rest:
         line(escaped(text))
-
-
-def plan_words(plan: Repacking) -> list[tuple[int, str, str]]:
-    """Of each word its registers, and where their codes lie."""
-    from tcprobe.ask.repack.words import words_of
-
-    return words_of(plan)
 
 
 COMMANDS = (load,)

@@ -1,4 +1,4 @@
-"""What `path` and `load` have in common: options, the table of steps, their instructions and addresses; where code goes."""
+"""What `path` and `load` share: options, the table of steps, their instructions and addresses; where code goes."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def cell_of(fragment: str, name: str | None, layers: Layers) -> Cell:
     cell, note = meant(fragment, name, layers)
     told(note)
     return cell
+
 
 def write(text: str, asked: Mapping[str, Any]) -> None:
     """Code to a file, or to standard output, by the name and in the namespace that are asked for."""

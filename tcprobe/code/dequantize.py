@@ -30,7 +30,7 @@ STORED = ("s4", "u4", "s8", "e4m3", "e2m1")  # what weights are stored as
 # functions of one instruction: parameters, asm, operands after the output
 FUNCTIONS = {
     "lop3": ("unsigned x, unsigned mask, unsigned more", "lop3.b32 %0, %1, %2, %3, 0xea;", "(x & mask) | more"),
-    "choose": ("unsigned x, unsigned y, unsigned mask", "lop3.b32 %0, %1, %2, %3, 0xd8;", "y where mask has a one, else x"),
+    "choose": ("unsigned x, unsigned y, unsigned mask", "lop3.b32 %0, %1, %2, %3, 0xd8;", "y where mask is 1, else x"),
     "bytes": ("unsigned x, unsigned y, unsigned order", "prmt.b32 %0, %1, %2, %3;", "bytes of x and y; signs of them"),
     "rotate": ("unsigned x, unsigned by", "shf.l.wrap.b32 %0, %1, %1, %2;", "to the left"),
     "subtract_f16": ("unsigned x, unsigned y", "sub.rn.f16x2 %0, %1, %2;", ""),
@@ -46,11 +46,11 @@ E4M3 = Target("sm_89", "8.1")
 E2M1 = Target("sm_100a", "8.6", (("sm_120a", "8.7"), ("sm_100f", "8.8"), ("sm_110f", "9.0"), ("sm_120f", "8.8")))
 
 
-class Conversion(NamedTuple):
+class Decoding(NamedTuple):
     """`lines` make `registers` registers, the array `to`, from a `word` whose codes lie at `places`.
 
-    A code is stored with the bits of `flip` turned over. `instructions`: how many a word takes, in PTX. `words` say how;
-    `needs` is the least target where the arch alone does not do.
+    A code is stored with the bits of `flip` turned over. `words` say how it goes; `needs` is the target of an
+    instruction that not every arch has.
     """
 
     source: str
@@ -69,7 +69,7 @@ class Conversion(NamedTuple):
 
     @property
     def instructions(self) -> int:
-        """Of a word."""
+        """That a word takes, in PTX."""
         text = "\n".join(self.lines)
         return len(self.calls(text)) + len(re.findall(r"<<|>>|\+ 0x| [&^] ", text))
 
@@ -84,14 +84,14 @@ class Conversion(NamedTuple):
         return re.findall(rf"\b({'|'.join(FUNCTIONS)})\(", text)
 
 
-def conversion(source: str, target: str, device: Arch) -> Conversion:
+def conversion(source: str, target: str, device: Arch) -> Decoding:
     """The way from a stored type to an element's on an arch; UsageError where there is none, with those that are."""
     if source == target:
         return _same(source)
     made = _WAYS.get((source, target))
     if made is None:
-        wide = dtype(source).bits > dtype(target).bits
-        why = f"{source} has {dtype(source).bits} bits, {target} only {dtype(target).bits}" if wide else "no way is known"
+        bits, most = dtype(source).bits, dtype(target).bits
+        why = f"{source} has {bits} bits, {target} only {most}" if bits > most else "no way is known"
         raise UsageError(f"{source} cannot be stored for {target}: {why}; {target} takes {', '.join(sources(target))}.")
     return made(source, target, device)
 
@@ -116,9 +116,9 @@ def _linear(bits: int, count: int) -> tuple[Bits, ...]:
     return tuple(tuple(range(bits * j, bits * (j + 1))) for j in range(count))
 
 
-def _same(source: str) -> Conversion:
+def _same(source: str) -> Decoding:
     bits = dtype(source).bits
-    return Conversion(source, source, 1, _linear(bits, WORD // bits), ("to[0] = word;",), "stored as it is multiplied")
+    return Decoding(source, source, 1, _linear(bits, WORD // bits), ("to[0] = word;",), "stored as it is multiplied")
 
 
 def _halves() -> tuple[Bits, ...]:
@@ -135,7 +135,7 @@ def _shifted(left: int) -> str:
     return "word" if not left else f"word << {left}" if left > 0 else f"word >> {-left}"
 
 
-def _nibbles_f16(source: str, target: str, device: Arch) -> Conversion:
+def _nibbles_f16(source: str, target: str, device: Arch) -> Decoding:
     offset = 8 if source == "s4" else 0
     ends = (
         f"subtract_f16({{}}, {_twice(0x6400 + offset)});",  # 1024 + code
@@ -147,32 +147,34 @@ def _nibbles_f16(source: str, target: str, device: Arch) -> Conversion:
         held = f"lop3({'top' if j > 1 else 'word'}, {_twice(masks[j % 2])}, {_twice(0x6400)})"
         lines.append(f"to[{j}] = " + ends[j % 2].format(held))
     words = "nibbles interleaved for the exponent trick: lop3 makes 1024 + code, or 1024 + 16 code, of two at once"
-    return Conversion(source, target, 4, _halves(), tuple(lines), words, offset)
+    return Decoding(source, target, 4, _halves(), tuple(lines), words, offset)
 
 
-def _nibbles_bf16(source: str, target: str, device: Arch) -> Conversion:
+def _nibbles_bf16(source: str, target: str, device: Arch) -> Decoding:
     offset = 8 if source == "s4" else 0
     lines = tuple(
         f"to[{j}] = fma_bf16(lop3({_shifted(-4 * j)}, {_twice(0x000F)}, {_twice(0x4300)}), {_twice(0x3F80)}, "
         f"{_twice(0xC300 + offset)});" for j in range(4)
     )  # fmt: skip
     words = "nibbles interleaved for the exponent trick: lop3 makes 128 + code of two at once"
-    return Conversion(source, target, 4, _halves(), lines, words, offset)
+    return Decoding(source, target, 4, _halves(), lines, words, offset)
 
 
-def _bytes_f16(source: str, target: str, device: Arch) -> Conversion:
+def _bytes_f16(source: str, target: str, device: Arch) -> Decoding:
     lines = tuple(f"to[{j}] = subtract_f16(bytes(word, {_twice(0x6464)}, {order}), {_twice(0x6480)});"
                   for j, order in enumerate(("0x4140u", "0x4342u")))  # fmt: skip
     words = "prmt puts the exponent of 1024 above a code: 1024 + code of two at once"
-    return Conversion(source, target, 2, _linear(8, 4), lines, words, 0x80)
+    return Decoding(source, target, 2, _linear(8, 4), lines, words, 0x80)
 
 
-def _bytes_bf16(source: str, target: str, device: Arch) -> Conversion:
-    """Bits 0 to 7 of bf16, the lowest bit of the exponent among them, are a multiple of 2^-133; 2^127 makes 2^-6 of it."""
-    lines = tuple(f"to[{j}] = fma_bf16(fma_bf16(bytes(word, 0u, {order}), {_twice(0x7F00)}, {_twice(0xC000)}), "
-                  f"{_twice(0x4280)}, {MINUS_ZERO:#010x}u);" for j, order in enumerate(("0x4140u", "0x4342u")))  # fmt: skip
-    words = "prmt leaves a code in the low byte, which is code / 2^133; fma makes code / 64 - 2 of it, then 64 times that"
-    return Conversion(source, target, 2, _linear(8, 4), lines, words, 0x80)
+def _bytes_bf16(source: str, target: str, device: Arch) -> Decoding:
+    """The low 8 bits of bf16, one of the exponent among them, count in 2^-133; times 2^127 they count in 2^-6."""
+    lines = tuple(
+        f"to[{j}] = fma_bf16(fma_bf16(bytes(word, 0u, {order}), {_twice(0x7F00)}, {_twice(0xC000)}), {_twice(0x4280)}, "
+        f"{MINUS_ZERO:#010x}u);" for j, order in enumerate(("0x4140u", "0x4342u"))
+    )  # fmt: skip
+    words = "prmt leaves a code in the low byte, code / 2^133; fma makes code / 64 - 2 of it, and 64 times that"
+    return Decoding(source, target, 2, _linear(8, 4), lines, words, 0x80)
 
 
 class _Float(NamedTuple):
@@ -194,14 +196,14 @@ _FLOATS = {
 }
 
 
-def _by_bits(source: str, target: str, device: Arch) -> Conversion:
+def _by_bits(source: str, target: str, device: Arch) -> Decoding:
     way, size = _FLOATS[source, target], dtype(source).bits - 1
     places = tuple((*range(low + 16 * half, low + 16 * half + size), sign + 16 * half)
                    for low, sign in way.fields for half in range(2))  # fmt: skip
     lines = tuple(f"to[{j}] = {_times(target, _moved(way, field, size), way.factor)};"
                   for j, field in enumerate(way.fields))  # fmt: skip
     words = "sign and magnitude are moved to where the type has them; a multiplication makes up for the bias"
-    return Conversion(source, target, len(way.fields), places, lines, words)
+    return Decoding(source, target, len(way.fields), places, lines, words)
 
 
 def _moved(way: _Float, field: tuple[int, int], size: int) -> str:
@@ -224,28 +226,28 @@ def _times(target: str, text: str, factor: int) -> str:
     return f"fma_bf16({text}, {_twice(factor)}, {MINUS_ZERO:#010x}u)"
 
 
-def _e4m3_f16(source: str, target: str, device: Arch) -> Conversion:
+def _e4m3_f16(source: str, target: str, device: Arch) -> Decoding:
     if not E4M3.on(device):
         return _by_bits(source, target, device)
     lines = ("to[0] = e4m3_f16(static_cast<unsigned short>(word));",
              "to[1] = e4m3_f16(static_cast<unsigned short>(word >> 16));")  # fmt: skip
-    return Conversion(source, target, 2, _linear(8, 4), lines, "cvt of two codes at once", needs=E4M3)
+    return Decoding(source, target, 2, _linear(8, 4), lines, "cvt of two codes at once", needs=E4M3)
 
 
-def _e2m1_f16(source: str, target: str, device: Arch) -> Conversion:
+def _e2m1_f16(source: str, target: str, device: Arch) -> Decoding:
     if not E2M1.on(device):
         return _by_bits(source, target, device)
     lines = tuple(f"to[{j}] = e2m1_f16(static_cast<unsigned short>({_shifted(-8 * j)}));" for j in range(4))
-    return Conversion(source, target, 4, _linear(4, 8), lines, "cvt of two codes at once", needs=E2M1)
+    return Decoding(source, target, 4, _linear(4, 8), lines, "cvt of two codes at once", needs=E2M1)
 
 
-def _u4_bytes(source: str, target: str, device: Arch) -> Conversion:
+def _u4_bytes(source: str, target: str, device: Arch) -> Decoding:
     places = tuple(tuple(range(8 * byte + 4 * j, 8 * byte + 4 * j + 4)) for j in range(2) for byte in range(4))
     lines = ("to[0] = word & 0x0f0f0f0fu;", "to[1] = (word >> 4) & 0x0f0f0f0fu;")
-    return Conversion(source, target, 2, places, lines, "low and high nibbles of bytes are two registers")
+    return Decoding(source, target, 2, places, lines, "low and high nibbles of bytes are two registers")
 
 
-def _s4_bytes(source: str, target: str, device: Arch) -> Conversion:
+def _s4_bytes(source: str, target: str, device: Arch) -> Decoding:
     """The second register's magnitudes lie in the byte before, so that one rotation brings its signs and them."""
     first = tuple((8 * byte, 8 * byte + 1, 8 * byte + 2, 8 * byte + 7) for byte in range(4))
     second = tuple((*((8 * byte - 4 + bit) % WORD for bit in range(3)), 8 * byte + 3) for byte in range(4))
@@ -255,10 +257,10 @@ def _s4_bytes(source: str, target: str, device: Arch) -> Conversion:
         "to[1] = choose(turned, bytes(turned, 0u, 0xba98u), 0xf8f8f8f8u);",
     )
     words = "prmt spreads each code's sign over a byte, lop3 puts its low bits in"
-    return Conversion(source, target, 2, first + second, lines, words)
+    return Decoding(source, target, 2, first + second, lines, words)
 
 
-_WAYS: dict[tuple[str, str], Callable[[str, str, Arch], Conversion]] = {
+_WAYS: dict[tuple[str, str], Callable[[str, str, Arch], Decoding]] = {
     ("s4", "f16"): _nibbles_f16, ("u4", "f16"): _nibbles_f16, ("s8", "f16"): _bytes_f16,
     ("e4m3", "f16"): _e4m3_f16, ("e2m1", "f16"): _e2m1_f16,
     ("s4", "bf16"): _nibbles_bf16, ("u4", "bf16"): _nibbles_bf16, ("s8", "bf16"): _bytes_bf16,

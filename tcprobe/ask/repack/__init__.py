@@ -6,8 +6,8 @@
 >>> found.steps, found.k, found.lines, found.loads, found.conversion.instructions / found.conversion.codes
 (8, 128, 8, 1, 1.125)
 
-A block is `k` x `lines` weights, lines being what is no k: columns of B, rows of A. Blocks lie by k, then by lines; in one
-each lane's words follow each other, lane after lane, step after step. Lanes that hold the same have one place.
+A block is `k` x `lines` weights, lines being what is no k: columns of B, rows of A. Blocks lie by k, then by lines; in
+one each lane's words follow each other, lane after lane, step after step. Lanes that hold the same have one place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tcprobe.ask.bank_access import slots_of
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.memory import NOTHING
 from tcprobe.ask.repack.request import checked, grouped
-from tcprobe.code.dequantize import WORD, Conversion, scaling
+from tcprobe.code.dequantize import WORD, Decoding, scaling
 from tcprobe.errors import InternalError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
@@ -44,7 +44,7 @@ class Repacking:
     """
 
     cell: Cell
-    conversion: Conversion
+    conversion: Decoding
     owner: Ints
     depth: Ints
     line: Ints
@@ -54,7 +54,7 @@ class Repacking:
     @property
     def slots(self) -> int:
         """Elements of a place in one step."""
-        return self.depth.shape[1]
+        return int(self.depth.shape[1])
 
     @property
     def steps(self) -> int:
@@ -175,35 +175,36 @@ def repack(cell: Cell, stored: str, wanted: str | None = None, group: int | None
     depth, line = (slots.col, slots.row) if cell.fragment.depth == "col" else (slots.row, slots.col)
     filled, own = _registers(depth, line, cell.fragment.registers)
     owner, first = _places(depth[:, own], line[:, own])
-    plan = Repacking(cell, way, owner, depth[first][:, own], line[first][:, own], filled, group)
-    grouped(cell, way.target, plan.step_k, plan.k, group)
-    _prove(plan)
-    return plan
+    weights = Repacking(cell, way, owner, depth[first][:, own], line[first][:, own], filled, group)
+    grouped(cell, way.target, weights.step_k, weights.k, group)
+    _prove(weights)
+    return weights
 
 
-def _registers(depth: Ints, line: Ints, count: int) -> tuple[tuple[int, ...], Ints]:
+def _registers(k_of: Ints, line_of: Ints, count: int) -> tuple[tuple[int, ...], Ints]:
     """Which stored register each register is, and the slots that are stored: a register that repeats one is not."""
-    slots = np.arange(depth.shape[1]).reshape(count, -1)
+    slots = np.arange(k_of.shape[1]).reshape(count, -1)
     found: dict[bytes, int] = {}
-    filled = [found.setdefault(depth[:, of].tobytes() + line[:, of].tobytes(), len(found)) for of in slots]
+    filled = [found.setdefault(k_of[:, of].tobytes() + line_of[:, of].tobytes(), len(found)) for of in slots]
     return tuple(filled), slots[[filled.index(number) for number in range(len(found))]].ravel()
 
 
-def _places(depth: Ints, line: Ints) -> tuple[Ints, list[int]]:
+def _places(k_of: Ints, line_of: Ints) -> tuple[Ints, list[int]]:
     """The place of each lane, and the first lane that has each."""
     found: dict[bytes, int] = {}
-    owner = np.array([found.setdefault(k.tobytes() + at.tobytes(), len(found)) for k, at in zip(depth, line, strict=True)])
+    held = (k.tobytes() + at.tobytes() for k, at in zip(k_of, line_of, strict=True))
+    owner = np.array([found.setdefault(one, len(found)) for one in held])
     return owner, [int(np.flatnonzero(owner == place)[0]) for place in range(len(found))]
 
 
-def _prove(plan: Repacking) -> None:
-    """InternalError unless every element of a block has a place of its own, and every bit of a block one element's bit."""
-    step = np.arange(plan.steps)[:, None]
-    depth, line = plan.depth[:, None, :] + step * plan.step_k, np.broadcast_to(plan.line[:, None, :], (plan.places, plan.steps, plan.slots))
-    elements = np.unique(depth * plan.lines + line)
-    whole = len(elements) == depth.size == plan.k * plan.lines and elements[-1] == plan.k * plan.lines - 1
-    if not whole or sorted(plan.bits.ravel().tolist()) != list(range(plan.words * WORD)):
-        raise InternalError(f"the order of {plan.cell.fragment.id} is not proven: it is not one to one.")
+def _prove(weights: Repacking) -> None:
+    """InternalError unless every element of a block has a place of its own, and every bit is one element's bit."""
+    step = np.arange(weights.steps)[:, None]
+    depth = weights.depth[:, None, :] + step * weights.step_k
+    elements = np.unique(depth * weights.lines + weights.line[:, None, :])
+    whole = len(elements) == depth.size == weights.k * weights.lines and elements[-1] == weights.k * weights.lines - 1
+    if not whole or sorted(weights.bits.ravel().tolist()) != list(range(weights.words * WORD)):
+        raise InternalError(f"the order of {weights.cell.fragment.id} is not proven: it is not one to one.")
 
 
 def numbered(values: Ints, what: str) -> str:

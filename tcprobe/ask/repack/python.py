@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from tcprobe import __version__
-from tcprobe.ask.repack import WORD, Repacking, numbered
+from tcprobe.ask.repack import Repacking, numbered
 from tcprobe.code.origin import origin
 from tcprobe.isa.dtypes import dtype
+from tcprobe.layout.banks import Ints
 from tcprobe.text import comment
 
 PACKERS = ("numpy", "torch")
@@ -51,7 +52,8 @@ def unpack(words):
     """The weights that `repack` made words of."""
     words = {taken}
     if words.ndim != 4 or words.shape[2:] != (PLACES, WORDS):
-        raise ValueError(f"words are of shape (k / K, {axis} / LINES, {{PLACES}}, {{WORDS}}), not {{tuple(words.shape)}}")
+        shape = f"(k / K, {axis} / LINES, {{PLACES}}, {{WORDS}})"
+        raise ValueError(f"words are of shape {{shape}}, not {{tuple(words.shape)}}")
     down, across = words.shape[:2]
     held = sum((words[..., None] >> AT[:, bit] & 1) << bit for bit in range(BITS))
     blocks = {module}.zeros((down, across, K, LINES), dtype={module}.int64)
@@ -83,35 +85,34 @@ TORCH = {
     "returned": "((words ^ 1 << 31) - (1 << 31)).to(torch.int32)",
     "taken": "torch.as_tensor(words).cpu().to(torch.int64) & 0xFFFFFFFF",
 }  # fmt: skip
-NAN = '''    if bool(((codes & 0x7F) == 0x7F).any()):
+NAN = """    if bool(((codes & 0x7F) == 0x7F).any()):
         raise ValueError("there is a NaN among the weights: codes 0x7f and 0xff")
-'''
+"""
 
 
-def source(plan: Repacking, packer: str) -> str:
+def source(weights: Repacking, packer: str) -> str:
     """The module for one of PACKERS; UsageError where places in memory have no closed form."""
-    way, fragment = plan.conversion, plan.cell.fragment
+    way, fragment = weights.conversion, weights.cell.fragment
     kind, axis = dtype(way.source), "m" if fragment.operand == "a" else "n"
     counted = not kind.is_float
     least = -(1 << kind.bits - 1) if counted and kind.is_signed and way.source[0] == "s" else 0
     turned = ".T" if fragment.operand == "a" else ""
-    sign = 1 << kind.bits - 1
+    sign, viewed = 1 << kind.bits - 1, "" if counted else ": view them as uint8"
     return MODULE.format(
         **(NUMPY if packer == "numpy" else TORCH), version=__version__, type=way.source, fragment=fragment.id,
-        origin=comment(origin(plan.cell)), places=plan.places, steps=plan.steps, slots=plan.slots, words=plan.words,
-        k=plan.k, lines=plan.lines, codes=way.codes, bits=kind.bits, flip=way.flip,
-        at=[list(bits) for bits in way.places], depth=_python(plan.depth.T, plan), line=_python(plan.line.T, plan),
+        origin=comment(origin(weights.cell)), places=weights.places, steps=weights.steps, slots=weights.slots,
+        words=weights.words, depth=_python(weights.depth.T, weights), line=_python(weights.line.T, weights),
+        k=weights.k, lines=weights.lines, codes=way.codes, bits=kind.bits, flip=way.flip,
+        at=[list(bits) for bits in way.places],
         axis=axis, shape="m, k" if turned else "k, n", turned=turned, turned_back=turned, mask=(1 << kind.bits) - 1,
-        viewed="" if counted else ": view them as uint8", holds="numbers" if counted else f"the bits of {way.source}", least=least, most=least + (1 << kind.bits) - 1,
-        refused=NAN if kind.has_nan and way.source != way.target else "", signed=f"((codes ^ {sign}) - {sign})" if least else "codes",
+        viewed=viewed, holds="numbers" if counted else f"the bits of {way.source}", least=least,
+        most=least + (1 << kind.bits) - 1, refused=NAN if kind.has_nan and way.source != way.target else "",
+        signed=f"((codes ^ {sign}) - {sign})" if least else "codes",
     )  # fmt: skip
 
 
-def _python(values, plan: Repacking) -> str:  # type: ignore[no-untyped-def]
+def _python(values: Ints, weights: Repacking) -> str:
     """A formula of (slots, places) in the module's names."""
-    text = numbered(values, f"the order of {plan.cell.fragment.id}").replace(" / ", " // ")
+    text = numbered(values, f"the order of {weights.cell.fragment.id}").replace(" / ", " // ")
     text = re.sub(r"\blane\b", "_lane", re.sub(r"\bissue\b", "_slot", text))
     return f"({text})"
-
-
-assert WORD == 32  # what the modules are written for

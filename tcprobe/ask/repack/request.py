@@ -1,8 +1,8 @@
-"""What can be repacked: the fragment, the types and the group of a request, each refused with the nearest that works."""
+"""What can be repacked: the fragment, types and group of a request, each refused with the nearest that works."""
 
 from __future__ import annotations
 
-from tcprobe.code.dequantize import STORED, Conversion, conversion, targets
+from tcprobe.code.dequantize import STORED, Decoding, conversion, targets
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
@@ -15,7 +15,7 @@ from tcprobe.text import quoted
 FLOATS = ("f16", "bf16")
 
 
-def checked(cell: Cell, stored: str, wanted: str | None) -> Conversion:
+def checked(cell: Cell, stored: str, wanted: str | None) -> Decoding:
     """The conversion of a request; UsageError where there is none."""
     fragment = cell.fragment
     if fragment.role is not Role.FACTOR:
@@ -42,8 +42,8 @@ def grouped(cell: Cell, target: str, step: int, block: int, group: int | None) -
     if group is None:
         return
     if target not in FLOATS:
-        raise UsageError(f"--group: {target} is multiplied as it is, and what scales it is the sum over a group, by hand; "
-                         f"weights are scaled as {' or '.join(FLOATS)}.")  # fmt: skip
+        raise UsageError(f"--group: {target} is multiplied as it is, and what scales it is the sum over a group, by "
+                         f"hand; weights are scaled as {' or '.join(FLOATS)}.")  # fmt: skip
     fragment = cell.fragment
     if fragment.operand == "a" and fragment.cols != fragment.shape.k:
         raise UsageError(f"--group: {fragment.id} is compressed, so that k is not counted along it.")
@@ -55,17 +55,17 @@ def grouped(cell: Cell, target: str, step: int, block: int, group: int | None) -
                          f"{', '.join(map(str, fitting[:4]))} and multiples of {block}.")  # fmt: skip
 
 
-def _nearest(fragment: Fragment, types: tuple[str, ...], cell: Cell) -> str:
+def _nearest(fragment: Fragment, takes: tuple[str, ...], cell: Cell) -> str:
     """The fragment of the same operand that takes one of the types on the arch, the most like it."""
     on = [f for f in inventory.fragments().values()
-          if f.role is Role.FACTOR and f.operand == fragment.operand and f.type in types and f.products == 1
+          if f.role is Role.FACTOR and f.operand == fragment.operand and f.type in takes and f.products == 1
           and f.slot_bits == dtype(f.type).bits and f.target.on(arch(cell.arch))]  # fmt: skip
     if not on:
-        return f"No {fragment.operand.upper()} in registers takes {' or '.join(types)} on {cell.arch}."
+        return f"No {fragment.operand.upper()} in registers takes {' or '.join(takes)} on {cell.arch}."
     shape = fragment.shape
 
-    def far(one: Fragment) -> tuple[bool, int, int]:
-        apart = sum(abs(x - y) for x, y in zip(one.shape, shape, strict=True))
-        return one.family != fragment.family, types.index(one.type), apart
+    def far(candidate: Fragment) -> tuple[bool, int, int]:
+        apart = sum(abs(x - y) for x, y in zip(candidate.shape, shape, strict=True))
+        return candidate.family != fragment.family, takes.index(candidate.type), apart
 
     return f"The nearest that does: {min(on, key=far).id}."

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tcprobe.ask.repack import WORD, Repacking
+from tcprobe.ask.repack import Repacking
 from tcprobe.code.cuda import holder
+from tcprobe.code.dequantize import WORD
 
 
-def described(plan: Repacking) -> list[str]:
+def described(weights: Repacking) -> list[str]:
     """Lines: the block, then what is done with it, counts, and evidence."""
-    return [_head(plan), *_costs(plan), *_scales(plan), *_like(plan), *_proof(plan)]
+    return [_head(weights), *_costs(weights), *_scales(weights), *_like(weights), *_proof(weights)]
 
 
-def words_of(plan: Repacking) -> list[tuple[int, str, str]]:
+def words_of(weights: Repacking) -> list[tuple[str, str, str]]:
     """Of each word the registers that it fills, as step.register, and the bits of their codes, lowest code first."""
-    way, each = plan.conversion, len(set(plan.filled))
+    way, each = weights.conversion, len(set(weights.filled))
     places = " ".join(_span(bits) for bits in way.places)
     found = []
-    for word in range(plan.words):
+    for word in range(weights.words):
         numbers = range(word * way.registers, (word + 1) * way.registers)
         names = [f"{number // each}.{register}" for number in numbers
-                 for register, held in enumerate(plan.filled) if held == number % each]  # fmt: skip
-        found.append((word, " ".join(names), places if not word else "likewise"))
+                 for register, held in enumerate(weights.filled) if held == number % each]  # fmt: skip
+        found.append((str(word), " ".join(names), places if not word else "likewise"))
     return found
 
 
-def _span(bits: tuple[int, ...]) -> str:
+def _span(ascending: tuple[int, ...]) -> str:
     """Bits of a code: 0-3, or 7-13,15 where the highest is apart."""
     runs: list[list[int]] = []
-    for bit in bits:
+    for bit in ascending:
         if runs and bit == runs[-1][-1] + 1:
             runs[-1].append(bit)
         else:
@@ -37,19 +38,20 @@ def _span(bits: tuple[int, ...]) -> str:
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-def _head(plan: Repacking) -> str:
-    way, fragment = plan.conversion, plan.cell.fragment
+def _head(weights: Repacking) -> str:
+    way, fragment = weights.conversion, weights.cell.fragment
     axis = "m" if fragment.operand == "a" else "n"
-    loads = "one 16-byte load" if plan.loads == 1 else f"{plan.loads} 16-byte loads"
-    steps = "k step" if plan.steps == 1 else "k steps"
-    return (f"{fragment.id}: weights of {way.source}, {plan.steps} {steps} in {loads} of a {holder(fragment.threads)}; "
-            f"stored as [k / {plan.k}][{axis} / {plan.lines}][{plan.places}][{plan.words}] words")  # fmt: skip
+    loads = "one 16-byte load" if weights.loads == 1 else f"{weights.loads} 16-byte loads"
+    steps = "k step" if weights.steps == 1 else "k steps"
+    thread, order = holder(fragment.threads), f"[k / {weights.k}][{axis} / {weights.lines}]"
+    return (f"{fragment.id}: weights of {way.source}, {weights.steps} {steps} in {loads} of a {thread}; "
+            f"stored as {order}[{weights.places}][{weights.words}] words")  # fmt: skip
 
 
-def _costs(plan: Repacking) -> Iterator[str]:
-    way = plan.conversion
-    count = plan.k * plan.lines
-    yield f"loads: {plan.loads} for {count} weights, {plan.block_bytes} bytes in a row: {plan.sectors} sectors, all full"
+def _costs(weights: Repacking) -> Iterator[str]:
+    way = weights.conversion
+    count, size = weights.k * weights.lines, weights.block_bytes
+    yield f"loads: {weights.loads} for {count} weights, {size} bytes in a row, {weights.sectors} sectors, all full"
     each = way.instructions / way.codes
     if way.source == way.target:
         yield f"convert: nothing, {way.words}"
@@ -58,36 +60,36 @@ def _costs(plan: Repacking) -> Iterator[str]:
     if way.flip:
         yield f"stored codes are {way.source}'s with bits {way.flip:#x} turned over, that is, {way.flip} more"
     if way.needs:
-        yield f"needs -arch={' or '.join(plan.compiled_for)}"
-    if plan.conversion.source == "e4m3" and plan.conversion.source != way.target:
+        yield f"needs -arch={' or '.join(weights.compiled_for)}"
+    if weights.conversion.source == "e4m3" and weights.conversion.source != way.target:
         yield "a NaN is refused when weights are repacked"
 
 
-def _scales(plan: Repacking) -> Iterator[str]:
-    if not plan.group:
+def _scales(weights: Repacking) -> Iterator[str]:
+    if not weights.group:
         return
-    target, axis = plan.conversion.target, "m" if plan.cell.fragment.operand == "a" else "n"
-    lines = len({slot for pair in plan.pairs for slot in pair})
-    yield (f"scales: {target}, [k / {plan.group}][{axis}] as they are; a block needs {plan.groups * lines} of a lane; "
-           f"{plan.scale_instructions:g} instructions an element, each product rounded to nearest even")  # fmt: skip
+    target, axis = weights.conversion.target, "m" if weights.cell.fragment.operand == "a" else "n"
+    needed = weights.groups * len({slot for pair in weights.pairs for slot in pair})
+    yield (f"scales: {target}, [k / {weights.group}][{axis}] as they are, {needed} of a lane for a block; "
+           f"{weights.scale_instructions:g} instructions an element, each product rounded to nearest even")  # fmt: skip
 
 
-def _like(plan: Repacking) -> Iterator[str]:
-    held = f"a lane's registers of {plan.steps} multiplies" if plan.steps > 1 else "a lane's registers"
-    shared = [f"a 16-byte load has {held}{', along k' * (plan.steps > 1)}"]
-    if "interleaved" in plan.conversion.words:
+def _like(weights: Repacking) -> Iterator[str]:
+    held = f"a lane's registers of {weights.steps} multiplies" if weights.steps > 1 else "a lane's registers"
+    shared = [f"a 16-byte load has {held}{', along k' * (weights.steps > 1)}"]
+    if "interleaved" in weights.conversion.words:
         shared.append("nibbles lie interleaved for the exponent trick")
-    if plan.group:
+    if weights.group:
         shared.append("each group of k has its scale")
-    yield (f"as in Marlin's layout, {'; '.join(shared)}. Otherwise than there, a load goes along k and not n, scales keep "
-           "their order, and there are no zero points")  # fmt: skip
-    if plan.ldmatrix:
-        yield (f"from shared memory {plan.ldmatrix.removesuffix('.d')} (PTX 9.4) gives the same by no instruction of "
-               f"conversion: `tcprobe convert {plan.ldmatrix} {plan.cell.fragment.id}`")  # fmt: skip
+    yield (f"as in Marlin's layout, {'; '.join(shared)}. Otherwise than there, a load goes along k and not n, scales "
+           "keep their order, and there are no zero points")  # fmt: skip
+    if weights.ldmatrix:
+        yield (f"from shared memory {weights.ldmatrix.removesuffix('.d')} (PTX 9.4) gives the same without any "
+               f"conversion: `tcprobe convert {weights.ldmatrix} {weights.cell.fragment.id}`")  # fmt: skip
 
 
-def _proof(plan: Repacking) -> Iterator[str]:
-    fragment = plan.cell.fragment
-    yield (f"proven: the {plan.k} x {plan.lines} weights of a block go to its {plan.places} x {plan.words * WORD} bits one "
-           "to one")  # fmt: skip
-    yield f"{fragment.id} on {plan.cell.arch}: {plan.cell.evidence}"
+def _proof(weights: Repacking) -> Iterator[str]:
+    fragment = weights.cell.fragment
+    size = f"{weights.places} x {weights.words * WORD}"
+    yield f"proven: the {weights.k} x {weights.lines} weights of a block go to its {size} bits one to one"
+    yield f"{fragment.id} on {weights.cell.arch}: {weights.cell.evidence}"
