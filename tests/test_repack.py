@@ -319,6 +319,11 @@ extern "C" __global__ void on_gpu{number}(const unsigned char* input, unsigned* 
 """
 
 
+def on_gpu(number, plan, one):
+    scale = re.sub("running", "t", SCALE_OF.findall(one.body)[0]) if plan.group else ""
+    return ON_GPU.format(number=number, name=f"{plan.cell.arch}::{cuda.name(plan)}", threads=one.threads, scale=scale)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("group", [False, True])
 def test_the_gpu_gets_every_code_in_every_slot(tmp_path, group):
@@ -330,19 +335,17 @@ def test_the_gpu_gets_every_code_in_every_slot(tmp_path, group):
     gpu.open(0)
     kinds = {(c.fragment.family, c.fragment.operand, c.fragment.type): c for c in emitted.on(device.name)
              if c.fragment.role is Role.FACTOR}  # fmt: skip
-    tried = 0
-    for number, plan in enumerate(plans(kinds.values(), group)):
-        one = case(plan, tmp_path)
-        text = ON_GPU.format(number=number, name=f"{plan.cell.arch}::{cuda.name(plan)}", threads=one.threads,
-                             scale=re.sub("running", "t", SCALE_OF.findall(one.body)[0]) if group else "")  # fmt: skip
-        gpu.compile_cuda(one.code + text, [f"on_gpu{number}"], device.targets[-1])
+    tried = list(plans(kinds.values(), group))
+    cases = [case(plan, tmp_path) for plan in tried]
+    texts = [one.code + on_gpu(number, plan, one) for number, (plan, one) in enumerate(zip(tried, cases, strict=True))]
+    gpu.compile_cuda("\n".join(texts), [f"on_gpu{number}" for number in range(len(cases))], device.targets[-1])
+    for number, (plan, one) in enumerate(zip(tried, cases, strict=True)):
         output = np.zeros(len(one.wanted), np.uint8)
         blocks = len(one.wanted) // (4 * one.threads * plan.steps * plan.cell.fragment.registers)
         gpu.call(f"on_gpu{number}", blocks, [np.frombuffer(one.given, np.uint8)], output, (one.threads, 0))
         assert output.tobytes() == one.wanted, one.of
-        tried += 1
-    print(f"on the GPU, groups {group}: {tried} fragments with stored types, all right")
-    assert tried >= 10
+    print(f"on the GPU, groups {group}: {len(cases)} fragments with stored types, all right")
+    assert len(cases) >= 10
 
 
 # the command
