@@ -267,14 +267,19 @@ def test_what_cannot_be_packed(tmp_path, stored, weights, words):
 # the compiler
 
 
+def of_every_kind(name):
+    """A factor of each family, operand and type that an arch has."""
+    found = {}
+    for cell in emitted.on(name):
+        if cell.fragment.role is Role.FACTOR:
+            found.setdefault((cell.fragment.family, cell.fragment.operand, cell.fragment.type), cell)
+    return list(found.values())
+
+
 def kernels(name):
     """A kernel for every family, operand, type and stored type of an arch, and scales where there are."""
-    found = {}
-    cells = [cell for cell in emitted.on(arch(name).name) if cell.fragment.role is Role.FACTOR]
-    for plan in itertools.chain(plans(cells), plans(cells, group=True)):
-        fragment, way = plan.cell.fragment, plan.conversion
-        found.setdefault((fragment.family, fragment.operand, way.source, way.target, plan.group is None), plan)
-    for number, plan in enumerate(found.values()):
+    cells = of_every_kind(arch(name).name)
+    for number, plan in enumerate(itertools.chain(plans(cells), plans(cells, group=True))):
         struct = cuda.name(plan)
         scale = f"unsigned h[{struct}::GROUPS][{struct}::SCALES]; {struct}::load_scales(w, 64, 1, 2, t, h); " \
                 f"{struct}::scale(h, r);" if plan.group else ""  # fmt: skip
@@ -333,9 +338,7 @@ def test_the_gpu_gets_every_code_in_every_slot(tmp_path, group):
     gpu = Gpu()
     device = arch(gpu.devices()[0].arch)
     gpu.open(0)
-    kinds = {(c.fragment.family, c.fragment.operand, c.fragment.type): c for c in emitted.on(device.name)
-             if c.fragment.role is Role.FACTOR}  # fmt: skip
-    tried = list(plans(kinds.values(), group))
+    tried = list(plans(of_every_kind(device.name), group))
     cases = [case(plan, tmp_path) for plan in tried]
     texts = [one.code + on_gpu(number, plan, one) for number, (plan, one) in enumerate(zip(tried, cases, strict=True))]
     gpu.compile_cuda("\n".join(texts), [f"on_gpu{number}" for number in range(len(cases))], device.targets[-1])
