@@ -8,11 +8,13 @@ W (k x n) has a scale, of f16, for every `group` of k in each column. By hand st
 end. The multiply and where D's elements are: `emit INSTRUCTION --to cuda`. A's way from memory through swizzled shared
 memory into registers: `path A --tile 64x128`. The order in which weights are stored, the loads of 8 k steps at once,
 the conversion to f16 and the scales: `load B --repack`. For sm_80 and later; m is a multiple of 64, n and k are of 128.
+Where there are few tiles, several blocks share one along k, and a second kernel adds up what they have.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -36,42 +38,47 @@ from tcprobe.store.cell import emittable, load
 from tcprobe.store.results import published
 
 INSTRUCTION = "mma.m16n8k16.row.col.f32.f16.f16.f32"
-M, N, K = 64, 128, 128  # of a block's tile
-WARPS, STAGES = 4, 3
+M, N, K = 64, 32, 128  # of a warp's part of a block's tile
+STAGES = 3
 KERNEL = """
-// 128 threads; block (x, y) makes the tile of D at row 64 x, column 128 y
-extern "C" __global__ void __launch_bounds__(128)
-w4a16(const unsigned short* a, const void* weights, const void* scales, unsigned short* d, int n, int k) {
+constexpr int WARPS_M = @warps_m, WARPS_N = @warps_n, THREADS = 32 * WARPS_M * WARPS_N, STAGES = @stages;
+
+// block (x, y, z) makes the tile of D at row 64 WARPS_M x, column 32 WARPS_N y, from the z-th of gridDim.z parts of k;
+// (at most k / 128); of several each goes to `parts`, [part][m][n] of f32, to be added up by w4a16_sum
+extern "C" __global__ void __launch_bounds__(THREADS)
+w4a16(const unsigned short* a, const void* weights, const void* scales, unsigned short* d, float* parts, int n, int k) {
   using Mma = tcprobe::@arch::@mma;
   using A = w4a16_parts::A;
   using W = w4a16_parts::Weights;
-  constexpr int DOWN = @m / 16, ACROSS = @n / @warps / W::LINES;  // fragments of a warp
+  constexpr int DOWN = @m / 16, ACROSS = @n / W::LINES;  // fragments of a warp
   extern __shared__ __align__(1024) unsigned char held[];
   const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(held));
-  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int row = blockIdx.x * @m, col = blockIdx.y * @n + warp * (@n / @warps), tiles = k / W::K;
+  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = warp / WARPS_N, across = warp % WARPS_N;
+  const int first = blockIdx.x * (@m * WARPS_M), row = first + down * @m, col = (blockIdx.y * WARPS_N + across) * @n;
+  const int tiles = k / W::K, from = tiles * blockIdx.z / gridDim.z, end = tiles * (blockIdx.z + 1) / gridDim.z;
+  const auto stage = [&](int tile, unsigned part) { return shared + (tile % STAGES * WARPS_M + part) * A::BYTES; };
   const auto fill = [&](int tile) {
-    const unsigned short* const from = a + static_cast<long long>(row) * k + tile * W::K;
-    if (tile < tiles) A::fill(shared + tile % @stages * A::BYTES, from, threadIdx.x, 128, 2ll * k);
+    for (int part = 0; part < WARPS_M && tile < end; ++part)
+      A::fill(stage(tile, part), a + static_cast<long long>(first + part * @m) * k + tile * W::K, threadIdx.x, THREADS,
+              2ll * k);
     asm volatile("cp.async.commit_group;" : : : "memory");
   };
-  unsigned words[ACROSS][W::WORDS], next[ACROSS][W::WORDS], factors[ACROSS][W::GROUPS][W::SCALES];
-  float sum[DOWN][ACROSS][4] = {};
-  for (int tile = 0; tile < @stages - 1; ++tile) fill(tile);
-#pragma unroll
-  for (int j = 0; j < ACROSS; ++j) W::load(weights, col / W::LINES + j, lane, next[j]);
-  for (int tile = 0; tile < tiles; ++tile) {
-    asm volatile("cp.async.wait_group %0;" : : "n"(@stages - 2) : "memory");
-    __syncthreads();
-    fill(tile + @stages - 1);
+  unsigned words[ACROSS][W::WORDS], factors[ACROSS][W::GROUPS][W::SCALES];
+  const auto load = [&](int tile) {
 #pragma unroll
     for (int j = 0; j < ACROSS; ++j) {
-#pragma unroll
-      for (int w = 0; w < W::WORDS; ++w) words[j][w] = next[j][w];
-      W::load_scales(scales, n, tile, col / W::LINES + j, lane, factors[j]);
-      const int ahead = tile + 1 < tiles ? tile + 1 : tile;
-      W::load(weights, static_cast<long long>(ahead) * (n / W::LINES) + col / W::LINES + j, lane, next[j]);
+      const int line = col / W::LINES + j;
+      W::load(weights, static_cast<long long>(tile) * (n / W::LINES) + line, lane, words[j]);
+      W::load_scales(scales, n, tile, line, lane, factors[j]);
     }
+  };
+  float sum[DOWN][ACROSS][4] = {};
+  for (int tile = from; tile < from + STAGES - 1; ++tile) fill(tile);
+  load(from);
+  for (int tile = from; tile < end; ++tile) {
+    asm volatile("cp.async.wait_group %0;" : : "n"(STAGES - 2) : "memory");
+    __syncthreads();
+    fill(tile + STAGES - 1);
 #pragma unroll
     for (int w = 0; w < W::WORDS; ++w) {  // a word has two k steps of W
       unsigned b[ACROSS][2][W::REGISTERS];
@@ -84,40 +91,77 @@ w4a16(const unsigned short* a, const void* weights, const void* scales, unsigned
           b[j][r / W::REGISTERS][r % W::REGISTERS] =
               W::scaled(made[r], factors[j][(2 * w + r / W::REGISTERS) * W::GROUPS / W::STEPS][0]);
       }
+      if (w + 1 == W::WORDS && tile + 1 < end) load(tile + 1);  // while the last steps of this tile are multiplied
 #pragma unroll
       for (int half = 0; half < 2; ++half)
 #pragma unroll
         for (int i = 0; i < DOWN; ++i) {
           unsigned x[4];
-          A::load_issue(shared + tile % @stages * A::BYTES, lane, (2 * w + half) * DOWN + i, x);
+          A::load_issue(stage(tile, down), lane, (2 * w + half) * DOWN + i, x);
 #pragma unroll
           for (int j = 0; j < ACROSS; ++j) Mma::mma(sum[i][j], x, b[j][half], sum[i][j]);
         }
     }
   }
+  float* const part = parts + static_cast<long long>(blockIdx.z) * gridDim.x * (@m * WARPS_M) * n;
 #pragma unroll
   for (int i = 0; i < DOWN; ++i)
 #pragma unroll
     for (int j = 0; j < ACROSS; ++j)
 #pragma unroll
       for (int slot = 0; slot < 4; slot += 2) {  // two columns next to each other
-        unsigned both;
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(sum[i][j][slot + 1]), "f"(sum[i][j][slot]));
-        const long long at = static_cast<long long>(row + 16 * i + Mma::D::row(lane, slot)) * n;
-        *reinterpret_cast<unsigned*>(d + at + col + W::LINES * j + Mma::D::col(lane, slot)) = both;
+        const long long at = static_cast<long long>(row + 16 * i + Mma::D::row(lane, slot)) * n + col + W::LINES * j +
+                             Mma::D::col(lane, slot);
+        const float low = sum[i][j][slot], high = sum[i][j][slot + 1];
+        if (gridDim.z > 1) *reinterpret_cast<float2*>(part + at) = make_float2(low, high);
+        else *reinterpret_cast<unsigned*>(d + at) = rounded(low, high);
       }
 }
+
+// the parts of two elements next to each other added up; count: of elements of D
+extern "C" __global__ void w4a16_sum(const float* parts, unsigned short* d, int splits, long long count) {
+  const long long at = 2 * (blockIdx.x * 256ll + threadIdx.x);
+  float low = 0, high = 0;
+  for (int part = 0; part < splits && at < count; ++part) {
+    const float2 both = *reinterpret_cast<const float2*>(parts + part * count + at);
+    low += both.x;
+    high += both.y;
+  }
+  if (at < count) *reinterpret_cast<unsigned*>(d + at) = rounded(low, high);
+}
 """
-SHAPES = ((64, 128, 128), (64, 256, 128), (128, 128, 256), (192, 384, 640), (64, 128, 2048), (256, 256, 512))
+ROUNDED = """
+__device__ __forceinline__ unsigned rounded(float low, float high) {
+  unsigned both;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+"""
+SHAPES = ((64, 128, 128), (64, 256, 128), (128, 128, 256), (192, 384, 640), (64, 128, 2048), (256, 512, 512))
 TIMED = ((64, 8192, 8192), (256, 8192, 8192), (4096, 4096, 4096))
+COLD = 200 << 20  # bytes of weights, more than any cache holds
 
 
 class Asked(NamedTuple):
-    """What the weights are, `group` elements of k with a scale in common, and the arch whose tables are taken."""
+    """What the weights are, `group` elements of k with a scale in common, and the arch whose tables are taken.
+
+    `warps` of a block: each has 64 x 32 of its tile.
+    """
 
     type: str
     group: int
     arch: str
+    warps: tuple[int, int] = (1, 4)
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """m and n of a block."""
+        return self.warps[0] * M, self.warps[1] * N
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a block."""
+        return STAGES * self.tile[0] * K * 2
 
 
 def weights(asked: Asked) -> Repacking:
@@ -134,20 +178,15 @@ def source(asked: Asked) -> str:
     parts = [scoped(renamed(text, made, name), "w4a16_parts") for text, made, name in (
         (path_source(a), struct(path_source(a)), "A"), (cuda.source(plan), cuda.name(plan), "Weights"))]  # fmt: skip
     kernel = KERNEL
-    for name, value in {"arch": asked.arch, "mma": identifier(row.id), "m": M, "n": N, "warps": WARPS,
-                        "stages": STAGES}.items():  # fmt: skip
-        kernel = kernel.replace(f"@{name}", str(value))
-    return "\n".join(["#define TCPROBE_ANY_ARCH", emit.emit("cuda", tables), *parts, kernel])
+    for name, value in {"arch": asked.arch, "mma": identifier(row.id), "m": M, "n": N, "stages": STAGES}.items():
+        kernel = re.sub(rf"@{name}\b(?!_)", str(value), kernel)
+    kernel = kernel.replace("@warps_m", str(asked.warps[0])).replace("@warps_n", str(asked.warps[1]))
+    return "\n".join(["#define TCPROBE_ANY_ARCH", emit.emit("cuda", tables), *parts, ROUNDED, kernel])
 
 
 def struct(text: str) -> str:
     """The name of the struct in a header."""
     return text.split("\nstruct ", 1)[1].split(" ", 1)[0]
-
-
-def shared_bytes() -> int:
-    """Of dynamic shared memory."""
-    return STAGES * M * K * 2
 
 
 def packer(asked: Asked) -> ModuleType:
@@ -184,56 +223,85 @@ def problem(asked: Asked, size: tuple[int, int, int], seed: int) -> Problem:
 
 
 class OnGpu:
-    """The kernel for the first GPU."""
+    """The kernels for the first GPU: of tiles of 64 x 128, and of 128 x 256."""
 
     def __init__(self, asked: Asked) -> None:
+        import cupy
+
         from tcprobe.run.gpu import Gpu
 
         gpu = Gpu()
-        self.asked = asked._replace(arch=gpu.devices()[0].arch)
+        device = gpu.devices()[0].arch
         gpu.open(0)
-        self.function = gpu.compiled(source(self.asked), "w4a16", self.asked.arch, shared_bytes())
-        self.module = packer(self.asked)
+        self.processors = cupy.cuda.Device().attributes["MultiProcessorCount"]
+        self.ways = [asked._replace(arch=device, warps=warps) for warps in ((1, 4), (2, 8))]
+        self.functions = [gpu.compiled(source(way), "w4a16", device, way.shared_bytes) for way in self.ways]
+        self.sum = gpu.compiled(source(self.ways[0]), "w4a16_sum", device, 0)
+        self.asked, self.module = self.ways[0], packer(self.ways[0])
 
-    def launched(self, a, words, scales, d) -> None:
-        """One launch, on CuPy's arrays."""
-        (m, k), n = a.shape, d.shape[1]
-        self.function((m // M, n // N, 1), (32 * WARPS, 1, 1), (a, words, scales, d, np.int32(n), np.int32(k)),
-                      shared_mem=shared_bytes())  # fmt: skip
+    def chosen(self, size: tuple[int, int, int]) -> tuple[int, int]:
+        """Which kernel, and how many parts k is cut into: so many that every processor has four blocks of the small."""
+        m, n, k = size
+        if m % 128 == n % 256 == 0 and m * n // (128 * 256) >= self.processors // 2:
+            return 1, 1
+        return 0, max(1, min(4 * self.processors * 64 * 128 // (m * n), k // K, 8))
+
+    def launched(self, a, words, scales, d, way: tuple[int, int]) -> None:
+        """One product, on CuPy's arrays."""
+        import cupy
+
+        (m, k), n, (number, splits) = a.shape, d.shape[1], way
+        asked = self.ways[number]
+        blocks = (m // asked.tile[0], n // asked.tile[1], splits)
+        parts = cupy.empty((splits, m, n) if splits > 1 else 1, np.float32)
+        self.functions[number](blocks, (32 * asked.warps[0] * asked.warps[1], 1, 1),
+                               (a, words, scales, d, parts, np.int32(n), np.int32(k)),
+                               shared_mem=asked.shared_bytes)  # fmt: skip
+        if splits > 1:
+            self.sum((-(-d.size // 512), 1, 1), (256, 1, 1), (parts, d, np.int32(splits), np.int64(d.size)))
 
     def differing(self, size: tuple[int, int, int], seed: int) -> tuple[int, float]:
-        """How many elements of D are not NumPy's, and the largest difference."""
+        """How many elements of D are not NumPy's in any way of making it, and the largest difference."""
         import cupy
 
         given = problem(self.asked, size, seed)
-        d = cupy.full((size[0], size[1]), np.nan, np.float16)
-        self.launched(cupy.asarray(given.a.astype(np.float16)), cupy.asarray(self.module.repack(given.w)),
-                      cupy.asarray(given.scales.astype(np.float16)), d)  # fmt: skip
-        wanted = (given.a @ given.dense).astype(np.float16)
-        return int((d.get() != wanted).sum()), float(abs(d.get().astype(float) - wanted).max())
+        held = [cupy.asarray(one) for one in (given.a.astype(np.float16), self.module.repack(given.w),
+                                              given.scales.astype(np.float16))]  # fmt: skip
+        wanted, wrong, most = (given.a @ given.dense).astype(np.float16), 0, 0.0
+        for number, asked in enumerate(self.ways):
+            for splits in (1, 2, 3) if size[0] % asked.tile[0] == size[1] % asked.tile[1] == 0 else ():
+                d = cupy.full(size[:2], np.nan, np.float16)
+                self.launched(*held, d, (number, min(splits, size[2] // K)))
+                wrong += int((d.get() != wanted).sum())
+                most = max(most, float(abs(d.get().astype(float) - wanted).max()))
+        return wrong, most
 
     def times(self, size: tuple[int, int, int], rounds: int = 20) -> tuple[float, float]:
-        """Microseconds of a launch, and of cuBLAS (CuPy's matmul) on W of f16: the least of `rounds`, in turns."""
+        """Microseconds of a product, and of cuBLAS (CuPy's matmul) on W of f16: the least of `rounds`, in turns.
+
+        Each takes several copies of W in turn, so that none stays in the cache.
+        """
         import cupy
 
         (m, n, k), rng = size, cupy.random.default_rng(0)
         a, dense = (rng.standard_normal(shape, dtype=np.float32).astype(np.float16) for shape in ((m, k), (k, n)))
         words = cupy.random.randint(0, 1 << 31, (k // K, n // 8, 32, 4), dtype=np.uint32)
         scales, d = cupy.full((-(-k // self.asked.group), n), 0.01, np.float16), cupy.empty((m, n), np.float16)
-        ours, theirs = [], []
+        packed, whole = ([one.copy() for _ in range(1 + COLD // one.nbytes)] for one in (words, dense))
+        way, ours, theirs = self.chosen(size), [], []
         for _ in range(rounds):
-            ours.append(_timed(lambda: self.launched(a, words, scales, d)))
-            theirs.append(_timed(lambda: cupy.matmul(a, dense, out=d)))
+            ours.append(_timed(lambda j: self.launched(a, packed[j % len(packed)], scales, d, way)))
+            theirs.append(_timed(lambda j: cupy.matmul(a, whole[j % len(whole)], out=d)))
         return min(ours), min(theirs)
 
 
-def _timed(work, times: int = 5) -> float:
+def _timed(work, times: int = 8) -> float:
     import cupy
 
     start, end = cupy.cuda.Event(), cupy.cuda.Event()
     start.record()
-    for _ in range(times):
-        work()
+    for number in range(times):
+        work(number)
     end.record()
     end.synchronize()
     return 1e3 * cupy.cuda.get_elapsed_time(start, end) / times
@@ -272,12 +340,13 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--type", choices=("s4", "u4"), default="s4")
     parser.add_argument("--group", type=int, default=128, help="elements of k that have a scale in common")
+    parser.add_argument("--large", action="store_true", help="tiles of 128 x 256, for large m")
     parser.add_argument("--arch", default="sm_80", help="whose tables to take; --run takes the GPU's")
     parser.add_argument("--run", action="store_true", help="on a GPU: compare with NumPy, and time")
     parser.add_argument("--untimed", action="store_true", help="with --run: compare alone")
     parser.add_argument("-o", "--output", type=Path, default=Path("w4a16.cu"))
     given = parser.parse_args(arguments)
-    asked = Asked(given.type, given.group, given.arch)
+    asked = Asked(given.type, given.group, given.arch, (2, 8) if given.large else (1, 4))
     try:
         if given.run:
             return run(asked, not given.untimed)

@@ -12,13 +12,14 @@ import w4a16
 
 
 @pytest.mark.parametrize(
-    ("kind", "group", "arch"),
-    [("s4", 128, "sm_80"), ("u4", 32, "sm_90"), ("s4", 256, "sm_120"), ("u4", 16, "sm_100")],
-)
-def test_it_compiles_without_a_word(kind, group, arch):
+    ("kind", "group", "arch", "warps"),
+    [("s4", 128, "sm_80", (1, 4)), ("u4", 32, "sm_90", (2, 8)), ("s4", 256, "sm_120", (1, 4)),
+     ("u4", 16, "sm_100", (1, 4)), ("s4", 128, "sm_86", (2, 8))],
+)  # fmt: skip
+def test_it_compiles_without_a_word(kind, group, arch, warps):
     library = nvrtc.library()
     assert library
-    text = w4a16.source(w4a16.Asked(kind, group, arch))
+    text = w4a16.source(w4a16.Asked(kind, group, arch, warps))
     assert nvrtc.compile_cuda(library, text, f"-arch={arch}", "-std=c++17") == (True, "")
 
 
@@ -28,7 +29,7 @@ def test_nothing_but_the_loop_is_by_hand():
     for line in ("mma.sync.aligned.m16n8k16", "ldmatrix.sync.aligned", "lop3.b32", "cp.async.cg", "ld.global.nc.v4"):
         assert line in text
         assert line not in w4a16.KERNEL
-    assert w4a16.shared_bytes() <= 48 << 10
+    assert asked.shared_bytes <= 48 << 10
 
 
 def test_the_source_is_written(tmp_path, capsys, monkeypatch):
