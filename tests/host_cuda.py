@@ -250,7 +250,7 @@ static void run(const char* text, int outs, const Out* to, int ins, const long l
     const bool fills = has(ptx, "], [%1");
     const Map& map = *reinterpret_cast<Map*>(in[fills]);
     box(map, unsigned(in[fills ? 0 : 3]), int(in[1 + fills]), int(in[2 + fills]), fills);
-  } else if (begins(name, "cp.async.bulk")) {  // a wait or a commit
+  } else if (begins(name, "cp.async.bulk") || has(name, "_group")) {  // a wait or a commit
   } else if (begins(name, "cp.async")) {
     const int bytes = std::stoi(ptx.substr(ptx.rfind(", ") + 2));
     if (in[0] % bytes || in[1] % bytes) std::abort();
