@@ -12,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 import w4a16
+import w4a16_run
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_a_group_that_cannot_be(capsys, tmp_path):
 
 
 def test_problems_are_exact():
-    given = w4a16.problem(w4a16.Asked("s4", 32, "sm_80"), (64, 128, 256), 0)
+    given = w4a16_run.problem(w4a16.Asked("s4", 32, "sm_80"), (64, 128, 256), 0)
     assert (given.dense.astype(np.float16) == given.dense).all()
     assert given.scales.shape == (8, 128)
 
@@ -57,8 +58,8 @@ def test_problems_are_exact():
 @pytest.mark.parametrize("kind", ["s4", "u4"])
 @pytest.mark.parametrize("group", [16, 32, 64, 128, 256, 512])
 def test_products_are_numpys(kind, group):
-    gpu = w4a16.OnGpu(w4a16.Asked(kind, group, "sm_80"))
-    for seed, size in enumerate(w4a16.SHAPES):
+    gpu = w4a16_run.OnGpu(w4a16.Asked(kind, group, "sm_80"))
+    for seed, size in enumerate(w4a16_run.SHAPES):
         assert gpu.differing(size, seed) == (0, 0.0)
 
 
@@ -119,7 +120,7 @@ int main() {{
 
 def on_the_host(folder, asked, size, splits):
     """D of a problem whose scales are whole, by the kernel's own code, and NumPy's."""
-    (m, n, k), given = size, w4a16.problem(asked, size, 3)
+    (m, n, k), given = size, w4a16_run.problem(asked, size, 3)
     given = given._replace(scales=given.scales * 16)
     words = w4a16.packer(asked).repack(given.w)
     held = [given.a.astype(np.float16).tobytes(), words.tobytes(), given.scales.astype(np.float16).tobytes()]
