@@ -151,6 +151,69 @@ def test_every_thread_gets_every_code_in_every_slot(tmp_path, sample, group):
     assert found.functions >= (15 if group else 40)
 
 
+SUMS = """float held[{name}::GROUPS][{name}::SCALES], sums[{name}::SUMS];
+  {kind} d[{name}::SUMS];
+  {name}::load_scales(input, {lines}, 1, 1, running, held);
+  memcpy(d, MINE(input + {at}, d), sizeof d);
+  for (int j = 0; j < {name}::SUMS; ++j) sums[j] = 1;
+  for (int g = 0; g < {name}::GROUPS; ++g) {name}::add(held[g], d, sums);
+  memcpy(MINE(output, sums), sums, sizeof sums);"""
+SUMMED = (
+    ("mma.m16n8k32.row.col.s32.s8.s8.s32.b", "sm_80", "s4", 64),
+    ("mma.m8n8k16.row.col.s32.s8.s8.s32.b", "sm_75", "s8", 16),
+    ("mma.m16n8k32.row.col.s32.s8.s8.s32.a", "sm_90", "u4", 128),
+    ("mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.b", "sm_89", "e4m3", 64),
+    ("wgmma.mma_async.m64n16k32.s32.s8.s8.a", "sm_90", "s4", 32),
+)
+
+
+def summed(name, target, stored, group):
+    """Block (1, 1)'s scales, powers of two, times D, summed over the groups of a block."""
+    plan = repack(table(name, target), stored, None, group)
+    d, rng = plan.sums, np.random.default_rng(6)
+    axis = "row" if plan.cell.fragment.operand == "a" else "col"
+    line = np.array(d.table.values[axis]).reshape(d.fragment.threads, -1)
+    scales = 2.0 ** rng.integers(-3, 4, (2 * max(plan.k // group, 1), 2 * plan.lines))
+    kind = np.int32 if d.fragment.type == "s32" else np.float32
+    held = rng.integers(-1000, 1000, line.shape).astype(kind)
+    rows = scales[plan.k // group :][: plan.groups]
+    wanted = 1 + sum(row[plan.lines + line] * held for row in rows)
+    struct = f"{target}::{cuda.name(plan)}"
+    data = scales.astype(np.float32).tobytes()
+    body = SUMS.format(name=struct, kind="int" if kind is np.int32 else "float", lines=2 * plan.lines, at=len(data))
+    code = f"namespace {target} {{ {cuda.source(plan)} }}"
+    return emitted.Case(
+        name, code, body, d.fragment.threads, data + held.tobytes(), wanted.astype(np.float32).tobytes()
+    )
+
+
+@pytest.mark.parametrize(("name", "target", "stored", "group"), SUMMED)
+def test_the_compiler_takes_scales_of_sums(name, target, stored, group):
+    plan = repack(table(name, target), stored, None, group)
+    kind = "int" if plan.sums.fragment.type == "s32" else "float"
+    text = (
+        cuda.source(plan)
+        + f"""
+extern "C" __global__ void kernel(const float* scales, const {kind} (*d)[{plan.sums.fragment.registers}], float* out) {{
+  using P = {cuda.name(plan)};
+  float held[P::GROUPS][P::SCALES], sums[P::SUMS] = {{}};
+  P::load_scales(scales, 64, 1, 1, threadIdx.x, held);
+  P::add(held[0], d[threadIdx.x], sums);
+  for (int j = 0; j < P::SUMS; ++j) out[threadIdx.x * P::SUMS + j] = sums[j];
+}}
+"""
+    )
+    if (library := nvrtc.library()) is None:
+        pytest.skip("NVRTC is not installed")
+    assert nvrtc.compile_cuda(library, text, f"-arch={target}", "-std=c++17") == (True, "")
+
+
+@needs_compiler
+def test_scales_of_sums(tmp_path):
+    found = emitted.tried(tmp_path, [summed(*one) for one in SUMMED])
+    assert found.wrong == []
+
+
 @needs_compiler
 def test_a_spoilt_word_is_noticed(tmp_path):
     right = case(repack(table(f"{F16}.b", "sm_80"), "s4"), tmp_path)
@@ -373,7 +436,7 @@ def asked(*arguments, code=0):
         ([f"{F16}.b", "--repack", "--type", "s4", "--group", "100"], "128 does, as do 16, 32, 64, 128"),
         (["mma.m16n8k64.row.col.s32.s4.s4.s32.b", "--repack", "--type", "s8"], "s8 has 8 bits, s4 only 4"),
         (["mma.m16n8k32.row.col.s32.s8.s8.s32.b", "--repack", "--type", "e4m3"], "s8 takes s4, u4, s8. The nearest"),
-        (["mma.m16n8k32.row.col.s32.s8.s8.s32.b", "--repack", "--type", "s4", "--group", "64"], "the sum over"),
+        (["wmma.m16n16k16.a.row.s8", "--repack", "--type", "s4", "--group", "64"], "several multiplies take"),
         (["mma.m8n8k4.row.col.f32.f16.f16.f32.b", "--repack", "--type", "s8", "--arch", "sm_70"], "holds 4 products"),
         ([f"{F16}.b", "--repack", "--type", "s4", "--packer", "numpy", "--code"], "does not go with --packer"),
     ],

@@ -55,7 +55,7 @@ def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     """
     only_one(asked)
     if asked["repacked"]:
-        _repacked(cell_of(fragment, name, layers), asked)
+        _repacked(cell_of(fragment, name, layers), layers, asked)
         return
     given = [option for key, option in OF_REPACKING.items() if asked[key] is not None]
     if given:
@@ -76,7 +76,7 @@ def _straight(cell: Cell, asked: dict[str, Any]) -> None:
         _load_text(plan)
 
 
-def _repacked(cell: Cell, asked: dict[str, Any]) -> None:
+def _repacked(cell: Cell, layers: Layers, asked: dict[str, Any]) -> None:
     from tcprobe.ask.repack import cuda, python, repack
 
     major = click.get_current_context().get_parameter_source("contiguous")
@@ -84,7 +84,7 @@ def _repacked(cell: Cell, asked: dict[str, Any]) -> None:
         raise UsageError("--ld and --global: repacked weights have an order of their own; leave them out.")
     if asked["stored"] is None:
         raise UsageError("--repack: say what the weights are stored as: --type s4, u4, s8, e4m3 or e2m1.")
-    plan = repack(cell, asked["stored"], asked["wanted"], asked["group"])
+    plan = repack(cell, asked["stored"], asked["wanted"], asked["group"], layers)
     if asked["packer"]:
         _packer_alone(asked)
         write(python.source(plan, asked["packer"]), asked)

@@ -22,15 +22,18 @@ from tcprobe.ask.bank_access import slots_of
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.memory import NOTHING
 from tcprobe.ask.repack.request import checked, grouped
-from tcprobe.code.dequantize import WORD, Decoding, scaling
+from tcprobe.ask.repack.sums import result
+from tcprobe.code.dequantize import WORD, Decoding
 from tcprobe.errors import InternalError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.banks import Ints
 from tcprobe.store.cell import Cell
+from tcprobe.store.choose import Layers
 
 LOAD = 128  # bits of the widest load
+FLOATS = ("f16", "bf16")  # what weights are scaled as; others' sums are
 SECTOR = 32  # bytes of global memory that are fetched together
 
 
@@ -40,7 +43,7 @@ class Repacking:
 
     `owner` says of each lane which place in a block is its; `depth` and `line`, of shape (places, slots), which element
     of the first step a place's slots are; `filled` which of the stored registers each register of the fragment is.
-    `group`: elements of k that have a scale in common, None without scales.
+    `group`: elements of k that have a scale in common, None without scales; `sums`: D, where it takes the scales in.
     """
 
     cell: Cell
@@ -50,6 +53,7 @@ class Repacking:
     line: Ints
     filled: tuple[int, ...]
     group: int | None
+    sums: Cell | None = None
 
     @property
     def slots(self) -> int:
@@ -122,8 +126,8 @@ class Repacking:
 
     @property
     def scale_instructions(self) -> float:
-        """Instructions an element for scales."""
-        return 1 / 2 if self.group else 0.0
+        """Instructions an element for scales, of weights that are scaled."""
+        return 1 / 2 if self.group and not self.sums else 0.0
 
     @property
     def compiled_for(self) -> tuple[str, ...]:
@@ -156,17 +160,21 @@ class Repacking:
             "place": self.owner.tolist(), "order": order, "flip": way.flip,
             "convert": {"instructions": way.instructions, "codes": way.codes, "registers": way.registers,
                         "how": way.words, "lines": list(way.lines)},
-            "scales": {"group": self.group, "groups": self.groups, "instructions": scaling(way.target)}
+            "scales": {"group": self.group, "groups": self.groups, "of": "sums" if self.sums else "weights"}
             if self.group else None,
-            "ldmatrix": self.ldmatrix or None, "evidence": [self.cell.evidence],
+            "ldmatrix": self.ldmatrix or None,
+            "evidence": [self.cell.evidence, *([self.sums.evidence] if self.sums else [])],
         }  # fmt: skip
 
 
-def repack(cell: Cell, stored: str, wanted: str | None = None, group: int | None = None) -> Repacking:
+def repack(
+    cell: Cell, stored: str, wanted: str | None = None, group: int | None = None, layers: Layers | None = None
+) -> Repacking:
     """The order of storage for weights of type `stored` that `cell`'s multiply takes, proven to be one to one.
 
-    `wanted` is the type that they are converted to, which is the fragment's own; `group` as in Repacking. UsageError
-    where the fragment is no factor in registers, has another type, or the types or the group do not do, with what does.
+    `wanted` is the type that they are converted to, which is the fragment's own; `group` as in Repacking; `layers` have
+    D's table, where that takes the scales in. UsageError where the fragment is no factor in registers, has another
+    type, or the types or the group do not do, with what does.
     """
     way = checked(cell, stored, wanted)
     slots = slots_of(cell)
@@ -175,8 +183,9 @@ def repack(cell: Cell, stored: str, wanted: str | None = None, group: int | None
     depth, line = (slots.col, slots.row) if cell.fragment.depth == "col" else (slots.row, slots.col)
     filled, own = _registers(depth, line, cell.fragment.registers)
     owner, first = _places(depth[:, own], line[:, own])
-    weights = Repacking(cell, way, owner, depth[first][:, own], line[first][:, own], filled, group)
-    grouped(cell, way.target, weights.step_k, weights.k, group)
+    sums = result(cell.fragment, cell.arch, layers) if group and way.target not in FLOATS else None
+    weights = Repacking(cell, way, owner, depth[first][:, own], line[first][:, own], filled, group, sums)
+    grouped(cell, weights.step_k, weights.k, group)
     _prove(weights)
     return weights
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from tcprobe import __version__
-from tcprobe.ask.repack import Repacking, numbered
+from tcprobe.ask.repack import Repacking, numbered, sums
 from tcprobe.code.cuda import holder, of_holder, once
 from tcprobe.code.dequantize import FUNCTIONS, scaling
 from tcprobe.code.names import made
 from tcprobe.code.origin import origin
+from tcprobe.store.cell import Cell
 from tcprobe.text import comment
 
 HEAD = "__device__ __forceinline__ static"
@@ -51,7 +53,8 @@ def _members(weights: Repacking) -> Iterator[str]:
     yield from _load(weights)
     yield from _convert(weights)
     if weights.group:
-        yield from _scales(weights)
+        yield f"static constexpr int GROUP = {weights.group}, GROUPS = {weights.groups};  // k of one; of a block"
+        yield from _sums(weights, weights.sums) if weights.sums else _scales(weights)
 
 
 def _sizes(weights: Repacking) -> Iterator[str]:
@@ -66,7 +69,7 @@ def _sizes(weights: Repacking) -> Iterator[str]:
 
 
 def _scaling(weights: Repacking) -> list[str]:
-    return weights.conversion.calls(scaling(weights.conversion.target)) if weights.group else []
+    return weights.conversion.calls(scaling(weights.conversion.target)) if weights.scale_instructions else []
 
 
 def _function(called: str) -> Iterator[str]:
@@ -123,7 +126,6 @@ def _scales(weights: Repacking) -> Iterator[str]:
     distinct = list(dict.fromkeys(weights.pairs))
     lines = np.array([weights.line[:, slot] for pair in distinct for slot in pair])[:, weights.owner]
     at = of_holder(numbered(lines, f"the lines of {fragment.id}"), fragment.threads)
-    yield f"static constexpr int GROUP = {weights.group}, GROUPS = {weights.groups};  // k of one; of a block"
     yield f"static constexpr int SCALES = {len(distinct)};  // registers a group"
     yield f"/// `scales`: {target}, [k / GROUP][{axis}], `all` a row; `k_block`, `line_block`: k / K, {axis} / LINES"
     yield f"{HEAD} void load_scales("
@@ -139,6 +141,13 @@ def _scales(weights: Repacking) -> Iterator[str]:
         yield f"    held[g][{number}] = {text};"
     yield from ("  }", "}")
     yield from _scaled(weights, distinct)
+
+
+def _sums(weights: Repacking, d: Cell) -> Iterator[str]:
+    at, which = sums.lines(weights.cell.fragment, d)
+    where = numbered(at, f"the lines of {d.fragment.id}")
+    slot = re.sub(r"\blane\b", "slot", numbered(which[None], f"the lines of {d.fragment.id}"))
+    yield from sums.code(d, _row(weights), _axis(weights), (where, slot), len(at))
 
 
 def _row(weights: Repacking) -> str:

@@ -12,8 +12,6 @@ from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
 from tcprobe.text import quoted
 
-FLOATS = ("f16", "bf16")
-
 
 def checked(cell: Cell, stored: str, wanted: str | None) -> Decoding:
     """The conversion of a request; UsageError where there is none."""
@@ -37,20 +35,18 @@ def checked(cell: Cell, stored: str, wanted: str | None) -> Decoding:
     return found
 
 
-def grouped(cell: Cell, target: str, step: int, block: int, group: int | None) -> None:
+def grouped(cell: Cell, step: int, block: int, group: int | None) -> None:
     """UsageError where a block of so much k, in steps, cannot have scales for groups of k."""
     if group is None:
         return
-    if target not in FLOATS:
-        raise UsageError(f"--group: {target} is multiplied as it is, and what scales it is the sum over a group, by "
-                         f"hand; weights are scaled as {' or '.join(FLOATS)}.")  # fmt: skip
     fragment = cell.fragment
     if fragment.operand == "a" and fragment.cols != fragment.shape.k:
         raise UsageError(f"--group: {fragment.id} is compressed, so that k is not counted along it.")
     if group % step or (block % group and group % block):
         fitting = [step << j for j in range((block // step).bit_length())]
-        fitting += [block * times for times in range(2, max(2, group // block) + 2)]
-        near = min(fitting, key=lambda one: abs(one - group))
+        near = min(
+            (*fitting, *(block * max(1, group // block + more) for more in (0, 1))), key=lambda x: abs(x - group)
+        )
         raise UsageError(f"--group {group}: a step has {step} of k and a load {block}; {near} does, as do "
                          f"{', '.join(map(str, fitting[:4]))} and multiples of {block}.")  # fmt: skip
 

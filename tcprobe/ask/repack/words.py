@@ -69,6 +69,10 @@ def _scales(weights: Repacking) -> Iterator[str]:
     if not weights.group:
         return
     target, axis = weights.conversion.target, "m" if weights.cell.fragment.operand == "a" else "n"
+    if weights.sums:
+        yield (f"scales: f32, [k / {weights.group}][{axis}] as they are, of the sums: after a group D times its scales "
+               "is added up in f32, a conversion and an fma for each element of D")  # fmt: skip
+        return
     needed = weights.groups * len({slot for pair in weights.pairs for slot in pair})
     yield (f"scales: {target}, [k / {weights.group}][{axis}] as they are, {needed} of a lane for a block; "
            f"{weights.scale_instructions:g} instructions an element, each product rounded to nearest even")  # fmt: skip
