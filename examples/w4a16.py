@@ -36,29 +36,28 @@ from tcprobe.store.cell import emittable, load
 from tcprobe.store.results import published
 
 INSTRUCTION = "mma.m16n8k16.row.col.f32.f16.f16.f32"
-M, N, K = 64, 32, 128  # of a warp's part of a block's tile
-STAGES = 3
+M, N, K = 64, 128, 128  # of a block's tile
+WARPS, STAGES = 4, 3
 KERNEL = """
-constexpr int WARPS_M = @warps_m, WARPS_N = @warps_n, THREADS = 32 * WARPS_M * WARPS_N, STAGES = @stages;
+constexpr int WARPS = @warps, THREADS = 32 * WARPS, STAGES = @stages;
 
-// block (x, y, z) makes the tile of D at row 64 WARPS_M x, column 32 WARPS_N y, from the z-th of gridDim.z parts of k;
-// (at most k / 128); of several each goes to `parts`, [part][m][n] of f32, to be added up by w4a16_sum
+// block (x, y, z) makes the tile of D at row 64 x, column 128 y, from part z of gridDim.z of k, at most k / 128;
+// of several each goes to `parts`, [part][m][n] of f32, to be added up by w4a16_sum
 extern "C" __global__ void __launch_bounds__(THREADS)
 w4a16(const unsigned short* a, const void* weights, const void* scales, unsigned short* d, float* parts, int n, int k) {
   using Mma = tcprobe::@arch::@mma;
   using A = w4a16_parts::A;
   using W = w4a16_parts::Weights;
-  constexpr int DOWN = @m / 16, ACROSS = @n / W::LINES;  // fragments of a warp
+  constexpr int DOWN = @m / 16, ACROSS = @n / WARPS / W::LINES;  // fragments of a warp
   extern __shared__ __align__(1024) unsigned char held[];
   const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(held));
-  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = warp / WARPS_N, across = warp % WARPS_N;
-  const int first = blockIdx.x * (@m * WARPS_M), row = first + down * @m, col = (blockIdx.y * WARPS_N + across) * @n;
+  const unsigned lane = threadIdx.x % 32;
+  const int row = blockIdx.x * @m, col = blockIdx.y * @n + threadIdx.x / 32 * (@n / WARPS);
   const int tiles = k / W::K, from = tiles * blockIdx.z / gridDim.z, end = tiles * (blockIdx.z + 1) / gridDim.z;
-  const auto stage = [&](int tile, unsigned part) { return shared + (tile % STAGES * WARPS_M + part) * A::BYTES; };
+  const auto stage = [&](int tile) { return shared + tile % STAGES * A::BYTES; };
   const auto fill = [&](int tile) {
-    for (int part = 0; part < WARPS_M && tile < end; ++part)
-      A::fill(stage(tile, part), a + static_cast<long long>(first + part * @m) * k + tile * W::K, threadIdx.x, THREADS,
-              2ll * k);
+    const unsigned short* const rows = a + static_cast<long long>(row) * k + tile * W::K;
+    if (tile < end) A::fill(stage(tile), rows, threadIdx.x, THREADS, 2ll * k);
     asm volatile("cp.async.commit_group;" : : : "memory");
   };
   unsigned words[ACROSS][W::WORDS], factors[ACROSS][W::GROUPS][W::SCALES];
@@ -95,13 +94,13 @@ w4a16(const unsigned short* a, const void* weights, const void* scales, unsigned
 #pragma unroll
         for (int i = 0; i < DOWN; ++i) {
           unsigned x[4];
-          A::load_issue(stage(tile, down), lane, (2 * w + half) * DOWN + i, x);
+          A::load_issue(stage(tile), lane, (2 * w + half) * DOWN + i, x);
 #pragma unroll
           for (int j = 0; j < ACROSS; ++j) Mma::mma(sum[i][j], x, b[j][half], sum[i][j]);
         }
     }
   }
-  float* const part = parts + static_cast<long long>(blockIdx.z) * gridDim.x * (@m * WARPS_M) * n;
+  float* const part = parts + static_cast<long long>(blockIdx.z) * gridDim.x * @m * n;
 #pragma unroll
   for (int i = 0; i < DOWN; ++i)
 #pragma unroll
@@ -138,25 +137,11 @@ __device__ __forceinline__ unsigned rounded(float low, float high) {
 
 
 class Asked(NamedTuple):
-    """What the weights are, `group` elements of k with a scale in common, and the arch whose tables are taken.
-
-    `warps` of a block: each has 64 x 32 of its tile.
-    """
+    """What the weights are, `group` elements of k with a scale in common, and the arch whose tables are taken."""
 
     type: str
     group: int
     arch: str
-    warps: tuple[int, int] = (1, 4)
-
-    @property
-    def tile(self) -> tuple[int, int]:
-        """m and n of a block."""
-        return self.warps[0] * M, self.warps[1] * N
-
-    @property
-    def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block."""
-        return STAGES * self.tile[0] * K * 2
 
 
 def weights(asked: Asked) -> Repacking:
@@ -173,15 +158,20 @@ def source(asked: Asked) -> str:
     parts = [scoped(renamed(text, made, name), "w4a16_parts") for text, made, name in (
         (path_source(a), struct(path_source(a)), "A"), (cuda.source(plan), cuda.name(plan), "Weights"))]  # fmt: skip
     kernel = KERNEL
-    for name, value in {"arch": asked.arch, "mma": identifier(row.id), "m": M, "n": N, "stages": STAGES}.items():
-        kernel = re.sub(rf"@{name}\b(?!_)", str(value), kernel)
-    kernel = kernel.replace("@warps_m", str(asked.warps[0])).replace("@warps_n", str(asked.warps[1]))
+    sizes = {"m": M, "n": N, "warps": WARPS, "stages": STAGES}
+    for name, value in {"arch": asked.arch, "mma": identifier(row.id), **sizes}.items():
+        kernel = re.sub(rf"@{name}\b", str(value), kernel)
     return "\n".join(["#define TCPROBE_ANY_ARCH", emit.emit("cuda", tables), *parts, ROUNDED, kernel])
 
 
 def struct(text: str) -> str:
     """The name of the struct in a header."""
     return text.split("\nstruct ", 1)[1].split(" ", 1)[0]
+
+
+def shared_bytes() -> int:
+    """Dynamic shared memory of a block."""
+    return STAGES * M * K * 2
 
 
 def packer(asked: Asked) -> ModuleType:
@@ -213,13 +203,12 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--type", choices=("s4", "u4"), default="s4")
     parser.add_argument("--group", type=int, default=128, help="elements of k that have a scale in common")
-    parser.add_argument("--large", action="store_true", help="tiles of 128 x 256, for large m")
     parser.add_argument("--arch", default="sm_80", help="whose tables to take; --run takes the GPU's")
     parser.add_argument("--run", action="store_true", help="on a GPU: compare with NumPy, and time")
     parser.add_argument("--untimed", action="store_true", help="with --run: compare alone")
     parser.add_argument("-o", "--output", type=Path, default=Path("w4a16.cu"))
     given = parser.parse_args(arguments)
-    asked = Asked(given.type, given.group, given.arch, (2, 8) if given.large else (1, 4))
+    asked = Asked(given.type, given.group, given.arch)
     try:
         if given.run:
             import w4a16_run

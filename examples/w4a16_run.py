@@ -35,7 +35,7 @@ def problem(asked: w4a16.Asked, size: tuple[int, int, int], seed: int) -> Proble
 
 
 class OnGpu:
-    """The kernels for the first GPU: of tiles of 64 x 128, and of 128 x 256."""
+    """The kernel for the first GPU."""
 
     def __init__(self, asked: w4a16.Asked) -> None:
         import cupy
@@ -43,49 +43,44 @@ class OnGpu:
         from tcprobe.run.gpu import Gpu
 
         gpu = Gpu()
-        device = gpu.devices()[0].arch
+        self.asked = asked._replace(arch=gpu.devices()[0].arch)
         gpu.open(0)
         self.processors = cupy.cuda.Device().attributes["MultiProcessorCount"]
-        self.ways = [asked._replace(arch=device, warps=warps) for warps in ((1, 4), (2, 8))]
-        self.functions = [gpu.compiled(w4a16.source(way), "w4a16", device, way.shared_bytes) for way in self.ways]
-        self.sum = gpu.compiled(w4a16.source(self.ways[0]), "w4a16_sum", device, 0)
-        self.asked, self.module = self.ways[0], w4a16.packer(self.ways[0])
+        text, at = w4a16.source(self.asked), self.asked.arch
+        self.function = gpu.compiled(text, "w4a16", at, w4a16.shared_bytes())
+        self.sum = gpu.compiled(text, "w4a16_sum", at, 0)
+        self.module = w4a16.packer(self.asked)
 
-    def chosen(self, size: tuple[int, int, int]) -> tuple[int, int]:
-        """Which kernel, and how many parts k is cut into: so many that every processor has four blocks of the small."""
+    def splits(self, size: tuple[int, int, int]) -> int:
+        """How many parts k is cut into: so many that every processor has four blocks, at most 8."""
         m, n, k = size
-        if m % 128 == n % 256 == 0 and m * n // (128 * 256) >= self.processors // 2:
-            return 1, 1
-        return 0, max(1, min(4 * self.processors * 64 * 128 // (m * n), k // w4a16.K, 8))
+        return max(1, min(4 * self.processors * w4a16.M * w4a16.N // (m * n), k // w4a16.K, 8))
 
-    def launched(self, a, words, scales, d, way: tuple[int, int]) -> None:
+    def launched(self, a, words, scales, d, splits: int) -> None:
         """One product, on CuPy's arrays."""
         import cupy
 
-        (m, k), n, (number, splits) = a.shape, d.shape[1], way
-        asked = self.ways[number]
-        blocks = (m // asked.tile[0], n // asked.tile[1], splits)
+        (m, k), n = a.shape, d.shape[1]
         parts = cupy.empty((splits, m, n) if splits > 1 else 1, np.float32)
-        self.functions[number](blocks, (32 * asked.warps[0] * asked.warps[1], 1, 1),
-                               (a, words, scales, d, parts, np.int32(n), np.int32(k)),
-                               shared_mem=asked.shared_bytes)  # fmt: skip
+        self.function((m // w4a16.M, n // w4a16.N, splits), (32 * w4a16.WARPS, 1, 1),
+                      (a, words, scales, d, parts, np.int32(n), np.int32(k)),
+                      shared_mem=w4a16.shared_bytes())  # fmt: skip
         if splits > 1:
             self.sum((-(-d.size // 512), 1, 1), (256, 1, 1), (parts, d, np.int32(splits), np.int64(d.size)))
 
     def differing(self, size: tuple[int, int, int], seed: int) -> tuple[int, float]:
-        """How many elements of D are not NumPy's in any way of making it, and the largest difference."""
+        """How many elements of D are not NumPy's, k in one part, in two and in three, and the largest difference."""
         import cupy
 
         given = problem(self.asked, size, seed)
         held = [cupy.asarray(one) for one in (given.a.astype(np.float16), self.module.repack(given.w),
                                               given.scales.astype(np.float16))]  # fmt: skip
         wanted, wrong, most = (given.a @ given.dense).astype(np.float16), 0, 0.0
-        for number, asked in enumerate(self.ways):
-            for splits in (1, 2, 3) if size[0] % asked.tile[0] == size[1] % asked.tile[1] == 0 else ():
-                d = cupy.full(size[:2], np.nan, np.float16)
-                self.launched(*held, d, (number, min(splits, size[2] // w4a16.K)))
-                wrong += int((d.get() != wanted).sum())
-                most = max(most, float(abs(d.get().astype(float) - wanted).max()))
+        for splits in range(1, min(3, size[2] // w4a16.K) + 1):
+            d = cupy.full(size[:2], np.nan, np.float16)
+            self.launched(*held, d, splits)
+            wrong += int((d.get() != wanted).sum())
+            most = max(most, float(abs(d.get().astype(float) - wanted).max()))
         return wrong, most
 
     def times(self, size: tuple[int, int, int], rounds: int = 20) -> tuple[float, float]:
@@ -100,9 +95,9 @@ class OnGpu:
         words = cupy.random.randint(0, 1 << 31, (k // w4a16.K, n // 8, 32, 4), dtype=np.uint32)
         scales, d = cupy.full((-(-k // self.asked.group), n), 0.01, np.float16), cupy.empty((m, n), np.float16)
         packed, whole = ([one.copy() for _ in range(1 + COLD // one.nbytes)] for one in (words, dense))
-        way, ours, theirs = self.chosen(size), [], []
+        splits, ours, theirs = self.splits(size), [], []
         for _ in range(rounds):
-            ours.append(_timed(lambda j: self.launched(a, packed[j % len(packed)], scales, d, way)))
+            ours.append(_timed(lambda j: self.launched(a, packed[j % len(packed)], scales, d, splits)))
             theirs.append(_timed(lambda j: cupy.matmul(a, whole[j % len(whole)], out=d)))
         return min(ours), min(theirs)
 
