@@ -19,29 +19,29 @@ from tcprobe.store.choose import Layers, default
 HEAD = "__device__ __forceinline__ static"
 
 
-def result(weights: Fragment, arch: str, layers: Layers | None) -> Cell:
+def result(factor: Fragment, arch: str, layers: Layers | None) -> Cell:
     """The table of D of the multiply that takes the weights; UsageError where several do, or D is packed."""
-    multiplies = inventory.user_ids(weights.id)
+    multiplies = inventory.user_ids(factor.id)
     if len(multiplies) > 1:
-        raise UsageError(f"--group: several multiplies take {weights.id}, whose sums may differ; take one of mma's.")
+        raise UsageError(f"--group: several multiplies take {factor.id}, whose sums may differ; take one of mma's.")
     d = inventory.instructions()[multiplies[0]].fragment("d")
     if word(d) not in ("int", "float"):
         raise UsageError(f"--group: the sums, {d.id}, are {d.type}; scales go with sums of s32 or f32.")
     return cell(inventory.fragment(d.id), arch, layers or default())
 
 
-def lines(weights: Fragment, d: Cell) -> tuple[Ints, Ints]:
+def lines(factor: Fragment, d: Cell) -> tuple[Ints, Ints]:
     """The lines whose scales a thread needs, (lines, threads), and which of them each slot of D has."""
     held = slots_of(d)
-    line = held.row if weights.operand == "a" else held.col
+    line = held.row if factor.operand == "a" else held.col
     found: dict[bytes, int] = {}
     which = np.array([found.setdefault(line[:, slot].tobytes(), len(found)) for slot in range(line.shape[1])])
     first = [int(np.flatnonzero(which == number)[0]) for number in range(len(found))]
     return line[:, first].T, which
 
 
-def code(sums: Cell, row: str, axis: str, formulas: tuple[str, str], count: int) -> Iterator[str]:
-    """load_scales and add; `row` of scales, `formulas` of lines and of which, `count` of lines."""
+def code(sums: Cell, scale_row: str, axis: str, formulas: tuple[str, str], count: int) -> Iterator[str]:
+    """load_scales and add; `scale_row`: which row of scales, `formulas` of lines and of which, `count` of lines."""
     threads, kind, at = sums.fragment.threads, word(sums.fragment), formulas[0]
     yield f"static constexpr int SCALES = {count}, SUMS = {sums.fragment.registers};  // of a {holder(threads)}"
     yield f"/// `scales`: f32, [k / GROUP][{axis}], `all` a row; `k_block`, `line_block`: k / K, {axis} / LINES"
@@ -50,7 +50,7 @@ def code(sums: Cell, row: str, axis: str, formulas: tuple[str, str], count: int)
     yield f"    unsigned {holder(threads)}, float (&held)[GROUPS][SCALES]) {{"
     yield "#pragma unroll"
     yield "  for (int g = 0; g < GROUPS; ++g) {"
-    yield f"    const float* row = static_cast<const float*>(scales) + ({row}) * all + line_block * LINES;"
+    yield f"    const float* row = static_cast<const float*>(scales) + ({scale_row}) * all + line_block * LINES;"
     yield "#pragma unroll"
     yield f"    for (int issue = 0; issue < SCALES; ++issue) held[g][issue] = row[{of_holder(at, threads)}];"
     yield from ("  }", "}")
