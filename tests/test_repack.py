@@ -3,142 +3,22 @@
 What a code is worth comes from ml_dtypes and NumPy; which element a slot holds, from the table.
 """
 
-import importlib.util
 import itertools
-import json
 import re
-import shutil
 
 import emitted
 import host_cuda
-import ml_dtypes
 import numpy as np
 import nvrtc
 import pytest
-from click.testing import CliRunner
+from repacked import ARCHITECTURES, F16, NAN, SCALE_OF, case, factors, needs_compiler, patterns, plans, worth
 
-from tcprobe.ask.repack import cuda, python, repack
-from tcprobe.cli import main
+from tcprobe.ask.repack import cuda, repack
 from tcprobe.code import dequantize
-from tcprobe.errors import UsageError
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.operand import Role
 from tcprobe.store.cell import load as table
-
-F16 = "mma.m16n8k16.row.col.f32.f16.f16.f32"
-needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
-NAN = (0x7F, 0xFF)  # of e4m3
-ARCHITECTURES = ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
-
-
-def worth(stored):
-    """The value of every code; NaN is 0, as no packer takes one."""
-    bits = dtype(stored).bits
-    codes = np.arange(1 << bits, dtype=np.uint8)
-    if stored in ("s4", "s8"):
-        return ((codes.astype(int) ^ 1 << bits - 1) - (1 << bits - 1)).astype(float)
-    if stored == "u4":
-        return codes.astype(float)
-    known = codes.view(ml_dtypes.float8_e4m3fn) if stored == "e4m3" else codes.view(ml_dtypes.float4_e2m1fn)
-    return np.nan_to_num(known.astype(float), nan=0.0)
-
-
-def patterns(values, target):
-    """The bits of values in a type, which has to hold them exactly; those of 16 bits as uint16, of 8 as uint8."""
-    kind = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "s8": np.int8, "u8": np.uint8}[target]
-    made = values.astype(kind)
-    assert (made.astype(float) == values).all()
-    return made.view(np.uint8 if made.itemsize == 1 else np.uint16)
-
-
-def as_given(stored, codes):
-    """What a packer takes for codes."""
-    return worth(stored).astype(int)[codes] if not dtype(stored).is_float else codes
-
-
-def module(plan, packer, folder):
-    """The module that is printed."""
-    file = folder / f"{packer}_packer.py"
-    file.write_text(python.source(plan, packer))
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
-
-
-def plans(cells, group=False):
-    """Every stored type for each fragment."""
-    for cell, stored in itertools.product(cells, dequantize.STORED):
-        try:
-            plan = repack(cell, stored)
-            if not group or cell.fragment.type in ("f16", "bf16"):
-                yield repack(cell, stored, None, plan.k // 2 if plan.steps > 1 else plan.k) if group else plan
-        except UsageError:
-            continue
-
-
-def factors():
-    return [cell for cell in emitted.cells() if cell.fragment.role is Role.FACTOR]
-
-
-def every_code(plan):
-    """Codes (k, lines) of as many blocks along k as there are codes: every slot of a block has each once."""
-    stored = plan.conversion.source
-    count = 1 << dtype(stored).bits
-    at = np.random.default_rng(2).integers(0, count, (plan.k, plan.lines))
-    codes = (at[None] + np.arange(count)[:, None, None]) % count
-    if stored == "e4m3" and plan.conversion.target != stored:
-        codes[np.isin(codes, NAN)] = 0
-    return codes.reshape(-1, plan.lines)
-
-
-def seen_by_threads(plan, values):
-    """What each register's elements are, [block, thread, step, slot], of a matrix (k, lines)."""
-    fragment, cells = plan.cell.fragment, plan.cell.table.cells
-    row, col = np.array(cells).reshape(fragment.threads, fragment.elements, -1)[..., :2].transpose(2, 0, 1)
-    depth, line = (col, row) if fragment.operand == "a" else (row, col)
-    step = np.arange(plan.steps)[:, None] * plan.step_k
-    blocks = values.reshape(-1, plan.k, plan.lines)
-    return blocks[:, depth[:, None] + step, np.broadcast_to(line[:, None], (len(line), plan.steps, line.shape[1]))]
-
-
-BODY = """for (int b = 0; b < {blocks}; ++b) {{
-    unsigned words[{name}::WORDS], registers[{name}::STEPS][{name}::REGISTERS];
-    {name}::load(input, b, running, words);
-    {name}::convert(words, registers);
-    {scale}
-    memcpy(output + (b * {threads} + running) * sizeof registers, registers, sizeof registers);
-  }}"""
-SCALE_OF = re.compile(r"unsigned held.*?scale\(held, registers\);", re.DOTALL)
-SCALE = """unsigned held[{name}::GROUPS][{name}::SCALES];
-    {name}::load_scales(input + {at}, {lines}, b, 0, running, held);
-    {name}::scale(held, registers);"""
-
-
-def case(plan, folder):
-    """All blocks loaded and converted, with scales where the plan has them."""
-    codes, threads, target = every_code(plan), plan.cell.fragment.threads, plan.conversion.target
-    given = as_given(plan.conversion.source, codes)
-    words = module(plan, "numpy", folder).repack(given.T if plan.cell.fragment.operand == "a" else given)
-    name = f"{plan.cell.arch}::{cuda.name(plan)}"
-    data, scale = words.tobytes(), ""
-    if plan.conversion.source == target:
-        elements = seen_by_threads(plan, codes)
-        wanted = emitted.packed(elements, dtype(target).bits, np.uint32).tobytes()
-    else:
-        values = worth(plan.conversion.source)[codes]
-        if plan.group:
-            kind = np.float16 if target == "f16" else ml_dtypes.bfloat16
-            factor = np.random.default_rng(4).uniform(0.01, 2, (len(codes) // plan.group, plan.lines)).astype(kind)
-            values = (values.astype(kind) * np.repeat(factor, plan.group, 0)).astype(float)
-            scale = SCALE.format(name=name, at=len(data), lines=plan.lines)
-            data += factor.tobytes()
-        wanted = patterns(seen_by_threads(plan, values), target).tobytes()
-    body = BODY.format(blocks=len(codes) // plan.k, name=name, threads=threads, scale=scale)
-    what = f"{plan.cell.fragment.id} of {plan.conversion.source}, {plan.group}"
-    code = f"namespace {plan.cell.arch} {{ {cuda.source(plan)} }}"
-    return emitted.Case(what, code, body, threads, data, wanted)
 
 
 @needs_compiler
@@ -274,59 +154,6 @@ def test_a_word_has_every_bit_of_its_codes_once(way):
     assert sorted(itertools.chain.from_iterable(way.places)) == list(range(32))
 
 
-# packers
-
-
-def any_weights(plan, seed=0):
-    """Codes of two by three blocks, as the packer takes them."""
-    stored, rng = plan.conversion.source, np.random.default_rng(seed)
-    codes = rng.integers(0, (1 << dtype(stored).bits) - 1, (2 * plan.k, 3 * plan.lines))
-    given = as_given(stored, codes % NAN[0] if stored == "e4m3" else codes)
-    return given.T if plan.cell.fragment.operand == "a" else given
-
-
-def test_packers_lead_back(tmp_path, sample):
-    tried = 0
-    for plan in plans(sample(factors(), 5, emitted.spread)):
-        packer, weights = module(plan, "numpy", tmp_path), any_weights(plan)
-        words = packer.repack(weights)
-        assert (words.dtype, words.shape) == (np.uint32, (2, 3, plan.places, plan.words))
-        assert np.array_equal(packer.unpack(words), weights), plan.cell.fragment.id
-        tried += 1
-    assert tried > 60
-
-
-def test_torch_packs_as_numpy_does(tmp_path, sample):
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed: its packer cannot be run")
-    for plan in plans(sample(factors(), 9, emitted.spread)):
-        weights = any_weights(plan)
-        words = module(plan, "numpy", tmp_path).repack(weights)
-        packer = module(plan, "torch", tmp_path)
-        found = packer.repack(torch.from_numpy(np.ascontiguousarray(weights)))
-        assert np.array_equal(found.numpy().view(np.uint32), words)
-        assert np.array_equal(packer.unpack(found).numpy(), weights)
-
-
-@pytest.mark.parametrize(
-    ("stored", "weights", "words"),
-    [
-        ("s4", np.zeros((100, 8), int), "k is 100, no multiple of 128; the nearest is 128"),
-        ("s4", np.zeros((290, 8), int), "the nearest is 256"),
-        ("s4", np.zeros((128, 12), int), "n is 12, no multiple of 8; the nearest is 8"),
-        ("s4", np.full((128, 8), 8), "from -8 to 7"),
-        ("u4", np.full((128, 8), -1), "from 0 to 15"),
-        ("s4", np.zeros((128, 8)), "whole numbers, not float64"),
-        ("e4m3", np.full((64, 8), 0xFF), "NaN"),
-        ("e2m1", np.zeros((128, 8), ml_dtypes.float4_e2m1fn), "view them as uint8"),
-        ("s4", np.zeros(128, int), "are a matrix"),
-    ],
-)
-def test_what_cannot_be_packed(tmp_path, stored, weights, words):
-    packer = module(repack(table(f"{F16}.b", "sm_80"), stored), "numpy", tmp_path)
-    with pytest.raises(ValueError, match=words):
-        packer.repack(weights)
-
-
 # the compiler
 
 
@@ -412,64 +239,3 @@ def test_the_gpu_gets_every_code_in_every_slot(tmp_path, group):
         assert output.tobytes() == one.wanted, one.of
     print(f"on the GPU, groups {group}: {len(cases)} fragments with stored types, all right")
     assert len(cases) >= 10
-
-
-# the command
-
-
-def asked(*arguments, code=0):
-    done = CliRunner().invoke(main, ["load", *arguments])
-    assert done.exit_code == code, (done.output, done.stderr, done.exception)
-    return done.stdout if code == 0 else " ".join(done.stderr.split())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([f"{F16}.b", "--repack"], "say what the weights are stored as"),
-        ([f"{F16}.b", "--type", "s4"], "give --repack too"),
-        ([f"{F16}.b", "--repack", "--type", "s4", "--ld", "64"], "an order of their own"),
-        ([f"{F16}.b", "--repack", "--type", "s4", "--global", "row"], "an order of their own"),
-        ([f"{F16}.b", "--repack", "--type", "s4", "--as", "bf16"], "that does: mma.m16n8k16.row.col.f32.bf16"),
-        ([f"{F16}.d", "--repack", "--type", "s4"], "result, not A or B"),
-        ([f"{F16}.b", "--repack", "--type", "f16"], "known: s4, u4, s8, e4m3, e2m1"),
-        ([f"{F16}.b", "--repack", "--type", "s4", "--group", "100"], "128 does, as do 16, 32, 64, 128"),
-        (["mma.m16n8k64.row.col.s32.s4.s4.s32.b", "--repack", "--type", "s8"], "s8 has 8 bits, s4 only 4"),
-        (["mma.m16n8k32.row.col.s32.s8.s8.s32.b", "--repack", "--type", "e4m3"], "s8 takes s4, u4, s8. The nearest"),
-        (["wmma.m16n16k16.a.row.s8", "--repack", "--type", "s4", "--group", "64"], "several multiplies take"),
-        (["mma.m8n8k4.row.col.f32.f16.f16.f32.b", "--repack", "--type", "s8", "--arch", "sm_70"], "holds 4 products"),
-        ([f"{F16}.b", "--repack", "--type", "s4", "--packer", "numpy", "--code"], "does not go with --packer"),
-    ],
-)  # fmt: skip
-def test_refusals(arguments, words):
-    assert words in asked(*arguments, code=2)
-
-
-def test_the_answer():
-    text = asked(f"{F16}.b", "--repack", "--type", "s4", "--group", "128", "--arch", "sm_80")
-    for words in ("8 k steps in one 16-byte load", "9 instructions for 8 elements, 1.125 an element", "Marlin",
-                  "each group of k has its scale", "one to one"):  # fmt: skip
-        assert words in text
-    assert "ldmatrix" not in text
-
-
-def test_ldmatrix_as_the_other_way():
-    name = "mma.m16n8k32.row.col.s32.s8.s8.s32.b"
-    assert "ldmatrix.m8n16.x4.shared.s8.s4" in asked(name, "--repack", "--type", "s4", "--arch", "sm_90")
-    assert "ldmatrix" not in asked(name, "--repack", "--type", "s4", "--arch", "sm_80")
-    assert "ldmatrix" not in asked(name, "--repack", "--type", "u4", "--arch", "sm_90")
-
-
-def test_json_says_where_every_bit_is():
-    answer = json.loads(asked(f"{F16}.b", "--repack", "--type", "s4", "--arch", "sm_80", "--json"))
-    bits = [32 * word + bit for _, _, _, word, places in answer["order"] for bit in places]
-    assert sorted(bits) == list(range(128))
-    assert answer["place"] == list(range(32))
-    assert (answer["block"]["k"], answer["block"]["lines"], answer["flip"]) == (128, 8, 8)
-
-
-def test_names_of_the_code():
-    text = asked(f"{F16}.b", "--repack", "--type", "s4", "--code", "--name", "Weights", "--namespace", "mine::own")
-    assert "namespace mine::own {" in text
-    assert "struct Weights {" in text
-    assert "repacked_s4" not in text
