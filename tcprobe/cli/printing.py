@@ -11,15 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
-from tcprobe.cli.wrapping import line, stated_width, width
-from tcprobe.fit import Fit, fitted
-from tcprobe.isa.arch import WARP
+from tcprobe.cli.wrapping import line, stated_width
+from tcprobe.fit import Fit, Formula
+from tcprobe.fit.manual import manual_names
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
-from tcprobe.isa.operand import Role
-from tcprobe.layout import draw
-from tcprobe.layout.table import Table
-from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Found, whence
 from tcprobe.store.finding import Finding
 from tcprobe.store.lookup import some
@@ -186,52 +182,19 @@ def formulas(rows: Iterable[tuple[Saved, Fit, dict[str, str]]]) -> None:
         click.echo(f"{bold(saved.layout)}  {title}  {escaped(', '.join(filter(None, (saved.who, saved.source))))}")
         for name, text in printed.items():
             click.echo(click.style(f"  {name:<8}", fg="cyan") + text)
+        named_parts(fit.formulas.values())
         if fit.contradiction:
             click.echo(f"  not linear: {fit.contradiction}")
 
 
-def shown(cell: Cell, verdicts: Sequence[Verdict], notes: Sequence[str]) -> None:
-    """`show`: formula, notes on its layout, both drawings, provenance, verdicts."""
-    table, fragment, fit = cell.table, cell.fragment, fitted(cell.table)
-    layout = f" .{fragment.layout}" if fragment.layout else ""
-    click.echo(f"{bold(fragment.id)} on {cell.arch}, {cell.known}")
-    size = f"{fragment.rows} rows" if fragment.role is Role.ADDRESS else f"{fragment.rows} x {fragment.cols}"
-    click.echo(
-        f"operand {fragment.operand.upper()}{layout}, {size} of {fragment.type}; "
-        f"{fragment.elements} elements a lane in {fragment.registers} registers of {fragment.register_bits} bits"
-    )
-    for name in table.outputs:
-        formula = fit.formulas[name]
-        click.echo(click.style(f"  {name} = ", fg="cyan") + (str(formula) if formula else "no closed form"))
-    if fit.contradiction:
-        click.echo(f"  not linear: {fit.contradiction}")
-    for note in notes:
-        click.echo(note)
-    drawings = _address_drawings if fragment.role is Role.ADDRESS else _drawings
-    for title, lines in drawings(table, fragment):
-        click.echo(bold(f"\n{title}"))
-        click.echo("\n".join(lines))
-    click.echo()
-    click.echo(cell.evidence)
-    click.echo(f"numbers from: {cell.numbering}")
-    for verdict in verdicts:
-        _verdict(verdict)
+def named_parts(formulas: Iterable[Formula | None]) -> None:
+    """What the PTX manual calls the parts of a lane's number that formulas have."""
+    if names := manual_names(formulas):
+        line(f"  {names}")
 
 
-def _drawings(table: Table, fragment: Fragment) -> Iterator[tuple[str, Iterator[str]]]:
-    holder = "lane" if table.threads <= WARP else "thread"
-    yield f"element (row, col) -> {holder}:i", draw.matrix(table, width(), fragment.span)
-    if fragment.role is Role.METADATA:
-        yield "lane that is read -> row,col whose index is in bits of its register", draw.bits(table, fragment, width())
-        return
-    yield f"{holder} -> row,col of each register's elements, low bits first", draw.lanes(table, fragment, width())
-
-
-def _address_drawings(table: Table, _: Fragment) -> Iterator[tuple[str, Iterator[str]]]:
-    yield "lane -> row that its address points to; -: the address does not count", draw.addresses(table, width())
-
-
-def _verdict(verdict: Verdict) -> None:
+def verdict_line(verdict: Verdict) -> None:
+    """What a reference says of a table, and why it is known to be wrong where it is."""
     words = f"{verdict.verdict} ({verdict.detail})"
     line(f"{verdict.reference}: {words}", verdict.verdict, **STYLE[verdict.verdict])
     if verdict.erratum:
@@ -257,7 +220,7 @@ def comparison(
     for fragment, _, verdict in judged:
         if verdict.verdict == DIFFERS:
             click.echo(bold(fragment.id))
-            _verdict(verdict)
+            verdict_line(verdict)
     errata = dict.fromkeys((v.reference, v.detail.split(":")[0], v.erratum) for _, _, v in judged if v.erratum)
     listed = [(r, where, "", words) for r, where, words in errata if words] + [
         (r, where, pattern, words) for r, where, pattern, words in findings
