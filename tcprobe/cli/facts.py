@@ -40,7 +40,7 @@ FAMILY = click.option(
 @JSON
 @named("patterns", "list")
 def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_json: bool) -> None:
-    """List fragments: all, or those that PATTERN means, that an arch has, or of a family.
+    """List fragments: those that PATTERN means, that an arch has, or of a family; without any of these the families.
 
     Operands in shared memory behind descriptors, and instructions that hold nothing in registers, follow them.
     """
@@ -59,9 +59,12 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
         entries = [*map(fragment_entry, fragments), *map(entry, shared), *map(form_entry, forms)]
         click.echo(json.dumps(entries, indent=1))
         return
-    from tcprobe.cli import printing
+    from tcprobe.cli import printing, summaries
 
-    printing.fragments(fragments, shared, forms)
+    if patterns or name or family:
+        printing.fragments(fragments, shared, forms)
+    else:
+        summaries.families(fragments, shared, forms)
 
 
 @click.command(short_help="Formula, map both ways, evidence and verdicts.")

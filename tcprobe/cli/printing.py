@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.run.campaign import Report
     from tcprobe.run.runner import Done
 
+ERRATUM = "known erratum"
+
 STYLE: dict[str, dict[str, Any]] = {
     CONFIRMED: {"fg": "green"},
     DIFFERS: {"fg": "red"},
@@ -37,6 +40,9 @@ STYLE: dict[str, dict[str, Any]] = {
     "refused": {"fg": "yellow"},
     "failed": {"fg": "red"},
 }
+
+
+FEW = 2  # names that a count is shown with
 
 
 def bold(text: str) -> str:
@@ -208,19 +214,22 @@ def comparison(
 ) -> None:
     """`compare`: counts by reference, where the tables are from, every difference, the known errors of the sources."""
     counts = Counter((v.reference, v.verdict) for _, _, v in judged)
-    heads = (f"{name}, against", CONFIRMED, DIFFERS, NOT_COVERED)
+    counts.update((v.reference, ERRATUM) for _, _, v in judged if v.verdict == DIFFERS and v.erratum)
+    heads = (f"{name}, against", CONFIRMED, ERRATUM, DIFFERS, NOT_COVERED)
     names = list(dict.fromkeys(v.reference for _, _, v in judged))
     first = max(map(len, (heads[0], *names)))
     click.echo(bold("  ".join((heads[0].ljust(first), *heads[1:]))))
     for reference in names:
+        counts[reference, DIFFERS] -= counts[reference, ERRATUM]
         cells = (str(counts[reference, v]).rjust(len(v)) for v in heads[1:])
         click.echo("  ".join((reference.ljust(first), *cells)))
     sources = Counter({fragment.id: saved.source for fragment, saved, _ in judged}.values())
     line("tables: " + ", ".join(f"{count} {whence(source)}" for source, count in sources.items()))
     for fragment, _, verdict in judged:
-        if verdict.verdict == DIFFERS:
+        if verdict.unexplained:
             click.echo(bold(fragment.id))
             verdict_line(verdict)
+    _explained(judged)
     errata = dict.fromkeys((v.reference, v.detail.split(":")[0], v.erratum) for _, _, v in judged if v.erratum)
     listed = [(r, where, "", words) for r, where, words in errata if words] + [
         (r, where, pattern, words) for r, where, pattern, words in findings
@@ -229,6 +238,16 @@ def comparison(
         click.echo(bold("known errata of the sources"))
     for reference, where, pattern, words in listed:
         line(f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}")
+
+
+def _explained(judged: Sequence[tuple[Fragment, Found, Verdict]]) -> None:
+    """Fragments by the known erratum for which a reference says something else of them."""
+    by_erratum: dict[tuple[str, str, str], list[str]] = {}
+    for fragment, _, v in judged:
+        if v.verdict == DIFFERS and v.erratum:
+            by_erratum.setdefault((v.reference, v.detail.split(":")[0], v.erratum), []).append(fragment.id)
+    for (reference, where, words), ids in by_erratum.items():
+        line(f"known erratum of {reference}, {where}: {words}: {', '.join(ids)}", "known erratum", fg="yellow")
 
 
 def agreement(repetitions: Sequence[Repetition]) -> None:
@@ -259,19 +278,21 @@ def difference(both: Difference, everything: bool, changed_only: bool) -> None:
     if changed_only:
         return
     for side, name in enumerate((one, two)):
-        _absent(f"absent on {name}, there on {(two, one)[side]}", only[side])
+        _absent(f"absent on {name}, there on {(two, one)[side]}", only[side], everything)
     if everything:
-        _absent("absent on both", neither)
+        _absent("absent on both", neither, everything)
     elif neither:
         click.echo(f"  absent on both: {len(neither) // 2} (--all lists them, and why)")
 
 
-def _absent(title: str, cells: Sequence[Absent]) -> None:
-    """Cells without a table, whole, by reason."""
+def _absent(title: str, cells: Sequence[Absent], everything: bool) -> None:
+    """Cells without a table by reason: how many, and the first few or every one."""
     by_reason: dict[str, list[str]] = {}
     for cell in cells:
-        by_reason.setdefault(cell.reason, []).append(cell.id)
+        reason = cell.reason if everything else re.split(r" \(|: what was", cell.reason)[0]
+        by_reason.setdefault(reason, []).append(cell.id)
     if cells:
         line(f"  {title}:")
     for reason, ids in by_reason.items():
-        line(f"    {reason}: {', '.join(ids)}")
+        listed = ", ".join(ids) if everything else some(ids, FEW)
+        line(f"    {len(ids)}: {reason}: {listed}")

@@ -89,9 +89,9 @@ def _diff_numerics(names: tuple[str, ...], layers: Layers, as_json: bool, change
 def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: Path | None, as_json: bool) -> None:
     """Show which machine instructions a multiply or a matrix move becomes on each arch, native or emulated.
 
-    INSTRUCTION is an instruction, shortened, or a pattern; without one all that a warp executes. For an arch that ptxas
-    does not know: what is saved in ./results or published, and by which compiler; with --cuda or --save a mistake in
-    the call.
+    INSTRUCTION is an instruction, shortened, or a pattern; without one all that a warp executes: counts by arch, or
+    with --arch each. For an arch that ptxas does not know: what is saved in ./results or published, and by which
+    compiler; with --cuda or --save a mistake in the call.
     """
     from tcprobe.ask.lowered import lowered
     from tcprobe.isa import inventory
@@ -101,7 +101,13 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
 
     rows = dict.fromkeys(row for pattern in patterns for row in resolve(pattern, default()).some_instructions)
     rows = rows or dict.fromkeys(inventory.executed_by(WARP))
-    for answer in lowered(list(rows), name, cuda, save):
+    answers = lowered(list(rows), name, cuda, save)
+    if not (patterns or name or as_json):
+        from tcprobe.cli import summaries
+
+        summaries.lowerings(answers, len(rows))
+        return
+    for answer in answers:
         click.echo(json.dumps(answer.to_json()) if as_json else str(answer))
 
 
