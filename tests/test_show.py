@@ -68,6 +68,11 @@ def drawn(cell, columns=80):
                 for run in numbers(held):
                     for i, (r, c) in zip(run, [(r, c) for r in rows for c in col], strict=True):
                         found.setdefault((r, c, *rest), set()).add((int(thread), i))
+    return followed(cell, found, follows)
+
+
+def followed(cell, found, follows):
+    """What is drawn and what follows from it by steps of an axis."""
     for axis, (step, (threads, i)) in follows.items():
         size = cell.table.extent[("row", "col", "product")[axis]]
         for at, held in list(found.items()):
@@ -79,7 +84,8 @@ def drawn(cell, columns=80):
 
 
 PICTURES = [A, D, "mma.m16n8k16.row.col.f32.f16.f16.f32.b", "wmma.m8n8k128.b.col.b1", "wmma.m16n16k16.a.row.f16",
-            "wmma.m32n8k16.a.row.f16", "mma.m8n8k4.row.col.f32.f16.f16.f32.d", "wgmma.mma_async.m64n24k16.f32.f16.f16.d",
+            "wmma.m32n8k16.a.row.f16", "mma.m8n8k4.row.col.f32.f16.f16.f32.d",
+            "wgmma.mma_async.m64n24k16.f32.f16.f16.d",
             "mma.sp.m16n8k16.row.col.f32.f16.f16.f32.e", "mma.m16n8k256.row.col.s32.b1.b1.s32.xor.popc.b"]  # fmt: skip
 
 
@@ -97,8 +103,8 @@ def test_a_picture_and_what_it_says_of_the_rest_is_the_table(name, columns):
 
 def test_what_does_not_follow_is_not_said_to():
     """A table whose last row is another way round: no step leads there."""
-    rows = [32 * [row] for row in range(31)]
-    table = slot_table(32, 32, {"row": (*sum(rows, []), *32 * [31]),
+    rows = [row for row in range(31) for _ in range(32)]
+    table = slot_table(32, 32, {"row": (*rows, *32 * [31]),
                                 "col": (*31 * [*range(32)], *reversed(range(32)))})  # fmt: skip
     lines = list(glance(table, 80))
     assert "  rows 16 to 31: `--full` draws them" in lines

@@ -117,7 +117,7 @@ def show(
         for cell in shown:
             click.echo(json.dumps(described(cell)))
     else:
-        showing.show(shown, showing.Wanted(**wanted))
+        showing.show(shown, showing.ShowView(**wanted))
     if without:
         click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
 

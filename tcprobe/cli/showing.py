@@ -26,7 +26,7 @@ MOST_SELECTORS = 4  # that are outlined below the first one's picture
 MOST_NAMED = 2  # fragments named as having the same layout
 
 
-class Wanted(NamedTuple):
+class ShowView(NamedTuple):
     """What is asked for beyond the brief answer."""
 
     full: bool = False
@@ -34,11 +34,11 @@ class Wanted(NamedTuple):
     elements: bool = False
 
 
-def show(cells: Sequence[Cell], wanted: Wanted) -> None:
-    """Tables of one or several fragments: one of them brief, several outlined, as `wanted` each whole."""
-    if any(wanted):
+def show(cells: Sequence[Cell], view: ShowView) -> None:
+    """Tables of one or several fragments: one of them brief, several outlined, or what `view` says of each."""
+    if any(view):
         for cell in cells:
-            (_whole if wanted.full else _drawn)(cell, wanted)
+            (_whole if view.full else _drawn)(cell, view)
     elif all(cell.fragment is cells[0].fragment and cell.arch == cells[0].arch for cell in cells):
         _brief(cells[0])
         _others(cells[1:], MOST_SELECTORS)
@@ -51,7 +51,7 @@ def _judged(cell: Cell) -> list[Verdict]:
     return verdicts(cell.fragment, cell.measured) if cell.measured else []
 
 
-def _whole(cell: Cell, _: Wanted) -> None:
+def _whole(cell: Cell, _: ShowView) -> None:
     """Formula, notes on its layout, both drawings, provenance, verdicts."""
     _head(cell, folds=False)
     for note in notes(cell):
@@ -64,14 +64,12 @@ def _whole(cell: Cell, _: Wanted) -> None:
         verdict_line(verdict)
 
 
-def _drawn(cell: Cell, wanted: Wanted) -> None:
+def _drawn(cell: Cell, view: ShowView) -> None:
     """Head, formulas and one or both drawings, whole."""
     _head(cell)
     both = list(drawings(cell.table, cell.fragment))
     chosen = (
-        both
-        if len(both) == 1
-        else [both[n] for n, is_wanted in enumerate((wanted.elements, wanted.lanes)) if is_wanted]
+        both if len(both) == 1 else [both[n] for n, is_wanted in enumerate((view.elements, view.lanes)) if is_wanted]
     )
     _draw(chosen)
     click.echo()

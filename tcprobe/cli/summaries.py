@@ -29,7 +29,8 @@ def families(fragments: Sequence[Fragment], shared: Sequence[SharedOperand], for
         bare = [row for row in forms if row.family == name]
         counted = (f"{len(rows)} fragments" if rows else "", f"{len(behind)} in shared memory" if behind else "",
                    f"{len(bare)} instructions without any" if bare else "")  # fmt: skip
-        least = min({row.target.name for row in (*rows, *bare)}, key=lambda text: (int(re.sub(r"\D", "", text)), text))
+        targets = [*(one.target.name for one in rows), *(row.target.name for row in bare)]
+        least = min(targets, key=lambda text: (int(re.sub(r"\D", "", text)), text))
         line(f"{name}: {', '.join(filter(None, counted))}, from {least} on", name, bold=True)
         if shapes := list(dict.fromkeys(one.shape for one in rows if one.shape.k)):
             line(f"    {', '.join(_shapes((shape.m, shape.n, shape.k) for shape in shapes))}")
@@ -47,15 +48,15 @@ def _shapes(shapes: Iterable[tuple[int, int, int]]) -> list[str]:
     ]  # fmt: skip
 
 
-def lowerings(answers: Iterable[Lowered], asked: int) -> None:
-    """`lower` without an instruction: by arch how many of those `asked` about become their own instructions."""
+def lowerings(outcomes: Iterable[Lowered], total: int) -> None:
+    """`lower` without an instruction: by arch how many of a `total` become their own instructions."""
     heads = ("native", "emulated", "refused", "not known")
     counts: dict[str, Counter[str]] = {}
-    for one in answers:
+    for one in outcomes:
         native = "native" if one.lowering.native(one.instruction) else "emulated"
         counts.setdefault(one.arch, Counter())["refused" if one.lowering.refused else native] += 1
     click.echo(bold("  ".join(("arch    ", *heads))))
     for name, found in counts.items():
-        found["not known"] = asked - found.total()
+        found["not known"] = total - found.total()
         click.echo("  ".join((name.ljust(8), *(str(found[head]).rjust(len(head)) for head in heads))))
     click.echo("`tcprobe lower INSTRUCTION`, or a pattern, lists what each becomes; --arch sm_XX lists an arch")

@@ -34,35 +34,37 @@ class _Band(NamedTuple):
 
 def glance(table: Table, width: int, span: int = 1) -> Iterator[str]:
     """At most 20 lines of at most `width` characters, unless a single cell is wider; every `span`-th column."""
-    held = {element: tuple(divmod(slot, table.elements) for slot in slots) for element, slots in table.inverse.items()}
-    held = {(row, col // span, *rest): slots for (row, col, *rest), slots in held.items()}
+    by_element = {
+        element: tuple(divmod(slot, table.elements) for slot in slots) for element, slots in table.inverse.items()
+    }
+    by_element = {(row, col // span, *rest): slots for (row, col, *rest), slots in by_element.items()}
     sizes = (table.extent["row"], -(-table.extent["col"] // span))
-    merged = _merged(held, sizes)
-    band = _band(held, sizes, merged, width, span)
+    merged = _merged(by_element, sizes)
+    band = _band(by_element, sizes, merged, width, span)
     if "product" in table.outputs:
         yield "product 0"
-    yield from _drawn(held, band, width, span)
-    yield from _rest(held, table, band, span)
+    yield from _drawn(by_element, band, width, span)
+    yield from _rest(by_element, table, band, span)
 
 
-def _merged(held: dict[tuple[int, ...], Slots], sizes: tuple[int, int]) -> tuple[int, int]:
+def _merged(by_element: dict[tuple[int, ...], Slots], sizes: tuple[int, int]) -> tuple[int, int]:
     """How many neighbours along a column, or along a row, are held by the same threads at i that follow each other."""
     for axis in (1, 0):
         count = 1
-        while sizes[axis] % (2 * count) == 0 and _follows(held, axis, count):
+        while sizes[axis] % (2 * count) == 0 and _follows(by_element, axis, count):
             count *= 2
         if count > 1:
             return (1, count) if axis else (count, 1)
     return 1, 1
 
 
-def _follows(held: dict[tuple[int, ...], Slots], axis: int, count: int) -> bool:
+def _follows(by_element: dict[tuple[int, ...], Slots], axis: int, count: int) -> bool:
     """Whether of every two neighbouring groups of `count` elements the second goes on where the first ends."""
-    for element, slots in held.items():
+    for element, slots in by_element.items():
         if element[axis] // count % 2 == 0:
-            if held.get(_moved(element, axis, count)) != tuple((thread, i + count) for thread, i in slots):
+            if by_element.get(_moved(element, axis, count)) != tuple((thread, i + count) for thread, i in slots):
                 return False
-        elif _moved(element, axis, -count) not in held:
+        elif _moved(element, axis, -count) not in by_element:
             return False
     return True
 
@@ -71,7 +73,7 @@ def _moved(element: tuple[int, ...], axis: int, by: int) -> tuple[int, ...]:
     return (*element[:axis], element[axis] + by, *element[axis + 1 :])
 
 
-def _band(held: dict[tuple[int, ...], Slots], sizes: tuple[int, int], merged: tuple[int, int], width: int,
+def _band(by_element: dict[tuple[int, ...], Slots], sizes: tuple[int, int], merged: tuple[int, int], width: int,
           span: int) -> _Band:  # fmt: skip
     """As much as there is room for: all, or powers of two of cells after which the rest follows by a constant step."""
     down, along = (size // count for size, count in zip(sizes, merged, strict=True))
@@ -79,17 +81,17 @@ def _band(held: dict[tuple[int, ...], Slots], sizes: tuple[int, int], merged: tu
     fits = [count for count in (along, *(1 << n for n in range(along.bit_length() - 1, -1, -1))) if count <= along]
     for count in fits:
         band = _Band(rows * merged[0], count * merged[1], merged)
-        if count == 1 or max(map(len, _drawn(held, band, 1 << 20, span))) <= width:
+        if count == 1 or max(map(len, _drawn(by_element, band, 1 << 20, span))) <= width:
             return band
     raise AssertionError("a band of one cell is taken")
 
 
-def _drawn(held: dict[tuple[int, ...], Slots], band: _Band, width: int, span: int) -> Iterator[str]:
+def _drawn(by_element: dict[tuple[int, ...], Slots], band: _Band, width: int, span: int) -> Iterator[str]:
     rows, cols = (range(0, size, count) for size, count in zip((band.rows, band.cols), band.merged, strict=True))
     size = max(band.merged)
-    rank = len(next(iter(held), (0, 0)))
+    rank = len(next(iter(by_element), (0, 0)))
     rest = (0,) * (rank - 2)
-    cells = [[_cell(held.get((row, col, *rest), ()), size) for col in cols] for row in rows]
+    cells = [[_cell(by_element.get((row, col, *rest), ()), size) for col in cols] for row in rows]
     heads = [_range(col * span, band.merged[1] * span if band.merged[1] > 1 else 1) for col in cols]
     return grid_lines(cells, heads, width, [_range(row, band.merged[0]) for row in rows])
 
@@ -106,23 +108,23 @@ def _range(first: int, count: int) -> str:
     return f"{first}-{first + count - 1}" if count > 1 else str(first)
 
 
-def _rest(held: dict[tuple[int, ...], Slots], table: Table, band: _Band, span: int) -> Iterator[str]:
+def _rest(by_element: dict[tuple[int, ...], Slots], table: Table, band: _Band, span: int) -> Iterator[str]:
     """A line an axis of which something is not drawn: by which step its holders follow."""
     sizes = (table.extent["row"], -(-table.extent["col"] // span))
     for axis, (name, size, shown) in enumerate(zip(("row", "col"), sizes, (band.rows, band.cols), strict=True)):
         if shown < size:
             unit = span if axis else 1
-            yield _said(held, axis, shown, f"{name} + {shown * unit}", table.threads) or (
+            yield _said(by_element, axis, shown, f"{name} + {shown * unit}", table.threads) or (
                 f"  {name}s {shown * unit} to {table.extent[name] - 1}: {DRAWS_ALL}")  # fmt: skip
     if "product" in table.outputs:
         count = table.extent["product"]
-        yield _said(held, 2, 1, "product + 1", table.threads) or f"  products 1 to {count - 1}: {DRAWS_ALL}"
+        yield _said(by_element, 2, 1, "product + 1", table.threads) or f"  products 1 to {count - 1}: {DRAWS_ALL}"
 
 
-def _said(held: dict[tuple[int, ...], Slots], axis: int, step: int, name: str, threads: int) -> str:
+def _said(by_element: dict[tuple[int, ...], Slots], axis: int, step: int, name: str, threads: int) -> str:
     """`name` and what it adds to the thread and to i of every holder; empty where it does not add the same to all."""
-    moves = {_move(slots, held.get(_moved(element, axis, -step), ()))
-             for element, slots in held.items() if element[axis] >= step}  # fmt: skip
+    moves = {_move(slots, by_element.get(_moved(element, axis, -step), ()))
+             for element, slots in by_element.items() if element[axis] >= step}  # fmt: skip
     move = moves.pop() if len(moves) == 1 else None
     if move is None:
         return ""
@@ -137,9 +139,9 @@ def _plus(name: str, by: int) -> str:
     return f"{name} {'+' if by > 0 else '-'} {abs(by)}" if by else ""
 
 
-def _move(slots: Slots, before: Slots) -> tuple[int, int] | None:
+def _move(slots: Slots, former: Slots) -> tuple[int, int] | None:
     """What leads from each holder before to each one now; None where that differs."""
-    if not before or len(slots) != len(before):
+    if not former or len(slots) != len(former):
         return None
-    moves = {(one[0] - other[0], one[1] - other[1]) for one, other in zip(slots, before, strict=True)}
+    moves = {(one[0] - other[0], one[1] - other[1]) for one, other in zip(slots, former, strict=True)}
     return moves.pop() if len(moves) == 1 else None
