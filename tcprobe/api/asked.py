@@ -84,7 +84,7 @@ def banks(
 
     `name` is the fragment whose slots the accesses walk, `kind` the element type where there is none; `placed` is
     plain, pad:16, 128B or sw:3,4,3. With `propose` the answer has the smallest swizzle and padding without conflicts.
-    `lane_addresses` are an expression in lane, or 32 byte addresses (None: an idle lane); the answer has the wavefronts.
+    `lane_addresses` are an expression in lane, or 32 byte addresses (None: an idle lane); the answer has wavefronts.
     """
     from tcprobe.ask.bank_rules import rules_for
 

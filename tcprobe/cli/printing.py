@@ -43,6 +43,7 @@ STYLE: dict[str, dict[str, Any]] = {
 
 
 FEW = 2  # names that a count is shown with
+MANY = 12  # names, above which a count stands for them
 
 
 def bold(text: str) -> str:
@@ -286,7 +287,8 @@ def difference(both: Difference, everything: bool, changed_only: bool) -> None:
 
 
 def _absent(title: str, cells: Sequence[Absent], everything: bool) -> None:
-    """Cells without a table by reason: how many, and the first few or every one."""
+    """Cells without a table by reason: how many, and the first few; every one where they are few or all are wanted."""
+    everything = everything or len(cells) <= MANY
     by_reason: dict[str, list[str]] = {}
     for cell in cells:
         reason = cell.reason if everything else re.split(r" \(|: what was", cell.reason)[0]

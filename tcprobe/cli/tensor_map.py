@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--box", type=Sides(), help="Elements of one box, instead of --tile.")
 @click.option("--dims", type=Sides(), help="Elements of the tensor in global memory. Default: the tile.")
 @click.option("--strides", type=Sides(), help="Bytes between rows, and so on outwards. Default: no gaps.")
-@click.option("--steps", type=Sides(), help="Every how manieth element along each side. Default: every one.")
+@click.option("--steps", type=Sides(), help="Element stride per dimension. Default: 1.")
 @click.option("--swizzle", type=MapSwizzle(), default="none", show_default=True,
               help="none, 32, 64, 128: SWIZZLE_128B; from sm_100 on also 128B_ATOM_32B and its like.")  # fmt: skip
 @click.option("--interleave", type=click.Choice(list(INTERLEAVES)), default="NONE", show_default=True)

@@ -53,7 +53,7 @@ COMMON = """
 #endif
 #if defined(TCPROBE_ARCH) && !defined(TCPROBE_ANY_ARCH)
 #if TCPROBE_ARCH > {newest}
-#error "this tcprobe header knows no GPU as new: make it anew, or define TCPROBE_ANY_ARCH to use its newest layouts"
+#error "This header was generated for sm_{newest_arch} and older; regenerate it for this GPU, or define TCPROBE_ANY_ARCH"
 #endif
 #endif
 
@@ -123,7 +123,11 @@ def emit(tables: Sequence[Cell]) -> str:
     layouts = {_map(cell): cell for cell in tables}
     newest = max(map(_number, tables))
     lines = [f"// made by tcprobe {__version__}; {counting(tables)}"]
-    lines += ["#pragma once", *COMMON.format(newest=newest, offset=OFFSET, prime=PRIME).splitlines(), ""]
+    lines += [
+        "#pragma once",
+        *COMMON.format(newest=newest, newest_arch=newest // 10, offset=OFFSET, prime=PRIME).splitlines(),
+        "",
+    ]
     if any(map(read.is_partial, tables)):
         lines += read.CUDA.format(offset=OFFSET, prime=PRIME).lstrip().splitlines()
     if any(map(metadata.is_metadata, tables)):
