@@ -1,6 +1,7 @@
-"""docs/commands.md, made from the commands themselves: python tools/reference.py writes it, --check compares.
+"""What docs/ has of the program itself: python tools/reference.py writes it, --check compares.
 
-A command's summary, its arguments and options are its own `--help`, so that the page says what the program does.
+docs/commands.md: a command's summary and options are its own `--help`, so that the page says what the program does.
+docs/fragment.svg: the picture in the README, as a notebook draws it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from pathlib import Path
 import click
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "commands.md"
 MADE = "<!-- made by `python tools/reference.py`; edit the commands' help instead -->"
 
 
@@ -47,9 +47,16 @@ def _section(command: click.Command, path: str) -> Iterator[str]:
         yield from (" ".join(paragraph.split()), "")
     yield from ("| option | what it does |", "| --- | --- |")
     for parameter in command.params:
-        if isinstance(parameter, click.Option) and (record := parameter.get_help_record(context)):
-            yield from _rows(*record)
+        if isinstance(parameter, click.Option):
+            yield from _rows(_named(parameter), parameter.help or "")
     yield ""
+
+
+def _named(option: click.Option) -> str:
+    """Its names and what follows them; of what one version of click alone prints nothing."""
+    of = option.type
+    value = option.metavar or ("|".join(map(str, of.choices)) if isinstance(of, click.Choice) else of.name.upper())
+    return ", ".join(option.opts) + ("" if option.is_flag else f" {value}")
 
 
 def _rows(names: str, words: str) -> Iterator[str]:
@@ -61,8 +68,20 @@ def _rows(names: str, words: str) -> Iterator[str]:
     yield from (f"| | {line} |" for line in rest)
 
 
+def picture() -> str:
+    """The fragment of the README."""
+    import tcprobe
+
+    drawn = tcprobe.fragment("mma m16n8k16 bf16 f32 a", arch="sm_90")._repr_svg_()
+    assert drawn
+    return drawn + "\n"
+
+
+MADE_FILES = {ROOT / "docs" / "commands.md": page, ROOT / "docs" / "fragment.svg": picture}
+
 if __name__ == "__main__":
-    text = page()
-    if "--check" in sys.argv[1:]:
-        sys.exit(0 if PAGE.read_text("utf-8") == text else "docs/commands.md is stale: python tools/reference.py")
-    PAGE.write_text(text, "utf-8")
+    for path, made in MADE_FILES.items():
+        if "--check" not in sys.argv[1:]:
+            path.write_text(made(), "utf-8")
+        elif path.read_text("utf-8") != made():
+            sys.exit(f"{path.relative_to(ROOT)} is stale: python tools/reference.py")

@@ -97,15 +97,17 @@ class FragmentAnswer(Cell):
         if self.fragment.rows * self.fragment.cols > MOST_DRAWN:
             return None
         try:
-            return svg.picture(self)
+            return svg.captioned(self)
         except UsageError:
             return None
 
     def _repr_html_(self) -> str:
-        """For a notebook: whose table, the formulas, the picture where there is one, the evidence."""
+        """For a notebook: whose table, the formulas, the picture where it can be looked at, the evidence."""
+        if drawn := self._repr_svg_():
+            return f"{drawn}<p>{escape(self.evidence)}</p>"
         lines = [f"{name} = {text or 'no closed form'}" for name, text in self.formulas.items()]
         head = f"<b>{escape(self.id)}</b> on {escape(self.arch)}<pre>{escape(chr(10).join(lines))}</pre>"
-        return f"{head}{self._repr_svg_() or super()._repr_html_()}<p>{escape(self.evidence)}</p>"
+        return f"{head}<p>{escape(self.evidence)}</p>"
 
 
 @dataclass(frozen=True, repr=False)

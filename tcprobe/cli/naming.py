@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tcprobe.cli.options import several
-from tcprobe.errors import AmbiguousError, UsageError
+from tcprobe.errors import AmbiguousError, UnknownNameError, UsageError
 
 # multi-word names of GPUs begin so
 _BRANDS = r"(?i)(nvidia|geforce|tesla|quadro|jetson|dgx|rtx|gtx|titan)\b"
@@ -36,7 +36,7 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
             try:
                 for at in _archs(asked, archs):
                     command(*context, **asked, **at)
-            except AmbiguousError as error:
+            except (AmbiguousError, UnknownNameError) as error:
                 error.commands = _commands(names, ["--arch", gpus] if gpus else [], error)
                 raise
 
@@ -108,7 +108,7 @@ def _ends_name(word: str) -> bool:
     return read(word).plain[-1:] != () and read(word).plain[-1] in OPERANDS
 
 
-def _commands(names: Sequence[str], arch: Sequence[str], error: AmbiguousError) -> list[str]:
+def _commands(names: Sequence[str], arch: Sequence[str], error: AmbiguousError | UnknownNameError) -> list[str]:
     """The command as it was typed, with each choice in the place of the name that means several things."""
     import shlex
 

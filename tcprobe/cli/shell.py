@@ -21,7 +21,6 @@ from tcprobe.errors import InternalError, UsageError, debugging, understood
 from tcprobe.system.interrupts import Stopped
 from tcprobe.text import message
 
-
 # commands by what one wants to do
 HEADINGS = {
     "Ask commands:": ("show", "where", "trace", "list", "why-not", "compare", "diff", "cost", "numerics", "banks"),

@@ -53,7 +53,7 @@ COMMON = """
 #endif
 #if defined(TCPROBE_ARCH) && !defined(TCPROBE_ANY_ARCH)
 #if TCPROBE_ARCH > {newest}
-#error "This header was generated for sm_{newest_arch} and older; regenerate it for this GPU, or define TCPROBE_ANY_ARCH"
+#error "This header was generated for sm_{newest_arch} and older; regenerate it for this GPU (or: TCPROBE_ANY_ARCH)"
 #endif
 #endif
 
