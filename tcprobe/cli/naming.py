@@ -84,10 +84,12 @@ def _is_gpu(words: Sequence[str]) -> bool:
 
 def split(tokens: Sequence[str]) -> list[str]:
     """Names of a command line: each for itself, unless one of them is a bare word such as f32. Then they are words of
-    one name; or of several, each with an operand at its end, or all at their beginning.
+    one name; or of several, each with an operand at its end, or all at their beginning. A file of a table comes first.
     """
     from tcprobe.isa import inventory
 
+    if tokens and re.search(r"\.[ct]sv$|^-$", tokens[0]):
+        return [tokens[0], *split(tokens[1:])]
     bare = any(re.fullmatch(r"\w[\w-]*", word) and not re.match(r"sm\d+_", word, re.I) for word in tokens)
     if not bare or len(tokens) < 2 or set(tokens) <= set(inventory.families()):
         return list(tokens)

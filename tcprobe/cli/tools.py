@@ -126,11 +126,11 @@ def doctor(cuda: Path | None, as_json: bool) -> None:
         wrapping.line(escaped(f"{'ok' if finding.there else '--'}  {finding.what}: {finding.words}"))
 
 
-@click.command(short_help="Write the pages of a results folder anew.")
+@click.command(short_help="Write the pages of a results folder again.")
 @WRITTEN
 @click.option("--check", is_flag=True, help="Write nothing; exit code 1 if a page is not what would be written.")
 def pages(folder: Path, check: bool) -> None:
-    """Write the pages of a results folder anew from its tables."""
+    """Write the pages of a results folder again, from its tables."""
     from tcprobe.pages.overview import render, stale, write
     from tcprobe.store.results import Results
 
