@@ -112,6 +112,18 @@ def progress() -> Iterator[Callable[[int, str | None], None]]:
         yield tick
 
 
+@contextmanager
+def working(words: str) -> Iterator[None]:
+    """What takes long, with a sign that it goes on: on stderr, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True, highlight=False).status(words):
+        yield
+
+
 def run_summary(report: Report, results: Results) -> None:
     """What was measured on a device, what was refused and in which words, what failed, and where it is."""
     from tcprobe.probes import experiments

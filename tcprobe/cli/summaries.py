@@ -34,7 +34,7 @@ def families(fragments: Sequence[Fragment], shared: Sequence[SharedOperand], for
         line(f"{name}: {', '.join(filter(None, counted))}, from {least} on", name, bold=True)
         if shapes := list(dict.fromkeys(one.shape for one in rows if one.shape.k)):
             line(f"    {', '.join(_shapes((shape.m, shape.n, shape.k) for shape in shapes))}")
-    click.echo("`tcprobe list FAMILY` lists a family, `tcprobe list 'm16n8k16*bf16*'` what a pattern means")
+    line("`tcprobe list FAMILY` lists a family, `tcprobe list 'm16n8k16*bf16*'` what a pattern means")
 
 
 def _shapes(shapes: Iterable[tuple[int, int, int]]) -> list[str]:
@@ -59,4 +59,4 @@ def lowerings(outcomes: Iterable[Lowered], total: int) -> None:
     for name, found in counts.items():
         found["not known"] = total - found.total()
         click.echo("  ".join((name.ljust(8), *(str(found[head]).rjust(len(head)) for head in heads))))
-    click.echo("`tcprobe lower INSTRUCTION`, or a pattern, lists what each becomes; --arch sm_XX lists an arch")
+    line("`tcprobe lower INSTRUCTION`, or a pattern, lists what each becomes; --arch sm_XX lists an arch")

@@ -192,6 +192,7 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     It needs no server: links are relative, and nothing is loaded from elsewhere. The folder is written whole or not at
     all; one with files of others stays as it is (exit code 2).
     """
+    from tcprobe.cli import printing
     from tcprobe.pages.site import render, write
     from tcprobe.pages.site.build import build
     from tcprobe.pages.site.facts import gather
@@ -199,8 +200,9 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
 
     render.require()
     write.require_place(folder)
-    pages = build(gather(side_by_side(sources)))
-    write.write(folder, pages)
+    with printing.working("making a page for every fact: some 15 seconds"):
+        pages = build(gather(side_by_side(sources)))
+        write.write(folder, pages)
     size = sum(len(text.encode()) for text in pages.values())
     click.echo(escaped(f"written: {folder / 'index.html'}, {len(pages)} files, {size / 1e6:.1f} MB"))
 
