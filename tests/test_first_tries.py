@@ -1,4 +1,4 @@
-"""What a new user types first: 25 tasks by their first natural command; examples of every help; the page of commands."""
+"""What a new user types first: 25 tasks, a command each; the examples of every help; the page of commands."""
 
 import csv
 import importlib.util

@@ -122,3 +122,15 @@ def test_mistakes_say_what_to_do():
             asked(*given)
     with pytest.raises(UsageError, match="needs the type"):
         tcprobe.banks(tile=(8, 8), access="ldmatrix.x4")
+
+
+def test_the_notebook_runs():
+    """Its cells in order, as Jupyter would: the last line of each is an expression that is shown."""
+    cells = json.loads((ROOT / "examples" / "first_look.ipynb").read_text("utf-8"))["cells"]
+    space = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            exec(compile("".join(cell["source"]), cell["id"], "exec"), space)
+    assert space["registers"].shape == (32, 8)
+    assert str(space["tile"].proposals[0].best) == "Sw<3,4,3>"
