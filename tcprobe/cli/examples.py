@@ -80,9 +80,9 @@ def tasks() -> str:
     return "\n".join([*lines, "", "tcprobe --help lists all commands; tcprobe COMMAND --help says more of one."])
 
 
-def of(command: str) -> str:
+def of(name: str) -> str:
     """The end of a command's help."""
-    return "\n".join(["\b", "Examples:", *(f"  {_folded(words)}" for words in EXAMPLES.get(command, ()))])
+    return "\n".join(["\b", "Examples:", *(f"  {_folded(words)}" for words in EXAMPLES.get(name, ()))])
 
 
 def _folded(words: str) -> str:
