@@ -41,7 +41,7 @@ CODE = (
 
 
 def said(words):
-    return CliRunner(env={"COLUMNS": str(COLUMNS)}).invoke(main, shlex.split(words))
+    return CliRunner(env={"COLUMNS": str(COLUMNS)}).invoke(main, shlex.split(words), prog_name="tcprobe")
 
 
 def test_tasks_are_answered_at_the_first_try(tmp_path, monkeypatch):
