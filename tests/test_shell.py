@@ -269,7 +269,7 @@ def test_errors_have_their_class_by_name():
     assert errors.named("of a later version") is errors.TcprobeError
 
 
-def test_the_exit_codes_of_the_readme_are_those_of_the_classes():
-    text = (Path(__file__).parent.parent / "README.md").read_text()
+def test_the_exit_codes_of_the_docs_are_those_of_the_classes():
+    text = (Path(__file__).parent.parent / "docs" / "usage.md").read_text()
     for code in (0, 1, 2, 3, 4, 70, 130, 141, 143):
         assert f"{code} " in text.split("Exit codes:")[1].split("\n\n")[0], code

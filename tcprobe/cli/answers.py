@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def holders(cell: Cell, held: Sequence[Holder], by_lane: bool) -> None:
         for element, texts in lines.items():
             click.echo(f"{name}{element}: {'; '.join(texts)}")
     chosen = "" if cell.selector is None else f" under selector {cell.selector}"
-    click.echo(f"{bold(cell.fragment.id)}{chosen} on {cell.arch}, {cell.evidence}")
+    wrapping.line(f"{cell.fragment.id}{chosen} on {cell.arch}, {cell.evidence}", cell.fragment.id, bold=True)
 
 
 def side_by_side(cells: Sequence[Cell]) -> None:
@@ -70,9 +71,9 @@ def trace(answer: Trace) -> None:
         left = f"{a:<{wide[0]}} {a_slots:<{wide[1]}}  x  {b:<{wide[2]}} {b_slots:<{wide[3]}}"
         click.echo(f"  {left}  ->  {d:<{wide[4]}} {d_slots}".rstrip())
     if "e" in answer.operands:
-        click.echo(f"selector {answer.operands['e'].selector}; B by index, one of which the field of E picks")
+        wrapping.line(f"selector {answer.operands['e'].selector}; B by index, one of which the field of E picks")
     for evidence in dict.fromkeys(cell.evidence for cell in answer.operands.values()):
-        click.echo(evidence)
+        wrapping.line(evidence)
 
 
 def conversion(answer: Conversion, aside: bool) -> None:
@@ -144,18 +145,20 @@ def against(path: str, cell: Cell, answer: Against) -> None:
     missing = f"; {answer.not_stated} slots are not stated: {'; '.join(answer.holes[:4])}" if answer.not_stated else ""
     chosen = "" if cell.selector is None else f", selector {cell.selector},"
     head = f"{escaped(path)} against {cell.fragment.id}{chosen} on {cell.arch}"
-    click.echo(f"{head}: {answer.agreed} of {answer.given} slots agree{missing}")
+    wrapping.line(f"{head}: {answer.agreed} of {answer.given} slots agree{missing}")
     for line in answer.first:
-        click.echo(f"  {line}")
+        wrapping.line(f"  {line}")
     for words in answer.diagnosis:
-        click.echo(click.style("  diagnosis: ", bold=True) + words)
+        wrapping.line(f"  diagnosis: {words}", "  diagnosis: ", bold=True)
     if answer.diagnosis:
-        click.echo("  With that changed every slot that is stated agrees.")
+        wrapping.line("  With that changed every slot that is stated agrees.")
     if answer.elsewhere:
-        click.echo(click.style("  this is: ", bold=True) + ", ".join(answer.elsewhere))
+        wrapping.line("  this is: " + ", ".join(answer.elsewhere), "  this is: ", bold=True)
     if answer.renumbered:
-        click.echo("  The two differ only by a renumbering of rows or columns, which the hardware cannot tell apart.")
-    click.echo(cell.evidence)
+        wrapping.line(
+            "  The two differ only by a renumbering of rows or columns, which the hardware cannot tell apart."
+        )
+    wrapping.line(cell.evidence)
 
 
 def verified(verdict: Verified) -> None:

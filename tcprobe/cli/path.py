@@ -34,7 +34,8 @@ CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help=
 @click.option("--fill", type=Given(), metavar="cp.async|tma|plain", help="Between global and shared memory; "
               "cp.async.8: 8 bytes a lane. Default: cp.async in, plain back.")  # fmt: skip
 @click.option("--with", "access", type=Given(), metavar="OP", help="ldmatrix.x4.trans, ld.shared.b32, stmatrix.x2, "
-              "...; the path has its direction. Default: the most matrices that there can be.")  # fmt: skip
+              "...; the path has its direction. Used exactly as given; default: the largest ldmatrix, then "
+              "the widest loads.")  # fmt: skip
 @CODE
 @OUTPUT
 @NAME
