@@ -39,6 +39,7 @@ APART = (
     "cute_scale",
     "cute_tensor_memory",
     "formulas",
+    "memory_operand",
     "numerics",
     "ptx_isa_sparse",
     "ptx_moves",
