@@ -167,17 +167,19 @@ class Wanted(NamedTuple):
 USUALLY = Wanted()
 
 
-def placed(in_memory: MemoryOperand | None, wanted: Wanted = USUALLY) -> InTensorMemory:
+def placed(in_memory: MemoryOperand | None, asked_with: Wanted = USUALLY) -> InTensorMemory:
     """An operand's place; UsageError where the form does not have what is wanted, and where nobody states it."""
     if in_memory is None:
         raise UsageError("no operand in tensor memory is meant.")
     form, name = in_memory
     if not form.multiplies:
-        return _copied(in_memory, wanted.multicast)
-    known = memory_operand.selectors(form, name, wanted.vector)
-    if wanted.selector not in known:
-        raise UsageError(f"{in_memory.id} has no selector {wanted.selector}: it has {', '.join(map(str, known))}.")
-    size = Extent(extent(form, "m", wanted.m), extent(form, "n", wanted.n), wanted.selector, wanted.vector)
+        return _copied(in_memory, asked_with.multicast)
+    known = memory_operand.selectors(form, name, asked_with.vector)
+    if asked_with.selector not in known:
+        raise UsageError(f"{in_memory.id} has no selector {asked_with.selector}: it has {', '.join(map(str, known))}.")
+    size = Extent(
+        extent(form, "m", asked_with.m), extent(form, "n", asked_with.n), asked_with.selector, asked_with.vector
+    )
     said = memory_operand.stated(form, name, size)
     if isinstance(said, str):
         raise UsageError(f"{in_memory.id}: {said}")
