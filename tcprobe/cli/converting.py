@@ -47,10 +47,10 @@ def convert(
 ) -> None:
     """Turn fragments FROM into fragments TO that hold the same matrix: what has to move, what it costs, the code.
 
-    For example an accumulator into the A operand of the next multiply, or what tcgen05.ld left (--as f32). Fragments are
-    repeated as tiles until both cover the same matrix. TO may be stmatrix, stmatrix.x4, stmatrix.x2.trans: into shared
-    memory, with the address of every lane (--type, --global, --shared). Where the output is no terminal, and with -o,
-    the code is a header by itself, and the words are on stderr.
+    For example an accumulator into the A operand of the next multiply, or what tcgen05.ld left (--as f32). Fragments
+    are repeated as tiles until both cover the same matrix. TO may be stmatrix, stmatrix.x4, stmatrix.x2.trans: into
+    shared memory, with the address of every lane (--type, --global, --shared). Where the output is no terminal, and
+    with -o, the code is a header by itself, and the words are on stderr.
     """
     from tcprobe.ask.convert.header import header
     from tcprobe.ask.convert.stmatrix import Stored
