@@ -43,6 +43,8 @@ CALLS = {
               ("trace", WGMMA, "--operand", "a", "--lane", "9", "--i", "1")],
     "convert": [("convert", D, A), ("convert", f"{FP8}.d", f"{FP8}.a", "--permute-k"),
                 ("convert", S4, S4, "--transpose"), ("convert", f"{WGMMA}.d", "stmatrix", "--type", "f16")],
+    "scales": [("scales", "nvfp4", "scale_a", "--line", "3"),
+               ("scales", f"{TENSOR}.scale_a", "--m", "256", "--scale-vec", "4", "--line", "0-1", "--block", "2")],
     "reduce": [("reduce", D, "--over", "row")],
     "mask": [("reduce", D, "--mask", "row >= col"), ("reduce", D, "--fill", "row")],
     "banks": [(*TILE, "--propose"), (*TILE, "--shared", "sw:3,4,3"),

@@ -112,10 +112,10 @@ def _selectors(in_memory: MemoryOperand, asked: dict[str, Any]) -> list[int | No
         return [None]
     if asked["selector"] is not None:
         return [asked["selector"]]
-    return list(memory_operand.selectors(in_memory.form, in_memory.name, _vector(in_memory, asked)))
+    return list(memory_operand.selectors(in_memory.form, in_memory.name, vector_of(in_memory, asked)))
 
 
-def _vector(in_memory: MemoryOperand, asked: dict[str, Any]) -> int:
+def vector_of(in_memory: MemoryOperand, asked: dict[str, Any]) -> int:
     """How many scales a row has; UsageError where the form does not say, and nobody else."""
     from tcprobe.references import memory_operand
 
@@ -136,7 +136,7 @@ def _vector(in_memory: MemoryOperand, asked: dict[str, Any]) -> int:
 def _placed(in_memory: MemoryOperand, asked: dict[str, Any], selector: int | None) -> InTensorMemory:
     from tcprobe.ask.tensor_memory import Wanted, placed
 
-    vector = _vector(in_memory, asked)
+    vector = vector_of(in_memory, asked)
     return placed(in_memory, Wanted(asked["m"], asked["n"], selector or 0, vector, asked["multicast"]))
 
 

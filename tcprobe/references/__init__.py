@@ -43,6 +43,7 @@ APART = (
     "numerics",
     "ptx_isa_sparse",
     "ptx_moves",
+    "scale_atom",
     "shape_stride",
     "shared_memory",
     "tensor_memory",
