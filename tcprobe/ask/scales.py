@@ -166,17 +166,17 @@ def in_tensor_memory(in_memory: MemoryOperand, asked_with: Wanted) -> CopiedScal
     return scales
 
 
-def answer(scales: LoadedScales | CopiedScales, line: int, block: int, blocks: int) -> dict[str, Any]:
+def answer(on_the_way: LoadedScales | CopiedScales, line: int, block: int, blocks: int) -> dict[str, Any]:
     """Where one scale is, on the host and for the multiply; UsageError where there is no such block."""
     if not 0 <= block < blocks:
         raise UsageError(f"a line has {blocks} blocks: none is number {block}.")
-    read, at = scales.reads(block), scale_atom.offset(line, block, blocks)
-    where: dict[str, Any] = {"tmem": [cell._asdict() for cell in scales.cells(line, block)]} if isinstance(
-        scales, CopiedScales) else {"lanes": list(_lanes(scales, line)), "bit": block % BLOCKS * 8}  # fmt: skip
+    read, at = on_the_way.reads(block), scale_atom.offset(line, block, blocks)
+    where: dict[str, Any] = {"tmem": [cell._asdict() for cell in on_the_way.cells(line, block)]} if isinstance(
+        on_the_way, CopiedScales) else {"lanes": list(_lanes(on_the_way, line)), "bit": block % BLOCKS * 8}  # fmt: skip
     return {"line": line, "block": block, "blocks": blocks, "offset": at, "source": scale_atom.SOURCE, **read._asdict(),
             **where}  # fmt: skip
 
 
-def _lanes(scales: LoadedScales, line: int) -> Iterator[int]:
-    lines = max(scales.cell.fragment.rows, scales.cell.fragment.cols)
-    return (lane for lane in range(scales.cell.fragment.threads) if scales.line(lane=lane, i=0) == line % lines)
+def _lanes(on_the_way: LoadedScales, line: int) -> Iterator[int]:
+    lines = max(on_the_way.cell.fragment.rows, on_the_way.cell.fragment.cols)
+    return (lane for lane in range(on_the_way.cell.fragment.threads) if on_the_way.line(lane=lane, i=0) == line % lines)

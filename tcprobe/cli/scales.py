@@ -66,12 +66,12 @@ def _found(fragment: str, name: str | None, layers: Layers, asked: dict[str, Any
     return in_registers(whole)
 
 
-def _say(one: dict[str, Any]) -> None:
-    cells = [f"lane {cell['lane']}, column {cell['column']}, bit {cell['bit']}" for cell in one.get("tmem", ())]
+def _say(located: dict[str, Any]) -> None:
+    cells = [f"lane {cell['lane']}, column {cell['column']}, bit {cell['bit']}" for cell in located.get("tmem", ())]
     where = f"tensor memory {'; '.join(cells)}" if cells else (
-        f"lanes {', '.join(map(str, one['lanes']))}, bits {one['bit']}..{one['bit'] + 7}")  # fmt: skip
-    click.echo(f"line {one['line']}, block {one['block']}: byte {one['offset']}; {where}; multiply {one['multiply']}, "
-               f"ID {one['byte_id']}, its scale {one['scale']}")  # fmt: skip
+        f"lanes {', '.join(map(str, located['lanes']))}, bits {located['bit']}..{located['bit'] + 7}")  # fmt: skip
+    click.echo(f"line {located['line']}, block {located['block']}: byte {located['offset']}; {where}; multiply {located['multiply']}, "
+               f"ID {located['byte_id']}, its scale {located['scale']}")  # fmt: skip
 
 
 COMMANDS = (scales,)
