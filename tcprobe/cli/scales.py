@@ -68,8 +68,8 @@ def _found(fragment: str, name: str | None, layers: Layers, asked: dict[str, Any
 
 def _say(located: dict[str, Any]) -> None:
     cells = [f"lane {cell['lane']}, column {cell['column']}, bit {cell['bit']}" for cell in located.get("tmem", ())]
-    where = f"tensor memory {'; '.join(cells)}" if cells else (
-        f"lanes {', '.join(map(str, located['lanes']))}, bits {located['bit']}..{located['bit'] + 7}")  # fmt: skip
+    bits = f"bits {located['bit']}..{located['bit'] + 7}" if not cells else ""
+    where = f"tensor memory {'; '.join(cells)}" if cells else f"lanes {', '.join(map(str, located['lanes']))}, {bits}"
     click.echo(f"line {located['line']}, block {located['block']}: byte {located['offset']}; {where}; multiply {located['multiply']}, "
                f"ID {located['byte_id']}, its scale {located['scale']}")  # fmt: skip
 

@@ -11,7 +11,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.pages.tables import MADE, grid, row_and_col
-from tcprobe.references import cute_tensor_memory, tensor_memory
+from tcprobe.references import cute_tensor_memory, newer_forms, tensor_memory
 from tcprobe.references.accumulator import layout
 
 # forms whose operands are shown, and how many scales a row has
@@ -53,6 +53,29 @@ def page() -> Iterator[str]:
     yield ""
     rows = (row for row in inventory.instructions().values() if row.multiplies and row.unprobed)
     yield from grid(["form", "M", "N", "K", "D", "A and B", "scales"], map(_multiply, rows))
+    yield from _newer()
+
+
+def _newer() -> Iterator[str]:
+    """What came with newer targets, as far as a compiler takes it."""
+    yield from ("", "## Newer forms and targets", "")
+    yield f"What {newer_forms.BY} takes on which targets, from which PTX version on; nothing of it is measured, and no"
+    yield "machine code of sm_107 was read. On another target it says what stands last."
+    yield ""
+    yield from grid(["form", "targets (PTX)", "documented in", "refused elsewhere"], map(_form, newer_forms.FORMS))
+    yield ""
+    for target, families in newer_forms.SM_107.items():
+        lacking = newer_forms.LACKING.get(target)
+        but = f", but not {', '.join(f'`{pattern}`' for pattern in lacking)}" if lacking else ""
+        yield f"- {target}: forms of {', '.join(families)}{but}"
+
+
+def _form(newer: newer_forms.NewerForm) -> list[str]:
+    by_version: dict[str, list[str]] = {}
+    for target, ptx in newer.targets:
+        by_version.setdefault(ptx, []).append(target)
+    targets = "; ".join(f"{', '.join(names)} ({ptx})" for ptx, names in by_version.items())
+    return [f"`{newer.name}`", targets, newer.text or f"accepted by {newer_forms.BY}, not documented", newer.refusal]
 
 
 def _operands(id_: str, vector: int) -> Iterator[list[str]]:

@@ -40,6 +40,7 @@ APART = (
     "cute_tensor_memory",
     "formulas",
     "memory_operand",
+    "newer_forms",
     "numerics",
     "ptx_isa_sparse",
     "ptx_moves",
