@@ -68,10 +68,12 @@ def _found(fragment: str, name: str | None, layers: Layers, asked: dict[str, Any
 
 def _say(located: dict[str, Any]) -> None:
     cells = [f"lane {cell['lane']}, column {cell['column']}, bit {cell['bit']}" for cell in located.get("tmem", ())]
-    bits = f"bits {located['bit']}..{located['bit'] + 7}" if not cells else ""
-    where = f"tensor memory {'; '.join(cells)}" if cells else f"lanes {', '.join(map(str, located['lanes']))}, {bits}"
-    click.echo(f"line {located['line']}, block {located['block']}: byte {located['offset']}; {where}; multiply {located['multiply']}, "
-               f"ID {located['byte_id']}, its scale {located['scale']}")  # fmt: skip
+    if cells:
+        where = f"tensor memory {'; '.join(cells)}"
+    else:
+        where = f"lanes {', '.join(map(str, located['lanes']))}, bits {located['bit']}..{located['bit'] + 7}"
+    read = f"multiply {located['multiply']}, ID {located['byte_id']}, its scale {located['scale']}"
+    click.echo(f"line {located['line']}, block {located['block']}: byte {located['offset']}; {where}; {read}")
 
 
 COMMANDS = (scales,)
