@@ -131,18 +131,21 @@ def _each_column(*lines: str) -> list[str]:
             for line in ("add.u32 %cell, %taddr, COLUMN;", *lines)]  # fmt: skip
 
 
-def _loading(moved: str, held: Fragment) -> list[str]:
+def _loading(moved: str, moved_registers: Fragment) -> list[str]:
     """Numbers of all cells, the load, its registers."""
     number = f"mad.lo.u32 %value, %lane, {COLUMNS}, COLUMN + 1;"
     return [
         *_each_column(number, "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN),
-        moved, READ, *ptx.point("out", "%x", held), *ptx.store("out", held.operand, held),
+        moved, READ, *ptx.point("out", "%x", moved_registers), *ptx.store("out", moved_registers.operand, moved_registers),
     ]  # fmt: skip
 
 
-def _storing(moved: str, held: Fragment) -> list[str]:
+def _storing(moved: str, moved_registers: Fragment) -> list[str]:
     """Zeros in all cells, the store of the numbers of slots, all cells."""
-    numbers = [f"mad.lo.u32 %{held.operand}{i}, %lane, {held.elements}, {i + 1};" for i in range(held.registers)]
+    numbers = [
+        f"mad.lo.u32 %{moved_registers.operand}{i}, %lane, {moved_registers.elements}, {i + 1};"
+        for i in range(moved_registers.registers)
+    ]
     return [
         "mov.b32 %value, 0;", *_each_column("tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN),
         *numbers, moved, WRITTEN,
