@@ -136,7 +136,8 @@ def _loading(moved: str, moved_registers: Fragment) -> list[str]:
     number = f"mad.lo.u32 %value, %lane, {COLUMNS}, COLUMN + 1;"
     return [
         *_each_column(number, "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN),
-        moved, READ, *ptx.point("out", "%x", moved_registers), *ptx.store("out", moved_registers.operand, moved_registers),
+        moved, READ, *ptx.point("out", "%x", moved_registers),
+        *ptx.store("out", moved_registers.operand, moved_registers),
     ]  # fmt: skip
 
 
