@@ -24,7 +24,7 @@ for module, commands in {
     "reading": ("read",), "compilers": ("compilers",),
     "questions": ("where", "trace", "emit", "verify"), "converting": ("convert",), "reduce": ("reduce",),
     "swizzle": ("swizzle",), "tensor_map": ("tensormap",), "numerics": ("numerics",),
-    "banks": ("banks",), "path": ("path", "load"), "kernel": ("kernel",), "descriptor": ("descriptor",),
+    "banks": ("banks",), "path": ("path",), "load": ("load",), "kernel": ("kernel",), "descriptor": ("descriptor",),
     "cost": ("cost",), "scales": ("scales",),
     "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
 }.items():  # fmt: skip
