@@ -54,7 +54,7 @@ def probe(row: Instruction) -> Kernel:
     """The kernel of an instruction."""
     if row.described:
         return wgmma_kernels.kernel(row, "raw")
-    if row.id not in experiments():
+    if row.family == "tcgen05":
         return tensor_memory.kernel(row, least=True)
     return sparse.product_kernel(row, 0) if row.metadata else kernels(experiments()[row.id])[0]
 

@@ -13,6 +13,7 @@ S4 = "mma.m16n8k32.row.col.s32.s4.s4.s32.b"
 SPARSE = "mma.sp.m16n8k32.row.col.f32.f16.f16.f32"
 WGMMA = "wgmma.mma_async.m64n8k16.f32.f16.f16"
 SCALED = "mma.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"
+TENSOR = "tcgen05.mma.cta_group::2.kind::mxf4nvf4"
 FP8 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 PATTERN = json.dumps({"op": "ld.shared.b32", "address": [4 * lane for lane in range(32)]})
 TILE = ("banks", "ldmatrix.m8n8.x4.shared.b16.d", "--tile", "64x64", "--global", "row", "--with", "ldmatrix.x4")
@@ -25,11 +26,15 @@ CALLS = {
              ("show", "ldmatrix.m8n8.x1.shared.b16.*"),
              ("show", f"{MULTIPLY}.b", "--arch", "sm_120"), ("show", "mma.m8n8k4.row.col.f32.f16.f16.f32.d"),
              ("show", A, "--arch", "a100,h100"), ("show", SPARSE), ("show", f"{SCALED}.?cale_?"),
-             ("show", f"{WGMMA}.b_smem", "--swizzle", "32"), ("show", f"{WGMMA}.d")],
+             ("show", f"{WGMMA}.b_smem", "--swizzle", "32"), ("show", f"{WGMMA}.d"), ("show", TENSOR),
+             ("show", f"{TENSOR}.k96"), ("show", "tcgen05.cp.64x128b"), ("show", "tcgen05.shift.down")],
     "where": [("where", D, "--row", "0"), ("where", "ldmatrix.m8n8.x1.shared.b16.address", "--lane", "0-3"),
               ("where", "mma.m8n8k4.row.col.f32.f16.f16.f32.d", "--lane", "5", "--arch", "sm_70"),
               ("where", f"{WGMMA}.b_smem", "--row", "3", "--col", "5"), ("where", f"{WGMMA}.a_smem", "--byte", "7"),
-              ("where", "tcgen05.mma.cta_group::1.kind::f16.d", "--row", "70", "--col", "200", "--ld", "32x32b.x32")],
+              ("where", "tcgen05.mma.cta_group::1.kind::f16.d", "--row", "70", "--col", "200", "--ld", "32x32b.x32"),
+              ("where", "tcgen05.ld.16x256b.x4.d", "--lane", "3", "--i", "5"),
+              ("where", f"{TENSOR}.scale_b", "--m", "128", "--row", "1", "--col", "70", "--scale-vec", "4"),
+              ("where", f"{TENSOR}.a", "--lane", "3", "--column", "0-20")],
     "trace": [("trace", MULTIPLY, "--row", "0-1", "--col", "2"), ("trace", MULTIPLY, "--operand", "a", "--lane", "1",
               "--i", "0"), ("trace", MULTIPLY, "--operand", "c", "--lane", "1", "--i", "0"),
               ("trace", SPARSE, "--row", "3", "--col", "2", "--selector", "1"),
@@ -38,6 +43,8 @@ CALLS = {
               ("trace", WGMMA, "--operand", "a", "--lane", "9", "--i", "1")],
     "convert": [("convert", D, A), ("convert", f"{FP8}.d", f"{FP8}.a", "--permute-k"),
                 ("convert", S4, S4, "--transpose"), ("convert", f"{WGMMA}.d", "stmatrix", "--type", "f16")],
+    "scales": [("scales", "nvfp4", "scale_a", "--line", "3"),
+               ("scales", f"{TENSOR}.scale_a", "--m", "256", "--scale-vec", "4", "--line", "0-1", "--block", "2")],
     "reduce": [("reduce", D, "--over", "row")],
     "mask": [("reduce", D, "--mask", "row >= col"), ("reduce", D, "--fill", "row")],
     "banks": [(*TILE, "--propose"), (*TILE, "--shared", "sw:3,4,3"),

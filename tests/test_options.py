@@ -32,6 +32,7 @@ ASKED = {
     "descriptor": ["descriptor", "--tile", "128x64", "--type", "bf16"],
     "tensormap": ["tensormap", "--type", "bf16", "--tile", "64,64"],
     "path": ["path", f"{MULTIPLY}.a", "--tile", "64x64"], "load": ["load", f"{MULTIPLY}.a", "--ld", "64"],
+    "scales": ["scales", "nvfp4 scale_a"],
     "kernel gemm": ["kernel", "gemm", "--arch", "sm_80", "--type", "f16"],
 }  # fmt: skip
 NOWHERE = ("", "a\0b", "\ud800")

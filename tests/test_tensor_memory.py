@@ -11,7 +11,7 @@ from tcprobe.isa import arch, inventory
 from tcprobe.isa.operand import Place
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.tensor_memory import kernel, spelled
-from tcprobe.references import Claim, cute, cute_tensor_memory, ptx_isa, tensor_memory
+from tcprobe.references import cute, cute_tensor_memory, ptx_isa, tensor_memory
 from tcprobe.sass.lowering import lower
 from tcprobe.store.acceptance import misfit
 
@@ -46,11 +46,35 @@ def test_registers_of_loads_and_stores(shape):
         assert "figures only" in ptx_isa.claim(fragment, arch.arch("sm_100"))
 
 
-def test_nothing_is_claimed_of_reductions():
-    for row in ROWS.values():
-        if ".red." in row.id:
-            claims = [source.claim(f, arch.arch("sm_103")) for f in row.fragments for source in (cute, ptx_isa)]
-            assert not [claim for claim in claims if isinstance(claim, Claim)]
+@pytest.mark.parametrize("shape", ["32x32b", "16x32bx2"])
+def test_reductions_load_what_loads_do_and_a_value_a_lane(shape):
+    """By CuTe DSL's atoms (compared with them in test_tensor_memory_consumers.py) and the words of PTX ISA."""
+    device = arch.arch("sm_103")
+    for number in ROWS[f"tcgen05.ld.red.{shape}"].stated["num"]:
+        row = inventory.instructions()[f"tcgen05.ld.red.{shape}.x{number}"]
+        registers, value = row.fragment("d"), row.fragment("redval")
+        assert cute.claim(registers, device).meant == cute_tensor_memory.table(shape, number)
+        assert isinstance(ptx_isa.claim(registers, device), str)
+        assert isinstance(cute.claim(value, device), str)
+        reduced, loaded = ptx_isa.claim(value, device).meant, cute_tensor_memory.table(shape, number)
+        for lane in range(32):
+            held = {loaded.at(lane=lane, i=i)["row"] for i in range(number)}
+            assert held == {reduced.at(lane=lane, i=0)["row"]}
+
+
+def test_a_number_of_repetitions_is_part_of_a_name():
+    """Each of PTX's table 49, no other; the name without one stays that of the least."""
+    forms = inventory.instructions()
+    for row in [row for row in ROWS.values() if "num" in row.stated]:
+        numbers = [n for n in range(1, 300) if f"{row.id}.x{n}" in forms]
+        assert numbers == list(row.stated["num"])
+        for number in numbers:
+            one = forms[f"{row.id}.x{number}"]
+            assert one.fragments[0].registers == row.fragments[0].registers * number // numbers[0]
+            assert spelled(one).count(f".x{number}.") == 1
+            assert one.id not in set(forms)  # not listed: it would be 88 forms more
+    assert "tcgen05.ld.32x32b.x0128" not in forms
+    assert "tcgen05.cp.32x128b.x2" not in forms
 
 
 def test_lanes_of_copies():

@@ -18,6 +18,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.isa.names import resolve
 from tcprobe.layout.table import slot_table
+from tcprobe.run.doctor import new_words
 from tcprobe.sass import toolchain
 from tcprobe.sass.lowering import Lowering, count
 from tcprobe.store.results import Results, published
@@ -282,3 +283,10 @@ def test_set_up_says_what_cannot_be_run(tmp_path):
         assert done.returncode == 1
         assert f"cannot be run: Permission denied. Remove {tmp_path / '.venv'}" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_doctor_says_what_a_gpu_would_add():
+    """By what is published: nothing of sm_90, all tables of sm_100, loads and stores of tensor memory among them."""
+    assert new_words(arch("sm_90")).startswith("nothing: every table of sm_90")
+    assert "tcgen05 10" in new_words(arch("sm_100"))
+    assert "tcgen05" not in new_words(arch("sm_120"))

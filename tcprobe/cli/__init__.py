@@ -25,7 +25,7 @@ for module, commands in {
     "questions": ("where", "trace", "emit", "verify"), "converting": ("convert",), "reduce": ("reduce",),
     "swizzle": ("swizzle",), "tensor_map": ("tensormap",), "numerics": ("numerics",),
     "banks": ("banks",), "path": ("path",), "load": ("load",), "kernel": ("kernel",), "descriptor": ("descriptor",),
-    "cost": ("cost",),
+    "cost": ("cost",), "scales": ("scales",),
     "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
 }.items():  # fmt: skip
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 @click.option(
     "--type", "kind", type=ElementType(), metavar="TYPE", help="To stmatrix: of the elements in memory: bf16, s8."
 )
+@click.option(
+    "--as", "typed", type=ElementType(), metavar="TYPE", help="Of FROM of tcgen05.ld: what its words are, f32 or s32."
+)
 @click.option("--global", "contiguous", type=click.Choice(["row", "col"]), help="To stmatrix: what lies together.")
 @PLACE
 @SWIZZLE
@@ -44,10 +47,10 @@ def convert(
 ) -> None:
     """Turn fragments FROM into fragments TO that hold the same matrix: what has to move, what it costs, the code.
 
-    For example an accumulator into the A operand of the next multiply. Fragments are repeated as tiles until both
-    cover the same matrix. TO may be stmatrix, stmatrix.x4, stmatrix.x2.trans: into shared memory, with the address of
-    every lane (--type, --global, --shared). Where the output is no terminal, and with -o, the code is a header by
-    itself, and the words are on stderr.
+    For example an accumulator into the A operand of the next multiply, or what tcgen05.ld left (--as f32). Fragments
+    are repeated as tiles until both cover the same matrix. TO may be stmatrix, stmatrix.x4, stmatrix.x2.trans: into
+    shared memory, with the address of every lane (--type, --global, --shared). Where the output is no terminal, and
+    with -o, the code is a header by itself, and the words are on stderr.
     """
     from tcprobe.ask.convert.header import header
     from tcprobe.ask.convert.stmatrix import Stored
@@ -93,6 +96,7 @@ def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str,
 
 def _converted(pair: tuple[str, str], name: str, asked: dict[str, Any]) -> Conversion | Stored:
     from tcprobe.ask.convert import convert as converted
+    from tcprobe.ask.convert import held_as
     from tcprobe.ask.convert.stmatrix import is_store
     from tcprobe.ask.convert.store_code import coded
     from tcprobe.code.names import FUNCTION, chosen
@@ -100,9 +104,10 @@ def _converted(pair: tuple[str, str], name: str, asked: dict[str, Any]) -> Conve
 
     source, target = pair
     from_, function = meant(source, asked["name"], asked["layers"]), chosen(name, FUNCTION)
+    registers = held_as(from_.cell, asked["typed"])
     if is_store(target):
         told(from_.note)
-        return coded(from_.cell, _store_options(target, asked), function)
+        return coded(registers, _store_options(target, asked), function)
     given = [option for option in ("kind", "contiguous", "placed", "swizzle") if asked[option] is not None]
     if given:
         raise UsageError(
@@ -110,7 +115,7 @@ def _converted(pair: tuple[str, str], name: str, asked: dict[str, Any]) -> Conve
         )
     to = meant(target, from_.cell.arch, asked["layers"])
     told(from_.note, to.note)
-    return converted(from_.cell, to.cell, asked["transpose"], asked["permute_k"], function)
+    return converted(registers, to.cell, asked["transpose"], asked["permute_k"], function)
 
 
 def _store_options(target: str, asked: dict[str, Any]) -> StoreOptions:

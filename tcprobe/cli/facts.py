@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli import descriptor
+from tcprobe.cli import descriptor, tensor_memory
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCHS,
@@ -73,6 +73,7 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 @click.option("--full", is_flag=True, help="Everything: both maps whole, every note, every verdict.")
 @click.option("--elements", is_flag=True, help="Draw the whole matrix: who holds each element.")
 @click.option("--lanes", is_flag=True, help="Draw all lanes: what each register holds.")
+@tensor_memory.sizes
 @descriptor.fields
 @ARCHS
 @read_results
@@ -87,12 +88,14 @@ def show(
     then the newest; --arch all: every one; --arch sm_70,sm_90: their formulas side by side. What nobody measured on an
     arch is shown as documented, and says so. Metadata (operand e of mma.sp) has a table for each selector. An operand
     in shared memory (a_smem and b_smem of wgmma) is shown behind a descriptor with --swizzle, --major, --lbo, --sbo,
-    --base-offset, --start. --json: one object a line.
+    --base-offset, --start. An operand in tensor memory, or all that an instruction has there, is shown for --m, --n,
+    --scale-vec, --multicast. --json: one object a line.
     """
     wanted = {option: asked.pop(option) for option in ("full", "lanes", "elements")}
     if as_json and any(wanted.values()):
         raise UsageError("--json has everything: it does not go with --full, --lanes or --elements.")
-    patterns = _behind(patterns, layers, as_json, {**asked, "name": name, "selector": selector})
+    asked |= {"name": name, "selector": selector}
+    patterns = _in_tensor_memory(_behind(patterns, layers, as_json, asked), as_json, asked)
     if not patterns:
         return
     from tcprobe.ask.describe import shown as described
@@ -171,6 +174,20 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, asked: dic
         descriptor.check_asked(meaning.shared_operand, asked["name"], selector)
         descriptor.shown(descriptor.meant(meaning, layers, asked), as_json)
     return tuple(pattern for pattern in patterns if pattern not in behind)
+
+
+def _in_tensor_memory(patterns: tuple[str, ...], as_json: bool, asked: dict[str, Any]) -> tuple[str, ...]:
+    """Show those that are in tensor memory; the others."""
+    from tcprobe.isa.instruction import Instruction
+
+    meant = {pattern: tensor_memory.meant(pattern) or tensor_memory.form(pattern) for pattern in patterns}
+    if not any(meant.values()):
+        tensor_memory.require_none(asked)
+    for one in meant.values():
+        if one is not None:
+            tensor_memory.check_arch(one if isinstance(one, Instruction) else one.form, asked["name"])
+            tensor_memory.shown(one, asked, as_json)
+    return tuple(pattern for pattern, one in meant.items() if one is None)
 
 
 @click.command("why-not", short_help="Why an arch does not have a fragment.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli import accumulator, descriptor
+from tcprobe.cli import descriptor, tensor_memory
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCH,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @click.option("--lane", "lanes", type=Numbers(), help="What this lane holds instead, or a range.")
 @click.option("--i", "elements", type=Numbers(), help="With --lane: which of its elements. Default: all.")
 @click.option("--byte", type=Numbers(), help="Of an operand in shared memory: what lies there, from its start.")
-@accumulator.options
+@tensor_memory.options
 @descriptor.fields
 @SELECTOR
 @ARCHS
@@ -58,7 +58,8 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
     Of an operand of wgmma in shared memory (a_smem, b_smem) at which bytes an element lies, or what lies at --byte,
     behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say.
 
-    Of D of tcgen05.mma the cell of tensor memory, and the register that --ld leaves it in.
+    Of an operand in tensor memory (d, a, e, scale_a, scale_b of tcgen05.mma, memory of tcgen05.cp) the cells of an
+    element, or what the cell --lane, --column of --cta holds; of D also the register that --ld leaves it in.
 
     --arch sm_70,sm_90: one answer after the other; --json: one object a line.
     """
@@ -66,12 +67,11 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
     from tcprobe.store import names
     from tcprobe.store.cell import selections
 
-    if form := accumulator.form(fragment):
-        accumulator.check_arch(form, name)
-        accumulator.located(form, asked, as_json)
+    if placed := tensor_memory.meant(fragment):
+        tensor_memory.check_arch(placed.form, name)
+        tensor_memory.located(placed, asked, as_json)
         return
-    if wrong := [word for word in ("m", "n", "ld") if asked[word] is not None]:
-        raise UsageError(f"--{wrong[0]} goes with D of tcgen05.mma, such as tcgen05.mma.cta_group::1.kind::f16.d.")
+    tensor_memory.require_none(asked)
     if meaning := descriptor.in_shared_memory(fragment):
         descriptor.check_asked(meaning.shared_operand, name, asked["selector"])
         descriptor.located(descriptor.meant(meaning, layers, asked), asked, as_json)
@@ -82,12 +82,16 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
     told(note)
     for cell in selections(whole, asked["selector"]):
         by_lane, holders = _holders(cell, asked)
+        cells = tensor_memory.reaches(cell.fragment, holders, asked["warp"])
         if as_json:
-            head = {"id": cell.fragment.id, "arch": cell.arch, "source": cell.source, "evidence": cell.evidence}
+            head = {"id": cell.fragment.id, "arch": cell.arch, "source": cell.source, "evidence": cell.evidence,
+                    "status": "measured" if cell.measured else "documented"}  # fmt: skip
             of = {} if cell.selector is None else {"selector": cell.selector}
-            click.echo(json.dumps({**head, **of, "holders": [holder.to_json() for holder in holders]}))
+            shown = [holder.to_json() | at for holder, at in zip(holders, cells, strict=True)]
+            click.echo(json.dumps({**head, **of, **(cells[0] if len(cells) == 1 else {}), "holders": shown}))
         else:
             answers.holders(cell, holders, by_lane)
+            tensor_memory.reached(holders, cells, asked["warp"])
 
 
 def _holders(cell: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:

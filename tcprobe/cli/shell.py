@@ -31,6 +31,7 @@ HEADINGS = {
         "load",
         "path",
         "descriptor",
+        "scales",
         "tensormap",
         "swizzle",
         "kernel",

@@ -72,15 +72,23 @@ class Forms(Mapping[str, Instruction]):
             return f"{self._opcode}.".startswith(stem) or stem.startswith(f"{self._opcode}.")
         return self._opcode in pattern.split(".")
 
+    def unlisted(self, id_: str) -> Instruction | None:
+        """A form that has an id but stands in no list, since a listed one stands for it; None where there is none."""
+        return None
+
     def __getitem__(self, id_: str) -> Instruction:
-        if id_ not in self:
+        if id_ in self._made:
+            return self._made[id_]
+        made = self._makers[id_]() if id_ in self._makers else self.unlisted(id_) if self.begins(id_) else None
+        if made is None:
             raise KeyError(id_)
-        if id_ not in self._made:
-            self._made[id_] = self._makers[id_]()
-        return self._made[id_]
+        self._made[id_] = made
+        return made
 
     def __contains__(self, id_: object) -> bool:
-        return isinstance(id_, str) and self.begins(id_) and id_ in self._makers
+        if not (isinstance(id_, str) and self.begins(id_)):
+            return False
+        return id_ in self._makers or self.unlisted(id_) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._makers)

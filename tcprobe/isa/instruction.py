@@ -115,7 +115,12 @@ class Instruction:
     def unprobed(self) -> str | None:
         """Why tcprobe cannot measure it, in words; None where it can."""
         remote = any(operand.place is Place.TENSOR_MEMORY for operand in self.operands)
-        return "tcprobe has no probe of tensor memory" if remote else None
+        if not remote or (len(self.fragments) == 1 and len(self.stated.get("num", ())) > 1):
+            return None
+        if len(self.fragments) == 1:
+            return "tcprobe measures loads and stores of tensor memory at the least number of repetitions only"
+        return "tcprobe has no probe of multiplies and copies in tensor memory" if not self.fragments else (
+            "tcprobe has no probe of reductions of tensor memory")  # fmt: skip
 
     @property
     def named_apart(self) -> bool:

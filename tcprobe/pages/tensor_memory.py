@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tcprobe.ask.tensor_memory import Wanted, operands, placed
+from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
-from tcprobe.pages.tables import MADE, grid
-from tcprobe.references import cute_tensor_memory, tensor_memory
+from tcprobe.pages.tables import MADE, grid, row_and_col
+from tcprobe.references import cute_tensor_memory, newer_forms, tensor_memory
+from tcprobe.references.accumulator import layout
+
+# forms whose operands are shown, and how many scales a row has
+PLACED = (
+    *((f"tcgen05.mma{variant}.kind::f16", 0) for variant in (
+        ".cta_group::1", ".cta_group::2", ".ws.cta_group::1", ".sp.cta_group::1", ".sp.cta_group::2",
+        ".ws.sp.cta_group::1")),
+    *((f"tcgen05.mma.cta_group::{group}.kind::mxf4nvf4", 4) for group in (1, 2)),
+)  # fmt: skip
 
 
 def page() -> Iterator[str]:
@@ -31,11 +42,56 @@ def page() -> Iterator[str]:
     yield "tcgen05.cp: the lanes that get row r of the source. Columns are those of the source."
     yield ""
     yield from grid(["shape", "multicast", "rows x columns", "lanes", "held"], _copies())
+    yield from ("", "## Operands of multiplies", "")
+    yield "The element that a cell holds, of kind::f16, and of block scales of kind::mxf4nvf4 with 4X; part counts the"
+    yield "elements of a cell from its low bits. `tcprobe where` and `show` have every kind, M and N, and sources."
+    yield ""
+    heads = ["operand", "layout", "M", "held", "row", "col", "otherwise by"]
+    yield from grid(heads, (line for id_, vector in PLACED for line in _operands(id_, vector)))
     yield from ("", "## Multiplies", "")
     yield "M and N are in a descriptor. A may be in tensor memory too, B is in shared memory."
     yield ""
     rows = (row for row in inventory.instructions().values() if row.multiplies and row.unprobed)
     yield from grid(["form", "M", "N", "K", "D", "A and B", "scales"], map(_multiply, rows))
+    yield from _newer()
+
+
+def _newer() -> Iterator[str]:
+    """What came with newer targets, as far as a compiler takes it."""
+    yield from ("", "## Newer forms and targets", "")
+    yield f"What {newer_forms.BY} takes on which targets, from which PTX version on; nothing of it is measured, and no"
+    yield "machine code of sm_107 was read. On another target it says what stands last."
+    yield ""
+    yield from grid(["form", "targets (PTX)", "documented in", "refused elsewhere"], map(_form, newer_forms.FORMS))
+    yield ""
+    for target, families in newer_forms.SM_107.items():
+        lacking = newer_forms.LACKING.get(target)
+        but = f", but not {', '.join(f'`{pattern}`' for pattern in lacking)}" if lacking else ""
+        yield f"- {target}: forms of {', '.join(families)}{but}"
+
+
+def _form(newer: newer_forms.NewerForm) -> list[str]:
+    by_version: dict[str, list[str]] = {}
+    for target, ptx in newer.targets:
+        by_version.setdefault(ptx, []).append(target)
+    targets = "; ".join(f"{', '.join(names)} ({ptx})" for ptx, names in by_version.items())
+    return [f"`{newer.name}`", targets, newer.text or f"accepted by {newer_forms.BY}, not documented", newer.refusal]
+
+
+def _operands(id_: str, vector: int) -> Iterator[list[str]]:
+    form = inventory.instructions()[id_]
+    wanted = ("scale_a", "scale_b") if vector else ("d", "a", "e")
+    for in_memory in (each for each in operands(form) if each.name in wanted):
+        for m in form.stated["m_values"]:
+            try:
+                found = placed(in_memory, Wanted(int(m), vector=vector))
+            except UsageError:  # nobody states it: A of .ws with M below 128
+                yield [f"`{in_memory.id}`", layout(form.id, int(m)), str(m), "-", "not stated", "not stated", "-"]
+                continue
+            row, col = row_and_col(found.table)
+            others = "; ".join(other.source for other in found.statements[1:])
+            held = f"{found.held} times" if found.held > 1 else "once"
+            yield [f"`{in_memory.id}`", str(found.letter), str(m), held, row, col, others or "-"]
 
 
 def _moves(shape: str) -> Iterator[list[str]]:

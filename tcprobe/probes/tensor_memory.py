@@ -52,7 +52,7 @@ def kernel(instruction: Instruction, least: bool = False) -> Kernel:
         "mov.u32 %taddr, %ldm; mov.u32 %idesc, %x; mov.u32 %meta, %y; mov.u32 %sa, %z; mov.u32 %sb, %nx;",
         "mov.u64 %adesc, %in; mov.u64 %bdesc, %out; setp.ne.u32 %p, %x, 0;",
         *(line for f in instruction.given for line in ptx.load("in", f.operand, f)),
-        f"{spelled(instruction)} {_operands(instruction)};",
+        f"{spelled(instruction)} {operands(instruction)};",
         *(line for f in results for line in ptx.store("out", f.operand, f)),
     ]
     registers = [".reg .b32 %taddr, %idesc, %meta, %sa, %sb;", ".reg .b64 %adesc, %bdesc;", ".reg .pred %p;"]
@@ -65,7 +65,7 @@ def kernel(instruction: Instruction, least: bool = False) -> Kernel:
     return Kernel(name, Assembled(), text, instruction.target.at_least(SINCE if BLOCK in text else ptx.ALIGNED))
 
 
-def _operands(instruction: Instruction) -> str:
+def operands(instruction: Instruction) -> str:
     """What follows the name."""
     if instruction.multiplies:
         words = {o.name: MULTIPLY[o.name] for o in instruction.operands}

@@ -4,21 +4,23 @@
 >>> layout("tcgen05.mma.cta_group::2.kind::f16", 128), place("B", (128, 256), 70, 200)
 ('B', Landing(cta=1, lane=70, column=72))
 
-Rows and lanes count from D's address, an element a column of 32 bits. Source: PTX ISA 9.1, section 9.7.16.10.5 (which
-layout; the layouts as figures); CUTLASS include/cute/atom/mma_traits_sm100.hpp, tmem_frg (A, B, D, F); TileLang's
-accumulators of .ws (E, G). Layout C is in a figure only, and not answered.
+Rows and lanes count from D's address, an element a column of 32 bits, one of 16 bits in its low half. Source: PTX ISA
+9.1, section 9.7.16.10.5 (which layout; the layouts as figures) and 9.7.16.10.4.1; CUTLASS
+include/cute/atom/mma_traits_sm100_frag.hpp, tmem_frg (A, B, D, F) and tmem_frg_ws (E, G); Apache TVM, documentation of
+tirx, tmem_datapath_layout (C, and all others once more).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from tcprobe.errors import UsageError
 from tcprobe.references import cute_tensor_memory
 
 SOURCE = "PTX ISA 9.1, section 9.7.16.10.5"
 HALF, WARP_LANES = 16, 32
 BESIDE = {"B": 2, "E": 2, "G": 4}  # parts of N that are in lanes below each other
+HALVED = ("C", "F")  # layouts that use 16 lanes of a warp's 32
+PAIRED = ("A", "B", "C")  # layouts of two CTAs, each with half of the rows
 
 
 class Landing(NamedTuple):
@@ -40,22 +42,25 @@ class Slot(NamedTuple):
 
 
 def layout(form: str, m: int) -> str:
-    """The letter of D's layout; UsageError for C."""
+    """The letter of D's layout."""
     if "cta_group::2" in form:
-        if m == 128 and ".sp" in form:
-            raise UsageError("layout C (M 128, two CTAs, sparse) is in a figure of PTX ISA only; tcprobe has no table.")
-        return "A" if m == 256 else "B"
+        return "A" if m == 256 else "C" if ".sp" in form else "B"
     return {128: "D", 64: "E" if ".ws" in form else "F", 32: "G"}[m]
 
 
 def place(letter: str, size: tuple[int, int], row: int, col: int) -> Landing:
     """Where D[row][col] of M x N is."""
     m, n = size
-    cta, row = divmod(row, m // 2) if letter in "AB" else (0, row)
-    if letter == "F":
-        return Landing(cta, row // HALF * WARP_LANES + row % HALF, col)
+    cta, row = divmod(row, m // 2) if letter in PAIRED else (0, row)
+    if letter in HALVED:
+        return Landing(cta, halved(row), col)
     part, column = divmod(col, n // BESIDE.get(letter, 1))
     return Landing(cta, part * (m // 2 if letter == "B" else m) + row, column)
+
+
+def halved(row: int) -> int:
+    """The lane of a row where each warp has 16 of them."""
+    return row // HALF * WARP_LANES + row % HALF
 
 
 def loaded(at: Landing, shape: str, number: int) -> Slot:
@@ -64,7 +69,6 @@ def loaded(at: Landing, shape: str, number: int) -> Slot:
     warp, inside = divmod(at.lane, WARP_LANES)
     lane_base, row = divmod(inside, table.extent["row"])
     base, col = divmod(at.column, table.extent["col"])
-    index = list(table.cells).index((row, col))
-    lane, register = divmod(index, table.elements)
+    lane, register = divmod(table.inverse[row, col][0], table.elements)
     return Slot(warp, lane, register, base * table.extent["col"],
                 warp * WARP_LANES + lane_base * table.extent["row"])  # fmt: skip

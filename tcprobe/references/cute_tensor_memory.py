@@ -8,6 +8,7 @@ two accesses, which CuTe puts right behind the first: NUM columns from it.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import NamedTuple
 
@@ -39,15 +40,27 @@ ATOMS = {
     "16x256b": MemoryAtom("16dp256b1x", 8, L(((4, 8), (64, 2)), ((64, 256), (1, 2048)))),
 }
 NAMES = {"tcgen05.ld": "LOAD", "tcgen05.st": "STORE"}
+REDUCING = {
+    shape: f"CuTe DSL, nvgpu.tcgen05.{name}"
+    for shape, name in (("32x32b", "LdRed32x32bOp"), ("16x32bx2", "LdRed16x32bx2Op"))
+}
+LEAST = {"tcgen05.ld.red": 2}  # of the repetitions; of others 1
+_FORM = re.compile(r"(tcgen05\.(?:ld\.red|ld|st))\.(\w+?)(?:\.x(\d+))?")
 
 
 def claim(fragment: Fragment) -> Claim | str:
-    """What the traits say of the registers of a load or store (the same for every arch), or why nothing."""
-    op, _, shape = fragment.experiment.rpartition(".")
-    if op not in NAMES:
-        return f"CuTe's traits are taken for tcgen05.ld and tcgen05.st only, not for {op}"
-    registers = table(shape, 1)
-    return Claim(registers, f"{HEADER}, SM100_TMEM_{NAMES[op]}_{ATOMS[shape].name}", None, registers)
+    """What the traits, or CuTe DSL's atoms, say of the registers of a load or store, the same for every arch."""
+    form = _FORM.fullmatch(fragment.experiment)
+    if form is None:
+        return f"CuTe's traits are taken for tcgen05.ld and tcgen05.st only, not for {fragment.experiment}"
+    op, shape, number = form[1], form[2], int(form[3] or LEAST.get(form[1], 1))
+    if fragment.operand == "redval":
+        return "CuTe says nothing of what a reduction leaves beside the registers"
+    registers = table(shape, number)
+    atom = ATOMS[shape].name.removesuffix("1x")
+    where = REDUCING[shape] if op not in NAMES else (
+        f"{HEADER}, SM100_TMEM_{NAMES[op]}_{atom}{number}x")  # fmt: skip
+    return Claim(registers, where, None, registers)
 
 
 @cache

@@ -41,7 +41,8 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
         return ptx_moves.claim(fragment)
     instruction = inventory.instructions()[fragment.experiment]
     if not instruction.multiplies:
-        return "section 9.7.16.8 shows which lane moves what as figures only"
+        figures = "section 9.7.16.8 shows which lane moves what as figures only"
+        return _reduced(fragment) if fragment.operand == "redval" else figures
     if fragment.role is Role.SCALE:
         return "section 9.7.14.3 says which lanes and bytes are read; which row or column each serves is a figure only"
     sparse = instruction.metadata is not None
@@ -50,6 +51,16 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     if row is None:
         return ptx_isa_sparse.silence(fragment) if sparse else "no such fragment in 9.7.14.5"
     return _claim(row, fragment.threads, fragment.elements)
+
+
+def _reduced(fragment: Fragment) -> Claim:
+    """What tcgen05.ld.red leaves beside the registers: of a lane of tensor memory, over the columns that it loads.
+
+    Of .16x32bx2 a lane is accessed twice, by the threads of each half of the warp; col counts the accesses.
+    """
+    table = tabulate(fragment.threads, 1, {"row": lambda lane, _: lane % fragment.rows,
+                                           "col": lambda lane, _: lane // fragment.rows})  # fmt: skip
+    return Claim(table, "section 9.7.16.8.3: across the columns of each lane", None, table)
 
 
 @cache

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tcprobe.errors import TcprobeError
-from tcprobe.isa.arch import ARCHS
+from tcprobe.isa.arch import ARCHS, Arch, arch
 from tcprobe.run.process import Worker
 from tcprobe.sass import toolchain
 
@@ -50,8 +51,25 @@ def _gpus() -> Iterator[Part]:
             for device in session.devices:
                 words = f"{device.name}, {device.arch}, driver {device.driver}, CUDA {device.cuda}"
                 yield Part(f"GPU {device.index}", True, words)
+                yield Part(f"new from GPU {device.index}", True, new_words(arch(device.arch)))
     except TcprobeError as error:
         yield Part("GPU", False, str(error))
+
+
+def new_words(device: Arch) -> str:
+    """What `tcprobe run` would measure on an arch that nobody's published live measurement has, by family."""
+    from tcprobe.probes import experiments
+    from tcprobe.store.results import published
+
+    known = {one.experiment for one in published().measurements(device.name, "live") if one.status == "measured"}
+    counts = Counter(
+        probe.group for probe in experiments().values()
+        if "live" in probe.methods and probe.id not in known and all(f.target.on(device) for f in probe.fragments)
+    )  # fmt: skip
+    if not counts:
+        return f"nothing: every table of {device.name} is published, measured live; a run would confirm it"
+    families = ", ".join(f"{name} {count}" for name, count in counts.items())
+    return f"{counts.total()} tables that nobody measured live on {device.name}: {families}; `tcprobe run` does"
 
 
 def _tools(cuda: Path | None) -> Iterator[Part]:

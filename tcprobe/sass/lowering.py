@@ -102,7 +102,7 @@ def probe(instruction: Instruction) -> Kernel:
 
     if instruction.described:
         return wgmma_kernels.kernel(instruction, "raw")
-    if instruction.id not in experiments():
+    if instruction.family == "tcgen05":
         return tensor_memory.kernel(instruction)
     return sparse.product_kernel(instruction, 0) if instruction.metadata else kernels(experiments()[instruction.id])[0]
 

@@ -29,6 +29,7 @@ from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.names import wrong
 from tcprobe.isa.operand import Role
 from tcprobe.store.acceptance import require_fit
@@ -111,8 +112,9 @@ def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = Fa
 
     What ldmatrix loaded is a matrix in memory whose rows are those of A, or the columns of B; with .trans they are k.
 
-    UsageError where one is of no multiply and not loaded by ldmatrix, the two are on different archs, no conversion of
-    their types is known, a warp holds several products in one of them, or a table is not a whole fragment's.
+    UsageError where one is of no multiply and not loaded by ldmatrix or tcgen05.ld, the two are on different archs, no
+    conversion of their types is known, a warp holds several products in one of them, or a table is not a whole
+    fragment's.
     """
     loaded = _loaded(from_, to)
     for cell in (to,) if loaded else (from_, to):
@@ -153,13 +155,29 @@ def require_matrix(cell: Cell) -> None:
     """UsageError for what holds no whole matrix of a multiply: moves, metadata, scales, and A of a sparse multiply."""
     fragment = cell.fragment
     row = inventory.instructions().get(fragment.experiment)
-    if row and not row.multiplies:
+    if row and not row.multiplies and fragment.family != "tcgen05":
         raise wrong.no_multiply(row)
     if fragment.selectors or (row and row.metadata and fragment.operand == "a"):
         held = {Role.METADATA: "index fields", Role.SCALE: "scales"}
         what = held.get(fragment.role, "what is stored of a sparse matrix")
         raise UsageError(f"{fragment.id} holds {what}: no other fragment holds the same matrix.")
     require_fit(fragment, cell.table)
+
+
+def held_as(cell: Cell, kind: str | None) -> Cell:
+    """A cell whose registers, which a move of tensor memory leaves without a type, hold elements of `kind`.
+
+    UsageError where it is such a one and no type is said, and where its type is known; a type of other bits.
+    """
+    fragment = cell.fragment
+    if fragment.family != "tcgen05":
+        if kind is not None:
+            raise UsageError(f"--as is for registers of tcgen05.ld and .st; {fragment.id} holds {fragment.type}.")
+        return cell
+    if kind is None or dtype(kind).bits != fragment.slot_bits:
+        raise UsageError(f"{fragment.id} holds words of {fragment.slot_bits} bits: say what they are with --as f32 or "
+                         "--as s32.")  # fmt: skip
+    return replace(cell, fragment=replace(fragment, held=replace(fragment.held, type=kind)))
 
 
 def _summary(plan: Plan, kind: Cast) -> str:

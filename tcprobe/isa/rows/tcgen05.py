@@ -1,13 +1,14 @@
 """tcgen05, PTX ISA 9.1, section 9.7.16, as rows: multiplies whose matrices are in shared and tensor memory, and moves.
 
 M, N and the element types of a multiply are in a descriptor, not in its name: one form stands for all of them. Tensor
-memory has 128 lanes of 512 columns of 32 bits. A load or store of .xNUM moves NUM times the columns of its shape; the
-registers shown are those of the least NUM, to which more of them are added.
+memory has 128 lanes of 512 columns of 32 bits. A load or store of .xNUM moves NUM times the columns of its shape.
+Listed is that of the least NUM, under a name without it; with .xNUM behind it the name means that one.
 The names are those of PTX's syntax: braces hold what may be left out, or one of several.
 """
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from typing import NamedTuple
 
@@ -156,21 +157,19 @@ MOVES = (
 )
 
 
-def _load(move: Transfer) -> Instruction:
-    return _moved("ld", move, f"tcgen05.ld.sync.aligned.{move.shape}.x{{num}}{{.pack::16b}}.b32", _arch("8.6"))
+NAMES = {
+    "ld": "tcgen05.ld.sync.aligned.{shape}.x{num}{{.pack::16b}}.b32",
+    "st": "tcgen05.st.sync.aligned.{shape}.x{num}{{.unpack::16b}}.b32",
+    "ld.red": "tcgen05.ld.red.sync.aligned.{shape}.x{num}.{{min|max}}{{.abs}}{{.NaN}}.{{f32|u32|s32}}",
+}
+LEAST = {"ld": 1, "st": 1, "ld.red": 2}  # the least NUM
+REDUCED = ("32x32b", "16x32bx2")
+_REPEATED = re.compile(r"tcgen05\.(ld\.red|ld|st)\.(\w{1,9})\.x([1-9]\d{0,2})")
 
 
-def _store(move: Transfer) -> Instruction:
-    return _moved("st", move, f"tcgen05.st.sync.aligned.{move.shape}.x{{num}}{{.unpack::16b}}.b32", _arch("8.6"))
-
-
-def _reduce(move: Transfer) -> Instruction:
-    name = f"tcgen05.ld.red.sync.aligned.{move.shape}.x{{num}}.{{min|max}}{{.abs}}{{.NaN}}.{{f32|u32|s32}}"
-    return _moved("ld.red", move, name, REDUCING, 2)
-
-
-def _moved(op: str, move: Transfer, name: str, target: Target, least: int = 1) -> Instruction:
-    rows, cols = move.lanes, move.columns * least
+def _moved(op: str, move: Transfer, number: int = 0) -> Instruction:
+    """A load or store of .x`number`; without a number the listed one, which stands for all."""
+    rows, cols = move.lanes, move.columns * (number or LEAST[op])
     memory = _placed("memory", Role.SOURCE, "b32", (rows, cols), Place.TENSOR_MEMORY)
     role, letter = (Role.SOURCE, "a") if op == "st" else (Role.RESULT, "d")
     count = registers_for(rows * cols, CELL_BITS, WARP)
@@ -178,9 +177,23 @@ def _moved(op: str, move: Transfer, name: str, target: Target, least: int = 1) -
     if op == "ld.red":
         operands.append(Operand("redval", Role.RESULT, "b32", rows, move.columns, CELL_BITS, 1))
     return Instruction(
-        "tcgen05", name, Shape(rows, cols), tuple(operands), target, called=f"tcgen05.{op}.{move.shape}",
-        stated={"num": move.repeated(least)},
+        "tcgen05", NAMES[op].format(shape=move.shape, num=number or "{num}"), Shape(rows, cols), tuple(operands),
+        REDUCING if op == "ld.red" else _arch("8.6"),
+        called=f"tcgen05.{op}.{move.shape}" + (f".x{number}" if number else ""),
+        stated={"num": (number,) if number else move.repeated(LEAST[op])},
     )  # fmt: skip
+
+
+class RepeatedForms(Forms):
+    """Loads and stores with their number of repetitions are forms too, which those without stand for."""
+
+    def unlisted(self, id_: str) -> Instruction | None:
+        """The load or store of an id with its number of repetitions, None where PTX has none of that id."""
+        if (read := _REPEATED.fullmatch(id_)) is None:
+            return None
+        op, shape, number = read[1], read[2], int(read[3])
+        moves = (move for move in MOVES if move.shape == shape and (op != "ld.red" or shape in REDUCED))
+        return next((_moved(op, move, number) for move in moves if number in move.repeated(LEAST[op])), None)
 
 
 class Copy(NamedTuple):
@@ -224,12 +237,11 @@ def _all() -> list[Instruction]:
         *(_multiply(kind, variant) for kind, variant in product(PLAIN, VARIANTS)),
         *(_multiply(kind, variant) for kind, variant in product(SCALED, SCALED_VARIANTS)),
         *(_multiply(kind, K96, 96) for kind in SCALED[1:]),
-        *map(_load, MOVES),
-        *map(_store, MOVES),
-        *(_reduce(move) for move in MOVES if move.shape in ("32x32b", "16x32bx2")),
+        *(_moved(op, move) for op in ("ld", "st") for move in MOVES),
+        *(_moved("ld.red", move) for move in MOVES if move.shape in REDUCED),
         *map(_copy, COPIES),
         _shift(),
     ]
 
 
-INSTRUCTIONS = Forms(("tcgen05",), ("tcgen05.",), together(_all))
+INSTRUCTIONS = RepeatedForms(("tcgen05",), ("tcgen05.",), together(_all))

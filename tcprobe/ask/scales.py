@@ -1,0 +1,182 @@
+"""Scale factors from the host's layout to where a multiply reads them: a lane's register, or tensor memory.
+
+>>> from tcprobe.ask.scales import in_registers
+>>> from tcprobe.store.cell import load
+>>> found = in_registers(load("nvfp4 scale_a"))
+>>> str(found.line), found.vector, found.reads(block=6)
+('((lane & 1) << 3) + ((lane & 28) >> 2)', 4, ScaleRead(word=1, multiply=1, byte_id=0, scale=2))
+
+The host's layout is CUTLASS's SfAtom (`references.scale_atom`), whose 4 blocks of a line are one word: a lane loads the
+register of scales as it is, and byte-id takes from it what one multiply needs. Through tcgen05.cp an atom becomes 4
+columns of tensor memory as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tcprobe.ask.tensor_memory import MemoryOperand, Wanted, placed
+from tcprobe.errors import UsageError
+from tcprobe.fit import fitted
+from tcprobe.fit.formula import Formula
+from tcprobe.isa.operand import Role
+from tcprobe.layout.table import slot_table
+from tcprobe.references import memory_operand, scale_atom
+from tcprobe.references.memory_operand import TensorCell
+from tcprobe.references.scale_atom import BLOCKS, LINES
+from tcprobe.store.cell import Cell, selections
+
+HEAD = """// Scale factors as CUTLASS lays them out (SfAtom): 128 lines x 4 blocks of k in 512 bytes, atoms along k
+// first. The byte of the scale of a line (row of A, column of B) and block, of `blocks` in a line:
+{qualifier}inline unsigned long long {name}_offset(unsigned line, unsigned block, unsigned blocks) {{
+  const unsigned long long atom = (unsigned long long)(line / 128) * ((blocks + 3) / 4) + block / 4;
+  return atom * 512 + line % 32 * 16 + line % 128 / 32 * 4 + block % 4;
+}}
+"""
+REGISTER = """// A lane's register of {operand}:
+// scales of 4 blocks from `block`, a multiple of 4, for any thread-id. A multiply takes {vector} by byte-id {ids}.
+// `first`: the first line of the tile; `host`: scales in the host's layout, aligned to 4 bytes.
+{qualifier}inline unsigned {name}(const unsigned char* host, unsigned first, unsigned block, unsigned blocks,
+                          unsigned lane) {{
+  const unsigned line = first + ({line});
+  return *reinterpret_cast<const unsigned*>(host + {name}_offset(line, block, blocks));
+}}
+"""
+COPY = """// The atoms of 4 blocks of {operand}, {lines} lines,
+// in shared memory at `shared` as on the host, into {columns} columns of tensor memory from `tmem` on, for all
+// warps; by one thread. Which of the 4 a multiply takes says the ID in its instruction descriptor.
+__device__ inline void {name}_copy(unsigned tmem, unsigned shared) {{
+  for (unsigned atom = 0; atom < {atoms}; ++atom) {{
+    const unsigned long long desc = 0x400800000000ull | (((shared + 512 * atom) & 0x3ffff) >> 4);
+    asm volatile("tcgen05.cp.cta_group::{group}.32x128b.warpx4 [%0], %1;"
+                 : : "r"(tmem + 4 * atom), "l"(desc) : "memory");
+  }}
+}}
+"""
+
+
+class ScaleRead(NamedTuple):
+    """Which multiply along k takes a block, from which word of a line, by which byte-id, as which of its scales."""
+
+    word: int
+    multiply: int
+    byte_id: int
+    scale: int
+
+
+@dataclass(frozen=True)
+class LoadedScales:
+    """`line` is the row of A, or column of B, whose scales a lane's register has; a multiply takes `vector` of them."""
+
+    cell: Cell
+    line: Formula
+    vector: int
+
+    def reads(self, block: int) -> ScaleRead:
+        """Of a block of k."""
+        return ScaleRead(block // BLOCKS, block // self.vector, block % BLOCKS // self.vector * self.vector,
+                    block % self.vector)  # fmt: skip
+
+    def code(self, name: str, qualifier: str = "__device__ ") -> str:
+        """CUDA: the host's offset, and a lane's register."""
+        ids = ", ".join(map(str, range(0, BLOCKS, self.vector)))
+        rest = REGISTER.format(operand=self.cell.fragment.id, name=name, vector=self.vector, ids=ids, line=self.line,
+                               qualifier=qualifier)  # fmt: skip
+        return HEAD.format(name=name, qualifier=qualifier) + rest
+
+
+@dataclass(frozen=True)
+class CopiedScales:
+    """Scales in tensor memory: `lines` of a CTA, `vector` of a multiply."""
+
+    operand: MemoryOperand
+    wanted: Wanted
+    lines: int
+    vector: int
+
+    @property
+    def atoms(self) -> int:
+        """Of 128 lines, the last one filled up."""
+        return -(-self.lines // LINES)
+
+    def cells(self, line: int, block: int) -> tuple[TensorCell, ...]:
+        """Where tcgen05.cp puts a scale, the blocks of 4 behind each other; UsageError for no such line."""
+        if not 0 <= line < self.lines:
+            raise UsageError(f"{self.operand.id} has no line {line} in a CTA: it has {self.lines}.")
+        group, inside = divmod(block, BLOCKS)
+        column = (group * self.atoms + line // LINES) * 4 + line % LINES // 32
+        return tuple(TensorCell(0, line % 32 + 32 * warp, column, 8 * inside) for warp in range(4))
+
+    def reads(self, block: int) -> ScaleRead:
+        """Of a block of k; byte_id is the ID in the instruction descriptor."""
+        return ScaleRead(block // BLOCKS, block // self.vector, block % BLOCKS // self.vector * self.vector,
+                    block % self.vector)  # fmt: skip
+
+    def code(self, name: str, qualifier: str = "__device__ ") -> str:
+        """CUDA: the host's offset, and the copy of the atoms of 4 blocks."""
+        group = 2 if "cta_group::2" in self.operand.form.id else 1
+        rest = COPY.format(operand=self.operand.id, name=name, lines=self.lines, columns=4 * self.atoms,
+                           atoms=self.atoms, group=group)  # fmt: skip
+        return HEAD.format(name=name, qualifier=qualifier) + rest
+
+
+def in_registers(cell: Cell) -> LoadedScales:
+    """Scales of mma in a lane's register; UsageError for what is no scale, or where lanes have no line of their own.
+
+    The line of a lane is the same under every byte-id and thread-id that reads it.
+    """
+    fragment = cell.fragment
+    if fragment.role is not Role.SCALE:
+        raise UsageError(f"{fragment.id} holds no scales: name an operand scale_a or scale_b.")
+    by_row, lines = fragment.operand == "scale_a", dict[int, int]()
+    for one in selections(cell):
+        for slot, element in enumerate(one.table.cells):
+            if element is not None:
+                lane, i = divmod(slot, one.table.elements)
+                line, block = element if by_row else element[::-1]
+                first = fragment.held.picked(one.selector or 0)["byte_id"]
+                if lines.setdefault(lane, line) != line or i != first + block:
+                    raise UsageError(f"{fragment.id}: lane {lane} reads scales that are no word of the host's layout.")
+    table = slot_table(fragment.threads, 1, {"row": tuple(lines.get(lane) for lane in range(fragment.threads))})
+    formula = fitted(table).formulas["row"]
+    if formula is None or len(lines) < fragment.threads:
+        raise UsageError(f"{fragment.id}: the lines of its lanes have no closed form.")
+    return LoadedScales(cell, formula, min(fragment.rows, fragment.cols))
+
+
+def in_tensor_memory(in_memory: MemoryOperand, asked_with: Wanted) -> CopiedScales:
+    """Scales of tcgen05.mma; UsageError where the copied atoms are not where the multiply reads them."""
+    if not in_memory.name.startswith("scale_"):
+        raise UsageError(f"{in_memory.id} holds no scales: name an operand scale_a or scale_b.")
+    vector = asked_with.vector or memory_operand.vectors(in_memory.form)[0]
+    if BLOCKS % vector:
+        raise UsageError(f"{in_memory.id}: {vector} scales a row are no part of an atom's 4.")
+    found = placed(in_memory, asked_with._replace(selector=0, vector=vector))
+    of_a, said = in_memory.name == "scale_a", found.statements[-1]  # where CUTLASS says otherwise, its own
+    ctas = 2 if "cta_group::2" in in_memory.form.id and of_a else 1
+    lines = (said.rows if of_a else said.cols) // ctas
+    scales = CopiedScales(in_memory, asked_with._replace(vector=vector), lines, vector)
+    for line in range(lines):
+        element = (line, 0) if of_a else (0, line)
+        if set(scales.cells(line, 0)) != {cell for cell in said.holding(*element) if cell.cta == 0}:
+            raise UsageError(f"{in_memory.id} of M {found.m}, N {found.n} is not in all lanes alike: {said.source}; an "
+                             "atom is not copied as it is.")  # fmt: skip
+    return scales
+
+
+def answer(on_the_way: LoadedScales | CopiedScales, line: int, block: int, blocks: int) -> dict[str, Any]:
+    """Where one scale is, on the host and for the multiply; UsageError where there is no such block."""
+    if not 0 <= block < blocks:
+        raise UsageError(f"a line has {blocks} blocks: none is number {block}.")
+    read, at = on_the_way.reads(block), scale_atom.offset(line, block, blocks)
+    where: dict[str, Any] = {"tmem": [cell._asdict() for cell in on_the_way.cells(line, block)]} if isinstance(
+        on_the_way, CopiedScales) else {"lanes": list(_lanes(on_the_way, line)), "bit": block % BLOCKS * 8}  # fmt: skip
+    return {"line": line, "block": block, "blocks": blocks, "offset": at, "source": scale_atom.SOURCE, **read._asdict(),
+            **where}  # fmt: skip
+
+
+def _lanes(on_the_way: LoadedScales, line: int) -> Iterator[int]:
+    lines = max(on_the_way.cell.fragment.rows, on_the_way.cell.fragment.cols)
+    return (lane for lane in range(on_the_way.cell.fragment.threads) if on_the_way.line(lane=lane, i=0) == line % lines)

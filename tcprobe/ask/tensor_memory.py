@@ -1,0 +1,211 @@
+"""Tensor memory as a place: where an element of a tcgen05 operand is, which element a cell holds, and by which formula.
+
+>>> from tcprobe.ask.tensor_memory import Wanted, operand, placed
+>>> d = placed(operand("tcgen05.mma.cta_group::1.kind::f16.d"), Wanted(m=64, n=128))
+>>> d.letter, d.places(20, 7), d.at(0, 36, 7, 0)
+('F', (TensorCell(cta=0, lane=36, column=7, bit=0),), (20, 7))
+>>> {name: str(formula) for name, formula in d.formulas.items()}
+{'row': '(lane & 15) + ((lane & 96) >> 1)', 'col': 'column & 127'}
+
+Nothing of it is measured: sources state it, and where they contradict each other both are given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from tcprobe.errors import UsageError
+from tcprobe.fit import fitted
+from tcprobe.fit.formula import Formula
+from tcprobe.isa import inventory
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import short
+from tcprobe.isa.operand import Place
+from tcprobe.layout.space import Axis, Space
+from tcprobe.layout.table import Table
+from tcprobe.references import accumulator, memory_operand
+from tcprobe.references import tensor_memory as copies
+from tcprobe.references.memory_operand import CELL, LANES, Extent, Statement, TensorCell
+
+USUAL = {"m": 128, "n": 256}
+ACCUMULATOR = "tcgen05.mma.cta_group::1.kind::f16"  # whose D is meant where a name says no form
+COPIED = "PTX ISA 9.1, section 9.7.16.9.2; Apache TVM, documentation of tirx, tcgen05.cp"
+SHIFTED = (
+    "tcgen05.shift moves elements of 32 bytes one row down, in all rows but the last (PTX ISA 9.1, 9.7.16.9.3); "
+    "the direction of down is in no text, so there is no table."
+)
+
+
+class MemoryOperand(NamedTuple):
+    """An operand in tensor memory, or one that may be there (A), of a tcgen05 form."""
+
+    form: Instruction
+    name: str
+
+    @property
+    def id(self) -> str:
+        """As that of a fragment."""
+        return f"{self.form.id}.{self.name}"
+
+    @property
+    def copied(self) -> bool:
+        """Whether it is what tcgen05.cp writes."""
+        return self.form.id.startswith("tcgen05.cp.")
+
+
+@dataclass(frozen=True)
+class InTensorMemory:
+    """An operand of M x N; `statements` are what sources say, the answer first. `letter` is the layout of PTX ISA."""
+
+    operand: MemoryOperand
+    m: int
+    n: int
+    letter: str | None
+    statements: tuple[Statement, ...]
+
+    @property
+    def statement(self) -> Statement:
+        """The answer."""
+        return self.statements[0]
+
+    def places(self, row: int, col: int) -> tuple[TensorCell, ...]:
+        """Every place of an element; UsageError where there is no such element."""
+        said = self.statement
+        if not (0 <= row < said.rows and 0 <= col < said.cols):
+            raise UsageError(
+                f"{self.operand.name.upper()} is {said.rows} x {said.cols}: it has no element {row}, {col}."
+            )
+        return said.holding(row, col)
+
+    @cached_property
+    def _holding(self) -> dict[TensorCell, tuple[int, int]]:
+        """The first element of each place: a metadata field of 4-bit types speaks for two."""
+        said, holding = self.statement, dict[TensorCell, tuple[int, int]]()
+        for row in range(said.rows):
+            for col in range(said.cols):
+                for place in said.holding(row, col):
+                    holding.setdefault(place, (row, col))
+        return holding
+
+    def at(self, cta: int, lane: int, column: int, bit: int) -> tuple[int, int] | None:
+        """The element that has a bit of a cell, None where none has."""
+        return self._holding.get(TensorCell(cta, lane, column, bit - bit % self.statement.bits))
+
+    @cached_property
+    def table(self) -> Table:
+        """From cta (of two), lane, column and part (of a cell that holds several elements) to row and col."""
+        parts = CELL // self.statement.bits
+        ctas, columns = (1 + max(getattr(place, name) for place in self._holding) for name in ("cta", "column"))
+        axes = [Axis("cta", ctas), Axis("lane", LANES), Axis("column", columns), Axis("part", parts)]
+        space = Space(tuple(axis for axis in axes if axis.size > 1 or axis.name in ("lane", "column")))
+        cells = [
+            self._holding.get(TensorCell(cta, lane, column, part * self.statement.bits))
+            for cta in range(ctas)
+            for lane in range(LANES)
+            for column in range(columns)
+            for part in range(parts)
+        ]
+        rows, cols = (tuple(cell and cell[at] for cell in cells) for at in (0, 1))
+        return Table(space, {"row": rows, "col": cols})  # fmt: skip
+
+    @cached_property
+    def formulas(self) -> dict[str, Formula | None]:
+        """Row and col, where they have closed forms, proven over every cell."""
+        return fitted(self.table).formulas
+
+    @cached_property
+    def held(self) -> int:
+        """Places of an element, in all lanes and CTAs."""
+        return len(self.statement.holding(0, 0))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as `show --json` prints it."""
+        said = self.statement
+        return {
+            "id": self.operand.id, "instruction": self.operand.form.name, "operand": self.operand.name,
+            "place": Place.TENSOR_MEMORY.value, "m": self.m, "n": self.n, "rows": said.rows, "cols": said.cols,
+            "bits": said.bits, "layout": self.letter, "held": self.held,
+            "columns": self.table.space.axes[self.table.space.names.index("column")].size,
+            "formula": {name: formula and str(formula) for name, formula in self.formulas.items()},
+            "source": said.source, "differs": [other.source for other in self.statements[1:]], "status": "documented",
+        }  # fmt: skip
+
+
+def operand(name: str) -> MemoryOperand | None:
+    """The operand in tensor memory that a name means; None where it means none, or something in registers."""
+    words = "tcgen05.accumulator" if set(name.lower().split()) == {"tcgen05", "accumulator"} else short(name)
+    if words == "tcgen05.accumulator":
+        return MemoryOperand(inventory.instructions()[ACCUMULATOR], "d")
+    id_, _, last = words.rpartition(".")
+    row = inventory.instructions().get(id_)
+    if row and row.family == "tcgen05" and row.multiplies and last == "b":
+        raise UsageError(f"{words} is in shared memory: `tcprobe descriptor --tcgen05` says where its elements are.")
+    return next((each for each in operands(row) if each.name == last), None) if row else None
+
+
+def operands(form: Instruction) -> list[MemoryOperand]:
+    """Those of a form that are in tensor memory, A of a multiply among them; none where it holds registers."""
+    if form.fragments or form.family != "tcgen05":
+        return []
+    return [MemoryOperand(form, o.name) for o in form.operands
+            if o.place is Place.TENSOR_MEMORY or (form.multiplies and o.name == "a")]  # fmt: skip
+
+
+class Wanted(NamedTuple):
+    """What an operand is asked for with: M and N (128 and 256 or the largest by default), selector, scales of a row,
+    multicast of a copy (the first by default)."""
+
+    m: int | None = None
+    n: int | None = None
+    selector: int = 0
+    vector: int = 0
+    multicast: str | None = None
+
+
+USUALLY = Wanted()
+
+
+def placed(in_memory: MemoryOperand | None, asked_with: Wanted = USUALLY) -> InTensorMemory:
+    """An operand's place; UsageError where the form does not have what is wanted, and where nobody states it."""
+    if in_memory is None:
+        raise UsageError("no operand in tensor memory is meant.")
+    form, name = in_memory
+    if not form.multiplies:
+        return _copied(in_memory, asked_with.multicast)
+    known = memory_operand.selectors(form, name, asked_with.vector)
+    if asked_with.selector not in known:
+        raise UsageError(f"{in_memory.id} has no selector {asked_with.selector}: it has {', '.join(map(str, known))}.")
+    size = Extent(
+        extent(form, "m", asked_with.m), extent(form, "n", asked_with.n), asked_with.selector, asked_with.vector
+    )
+    said = memory_operand.stated(form, name, size)
+    if isinstance(said, str):
+        raise UsageError(f"{in_memory.id}: {said}")
+    return InTensorMemory(in_memory, size.m, size.n, accumulator.layout(form.id, size.m), said)
+
+
+def extent(form: Instruction, name: str, value: int | None) -> int:
+    """M or N: as asked for, or the usual one; UsageError where the form does not have it."""
+    values = [int(each) for each in form.stated[f"{name}_values"]]
+    value = value if value is not None else USUAL[name] if USUAL[name] in values else values[-1]
+    if value not in values:
+        raise UsageError(f"{form.id} has no {name.upper()} {value}: it has {', '.join(map(str, values))}.")
+    return value
+
+
+def _copied(in_memory: MemoryOperand, multicast: str | None) -> InTensorMemory:
+    """What tcgen05.cp writes, of rows and words of the source."""
+    if not in_memory.copied:
+        raise UsageError(f"{in_memory.form.id}: {SHIFTED}")
+    known = [str(name) for name in in_memory.form.stated.get("multicast", ("",))]
+    chosen = multicast or known[0]
+    if chosen not in known:
+        raise UsageError(
+            f"{in_memory.form.id} has no multicast {chosen[:40]}: it has {', '.join(filter(None, known)) or 'none'}."
+        )
+    lanes = copies.lanes(in_memory.form.id.rpartition(".")[2], chosen)
+    said = Statement(COPIED, CELL, len(lanes), in_memory.form.shape.n,
+                     lambda row, col: tuple(TensorCell(0, lane, col, 0) for lane in lanes[row]))  # fmt: skip
+    return InTensorMemory(in_memory, said.rows, said.cols, None, (said,))

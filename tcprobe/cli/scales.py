@@ -1,0 +1,79 @@
+"""`tcprobe scales`: scale factors from the host's layout into registers or tensor memory."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.cli import tensor_memory
+from tcprobe.cli.naming import named
+from tcprobe.cli.options import ARCH, JSON, NAME, Number, Numbers, fragment_names, read_results, told
+
+if TYPE_CHECKING:
+    from tcprobe.ask.scales import CopiedScales, LoadedScales
+    from tcprobe.store.choose import Layers
+
+
+@click.command(short_help="Scale factors: from the host's layout to registers or tensor memory.")
+@click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
+@click.option("--line", "lines", type=Numbers(), help="Row of A, or column of B, or a range: where its scales are.")
+@click.option("--block", "scaled", type=Numbers(), help="With --line: which block of k, or a range. Default: all.")
+@click.option("--blocks", type=Number(), help="Blocks of a line of the whole matrix. Default: 4.")
+@tensor_memory.sizes
+@NAME
+@ARCH
+@read_results
+@JSON
+@named("fragment", "one", "one")
+def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+    """Say where scales of FRAGMENT, a scale_a or scale_b, are in the host's layout (CUTLASS's SfAtom), and the code.
+
+    Of mma the code loads a lane's register, of which byte-id takes what a multiply needs; of tcgen05.mma (--m, --n,
+    --scale-vec) it copies atoms from shared into tensor memory. --line and --block: where single scales are.
+    """
+    from tcprobe.ask.scales import answer
+    from tcprobe.code.names import FUNCTION, chosen
+
+    found = _found(fragment, name, layers, asked)
+    blocks = asked["blocks"] or 4
+    lines = asked["lines"] or []
+    answers = [answer(found, line, block, blocks) for line in lines
+               for block in (asked["scaled"] if asked["scaled"] is not None else range(blocks))]  # fmt: skip
+    code = found.code(chosen(asked["called"] or "scales", FUNCTION))
+    if as_json:
+        of = found.operand.id if hasattr(found, "operand") else found.cell.fragment.id
+        click.echo(json.dumps({"id": of, "vector": found.vector, "scales": answers, "code": code}))
+        return
+    for one in answers:
+        _say(one)
+    if not answers:
+        click.echo(code, nl=False)
+
+
+def _found(fragment: str, name: str | None, layers: Layers, asked: dict[str, Any]) -> LoadedScales | CopiedScales:
+    from tcprobe.ask.scales import in_registers, in_tensor_memory
+    from tcprobe.ask.tensor_memory import Wanted
+    from tcprobe.store import names
+
+    if placed := tensor_memory.meant(fragment):
+        tensor_memory.check_arch(placed.form, name)
+        return in_tensor_memory(placed, Wanted(asked["m"], asked["n"], 0, tensor_memory.vector_of(placed, asked)))
+    tensor_memory.require_none(asked)
+    whole, note = names.meant(fragment, name, layers)
+    told(note)
+    return in_registers(whole)
+
+
+def _say(located: dict[str, Any]) -> None:
+    cells = [f"lane {cell['lane']}, column {cell['column']}, bit {cell['bit']}" for cell in located.get("tmem", ())]
+    if cells:
+        where = f"tensor memory {'; '.join(cells)}"
+    else:
+        where = f"lanes {', '.join(map(str, located['lanes']))}, bits {located['bit']}..{located['bit'] + 7}"
+    read = f"multiply {located['multiply']}, ID {located['byte_id']}, its scale {located['scale']}"
+    click.echo(f"line {located['line']}, block {located['block']}: byte {located['offset']}; {where}; {read}")
+
+
+COMMANDS = (scales,)

@@ -1,0 +1,322 @@
+"""`where` and `show` of operands in tensor memory: cells of an element, and the register that a load leaves D in."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.cli.options import Given, Number, Numbers, several
+from tcprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand
+    from tcprobe.ask.trace import Holder
+    from tcprobe.isa.fragment import Fragment
+    from tcprobe.isa.instruction import Instruction
+
+SIZES = (
+    click.option("--m", type=Number(), help="Of tcgen05.mma: M. Default: 128, or the largest."),
+    click.option("--n", type=Number(), help="Of tcgen05.mma: N. Default: 256, or the largest."),
+    click.option("--scale-vec", "vector", type=Number(), metavar="N", help="Of scales in tensor memory: how many a row "
+                 "has, 1 of 1X, 2, 4."),
+    click.option("--multicast", type=Given(), help="Of tcgen05.cp: warpx2::02_13, warpx2::01_23. Default: the first."),
+)  # fmt: skip
+CELLS = (
+    click.option("--cta", type=Number(), help="In tensor memory: which CTA of the pair. Default: 0."),
+    click.option("--column", "columns", type=Numbers(), help="In tensor memory, with --lane: what the cell holds."),
+    click.option("--bit", type=Number(), help="With --column: of the cell's 32 bits. Default: 0."),
+    click.option("--ld", type=Given(), metavar="SHAPE.xN", help="The tcgen05.ld that reads D, such as 32x32b.x32."),
+    click.option("--warp", type=Number(), help="Of tcgen05.ld and .st: of the warpgroup, whose lanes are counted."),
+)
+ONLY = ("m", "n", "vector", "multicast", "cta", "columns", "bit", "ld")
+ELSEWHERE = ("elements", "byte", "swizzle", "major", "lbo", "sbo", "base_offset", "start", "warp")
+
+
+def sizes(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which operand is meant."""
+    for option in reversed(SIZES):
+        command = option(command)
+    return command
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which operand, which cell, and how it is read."""
+    for option in reversed(CELLS):
+        command = option(command)
+    return sizes(command)
+
+
+def require_none(asked: dict[str, Any]) -> None:
+    """UsageError for an option that goes with tensor memory alone."""
+    if wrong := [name for name in ONLY if asked.get(name) is not None]:
+        option = {"vector": "scale-vec", "columns": "column"}.get(wrong[0], wrong[0])
+        raise UsageError(f"--{option} goes with D of tcgen05.mma and what else is in tensor memory, such as "
+                         "tcgen05.mma.cta_group::1.kind::f16.d.")  # fmt: skip
+
+
+def meant(name: str) -> MemoryOperand | None:
+    """The operand in tensor memory that a name means; None where it means something else."""
+    from tcprobe.ask.tensor_memory import operand
+
+    return operand(name) if "tcgen05" in name.lower() else None
+
+
+def form(name: str) -> Instruction | None:
+    """The tcgen05 instruction that a name means and that holds nothing in registers; None where it means no such."""
+    from tcprobe.isa import inventory
+    from tcprobe.isa.names import short
+
+    row = inventory.instructions().get(short(name)) if "tcgen05" in name.lower() else None
+    return row if row and not row.fragments else None
+
+
+def check_arch(row: Instruction, name: str | None) -> None:
+    """UsageError for an arch that does not have the instruction."""
+    from tcprobe.isa import arch
+
+    for at in several(name):
+        if at not in (None, "all") and not row.target.on(arch.arch(str(at))):
+            raise UsageError(f"{at} does not have {row.id}: `tcprobe why-not` says why.")
+
+
+def located(in_memory: MemoryOperand, asked: dict[str, Any], as_json: bool) -> None:
+    """Answers for every element, or cell, that is asked about, one after the other."""
+    if asked["ld"] and in_memory.name != "d":
+        raise UsageError("--ld goes with D: tcgen05.ld reads words, which hold several elements of other operands.")
+    if wrong := [name for name in ELSEWHERE if asked[name] is not None]:
+        raise UsageError(f"{in_memory.id} is in tensor memory: give --row and --col, or --lane and --column; "
+                         f"--{wrong[0]} is for others.")  # fmt: skip
+    for selector in _selectors(in_memory, asked):
+        placed = _placed(in_memory, asked, selector)
+        for answer in _answers(placed, asked):
+            picked = answer | ({} if selector is None else {"selector": selector})
+            if as_json:
+                click.echo(json.dumps(picked))
+            else:
+                _print(placed, picked)
+
+
+def _selectors(in_memory: MemoryOperand, asked: dict[str, Any]) -> list[int | None]:
+    """What is asked for, else each that there is; None of what no selector changes."""
+    from tcprobe.references import memory_operand
+
+    if not in_memory.form.multiplies or in_memory.name in ("a", "d"):
+        if asked["selector"] is not None:
+            raise UsageError(f"no selector changes {in_memory.id}: leave --selector out.")
+        return [None]
+    if asked["selector"] is not None:
+        return [asked["selector"]]
+    return list(memory_operand.selectors(in_memory.form, in_memory.name, vector_of(in_memory, asked)))
+
+
+def vector_of(in_memory: MemoryOperand, asked: dict[str, Any]) -> int:
+    """How many scales a row has; UsageError where the form does not say, and nobody else."""
+    from tcprobe.references import memory_operand
+
+    if not in_memory.name.startswith("scale_"):
+        if asked["vector"] is not None:
+            raise UsageError(f"--scale-vec goes with scale_a and scale_b, not with {in_memory.id}.")
+        return 0
+    known = memory_operand.vectors(in_memory.form)
+    if asked["vector"] is None and len(known) == 1:
+        return known[0]
+    if asked["vector"] not in known:
+        raise UsageError(
+            f"{in_memory.id} has {' or '.join(map(str, known))} scales a row: say --scale-vec {known[-1]}."
+        )
+    return int(asked["vector"])
+
+
+def _placed(in_memory: MemoryOperand, asked: dict[str, Any], selector: int | None) -> InTensorMemory:
+    from tcprobe.ask.tensor_memory import Wanted, placed
+
+    vector = vector_of(in_memory, asked)
+    return placed(in_memory, Wanted(asked["m"], asked["n"], selector or 0, vector, asked["multicast"]))
+
+
+def _answers(placed: InTensorMemory, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    by_element, by_cell = (None not in (asked[a], asked[b]) for a, b in (("rows", "cols"), ("lanes", "columns")))
+    if by_element == by_cell:
+        raise UsageError(f"{placed.operand.id} is in tensor memory: give --row and --col, or --lane and --column.")
+    if by_cell and asked["ld"]:
+        raise UsageError("--ld goes with --row and --col; `where tcgen05.ld...` says what a register holds.")
+    if by_element:
+        yield from (_of_element(placed, row, col, asked["ld"]) for row, col in product(asked["rows"], asked["cols"]))
+        return
+    bit = asked["bit"] or 0
+    _check_bounds(placed, asked, bit)
+    for lane, column in product(asked["lanes"], asked["columns"]):
+        element = placed.at(asked["cta"] or 0, lane, column, bit)
+        bits = placed.statement.bits
+        yield {**_head(placed), "row": element and element[0], "col": element and element[1],
+               "tmem": {"cta": asked["cta"] or 0, "lane": lane, "column": column}, "bit": bit - bit % bits,
+               "bits": bits, **_tail(placed)}  # fmt: skip
+
+
+def _check_bounds(placed: InTensorMemory, asked: dict[str, Any], bit: int) -> None:
+    from tcprobe.isa.rows.tcgen05 import COLUMNS, LANES
+
+    pairs = (("cta", [asked["cta"] or 0], 1 + ("cta_group::2" in placed.operand.form.id)), ("bit", [bit], 32),
+             ("lane", asked["lanes"], LANES), ("column", asked["columns"], COLUMNS))  # fmt: skip
+    for name, values, most in pairs:
+        if wrong := [value for value in values if value >= most]:
+            raise UsageError(f"{placed.operand.id} has no {name} {wrong[0]}: 0 to {most - 1}.")
+
+
+def _of_element(placed: InTensorMemory, row: int, col: int, load: str | None) -> dict[str, Any]:
+    from tcprobe.references import accumulator
+
+    first, *others = placed.places(row, col)
+    head, cell = {**_head(placed), "row": row, "col": col}, first._asdict()
+    answer = {**head, "tmem": {name: cell[name] for name in ("cta", "lane", "column")}, "bit": first.bit,
+              "bits": placed.statement.bits}  # fmt: skip
+    if others:
+        answer["copies"] = [other._asdict() for other in others]
+    if load:
+        landing = accumulator.Landing(first.cta, first.lane, first.column)
+        answer |= accumulator.loaded(landing, *_load(load))._asdict()
+    return answer | _tail(placed, (row, col))
+
+
+def _head(placed: InTensorMemory) -> dict[str, Any]:
+    return {"id": placed.operand.id, "m": placed.m, "n": placed.n, "layout": placed.letter}
+
+
+def _tail(placed: InTensorMemory, element: tuple[int, int] | None = None) -> dict[str, Any]:
+    """What it rests on, and who says otherwise of an element."""
+    differs = [{"source": other.source, "tmem": [place._asdict() for place in other.holding(*element)]}
+               for other in placed.statements[1:] if element]  # fmt: skip
+    said = {"differs": differs} if differs else {}
+    return {"status": "documented", "source": placed.statement.source, **said}
+
+
+def _print(placed: InTensorMemory, described: dict[str, Any]) -> None:
+    cells = [{**described["tmem"], "bit": described["bit"]}, *described.get("copies", ())]
+    name = placed.operand.name.upper()
+    element = "nothing" if described["row"] is None else f"{name}[{described['row']}][{described['col']}]"
+    layout = f"layout {placed.letter}, " if placed.letter else ""
+    picked = f", selector {described['selector']}" if "selector" in described else ""
+    click.echo(f"{element}: tensor memory {'; '.join(map(_cell, cells))} ({layout}documented{picked})")
+    if "register" in described:
+        read = ", ".join(
+            f"{name} {described[name]}" for name in ("warp", "lane", "register", "column_base", "lane_base")
+        )
+        click.echo(f"  loaded: {read}")
+    for other in described.get("differs", ()):
+        click.echo(f"  otherwise by {other['source']}: {'; '.join(map(_cell, other['tmem']))}")
+
+
+def _cell(cell: dict[str, int]) -> str:
+    bit = f", bit {cell['bit']}" if cell["bit"] else ""
+    return f"cta {cell['cta']}, lane {cell['lane']}, column {cell['column']}{bit}"
+
+
+def reaches(fragment: Fragment, holders: Sequence[Holder], warp: int | None) -> list[dict[str, Any]]:
+    """Of a load or store of tensor memory the cell of each slot, from the address on, or with a warp's lanes counted.
+
+    UsageError for a warp of anything else, and for one that a warpgroup does not have.
+    """
+    from tcprobe.isa.arch import WARP, WARPGROUP
+
+    if fragment.family != "tcgen05":
+        if warp is not None:
+            raise UsageError("--warp goes with tcgen05.ld and .st, whose warps reach lanes of their own.")
+        return [{} for _ in holders]
+    if (warp or 0) >= WARPGROUP // WARP:
+        raise UsageError(f"a warpgroup has no warp {warp}: 0 to {WARPGROUP // WARP - 1}.")
+    return [{"tmem": {"lane": WARP * (warp or 0) + holder.row, "column": holder.col}} for holder in holders]
+
+
+def reached(holders: Sequence[Holder], reached_cells: Sequence[dict[str, Any]], warp: int | None) -> None:
+    """The cells of slots in words, of loads and stores."""
+    for holder, cell in zip(holders, reached_cells, strict=True):
+        if cell:
+            whose = "from the address on" if warp is None else f"of warp {warp}"
+            at = cell["tmem"]
+            click.echo(f"{holder}: tensor memory lane {at['lane']}, column {at['column']} {whose}")
+
+
+def _load(words: str) -> tuple[str, int]:
+    from tcprobe.isa import inventory
+
+    read = re.fullmatch(r"(\w{1,9})\.x(\d{1,3})", words)
+    row = read and inventory.instructions().get(f"tcgen05.ld.{read[1]}")
+    if not (read and row and int(read[2]) in row.stated["num"]):
+        raise UsageError(f"--ld {words[:40]!r}: expected SHAPE.xN of tcgen05.ld, such as 32x32b.x32.")
+    return read[1], int(read[2])
+
+
+def shown(asked_for: MemoryOperand | Instruction, asked: dict[str, Any], as_json: bool) -> None:
+    """`show` of an operand, or of all that a form has in tensor memory."""
+    from tcprobe.ask.tensor_memory import SHIFTED, MemoryOperand, operands
+
+    if isinstance(asked_for, MemoryOperand):
+        _show(asked_for, asked, as_json)
+        return
+    if not as_json:
+        click.echo(click.style(asked_for.name, bold=True))
+    for operand in operands(asked_for):
+        if operand.form.id == "tcgen05.shift.down":
+            click.echo(
+                json.dumps({"id": asked_for.id, "instruction": asked_for.name, "why": SHIFTED}) if as_json else SHIFTED
+            )
+        else:
+            _show(operand, asked, as_json, alone=False)
+
+
+def _show(in_memory: MemoryOperand, asked: dict[str, Any], as_json: bool, alone: bool = True) -> None:
+    """Every selector's and every count of scales; of a whole form what nobody states is said, no error."""
+    from tcprobe.references import memory_operand
+
+    counted = in_memory.name.startswith("scale_") and asked["vector"] is None
+    for vector in memory_operand.vectors(in_memory.form) if counted else (asked["vector"],):
+        wanted = {**asked, "vector": vector if alone or in_memory.name.startswith("scale_") else None}
+        if not alone and in_memory.name in ("a", "d"):
+            wanted["selector"] = None
+        for selector in _selectors(in_memory, wanted):
+            try:
+                placed = _placed(in_memory, wanted, selector)
+            except UsageError as error:
+                if alone and selector in (None, 0, asked["selector"]):
+                    raise
+                _unstated(in_memory, _picked(wanted["vector"], selector), str(error), as_json)
+                continue
+            picked = _picked(wanted["vector"], selector)
+            if as_json:
+                click.echo(json.dumps({**placed.to_json(), **picked}))
+            else:
+                _describe(placed, picked)
+
+
+def _picked(vector: int | None, selector: int | None) -> dict[str, int]:
+    """What of scales and selectors is meant, where there are any."""
+    return {name: value for name, value in (("scales", vector), ("selector", selector)) if value is not None}
+
+
+def _unstated(in_memory: MemoryOperand, picked: dict[str, int], words: str, as_json: bool) -> None:
+    said = words.removeprefix(f"{in_memory.id}: ")
+    if as_json:
+        click.echo(json.dumps({"id": in_memory.id, "instruction": in_memory.form.name, **picked, "why": said}))
+    else:
+        click.echo(f"{in_memory.id}{''.join(f', {name} {value}' for name, value in picked.items())}: {said}")
+
+
+def _describe(placed: InTensorMemory, picked: dict[str, Any]) -> None:
+    facts = placed.to_json()
+    sizes = f"M {placed.m}, N {placed.n}, " if placed.operand.form.multiplies else ""
+    layout = f"layout {placed.letter}, " if placed.letter else ""
+    chosen = "".join(f", {name} {value}" for name, value in picked.items())
+    copies = f", in {placed.held} places" if placed.held > 1 else ""
+    click.echo(f"{placed.operand.id}: {sizes}{facts['rows']} x {facts['cols']} in tensor memory, {layout}"
+               f"{facts['bits']} bits each, {facts['columns']} columns{copies}{chosen}")  # fmt: skip
+    for name, text in facts["formula"].items():
+        click.echo(f"  {name} = {text or 'no closed form'}")
+    click.echo(f"  documented only, by {placed.statement.source}")
+    for other in placed.statements[1:]:
+        click.echo(f"  otherwise by {other.source}")

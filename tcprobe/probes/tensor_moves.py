@@ -1,0 +1,163 @@
+"""tcgen05.ld and tcgen05.st measured by numbers: each cell of tensor memory holds its own, or each register does.
+
+A warp allocates 32 columns. For a load, tcgen05.st.32x32b.x1 writes into each column, one after the other, numbers
+that say thread and column, and the load leaves some of them in registers. For a store each register holds the number
+of its slot, and tcgen05.ld.32x32b.x1 reads all columns back; cells that were not written hold zero. So rows are the
+threads that 32x32b takes for the lanes of a warp, and columns those of the address: nothing else of a layout is
+assumed. What is measured of 32x32b itself says that its load and its store agree.
+
+Both are for GPUs with tensor memory; where there is none they are proven on an emulator, and assembled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.table import slot_table
+from tcprobe.probes import ptx, tensor_memory
+from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
+from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables
+
+FAMILIES = ("tcgen05",)
+COLUMNS = 32  # the least that is allocated
+NUMBERING = "the threads and columns of tcgen05.st.32x32b.x1"
+ALLOCATE = (
+    ".shared .align 4 .b32 allocated;", ".reg .b32 %taddr, %cell, %value, %place;", ".reg .u64 %where;",
+)  # fmt: skip
+START = (
+    f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [allocated], {COLUMNS};",
+    "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;", "bar.sync 0;", "ld.shared.b32 %taddr, [allocated];",
+)  # fmt: skip
+END = ("bar.sync 0;", f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %taddr, {COLUMNS};")
+WRITTEN, READ = "tcgen05.wait::st.sync.aligned;", "tcgen05.wait::ld.sync.aligned;"
+
+
+@dataclass(frozen=True)
+class LoadCells:
+    """tcgen05.ld of numbered cells."""
+
+    instruction: Instruction
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """Each register gets the number of the cell that the table says; POISON where a slot holds none."""
+        cells = tables.table(self.instruction.fragments[0]).cells
+        numbers = [ptx.POISON * 0x01010101 if cell is None else cell[0] * COLUMNS + cell[1] + 1 for cell in cells]
+        return np.array(numbers, np.uint32).view(np.uint8)
+
+
+@dataclass(frozen=True)
+class StoreCells:
+    """tcgen05.st of numbered registers into cells that were zero."""
+
+    instruction: Instruction
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """Each cell gets the number of the slot that the table says."""
+        memory = np.zeros((WARP, COLUMNS), np.uint32)
+        for slot, cell in enumerate(tables.table(self.instruction.fragments[0]).cells):
+            if cell is not None:
+                memory[cell] = slot + 1
+        return memory.reshape(-1).view(np.uint8)
+
+
+@dataclass(frozen=True)
+class TensorMove(OfInstruction):
+    """A load or store of tensor memory. A reading has "lane" and "column" of every slot."""
+
+    @property
+    def loads(self) -> bool:
+        """Whether it is a load."""
+        return self.instruction.id.startswith("tcgen05.ld")
+
+    def launches(self) -> Sequence[Launch]:
+        """One warp."""
+        held = self.instruction.fragments[0]
+        size = WARP * ptx.thread_bytes(held) if self.loads else WARP * COLUMNS * 4
+        return [Launch(kernel(self.instruction), (1, 1, 1), (), 0, size)]
+
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+        """The cell of every slot; ProbeError where a register holds no cell's number, or a slot went nowhere."""
+        slots = self.instruction.fragments[0].slots
+        found = outputs[0].view(np.uint32).astype(np.int64) - 1
+        if self.loads:
+            numbers = found
+        else:
+            cells = np.flatnonzero(found >= 0)
+            if sorted(found[cells].tolist()) != list(range(slots)):
+                raise ProbeError(f"{self.instruction.name}: {len(cells)} cells are written, by {slots} registers.")
+            numbers = np.empty(slots, np.int64)
+            numbers[found[cells]] = cells
+        strange = int(((numbers < 0) | (numbers >= WARP * COLUMNS)).sum())
+        if strange:
+            raise ProbeError(f"{self.instruction.name}: {strange} registers hold no cell's number.")
+        return {"lane": numbers // COLUMNS, "column": numbers % COLUMNS}
+
+    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+        """The table of the registers; ProbeError unless the cells are all of the piece, each once."""
+        held = self.instruction.fragments[0]
+        cells = list(zip(reading["lane"].tolist(), reading["column"].tolist(), strict=True))
+        if set(cells) != {(row, col) for row in range(held.rows) for col in range(held.cols)}:
+            raise ProbeError(
+                f"{self.instruction.name}: its {len(set(cells))} cells are not the {held.rows} lanes x {held.cols} "
+                "columns from the address on."
+            )
+        values = {"row": tuple(row for row, _ in cells), "col": tuple(col for _, col in cells)}
+        return Conclusion({held.operand: slot_table(WARP, held.elements, values)}, NUMBERING)
+
+
+def kernel(instruction: Instruction) -> Kernel:
+    """The probe of a load or store."""
+    held, name = instruction.fragments[0], ptx.identifier(f"{instruction.id}.numbered")
+    moved = f"{tensor_memory.spelled(instruction)} {tensor_memory.operands(instruction)};"
+    body = [*START, *(_loading(moved, held) if held.operand == "d" else _storing(moved, held)), *END]
+    op = LoadCells(instruction) if held.operand == "d" else StoreCells(instruction)
+    text = ptx.entry(name, ["out"], [*ALLOCATE, ptx.declare(held.operand, held)], body)
+    return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
+
+
+def _each_column(*lines: str) -> list[str]:
+    """Lines for every column, whose cell %cell is."""
+    return [line.replace("COLUMN", str(column)) for column in range(COLUMNS)
+            for line in ("add.u32 %cell, %taddr, COLUMN;", *lines)]  # fmt: skip
+
+
+def _loading(moved: str, moved_registers: Fragment) -> list[str]:
+    """Numbers of all cells, the load, its registers."""
+    number = f"mad.lo.u32 %value, %lane, {COLUMNS}, COLUMN + 1;"
+    return [
+        *_each_column(number, "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN),
+        moved, READ, *ptx.point("out", "%x", moved_registers),
+        *ptx.store("out", moved_registers.operand, moved_registers),
+    ]  # fmt: skip
+
+
+def _storing(moved: str, moved_registers: Fragment) -> list[str]:
+    """Zeros in all cells, the store of the numbers of slots, all cells."""
+    numbers = [
+        f"mad.lo.u32 %{moved_registers.operand}{i}, %lane, {moved_registers.elements}, {i + 1};"
+        for i in range(moved_registers.registers)
+    ]
+    return [
+        "mov.b32 %value, 0;", *_each_column("tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN),
+        *numbers, moved, WRITTEN,
+        *_each_column(
+            "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%value}, [%cell];", READ,
+            f"mad.lo.u32 %place, %lane, {COLUMNS}, COLUMN;", "mad.wide.u32 %where, %place, 4, %out;",
+            "st.global.b32 [%where], %value;"),
+    ]  # fmt: skip
+
+
+def experiments() -> list[TensorMove]:
+    """Of every shape the load and the store of the least repetitions."""
+    rows = inventory.of_family(*FAMILIES)
+    return [TensorMove(row) for row in rows if row.fragments and not row.id.startswith("tcgen05.ld.red")]

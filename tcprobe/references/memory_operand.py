@@ -1,0 +1,184 @@
+"""Where tcgen05.mma reads its other matrices in tensor memory: A, the metadata of a sparse A, and scale factors.
+
+>>> from tcprobe.isa import inventory
+>>> from tcprobe.references.memory_operand import Extent, stated
+>>> row = inventory.instructions()["tcgen05.mma.cta_group::1.kind::mxf8f6f4"]
+>>> scales, *others = stated(row, "scale_a", Extent(128, 256, selector=2))
+>>> scales.holding(40, 0)[1], others
+(TensorCell(cta=0, lane=40, column=1, bit=16), [])
+
+A cell has 32 bits; elements narrower than that are several in a cell, from its low bits on. Lanes and columns count
+from the operand's address. Where sources contradict each other each has its own statement, the first being PTX's.
+Sources: PTX ISA 9.1, sections 9.7.16.10.4 (packing), 9.7.16.10.5 (A), 9.7.16.10.7 (scales) and 9.7.16.10.8 (metadata);
+CUTLASS include/cute/atom/mma_traits_sm100_frag.hpp, tmem_frg, tmem_e_frg, tmem_e_frg_ws and tmem_sf_frg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tcprobe.isa.instruction import Instruction
+from tcprobe.references import accumulator
+from tcprobe.references.accumulator import HALVED, PAIRED, WARP_LANES, halved
+
+CELL, BYTE = 32, 8
+LANES = 128
+WARPS = LANES // WARP_LANES
+# bits that an element of A takes in tensor memory; types of 4 and 6 bits are in containers of 8, but for two kinds
+WIDTHS = {"f16": 16, "tf32": 32, "mxf4": 4, "mxf4nvf4": 4}
+FRAG = "CUTLASS, mma_traits_sm100_frag.hpp"
+PACKING = "PTX ISA 9.1, sections 9.7.16.10.4 and 9.7.16.10.5"
+METADATA = "PTX ISA 9.1, section 9.7.16.10.8.4 (figures)"
+SCALES = "PTX ISA 9.1, section 9.7.16.10.7 (figures)"
+NO_LAYOUT = "PTX ISA and CUTLASS state no layout of A in tensor memory for .ws with M below 128."
+OVER = "PTX ISA 9.1 shows the scales of K = 96 in figures 234 to 258 only; this one of them goes beyond a cell."
+# erratum: figures 262 and 264, of M = 64, are exchanged: a nibble of tf32 covers two elements, one of f16 four
+
+
+class TensorCell(NamedTuple):
+    """Where an element begins: its lowest bit of a cell."""
+
+    cta: int
+    lane: int
+    column: int
+    bit: int
+
+
+class Statement(NamedTuple):
+    """What a source says: every place of (row, col), each of `bits` bits; `rows` x `cols` elements."""
+
+    source: str
+    bits: int
+    rows: int
+    cols: int
+    holding: Callable[[int, int], tuple[TensorCell, ...]]
+
+
+class Extent(NamedTuple):
+    """M x N; `selector` is the instruction descriptor's (`selectors`), `vector` counts the scales of a row."""
+
+    m: int
+    n: int
+    selector: int = 0
+    vector: int = 0
+
+
+Stated = tuple[Statement, ...]
+
+
+def stated(row: Instruction, operand: str, chosen_size: Extent) -> Stated | str:
+    """What is stated of an operand, the answer first, what contradicts it behind; or why nothing is."""
+    m, n, selector, vector = chosen_size
+    if operand == "d":
+        return _accumulator(row, m, n)
+    if operand == "a":
+        return _factor(row, m)
+    if operand == "e":
+        return _metadata(row, m, selector)
+    return _scales(row, operand == "scale_a", Extent(m, n, selector, vector or vectors(row)[0]))
+
+
+def selectors(row: Instruction, operand: str, vector: int = 0) -> tuple[int, ...]:
+    """What the instruction descriptor may select: sub-columns of metadata, bytes of scales; (0,) where nothing."""
+    if operand == "e":
+        return (0, 1) if row.kind in ("f16", "tf32") else (0,)
+    if operand.startswith("scale_"):
+        return {1: (0, 1, 2, 3), 2: (0, 2), 4: (0,), 3: (0, 1, 2, 3), 6: (0, 2)}[vector or vectors(row)[0]]
+    return (0,)
+
+
+def _accumulator(row: Instruction, m: int, n: int) -> Stated:
+    letter = accumulator.layout(row.id, m)
+    said = Statement(
+        accumulator.SOURCE, CELL, m, n, lambda r, c: (TensorCell(*accumulator.place(letter, (m, n), r, c), 0),)
+    )
+    if letter != "C":
+        return (said,)
+    other = Statement(f"{FRAG}, tmem_frg, and CuTe DSL, as layout B", CELL, m, n,
+                      lambda r, c: (TensorCell(*accumulator.place("B", (m, n), r, c), 0),))  # fmt: skip
+    return said, other
+
+
+def _lanes(letter: str, m: int, r: int) -> tuple[int, tuple[int, ...]]:
+    """The CTA of a row of A and the lanes that hold it: both halves of the lanes where they multiply other columns."""
+    cta, r = divmod(r, m // 2) if letter in PAIRED else (0, r)
+    if letter in HALVED:
+        return cta, (halved(r),)
+    step = {"B": m // 2, "E": m, "G": m}.get(letter, LANES)
+    return cta, tuple(range(r, LANES, step))
+
+
+def _factor(row: Instruction, m: int) -> Stated | str:
+    """A, K elements of a row in columns next to each other."""
+    letter, bits = accumulator.layout(row.id, m), WIDTHS.get(row.kind or "", BYTE)
+    if letter in "EG":
+        return NO_LAYOUT
+    stored = next(o.cols for o in row.operands if o.name == "a")
+
+    def cells(r: int, k: int, as_: str = letter) -> tuple[TensorCell, ...]:
+        cta, lanes = _lanes(as_, m, r)
+        column, bit = divmod(k * bits, CELL)
+        return tuple(TensorCell(cta, lane, column, bit) for lane in lanes)
+
+    if letter == "B":  # PTX's figure shows D's rows alone; that A is there twice is CUTLASS's
+        return (Statement(f"{FRAG}, tmem_frg, Duplicated", bits, m, stored, cells),)
+    said = Statement(PACKING, bits, m, stored, cells)
+    if letter != "C":
+        return (said,)
+    return said, Statement("CuTe DSL, as layout B", bits, m, stored, lambda r, k: cells(r, k, "B"))
+
+
+def _metadata(row: Instruction, m: int, selector: int) -> Stated:
+    """E, an index field for each element of A that is stored: of tf32 4 bits, else 2; of 4-bit types one for a pair."""
+    letter = accumulator.layout(row.id, m)
+    stored = next(o.cols for o in row.operands if o.name == "e")
+    chunk = {"f16": 8, "tf32": 4}.get(row.kind or "")  # elements stored in 16 bits, where two rows share a cell
+    span = 2 if row.kind in ("mxf4", "mxf4nvf4") else 1
+    bits = 4 if row.kind == "tf32" else 2
+
+    def cells(r: int, k: int) -> tuple[TensorCell, ...]:
+        if chunk is None:
+            cta, lanes = _lanes(letter, m, r)
+            column, bit = divmod(k // span * bits, CELL)
+        else:  # rows r and r + 8 are in one cell, the second half of k in the lanes 8 further on
+            cta, lanes = _lanes(letter, m, r - r // 8 % 2 * 8)
+            half, inside = divmod(k, chunk)
+            lanes = tuple(lane + 8 * half for lane in lanes)
+            column, bit = selector, r // 8 % 2 * 16 + inside * bits
+        return tuple(TensorCell(cta, lane, column, bit) for lane in lanes)
+
+    part = "tmem_e_frg_ws" if ".ws" in row.id else "tmem_e_frg"
+    by = f"{METADATA}, {FRAG}, {part}" if letter in "DEG" else METADATA
+    return (Statement(by, bits, m, stored, cells),)
+
+
+def vectors(row: Instruction) -> tuple[int, ...]:
+    """How many scales a row of A may have: 1, 2, 4; 3 and 6 of K = 96."""
+    return tuple(dict.fromkeys(int(str(scale).split()[1].removesuffix("X")) for scale in row.stated["scales"]))
+
+
+def _scales(row: Instruction, of_a: bool, chosen_size: Extent) -> Stated | str:
+    """Scales of 32 rows (of B: columns) in the lanes of a warp, and again in those of the others; 32 more rows a
+    column further on; the scales of a row in bytes from the selected one on."""
+    m, n, selector, vector = chosen_size
+    if selector + vector > CELL // BYTE:
+        return OVER
+    paired = "cta_group::2" in row.id
+    lines = m // 2 if of_a and paired else m if of_a else n
+    shape = (m, vector) if of_a else (vector, n)
+
+    def cells(r: int, j: int, parts: int = 1) -> tuple[TensorCell, ...]:
+        line, number = (r, j) if of_a else (j, r)
+        ctas, line = ([line // lines], line % lines) if of_a else (range(1 + paired), line)
+        part, line = divmod(line, lines // parts)
+        column, lane = divmod(line, WARP_LANES)
+        each = WARPS // parts  # warps that hold the same
+        return tuple(TensorCell(cta, lane + WARP_LANES * (part * each + warp), column, (selector + number) * BYTE)
+                     for cta in ctas for warp in range(each))  # fmt: skip
+
+    said = Statement(SCALES, BYTE, *shape, cells)
+    if of_a or not paired or m == 256:
+        return (said,)
+    return said, Statement(f"{FRAG}, tmem_sf_frg, ScaleFactorDuplicated2by2, and CuTe DSL", BYTE, *shape,
+                           lambda r, c: cells(r, c, 2))  # fmt: skip

@@ -1,0 +1,82 @@
+"""The epilogue of docs/tensor_memory.md: from tensor memory through registers and stmatrix to a tensor map's tile."""
+
+import re
+from pathlib import Path
+
+import emitted
+import numpy as np
+import nvrtc
+import pytest
+from machine_code import TOOLS, needs_tools
+
+from tcprobe.ask.convert import held_as
+from tcprobe.ask.convert.header import header
+from tcprobe.ask.convert.stmatrix import StoreOptions, stored
+from tcprobe.ask.convert.store_code import coded
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import arch
+from tcprobe.references import cute_tensor_memory
+from tcprobe.sass.ptxas import Ptxas
+from tcprobe.store.cell import load
+
+PAGE = Path(__file__).parent.parent / "docs" / "tensor_memory.md"
+OPTIONS = StoreOptions("stmatrix", "bf16", "row", "SWIZZLE_128B")
+KERNEL = 'extern "C" __global__ void kernel(unsigned tmem, const void* map) {\n' + (
+    "  __shared__ __align__(1024) unsigned char tile[16384];\n"
+    "  epilogue(tmem, (unsigned)__cvta_generic_to_shared(tile), map, 0, 0);\n}\n"
+)
+
+
+def registers(shape="16x256b", number=8):
+    return held_as(load(f"tcgen05.ld.{shape}.x{number}.d"), "f32")
+
+
+def text():
+    (block,) = re.findall(r"```cpp\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    return header([coded(registers(), OPTIONS, "store").conversion], "") + block + KERNEL
+
+
+@needs_tools
+def test_it_is_assembled_for_sm_100a():
+    """By NVRTC and ptxas of the wheels, with the opcodes that the page is about."""
+    ptx = nvrtc.ptx(nvrtc.library(), text(), "-arch=compute_100a")
+    made, log = Ptxas(TOOLS.ptxas, 60.0).assembled(arch("sm_100"), ptx, True)
+    assert made, log
+    for name in ("tcgen05.ld", "stmatrix", "cp.async.bulk.tensor"):
+        assert name in ptx
+
+
+def test_on_the_emulator_every_element_comes_to_its_place(tmp_path):
+    """Each warp's two loads of D, layout D, as the tables have them; the code, run on the host, stores the tile."""
+    rng, cell = np.random.default_rng(0), registers()
+    d = rng.integers(0, 1 << 16, (128, 64))
+    table, cases = cute_tensor_memory.table("16x256b", 8), []
+    for row in range(0, 128, 16):
+        found = coded(cell, OPTIONS, "f")
+        at = [d[row + r, c] for r, c in table.cells]
+        given = emitted.as_given(np.array(at).reshape(32, -1), 32, "float")
+        body = emitted.STORE.format(type="float", count=table.elements)
+        memory = emitted.stored(found, d[row : row + 16])
+        cases.append(emitted.Case(f"rows from {row}", emitted.uncommented(found.conversion.code), body, 32,
+                                  given.tobytes(), memory.tobytes(), "memory"))  # fmt: skip
+    tried = emitted.tried(tmp_path, cases)
+    assert (tried.functions, tried.wrong) == (8, [])
+
+
+@pytest.mark.parametrize("shape", cute_tensor_memory.ATOMS)
+def test_every_shape_can_be_stored(shape, tmp_path):
+    """By whatever exchange of lanes it takes."""
+    cell = registers(shape, 32 if shape in ("32x32b", "16x32bx2", "16x64b") else 8)
+    cases = list(emitted.stores([cell], [StoreOptions("stmatrix", "bf16"), OPTIONS]))
+    assert cases
+    assert emitted.tried(tmp_path, cases).wrong == []
+
+
+def test_words_have_no_type_of_their_own():
+    with pytest.raises(UsageError, match="--as f32"):
+        held_as(load("tcgen05.ld.32x32b.d"), None)
+    with pytest.raises(UsageError, match="--as f32"):
+        held_as(load("tcgen05.ld.32x32b.d"), "bf16")
+    with pytest.raises(UsageError, match=r"--as is for registers of tcgen05\.ld"):
+        held_as(load("mma.m16n8k16.row.col.f32.f16.f16.f32.d"), "f32")
+    assert stored(registers(), OPTIONS).conversion.costs == {"cvt": 16}
