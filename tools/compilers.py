@@ -32,7 +32,7 @@ def fetched(version: str) -> Path:
     """The folder of a version, which is installed there if it is not yet."""
     folder = cache() / version
     if not any(folder.glob("nvidia/*/bin/ptxas*")):
-        name = PACKAGES.get(version.split(".")[0], "nvidia-cuda-nvcc")
+        name = PACKAGES.get(version.partition(".")[0], "nvidia-cuda-nvcc")
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
         subprocess.run([*pip, "--target", str(folder), f"{name}=={version}"], check=True)
     return folder

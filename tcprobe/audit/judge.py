@@ -29,7 +29,7 @@ MULTIPLIED = "abd"
 
 @dataclass(frozen=True)
 class Ruling:
-    """`differ` of `of` slots are stated otherwise; `first` shows some. `cell` is the table that counts, if there is one.
+    """`differ` of `of` slots are stated otherwise, `first` shows some; `cell` is the table that counts, if any.
 
     `refused` has ptxas's words where what differs is that there is no such form; `proven` says that the operands beside
     it were looked at too.
@@ -68,75 +68,83 @@ def judged(statements: Sequence[Statement], layers: Layers) -> list[Ruling]:
     return [_certain(ruling) for ruling in rulings]
 
 
-def _alone(one: Statement, layers: Layers) -> Ruling:
+def _alone(statement: Statement, layers: Layers) -> Ruling:
     """Slot by slot."""
-    if one.reason:
-        return Ruling(one, NOT_COVERED, one.reason)
-    fragment = inventory.find(one.fragment)
+    if statement.reason:
+        return Ruling(statement, NOT_COVERED, statement.reason)
+    fragment = inventory.find(statement.fragment)
     if fragment is None:
-        return refused if (refused := _unknown(one)) else Ruling(one, NOT_COVERED, "tcprobe knows no such fragment")
+        return (
+            refused
+            if (refused := _unknown(statement))
+            else Ruling(statement, NOT_COVERED, "tcprobe knows no such fragment")
+        )
     try:
-        cell = find(fragment, one.arch or None, layers)
+        cell = find(fragment, statement.arch or None, layers)
         if cell is None:
-            return Ruling(one, NOT_COVERED, "nobody measured it")
-        cell = selection(cell, one.selector)
-        wanted, given = expected(cell.table, one), one.table
+            return Ruling(statement, NOT_COVERED, "nobody measured it")
+        cell = selection(cell, statement.selector)
+        wanted, given = expected(cell.table, statement), statement.table
     except (DataError, UsageError) as error:
-        return Ruling(one, NOT_COVERED, str(error))
+        return Ruling(statement, NOT_COVERED, str(error))
     if (given.threads, given.elements) != (wanted.threads, wanted.elements):
         words = f"it has {given.threads} x {given.elements} slots, the fragment {wanted.threads} x {wanted.elements}"
-        return Ruling(one, NOT_COVERED, words, cell=cell)
-    return _by_slot(one, cell, given, wanted)
+        return Ruling(statement, NOT_COVERED, words, cell=cell)
+    return _by_slot(statement, cell, given, wanted)
 
 
-def _by_slot(one: Statement, cell: Cell, given: Table, wanted: Table) -> Ruling:
-    pairs = list(enumerate(zip(given.cells, wanted.cells, strict=True)))
-    partly = any(stated is None for _, (stated, _) in pairs) and one.selector is None and len(set(given.held)) > 1
+def _by_slot(statement: Statement, cell: Cell, theirs: Table, ours: Table) -> Ruling:
+    pairs = list(enumerate(zip(theirs.cells, ours.cells, strict=True)))
+    partly = (
+        any(stated is None for _, (stated, _) in pairs) and statement.selector is None and len(set(theirs.held)) > 1
+    )
     wrong = [slot for slot, (stated, held) in pairs if stated != _first_two(held) and not (partly and stated is None)]
     of = sum(stated is not None for _, (stated, _) in pairs)
     if not wrong:
-        return Ruling(one, CONFIRMED, f"{of} of {of} slots agree", 0, of, cell=cell)
-    first = tuple(_slot(given, wanted, slot) for slot in wrong[:FIRST])
-    outside = sum(_outside(at, wanted) for at in given.cells)
+        return Ruling(statement, CONFIRMED, f"{of} of {of} slots agree", 0, of, cell=cell)
+    first = tuple(_slot(theirs, ours, slot) for slot in wrong[:FIRST])
+    outside = sum(_outside(at, ours) for at in theirs.cells)
     words = f"{len(wrong)} of {of} slots are stated otherwise"
     words += f", {outside} of {of} outside the matrix" if outside else ""
-    return Ruling(one, DIFFERS, words, len(wrong), of, first, cell)
+    return Ruling(statement, DIFFERS, words, len(wrong), of, first, cell)
 
 
-def _outside(at: tuple[int, ...] | None, wanted: Table) -> bool:
-    return at is not None and any(value >= wanted.extent[name] for value, name in zip(at, ("row", "col"), strict=True))
+def _outside(slot_place: tuple[int, ...] | None, ours: Table) -> bool:
+    return slot_place is not None and any(
+        value >= ours.extent[name] for value, name in zip(slot_place, ("row", "col"), strict=True)
+    )
 
 
-def _first_two(held: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    return None if held is None else held[:2]
+def _first_two(slot_place: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    return None if slot_place is None else slot_place[:2]
 
 
-def _slot(given: Table, wanted: Table, slot: int) -> str:
-    thread, i = divmod(slot, given.elements)
-    stated, held = given.cells[slot], _first_two(wanted.cells[slot])
-    return f"{holder_name(thread, given.threads)} i {i}: stated {_said(stated)}, measured {_said(held)}"
+def _slot(theirs: Table, ours: Table, slot: int) -> str:
+    thread, i = divmod(slot, theirs.elements)
+    stated, held = theirs.cells[slot], _first_two(ours.cells[slot])
+    return f"{holder_name(thread, theirs.threads)} i {i}: stated {_said(stated)}, measured {_said(held)}"
 
 
-def _said(at: tuple[int, ...] | None) -> str:
-    return "nothing" if at is None else str(list(at))
+def _said(slot_place: tuple[int, ...] | None) -> str:
+    return "nothing" if slot_place is None else str(list(slot_place))
 
 
-def expected(table: Table, one: Statement) -> Table:
+def expected(table: Table, statement: Statement) -> Table:
     """The table of several warps with a band of rows each (of B all the same), and of multiplies side by side in n."""
-    if one.bands == one.across == 1:
+    if statement.bands == statement.across == 1:
         return table
-    if not (0 < one.bands <= 4 and 0 < one.across <= 64):
-        raise DataError(f"{one.name}: {one.bands} bands and {one.across} multiplies side by side.")
+    if not (0 < statement.bands <= 4 and 0 < statement.across <= 64):
+        raise DataError(f"{statement.name}: {statement.bands} bands and {statement.across} multiplies side by side.")
     rows, cols = table.extent["row"], table.extent["col"]
-    step = 0 if one.fragment.endswith(".b") else rows
+    step = 0 if statement.fragment.endswith(".b") else rows
     held: list[tuple[int, int]] = []
-    for band in range(one.bands):
+    for band in range(statement.bands):
         for thread in range(table.threads):
             own = table.cells[thread * table.elements :][: table.elements]
-            for block in range(one.across):
+            for block in range(statement.across):
                 held += [(at[0] + band * step, at[1] + block * cols) for at in own if at is not None]
     values = {"row": tuple(at[0] for at in held), "col": tuple(at[1] for at in held)}
-    return slot_table(one.bands * table.threads, one.across * table.elements, values)
+    return slot_table(statement.bands * table.threads, statement.across * table.elements, values)
 
 
 def _together(rulings: Sequence[Ruling]) -> list[Ruling]:
@@ -161,13 +169,13 @@ def _simple(ruling: Ruling) -> bool:
     return one.bands == one.across == 1 and None not in one.cells
 
 
-def _fewest(of: Mapping[str, Ruling], differing: Sequence[str]) -> Sequence[str]:
+def _fewest(by_operand: Mapping[str, Ruling], differing: Sequence[str]) -> Sequence[str]:
     """The fewest operands with whose measured tables the stated others predict the measured structure tensor."""
-    row = inventory.instructions()[inventory.fragment(of["a"].statement.fragment).experiment]
-    measured = {operand: _table(of[operand]) for operand in MULTIPLIED}
+    row = inventory.instructions()[inventory.fragment(by_operand["a"].statement.fragment).experiment]
+    measured = {operand: _table(by_operand[operand]) for operand in MULTIPLIED}
     for count in range(len(differing)):
         for blamed in combinations(differing, count):
-            tables = {o: measured[o] if o in blamed else of[o].statement.table for o in MULTIPLIED}
+            tables = {o: measured[o] if o in blamed else by_operand[o].statement.table for o in MULTIPLIED}
             if agreement(row, predict(row, measured), tables).total:
                 return blamed
     return differing
@@ -192,13 +200,13 @@ def _certain(ruling: Ruling) -> Ruling:
     return replace(ruling, verdict=NOT_COVERED, words=words, differ=0, first=()) if words else ruling
 
 
-def _unknown(one: Statement) -> Ruling | None:
+def _unknown(statement: Statement) -> Ruling | None:
     """That there is no such form, where it is certain."""
-    words = refusal(one.fragment.rpartition(".")[0])
+    words = refusal(statement.fragment.rpartition(".")[0])
     if words is None:
         return None
-    of = sum(at is not None for at in one.cells)
-    return Ruling(one, DIFFERS, "there is no such instruction", of, of, refused=words)
+    of = sum(at is not None for at in statement.cells)
+    return Ruling(statement, DIFFERS, "there is no such instruction", of, of, refused=words)
 
 
 def findings(rulings: Sequence[Ruling]) -> Iterator[Ruling]:

@@ -12,7 +12,6 @@ from functools import cache
 from tcprobe.errors import TcprobeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import own
-from tcprobe.isa.instruction import Instruction
 from tcprobe.sass import toolchain
 from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.system.children import Scratch

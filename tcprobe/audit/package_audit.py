@@ -108,14 +108,8 @@ def _report(audited: PackageAudit, ruling: Ruling) -> Iterator[str]:
     yield from _evidence(ruling)
     program = reproduction(ruling)
     if program:
-        yield from (
-            "",
-            "Reproduction, with the package alone:",
-            "",
-            "```python",
-            *program.rstrip("\n").split("\n"),
-            "```",
-        )
+        lines = program.rstrip("\n").split("\n")
+        yield from ("", "Reproduction, with the package alone:", "", "```python", *lines, "```")
 
 
 def _evidence(ruling: Ruling) -> Iterator[str]:
@@ -125,7 +119,8 @@ def _evidence(ruling: Ruling) -> Iterator[str]:
     if cell.measured is None:
         return
     if cell.measured.structure:
-        yield f"The multiply formed {cell.measured.structure.triples} products of slots, as the table predicts, no other."
+        count = cell.measured.structure.triples
+        yield f"The multiply formed {count} products of slots: those that the table predicts, and no other."
     for verdict in verdicts(cell.fragment, cell.measured):
         if verdict.verdict == CONFIRMED:
             yield f"The same table: {verdict.reference}, {verdict.detail}."

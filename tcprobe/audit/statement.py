@@ -20,15 +20,16 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `cells[thread * elements + i]` is [row, col], or None where nothing is stated: of `bands` warps, of whom each holds
     the next rows (of B all the same), and `across` multiplies side by side in n, which the high part of i counts.
-    `arch` is the one that it is stated for, "" where for any. `code` is Python that defines `stated(thread, i)` by the package alone. Statements of the same `atom` are operands
-    of one multiply. `reason` says why a layout is not compared, and where it is set there are no cells.
+    `arch` is the one that it is stated for, "" where for any. `code` is Python that defines `stated(thread, i)` by the
+    package alone. Statements of the same `atom` are operands of one multiply. `reason` says why a layout is not
+    compared, and where it is set there are no cells.
     """
 
     name: str
     fragment: str
     threads: int = 32
     elements: int = 0
-    cells: list[tuple[int, int] | None] = []  # noqa: RUF012  (msgspec makes a new one each time)
+    cells: list[tuple[int, int] | None] = []
     bands: int = 1
     across: int = 1
     selector: int | None = None
@@ -45,16 +46,18 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return slot_table(self.threads, self.elements, columns)
 
 
-def stated(name: str, fragment: str, slots: Slot, place: Callable[[int, int], Place], **more: object) -> Statement:
-    """What `place(thread, i)` says of `slots`, (threads, elements): plain numbers."""
-    threads, elements = slots
-    cells = [_plain(place(thread, i)) for thread in range(threads) for i in range(elements)]
+def stated(
+    name: str, fragment: str, thread_slots: Slot, placed: Callable[[int, int], Place], **more: object
+) -> Statement:
+    """What `placed(thread, i)` says of all slots of a `thread_slots`, (threads, elements): plain numbers."""
+    threads, elements = thread_slots
+    cells = [_plain(placed(thread, i)) for thread in range(threads) for i in range(elements)]
     return Statement(name, fragment, threads, elements, cells, **more)  # type: ignore[arg-type]
 
 
-def inverted(places: Iterable[tuple[int, int]], holder: Callable[[int, int], Slot]) -> Callable[[int, int], Place]:
+def inverted(tile_places: Iterable[tuple[int, int]], holder: Callable[[int, int], Slot]) -> Callable[[int, int], Place]:
     """The map from slots to places of one that leads from places to slots; a slot claimed twice counts once."""
-    of = {_plain(holder(*place)): place for place in places}
+    of = {_plain(holder(*place)): place for place in tile_places}
     return lambda thread, i: of.get((thread, i))
 
 
@@ -63,5 +66,5 @@ def uncompared(name: str, fragment: str, reason: str) -> Statement:
     return Statement(name, fragment, reason=reason)
 
 
-def _plain(place: Place) -> Place:
-    return None if place is None else (int(place[0]), int(place[1]))
+def _plain(anywhere: Place) -> Place:
+    return None if anywhere is None else (int(anywhere[0]), int(anywhere[1]))

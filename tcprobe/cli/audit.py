@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 def audit(packages: tuple[str, ...], limit: float, save: Path | None, layers: Layers, as_json: bool) -> None:
     """Compare every layout that installed packages state with the measured tables.
 
-    PACKAGE is tensor-layouts, triton, tilelang, jax, nvidia-cutlass-dsl, tinygrad, apache-tvm or tilus; or a CSV file, or
-    a folder of them, FRAGMENT.csv or FRAGMENT,sm_XX.csv with columns lane, i, row, col. Without one: all packages that
-    are installed. Each is imported in a process of its own. What differs is printed as a report for its maintainers,
-    and makes the exit code 1; a package that is not installed makes it 3. --json: one object a package.
+    PACKAGE is tensor-layouts, triton, tilelang, jax, nvidia-cutlass-dsl, tinygrad, apache-tvm or tilus; or a CSV file
+    or a folder of them, FRAGMENT.csv or FRAGMENT,sm_XX.csv with columns lane, i, row, col. Without one: all packages
+    that are installed. Each is imported in a process of its own. What differs is printed as a report for its
+    maintainers, and makes the exit code 1; a package that is not installed makes it 3. --json: one object a package.
     """
     differs, fault = False, None
     for answer in _audits(packages, layers, limit):
@@ -78,19 +78,19 @@ def _audits(packages: tuple[str, ...], layers: Layers, limit: float) -> Iterator
             yield error
 
 
-def _print(answer: PackageAudit) -> None:
+def _print(audited: PackageAudit) -> None:
     from tcprobe.ask.compare import CONFIRMED, NOT_COVERED
     from tcprobe.audit.package_audit import report, reported
 
-    agree, apart = answer.count(CONFIRMED), answer.count(NOT_COVERED)
-    counts = f"{agree} layouts agree, {len(answer.findings)} differ, {apart} not covered"
-    click.echo(f"{answer.package} {answer.version}: {counts}")
-    for words, many in answer.reasons.most_common():
+    agree, apart = audited.count(CONFIRMED), audited.count(NOT_COVERED)
+    counts = f"{agree} layouts agree, {len(audited.findings)} differ, {apart} not covered"
+    click.echo(f"{audited.package} {audited.version}: {counts}")
+    for words, many in audited.reasons.most_common():
         click.echo(escaped(f"  not covered, {many}: {words}"))
-    for ruling in answer.findings:
+    for ruling in audited.findings:
         click.echo("")
-        click.echo("\n".join(escaped(line) for line in report(answer, ruling).split("\n")))
-        click.echo(escaped(f"Reported: {reported(answer.package, ruling)}."))
+        click.echo("\n".join(escaped(line) for line in report(audited, ruling).split("\n")))
+        click.echo(escaped(f"Reported: {reported(audited.package, ruling)}."))
 
 
 COMMANDS = (audit,)

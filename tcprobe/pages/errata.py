@@ -13,8 +13,8 @@ from tcprobe.text import markdown
 def page(audits: Sequence[SavedAudit]) -> Iterator[str]:
     """A row a package, then a section for each finding."""
     yield from (MADE, "# What packages state otherwise", "")
-    yield "`tcprobe audit` compares every layout that these packages state with the tables, slot by slot, and operands of"
-    yield "a multiply by its structure tensor. Layouts that nothing here could prove wrong are not covered."
+    yield "`tcprobe audit` compares every layout that these packages state with the tables, slot by slot, and operands"
+    yield "of a multiply by its structure tensor. Layouts that nothing here could prove wrong are not covered."
     yield ""
     heads = ["package", "version", "agree", "differ", "not covered"]
     yield from grid(heads, ([one.package, markdown(one.version), str(one.agree), str(one.differ), str(one.not_covered)]

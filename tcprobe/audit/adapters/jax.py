@@ -55,37 +55,37 @@ def _of_warps() -> Iterator[Statement]:
             yield _of(made, getattr(theirs, field), f"{form}.{operand}", size, atom=kind, bands=4)
 
 
-def _of(name: str, layout: Any, fragment: str, size: tuple[int, int], **more: Any) -> Statement:
-    held = elements(layout, size)
+def _of(name: str, tiled: Any, fragment: str, tile_size: tuple[int, int], **more: Any) -> Statement:
+    held = elements(tiled, tile_size)
     count = len(held) // 128
-    code = CODE.format(name=name, size=size)
+    code = CODE.format(name=name, size=tile_size)
     return statement(f"{name} as {fragment.rsplit('.', 1)[1].upper()} of {fragment.rsplit('.', 1)[0]}", fragment,
-                     (128, count), _place(held, count, size[1]), code=code, **more)  # fmt: skip
+                     (128, count), _place(held, count, tile_size[1]), code=code, **more)  # fmt: skip
 
 
-def _place(held: Sequence[int], count: int, cols: int) -> Callable[[int, int], Place]:
-    return lambda thread, i: divmod(held[thread * count + i], cols)
+def _place(numbers_held: Sequence[int], count: int, cols: int) -> Callable[[int, int], Place]:
+    return lambda thread, i: divmod(numbers_held[thread * count + i], cols)
 
 
-def elements(layout: Any, extent: tuple[int, int]) -> list[int]:
+def elements(tiled: Any, extent: tuple[int, int]) -> list[int]:
     """The number of the element in every slot: registers count by tiles, each a vector."""
-    sizes = layout.tiling.tile_shape(extent)
-    dims = list(zip(sizes, layout.tiling.tile_strides((extent[1], 1)), strict=True))
-    every = (*layout.warp_dims, *layout.lane_dims, layout.vector_dim)
+    sizes = tiled.tiling.tile_shape(extent)
+    dims = list(zip(sizes, tiled.tiling.tile_strides((extent[1], 1)), strict=True))
+    every = (*tiled.warp_dims, *tiled.lane_dims, tiled.vector_dim)
     owned = {len(dims) + d for d in every if isinstance(d, int)}
     registers = [range(size) if d not in owned else (0,) for d, (size, _) in enumerate(dims)]
     inside = [sum(n * step for n, (_, step) in zip(at, dims, strict=True)) for at in product(*registers)]
-    length, step = dims[layout.vector_dim]
+    length, step = dims[tiled.vector_dim]
     held = [first + v * step for first in inside for v in range(length)]
-    starts = [_start(t // 32, layout.warp_dims, dims) + _start(t % 32, layout.lane_dims, dims) for t in range(128)]
+    starts = [_start(t // 32, tiled.warp_dims, dims) + _start(t % 32, tiled.lane_dims, dims) for t in range(128)]
     return [first + element for first in starts for element in held]
 
 
-def _start(number: int, owned: Sequence[Any], dims: Dims) -> int:
+def _start(number: int, owned: Sequence[Any], tile_dims: Dims) -> int:
     """Where a warp or lane begins: its dimensions count from the last one on; of copies the stride is 0."""
     found = 0
     for dim in reversed(owned):
-        size, step = dims[dim] if isinstance(dim, int) else (dim.times, 0)
+        size, step = tile_dims[dim] if isinstance(dim, int) else (dim.times, 0)
         number, digit = divmod(number, size)
         found += digit * step
     return found

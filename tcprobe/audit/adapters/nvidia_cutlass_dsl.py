@@ -18,7 +18,7 @@ HOW = "warpgroup.OperandSource.RMEM, warpgroup.OperandMajorMode.K, warpgroup.Ope
 WIDTHS = (8, 24, 128)
 
 
-class Atom(NamedTuple):
+class DslAtom(NamedTuple):
     """A multiply: its form here, m n k, and the operation as Python in CuTe DSL."""
 
     form: str
@@ -26,30 +26,30 @@ class Atom(NamedTuple):
     made: str
 
 
-def atoms() -> Iterator[Atom]:
+def atoms() -> Iterator[DslAtom]:
     """Multiplies of a warp, and of a warpgroup with A in registers."""
     for into, out in (("f16", "f32"), ("f16", "f16"), ("bf16", "f32")):
         for k in (8, 16):
             shape = (16, 8, k)
-            yield Atom(f"mma.m16n8k{k}.row.col.{out}.{into}.{into}.{out}", shape,
+            yield DslAtom(f"mma.m16n8k{k}.row.col.{out}.{into}.{into}.{out}", shape,
                        f"warp.MmaF16BF16Op(cutlass.{KINDS[into]}, cutlass.{KINDS[out]}, {shape})")  # fmt: skip
     for k in (4, 8):
-        yield Atom(f"mma.m16n8k{k}.row.col.f32.tf32.tf32.f32", (16, 8, k), f"warp.MmaTF32Op({(16, 8, k)})")
+        yield DslAtom(f"mma.m16n8k{k}.row.col.f32.tf32.tf32.f32", (16, 8, k), f"warp.MmaTF32Op({(16, 8, k)})")
     for into in ("e4m3", "e5m2"):
         for out, k in (("f32", 32), ("f16", 32), ("f32", 16), ("f16", 16)):
             shape = (16, 8, k)
-            yield Atom(f"mma.m16n8k{k}.row.col.{out}.{into}.{into}.{out}", shape,
+            yield DslAtom(f"mma.m16n8k{k}.row.col.{out}.{into}.{into}.{out}", shape,
                        f"warp.MmaFP8Op(cutlass.{KINDS[into]}, cutlass.{KINDS[out]}, {shape})")  # fmt: skip
     for n in WIDTHS:
         for into in ("f16", "bf16"):
             shape = (64, n, 16)
-            yield Atom(f"wgmma.mma_async.m64n{n}k16.f32.{into}.{into}", shape,
+            yield DslAtom(f"wgmma.mma_async.m64n{n}k16.f32.{into}.{into}", shape,
                        f"warpgroup.MmaF16BF16Op(cutlass.{KINDS[into]}, cutlass.Float32, {shape}, {HOW})")  # fmt: skip
         shape = (64, n, 32)
-        yield Atom(f"wgmma.mma_async.m64n{n}k32.f32.e4m3.e4m3", shape,
+        yield DslAtom(f"wgmma.mma_async.m64n{n}k32.f32.e4m3.e4m3", shape,
                    "warpgroup.MmaF8Op(cutlass.Float8E4M3FN, cutlass.Float8E4M3FN, cutlass.Float32, "
                    f"{shape}, {HOW})")  # fmt: skip
-        yield Atom(f"wgmma.mma_async.m64n{n}k32.s32.s8.s8", shape,
+        yield DslAtom(f"wgmma.mma_async.m64n{n}k32.s32.s8.s8", shape,
                    f"warpgroup.MmaI8Op(cutlass.Int8, cutlass.Int8, cutlass.Int32, {shape}, {HOW})")  # fmt: skip
 
 
@@ -73,35 +73,35 @@ def stated() -> Iterator[Statement]:
     yield from found
 
 
-def _operation(cutlass: Any, makers: Mapping[str, tuple[Any, ...]], how: tuple[Any, ...], atom: Atom) -> Any:
+def _operation(cutlass: Any, makers: Mapping[str, tuple[Any, ...]], how: tuple[Any, ...], dsl_atom: DslAtom) -> Any:
     """What `made` says, made."""
-    place, _, rest = atom.made.partition(".")
+    place, _, rest = dsl_atom.made.partition(".")
     name, _, given = rest.partition("(")
     kinds = [
         getattr(cutlass, word.removeprefix("cutlass.")) for word in given.split(", ") if word.startswith("cutlass")
     ]
     group = place == "warpgroup"
-    return getattr(makers[name][-1 if group else 0], name)(*kinds, atom.shape, *(how if group else ()))
+    return getattr(makers[name][-1 if group else 0], name)(*kinds, dsl_atom.shape, *(how if group else ()))
 
 
-def _operands(cute: Any, atom: Atom, operation: Any) -> Iterator[Statement]:
+def _operands(cute: Any, dsl_atom: DslAtom, operation: Any) -> Iterator[Statement]:
     made = cute.make_mma_atom(operation)
-    m, n, k = atom.shape
+    m, n, k = dsl_atom.shape
     sizes = {"a": (m, k), "b": (k, n), "d": (m, n)}
     for operand in "ad" if m == 64 else "abd":
         layout = getattr(made, NAMES[operand])
         threads = 128 if m == 64 else 32
         rows, cols = sizes[operand]
-        name = f"make_mma_atom({atom.made.partition('(')[0]}) {m}x{n}x{k}, {NAMES[operand]} of {atom.form}"
-        code = CODE.format(made=atom.made, name=NAMES[operand], threads=threads, count=rows * cols // threads,
+        name = f"make_mma_atom({dsl_atom.made.partition('(')[0]}) {m}x{n}x{k}, {NAMES[operand]} of {dsl_atom.form}"
+        code = CODE.format(made=dsl_atom.made, name=NAMES[operand], threads=threads, count=rows * cols // threads,
                            found=f"divmod(at, {cols})" if operand == "b" else f"divmod(at, {rows})[::-1]")  # fmt: skip
-        yield statement(name, f"{atom.form}.{operand}", (threads, rows * cols // threads),
-                        _place(layout, rows, cols, operand), atom=atom.form, code=code)  # fmt: skip
+        yield statement(name, f"{dsl_atom.form}.{operand}", (threads, rows * cols // threads),
+                        _place(layout, rows, cols, operand), atom=dsl_atom.form, code=code)  # fmt: skip
 
 
-def _place(layout: Any, rows: int, cols: int, operand: str) -> Callable[[int, int], Place]:
+def _place(their_layout: Any, rows: int, cols: int, operand: str) -> Callable[[int, int], Place]:
     def place(thread: int, i: int) -> Place:
-        at = int(layout((thread, i)))
+        at = int(their_layout((thread, i)))
         return divmod(at, cols) if operand == "b" else (at % rows, at // rows)
 
     return place

@@ -35,36 +35,36 @@ def stated() -> Iterator[Statement]:
             yield uncompared(atom.name, atom.ptx, reason)
 
 
-def _of_warp(atom: Any) -> Iterator[Statement]:
+def _of_warp(their_atom: Any) -> Iterator[Statement]:
     """A, B and D of a warp, or of a quad pair of it."""
-    m, n, k = atom.shape_mnk
-    form, sparse = _form(atom.ptx), "(sparse)" in atom.ptx
+    m, n, k = their_atom.shape_mnk
+    form, sparse = _form(their_atom.ptx), "(sparse)" in their_atom.ptx
     for operand, (rows, cols) in {"a": (m, k), "b": (k, n), "d": (m, n)}.items():
-        name = f"{atom.name}.{'c' if operand == 'd' else operand}_layout"
-        if "(complex)" in atom.ptx or (sparse and operand == "a"):
+        name = f"{their_atom.name}.{'c' if operand == 'd' else operand}_layout"
+        if "(complex)" in their_atom.ptx or (sparse and operand == "a"):
             yield uncompared(name, form, SPARSE_A if sparse else "PTX has no complex multiply")
             continue
-        layout = getattr(atom, name.rpartition(".")[2])
+        layout = getattr(their_atom, name.rpartition(".")[2])
         place = _place(layout, rows, cols, operand)
-        if atom.thr_id is not None:
-            place = _of_quad_pair(place, atom.thr_id)
+        if their_atom.thr_id is not None:
+            place = _of_quad_pair(place, their_atom.thr_id)
         elements = _values(layout)
-        yield statement(name, f"{form}.{operand}", (32, elements), place, atom=atom.name,
-                     code=_code(name, (rows, cols), operand, atom.thr_id is not None))  # fmt: skip
+        yield statement(name, f"{form}.{operand}", (32, elements), place, atom=their_atom.name,
+                     code=_code(name, (rows, cols), operand, their_atom.thr_id is not None))  # fmt: skip
 
 
-def _of_group(atom: Any) -> Iterator[Statement]:
+def _of_group(their_atom: Any) -> Iterator[Statement]:
     """D of a warpgroup; A and B are in shared memory."""
-    match = _GROUP.fullmatch(atom.name)
-    m, n, k = atom.shape_mnk
+    match = _GROUP.fullmatch(their_atom.name)
+    m, n, k = their_atom.shape_mnk
     if match is None:
-        yield uncompared(atom.name, atom.ptx, "its types are not in its name")
+        yield uncompared(their_atom.name, their_atom.ptx, "its types are not in its name")
         return
     types = ".".join((match[3], match[4], match[4])).lower()
     kind = "wgmma.mma_async.sp" if match[5] else "wgmma.mma_async"
-    name = f"{atom.name}.c_layout"
-    yield statement(name, f"{kind}.m{m}n{n}k{k}.{types}.d", (128, _values(atom.c_layout)),
-                 _place(atom.c_layout, m, n, "d"), code=_code(name, (m, n), "d"))  # fmt: skip
+    name = f"{their_atom.name}.c_layout"
+    yield statement(name, f"{kind}.m{m}n{n}k{k}.{types}.d", (128, _values(their_atom.c_layout)),
+                 _place(their_atom.c_layout, m, n, "d"), code=_code(name, (m, n), "d"))  # fmt: skip
 
 
 def _form(ptx: str) -> str:
@@ -73,33 +73,32 @@ def _form(ptx: str) -> str:
     return form.replace("mma.", "mma.sp.", 1) if "(sparse)" in ptx else form
 
 
-def _values(layout: Any) -> int:
+def _values(their_layout: Any) -> int:
     from tensor_layouts import mode, size
 
-    return int(size(mode(layout, 1)))
+    return int(size(mode(their_layout, 1)))
 
 
-def _place(layout: Any, rows: int, cols: int, operand: str) -> Callable[[int, int], Place]:
+def _place(their_layout: Any, rows: int, cols: int, operand: str) -> Callable[[int, int], Place]:
     def place(thread: int, i: int) -> Place:
-        at = int(layout(thread, i))
+        at = int(their_layout(thread, i))
         return divmod(at, cols) if operand == "b" else (at % rows, at // rows)
 
     return place
 
 
-def _of_quad_pair(place: Callable[[int, int], Place], threads: Any) -> Callable[[int, int], Place]:
+def _of_quad_pair(placed: Callable[[int, int], Place], lane_of: Any) -> Callable[[int, int], Place]:
     """Of the lanes that hold the first product; others are not stated."""
-    logical = {int(threads(j)): j for j in range(8)}
-    return lambda thread, i: place(logical[thread], i) if thread in logical else None
+    logical = {int(lane_of(j)): j for j in range(8)}
+    return lambda thread, i: placed(logical[thread], i) if thread in logical else None
 
 
-def _code(name: str, size: tuple[int, int], operand: str, partly: bool = False) -> str:
+def _code(name: str, tile_size: tuple[int, int], operand: str, partly: bool = False) -> str:
     atom, _, layout = name.partition(".")
-    rows, cols = size
-    found = (
-        f"divmod(int(layout(thread, i)), {cols})" if operand == "b" else f"divmod(int(layout(thread, i)), {rows})[::-1]"
-    )
+    rows, cols = tile_size
+    found = f"divmod(int(layout(thread, i)), {cols if operand == 'b' else rows})" + ("" if operand == "b" else "[::-1]")
     lines = [f"from tensor_layouts.atoms_nv import {atom} as atom", f"layout = atom.{layout}", "def stated(thread, i):"]
-    lines += ["    lanes = [int(atom.thr_id(j)) for j in range(8)]", "    if thread not in lanes:", "        return None",
-              "    thread = lanes.index(thread)"] if partly else []  # fmt: skip
+    if partly:
+        lines += ["    lanes = [int(atom.thr_id(j)) for j in range(8)]", "    if thread not in lanes:"]
+        lines += ["        return None", "    thread = lanes.index(thread)"]
     return "\n".join([*lines, f"    return {found}"])

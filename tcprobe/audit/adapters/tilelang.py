@@ -18,7 +18,7 @@ REPORTED: Mapping[str, str] = {
 FOLDER = "tilelang.cuda.intrinsics.layout."
 
 
-class Tile(NamedTuple):
+class TileFunction(NamedTuple):
     """A function of a module, the fragment that its tile is, times n side by side, and whether it lists n before k."""
 
     name: str
@@ -27,7 +27,7 @@ class Tile(NamedTuple):
     turned: bool = False
 
 
-class Metadata(NamedTuple):
+class MetadataFunction(NamedTuple):
     """A function of metadata, the form, index fields of a register, and how many of them are one of its units."""
 
     name: str
@@ -41,53 +41,53 @@ B8, B16 = "mma.m16n8k32.row.col.s32.s8.s8.s32", "mma.m16n8k16.row.col.f32.f16.f1
 B32, B4 = "mma.m16n8k8.row.col.f32.tf32.tf32.f32", "mma.m16n8k64.row.col.s32.s4.s4.s32"
 SP32 = "mma.sp.m16n8k16.row.col.f32.tf32.tf32.f32"
 SP16, SP8 = "mma.sp.m16n8k32.row.col.f32.f16.f16.f32", "mma.sp.m16n8k64.row.col.s32.s8.s8.s32"
-FORWARD = (
-    Tile("mma_load_a_32x4_to_shared_16x8_layout", f"{B32}.a"),
-    Tile("mma_load_a_32x8_to_shared_16x16_layout", f"{B16}.a"),
-    Tile("mma_load_a_32x16_to_shared_16x32_layout", f"{B8}.a"),
-    Tile("mma_load_a_32x32_to_shared_16x64_layout", f"{B4}.a"),
-    Tile("mma_load_b_32x4_to_shared_16x8_layout", f"{B32}.b", 2, True),
-    Tile("mma_load_b_32x8_to_shared_16x16_layout", f"{B16}.b", 2, True),
-    Tile("mma_load_b_32x16_to_shared_16x32_layout", f"{B8}.b", 2, True),
-    Tile("mma_load_b_32x16_to_shared_8x64_layout", f"{B4}.b", 1, True),
-    Tile("mma_32x8_to_shared_16x16_layout", f"{B16}.d", 2),
-    Tile("mma_store_32x8_to_shared_16x16_layout", f"{B16}.d", 2),
-    Tile("mma_store_32x2_to_shared_8x8_layout_fp64", "mma.m8n8k4.row.col.f64.f64.f64.f64.d"),
+FORWARD: tuple[TileFunction, ...] = (
+    TileFunction("mma_load_a_32x4_to_shared_16x8_layout", f"{B32}.a"),
+    TileFunction("mma_load_a_32x8_to_shared_16x16_layout", f"{B16}.a"),
+    TileFunction("mma_load_a_32x16_to_shared_16x32_layout", f"{B8}.a"),
+    TileFunction("mma_load_a_32x32_to_shared_16x64_layout", f"{B4}.a"),
+    TileFunction("mma_load_b_32x4_to_shared_16x8_layout", f"{B32}.b", 2, True),
+    TileFunction("mma_load_b_32x8_to_shared_16x16_layout", f"{B16}.b", 2, True),
+    TileFunction("mma_load_b_32x16_to_shared_16x32_layout", f"{B8}.b", 2, True),
+    TileFunction("mma_load_b_32x16_to_shared_8x64_layout", f"{B4}.b", 1, True),
+    TileFunction("mma_32x8_to_shared_16x16_layout", f"{B16}.d", 2),
+    TileFunction("mma_store_32x8_to_shared_16x16_layout", f"{B16}.d", 2),
+    TileFunction("mma_store_32x2_to_shared_8x8_layout_fp64", "mma.m8n8k4.row.col.f64.f64.f64.f64.d"),
 )
-SPARSE = (
-    Tile("mma_sp_load_a_32x4_to_shared_16x16_layout", f"{SP32}.a"),
-    Tile("mma_sp_load_a_32x8_to_shared_16x32_layout", f"{SP16}.a"),
-    Tile("mma_sp_load_a_32x16_to_shared_16x64_layout", f"{SP8}.a"),
-    Tile("mma_sp_load_b_32x8_to_shared_16x16_layout", f"{SP32}.b", 2, True),
-    Tile("mma_sp_load_b_32x16_to_shared_16x32_layout", f"{SP16}.b", 2, True),
-    Tile("mma_sp_load_b_32x32_to_shared_16x64_layout", f"{SP8}.b", 2, True),
+SPARSE: tuple[TileFunction, ...] = (
+    TileFunction("mma_sp_load_a_32x4_to_shared_16x16_layout", f"{SP32}.a"),
+    TileFunction("mma_sp_load_a_32x8_to_shared_16x32_layout", f"{SP16}.a"),
+    TileFunction("mma_sp_load_a_32x16_to_shared_16x64_layout", f"{SP8}.a"),
+    TileFunction("mma_sp_load_b_32x8_to_shared_16x16_layout", f"{SP32}.b", 2, True),
+    TileFunction("mma_sp_load_b_32x16_to_shared_16x32_layout", f"{SP16}.b", 2, True),
+    TileFunction("mma_sp_load_b_32x32_to_shared_16x64_layout", f"{SP8}.b", 2, True),
 )
-BACK = (
-    Tile("shared_16x8_to_mma_a_32x4_layout", f"{B32}.a"),
-    Tile("shared_16x16_to_mma_a_32x8_layout", f"{B16}.a"),
-    Tile("shared_16x32_to_mma_a_32x16_layout", f"{B8}.a"),
-    Tile("shared_16x64_to_mma_a_32x32_layout", f"{B4}.a"),
-    Tile("shared_16x8_to_mma_b_32x4_layout", f"{B32}.b", 2, True),
-    Tile("shared_16x16_to_mma_b_32x8_layout", f"{B16}.b", 2, True),
-    Tile("shared_16x32_to_mma_b_32x16_layout", f"{B8}.b", 2, True),
-    Tile("shared_8x64_to_mma_b_32x16_layout", f"{B4}.b", 1, True),
+BACK: tuple[TileFunction, ...] = (
+    TileFunction("shared_16x8_to_mma_a_32x4_layout", f"{B32}.a"),
+    TileFunction("shared_16x16_to_mma_a_32x8_layout", f"{B16}.a"),
+    TileFunction("shared_16x32_to_mma_a_32x16_layout", f"{B8}.a"),
+    TileFunction("shared_16x64_to_mma_a_32x32_layout", f"{B4}.a"),
+    TileFunction("shared_16x8_to_mma_b_32x4_layout", f"{B32}.b", 2, True),
+    TileFunction("shared_16x16_to_mma_b_32x8_layout", f"{B16}.b", 2, True),
+    TileFunction("shared_16x32_to_mma_b_32x16_layout", f"{B8}.b", 2, True),
+    TileFunction("shared_8x64_to_mma_b_32x16_layout", f"{B4}.b", 1, True),
 )
-SPARSE_BACK = (
-    Tile("shared_16x16_to_mma_sp_layout_sr_a", f"{SP32}.a"),
-    Tile("shared_16x32_to_mma_sp_layout_sr_a", f"{SP16}.a"),
-    Tile("shared_16x64_to_mma_sp_layout_sr_a", f"{SP8}.a"),
-    Tile("shared_16x16_to_mma_sp_layout_sr_b", f"{SP32}.b", 2, True),
-    Tile("shared_16x32_to_mma_sp_layout_sr_b", f"{SP16}.b", 2, True),
-    Tile("shared_16x64_to_mma_sp_layout_sr_b", f"{SP8}.b", 2, True),
+SPARSE_BACK: tuple[TileFunction, ...] = (
+    TileFunction("shared_16x16_to_mma_sp_layout_sr_a", f"{SP32}.a"),
+    TileFunction("shared_16x32_to_mma_sp_layout_sr_a", f"{SP16}.a"),
+    TileFunction("shared_16x64_to_mma_sp_layout_sr_a", f"{SP8}.a"),
+    TileFunction("shared_16x16_to_mma_sp_layout_sr_b", f"{SP32}.b", 2, True),
+    TileFunction("shared_16x32_to_mma_sp_layout_sr_b", f"{SP16}.b", 2, True),
+    TileFunction("shared_16x64_to_mma_sp_layout_sr_b", f"{SP8}.b", 2, True),
 )
 METADATA = (
-    Metadata("metadata_8bit_load_32x4_to_shared_16x4_layout_32bit", SP32, 8, 2),
-    Metadata("metadata_16bit_load_32x2_to_shared_16x2_layout_32bit", SP32, 8, 4),
-    Metadata("metadata_8bit_load_32x4_to_shared_16x4_layout_16bit", SP16, 16, 4),
-    Metadata("metadata_16bit_load_32x2_to_shared_16x2_layout_16bit", SP16, 16, 8),
-    Metadata("metadata_8bit_load_32x4_to_shared_16x8_layout_8bit", SP8, 16, 4, True),
-    Metadata("metadata_16bit_load_32x2_to_shared_16x4_layout_8bit", SP8, 16, 8, True),
-    Metadata("metadata_32bit_load_32x1_to_shared_16x2_layout_8bit", SP8, 16, 16, True),
+    MetadataFunction("metadata_8bit_load_32x4_to_shared_16x4_layout_32bit", SP32, 8, 2),
+    MetadataFunction("metadata_16bit_load_32x2_to_shared_16x2_layout_32bit", SP32, 8, 4),
+    MetadataFunction("metadata_8bit_load_32x4_to_shared_16x4_layout_16bit", SP16, 16, 4),
+    MetadataFunction("metadata_16bit_load_32x2_to_shared_16x2_layout_16bit", SP16, 16, 8),
+    MetadataFunction("metadata_8bit_load_32x4_to_shared_16x8_layout_8bit", SP8, 16, 4, True),
+    MetadataFunction("metadata_16bit_load_32x2_to_shared_16x4_layout_8bit", SP8, 16, 8, True),
+    MetadataFunction("metadata_32bit_load_32x1_to_shared_16x2_layout_8bit", SP8, 16, 16, True),
 )
 WIDTHS = (8, 16, 24, 32, 64, 128, 256)
 APART = {
@@ -104,8 +104,8 @@ def stated() -> Iterator[Statement]:
     for module, tiles in (("mma_layout", FORWARD), ("mma_sp_layout", SPARSE)):
         for tile in tiles:
             yield _tile(module, tile, _forward(_function(module, tile.name), tile.turned), "")
-    for module, tiles in (("mma_layout", BACK), ("mma_sp_layout", SPARSE_BACK)):
-        for tile in tiles:
+    for module, backward in (("mma_layout", BACK), ("mma_sp_layout", SPARSE_BACK)):
+        for tile in backward:
             rows, cols = _size(tile)
             given = _function(module, tile.name)
             places = list(product(range(cols), range(rows))) if tile.turned else list(product(range(rows), range(cols)))
@@ -122,23 +122,25 @@ def _function(module: str, name: str) -> Any:
     return getattr(importlib.import_module(FOLDER + module), name)
 
 
-def _size(tile: Tile) -> tuple[int, int]:
+def _size(function: TileFunction) -> tuple[int, int]:
     """Rows and columns, k x n for B."""
     shapes = {B8: (16, 8, 32), B16: (16, 8, 16), B32: (16, 8, 8), B4: (16, 8, 64), SP32: (16, 8, 16),
               SP16: (16, 8, 32), SP8: (16, 8, 64)}  # fmt: skip
-    form, _, operand = tile.fragment.rpartition(".")
+    form, _, operand = function.fragment.rpartition(".")
     m, n, k = shapes.get(form, (8, 8, 4))
     stored = k // 2 if form.startswith("mma.sp") else k
-    return {"a": (m, stored), "b": (k, n * tile.across), "d": (m, n * tile.across)}[operand]
+    return {"a": (m, stored), "b": (k, n * function.across), "d": (m, n * function.across)}[operand]
 
 
-def _tile(module: str, tile: Tile, place: Callable[[int, int], Place], last: str) -> Statement:
-    rows, cols = _size(tile)
-    code = BACK_CODE if last else FORWARD_CODE
-    sizes = (cols, rows) if tile.turned else (rows, cols)
-    text = code.format(module=FOLDER + module, name=tile.name, sizes=sizes, turn="[::-1]" if tile.turned else "")
+def _tile(module: str, function: TileFunction, placed: Callable[[int, int], Place], last_place: str) -> Statement:
+    rows, cols = _size(function)
+    code = BACK_CODE if last_place else FORWARD_CODE
+    sizes = (cols, rows) if function.turned else (rows, cols)
+    text = code.format(
+        module=FOLDER + module, name=function.name, sizes=sizes, turn="[::-1]" if function.turned else ""
+    )
     slots = (32, rows * cols // 32)
-    return statement(tile.name, tile.fragment, slots, place, across=tile.across, code=text)
+    return statement(function.name, function.fragment, slots, placed, across=function.across, code=text)
 
 
 def _forward(function: Callable[[int, int], Any], turned: bool) -> Callable[[int, int], Place]:
@@ -149,19 +151,20 @@ def _forward(function: Callable[[int, int], Any], turned: bool) -> Callable[[int
     return place
 
 
-def _metadata(one: Metadata) -> Statement:
+def _metadata(loader: MetadataFunction) -> Statement:
     """A unit is some index fields next to each other; of two lanes of four selector 0 reads the first two."""
-    function = _function("mma_sp_layout", one.name)
+    function = _function("mma_sp_layout", loader.name)
 
     def place(thread: int, i: int) -> Place:
-        if not one.every and thread % 4 > 1:
+        if not loader.every and thread % 4 > 1:
             return None
-        row, unit = function(thread, i // one.unit)
-        return row, unit * one.unit + i % one.unit
+        row, unit = function(thread, i // loader.unit)
+        return row, unit * loader.unit + i % loader.unit
 
-    text = METADATA_CODE.format(module=f"{FOLDER}mma_sp_layout", name=one.name, unit=one.unit,
-                                skip="" if one.every else "    if thread % 4 > 1:\n        return None\n")  # fmt: skip
-    return statement(one.name, f"{one.form}.e", (32, one.fields), place, selector=0, code=text)
+    skip = "" if loader.every else "    if thread % 4 > 1:\n        return None\n"
+    module = f"{FOLDER}mma_sp_layout"
+    text = METADATA_CODE.format(module=module, name=loader.name, unit=loader.unit, skip=skip)
+    return statement(loader.name, f"{loader.form}.e", (32, loader.fields), place, selector=0, code=text)
 
 
 def _accumulator(n: int) -> Statement:

@@ -52,8 +52,8 @@ def _of_groups() -> Iterator[Statement]:
                         code=code)  # fmt: skip
 
 
-def _place(layout: Any) -> Callable[[int, int], Place]:
-    return lambda thread, i: tuple(map(int, layout.get_global(local_index=i, spatial_index=thread)))  # type: ignore[return-value]
+def _place(their_layout: Any) -> Callable[[int, int], Place]:
+    return lambda thread, i: tuple(map(int, their_layout.get_global(local_index=i, spatial_index=thread)))  # type: ignore[return-value]
 
 
 CODE = """\

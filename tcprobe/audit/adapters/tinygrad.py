@@ -59,8 +59,8 @@ def _names(core: Any) -> dict[str, Bit]:
     return names
 
 
-def _at(axes: str, bits: Sequence[tuple[Bit, int]]) -> Place:
-    first, second = (sum(value << number for (axis, number), value in bits if axis == wanted) for wanted in axes)
+def _at(axes: str, bit_values: Sequence[tuple[Bit, int]]) -> Place:
+    first, second = (sum(value << number for (axis, number), value in bit_values if axis == wanted) for wanted in axes)
     return first, second
 
 

@@ -31,16 +31,11 @@ WARP = (
     Asked("mma.m16n8k32.row.col.f32.e4m3.e4m3.f32", (16, 8, 32), 2, 4),
     Asked("mma.m16n8k32.row.col.f32.e5m2.e5m2.f32", (16, 8, 32), 2, 4),
 )
+TYPES = ((F16, 16, 2), ("f32.bf16.bf16", 16, 2), ("f32.tf32.tf32", 8, 1), (S8, 32, 4), ("f32.e4m3.e4m3", 32, 4))
 GROUP = tuple(
     Asked(f"wgmma.mma_async.m64n{n}k{k}.{types}", (64, n, k), 3, width)
     for n in (8, 16, 32, 64, 128, 256)
-    for types, k, width in (
-        (F16, 16, 2),
-        ("f32.bf16.bf16", 16, 2),
-        ("f32.tf32.tf32", 8, 1),
-        (S8, 32, 4),
-        ("f32.e4m3.e4m3", 32, 4),
-    )  # fmt: skip
+    for types, k, width in TYPES
 )
 
 
@@ -58,23 +53,23 @@ def stated() -> Iterator[Statement]:
                             code=code)  # fmt: skip
 
 
-def _parent(asked: Asked) -> str:
-    m, n, k = asked.shape
-    warps, shape = ([1, 1], [m, n]) if asked.version == 2 else ([4, 1], [16, n, k])
-    return f"NVMMADistributedLayout(version=[{asked.version}, 0], warps_per_cta={warps}, instr_shape={shape})"
+def _parent(gluon: Asked) -> str:
+    m, n, k = gluon.shape
+    warps, shape = ([1, 1], [m, n]) if gluon.version == 2 else ([4, 1], [16, n, k])
+    return f"NVMMADistributedLayout(version=[{gluon.version}, 0], warps_per_cta={warps}, instr_shape={shape})"
 
 
-def _layout(asked: Asked, operand: str) -> Any:
+def _layout(gluon: Asked, operand: str) -> Any:
     from triton.experimental.gluon.language import DotOperandLayout, NVMMADistributedLayout
 
-    m, n, k = asked.shape
-    warps, shape = ([1, 1], [m, n]) if asked.version == 2 else ([4, 1], [16, n, k])
-    parent = NVMMADistributedLayout(version=[asked.version, 0], warps_per_cta=warps, instr_shape=shape)
+    m, n, k = gluon.shape
+    warps, shape = ([1, 1], [m, n]) if gluon.version == 2 else ([4, 1], [16, n, k])
+    parent = NVMMADistributedLayout(version=[gluon.version, 0], warps_per_cta=warps, instr_shape=shape)
     number = "ab".find(operand)
-    return parent if number < 0 else DotOperandLayout(parent=parent, operand_index=number, k_width=asked.width)
+    return parent if number < 0 else DotOperandLayout(parent=parent, operand_index=number, k_width=gluon.width)
 
 
-def _bases(layout: Any, shape: Sequence[int]) -> tuple[list[list[int]], list[list[int]]]:
+def _bases(their_layout: Any, shape: Sequence[int]) -> tuple[list[list[int]], list[list[int]]]:
     """Bases of i and of the thread: lane, then warp."""
     from triton._C.libtriton import ir
     from triton._C.libtriton.gluon_ir import GluonOpBuilder
@@ -82,7 +77,7 @@ def _bases(layout: Any, shape: Sequence[int]) -> tuple[list[list[int]], list[lis
     context = ir.context()
     ir.load_dialects(context)
     builder = GluonOpBuilder(context)
-    linear = builder.to_linear_layout(layout._to_ir(builder), list(shape))
+    linear = builder.to_linear_layout(their_layout._to_ir(builder), list(shape))
     return linear.reg_bases, [*linear.lane_bases, *linear.warp_bases]
 
 
@@ -98,20 +93,17 @@ def _place(bases: tuple[list[list[int]], list[list[int]]]) -> Callable[[int, int
     return place
 
 
-def _code(asked: Asked, operand: str) -> str:
-    m, n, k = asked.shape
+def _code(gluon: Asked, operand: str) -> str:
+    m, n, k = gluon.shape
     number = "ab".find(operand)
     size = {"a": [m, k], "b": [k, n], "d": [m, n]}[operand]
-    taken = (
-        ""
-        if number < 0
-        else f"\nlayout = DotOperandLayout(parent=layout, operand_index={number}, k_width={asked.width})"
-    )
+    given = f"parent=layout, operand_index={number}, k_width={gluon.width}"
+    taken = "" if number < 0 else f"\nlayout = DotOperandLayout({given})"
     return f"""\
 from triton._C.libtriton import ir
 from triton._C.libtriton.gluon_ir import GluonOpBuilder
 from triton.experimental.gluon.language import DotOperandLayout, NVMMADistributedLayout
-layout = {_parent(asked)}{taken}
+layout = {_parent(gluon)}{taken}
 context = ir.context()
 ir.load_dialects(context)
 builder = GluonOpBuilder(context)

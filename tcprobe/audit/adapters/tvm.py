@@ -14,7 +14,7 @@ REPORTED: Mapping[str, str] = {}
 MODULE = "tvm.s_tir.tensor_intrin.cuda"
 
 
-class Function(NamedTuple):
+class TvmFunction(NamedTuple):
     """A function, the rows and columns that it takes, what it is the layout of, and how many times n."""
 
     name: str
@@ -25,12 +25,12 @@ class Function(NamedTuple):
 
 F16, S8 = "mma.m16n8k16.row.col.f32.f16.f16.f32", "mma.m16n8k32.row.col.s32.s8.s8.s32"
 BACK = (
-    Function("shared_16x16_to_ldmatrix_32x8_layout", (16, 16), f"{F16}.a"),
-    Function("shared_16x16_to_ldmatrix_32x8_layout", (16, 16), f"{F16}.d", 2),
-    Function("shared_16x32_to_ldmatrix_32x16_layout", (16, 32), f"{S8}.a"),
-    Function("shared_32x16_to_ldmatrix_32x16_layout", (32, 16), f"{S8}.b", 2),
+    TvmFunction("shared_16x16_to_ldmatrix_32x8_layout", (16, 16), f"{F16}.a"),
+    TvmFunction("shared_16x16_to_ldmatrix_32x8_layout", (16, 16), f"{F16}.d", 2),
+    TvmFunction("shared_16x32_to_ldmatrix_32x16_layout", (16, 32), f"{S8}.a"),
+    TvmFunction("shared_32x16_to_ldmatrix_32x16_layout", (32, 16), f"{S8}.b", 2),
 )
-FORWARD = Function("ldmatrix_32x8_to_shared_16x16_layout", (16, 16), f"{F16}.d", 2)
+FORWARD = TvmFunction("ldmatrix_32x8_to_shared_16x16_layout", (16, 16), f"{F16}.d", 2)
 
 
 def stated() -> Iterator[Statement]:
