@@ -88,7 +88,8 @@ def _assemble(
     if left_out:
         ptxas, name = at_work[0].tools.ptxas, at_work[0].row.name
         raise EnvironmentUnfitError(f"{ptxas} left {', '.join(left_out[:3])} out of its cubin for {name}.")
-    return _disassembled(at_work[0], contents_by_name) if contents_by_name else {}, refused
+    tools, row = at_work[0].tools, at_work[0].row
+    return disassembled(tools, row, contents_by_name) if contents_by_name else {}, refused
 
 
 def _check_refusing(assembler: Assembler, words: str) -> None:
@@ -108,10 +109,11 @@ def _check_arch(assembler: Assembler, made: str) -> None:
         )
 
 
-def _disassembled(assembler: Assembler, kernels: dict[str, Content]) -> dict[str, Code]:
-    """The code of all kernels of an assembler's arch; kernels with the same bytes and parameters share it."""
+def disassembled(tools: Toolchain, row: Arch, kernels: dict[str, Content]) -> dict[str, Code]:
+    """The code of all kernels of an arch; kernels with the same bytes and parameters share it."""
     distinct = dict.fromkeys(kernels.values())
-    lines = printed(assembler.tools, assembler.row, assembler.scratch, b"".join(kernel.raw for kernel in distinct))
+    with Scratch() as scratch:
+        lines = printed(tools, row, scratch, b"".join(kernel.raw for kernel in distinct))
     codes, start = {}, 0
     for kernel in distinct:
         end = start + len(kernel.raw)
