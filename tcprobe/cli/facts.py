@@ -67,6 +67,7 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 @click.command(short_help="Formula, map both ways, evidence and verdicts.")
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...", shell_complete=fragment_names)
 @SELECTOR
+@click.option("--why", is_flag=True, help="What the table rests on, link by link, and what would prove it wrong.")
 @descriptor.fields
 @ARCHS
 @read_results
@@ -81,11 +82,13 @@ def show(
     then the newest; --arch all: every one; --arch sm_70,sm_90: their formulas side by side. What nobody measured on an
     arch is shown as documented, and says so. Metadata (operand e of mma.sp) has a table for each selector. An operand
     in shared memory (a_smem and b_smem of wgmma) is shown behind a descriptor with --swizzle, --major, --lbo, --sbo,
-    --base-offset, --start. --json: one object a line.
+    --base-offset, --start. --why: probe, code, anchor, assumption, and how sure it is. --json: one object a line.
     """
+    explained = asked.pop("why")
     patterns = _behind(patterns, layers, as_json, {**asked, "name": name, "selector": selector})
     if not patterns:
         return
+    from tcprobe.ask import why
     from tcprobe.ask.compare import verdicts
     from tcprobe.ask.describe import notes
     from tcprobe.ask.describe import shown as described
@@ -94,6 +97,8 @@ def show(
     from tcprobe.store.cell import everywhere, selections
 
     if name and "," in name:
+        if explained:
+            raise UsageError("--why is of one arch, or of all, not of several side by side.")
         _print_beside(_side_by_side(patterns, several(name), layers), as_json)
         return
     chosen, remarks = names.chosen(patterns, name, layers)
@@ -106,7 +111,9 @@ def show(
         wanted = selector if fragment.selectors or len(chosen) == 1 else None
         for cell in (selection for whole in cells for selection in selections(whole, wanted)):
             if as_json:
-                click.echo(json.dumps(described(cell)))
+                click.echo(json.dumps(described(cell) | ({"why": why.to_json(cell)} if explained else {})))
+            elif explained:
+                printing.reasons(cell, why.lines(cell))
             else:
                 judged = verdicts(fragment, cell.measured) if cell.measured else []
                 printing.shown(cell, judged, notes(cell))

@@ -218,6 +218,13 @@ def shown(cell: Cell, verdicts: Sequence[Verdict], notes: Sequence[str]) -> None
         _verdict(verdict)
 
 
+def reasons(cell: Cell, links: Sequence[str]) -> None:
+    """`show --why`: what a table rests on, a link a line."""
+    click.echo(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.known}")
+    for link in links:
+        line(f"  {link}")
+
+
 def _drawings(table: Table, fragment: Fragment) -> Iterator[tuple[str, Iterator[str]]]:
     holder = "lane" if table.threads <= WARP else "thread"
     yield f"element (row, col) -> {holder}:i", draw.matrix(table, width(), fragment.span)
