@@ -55,10 +55,9 @@ class Confidence(NamedTuple):
         return "strong" if self.devices and independent > 2 else "good" if independent > 1 else "single"
 
     def __str__(self) -> str:
-        numbers = f"{self.methods} methods, {self.devices} kinds of GPU, {self.compilers} compilers found this table"
-        others = f"{self.otherwise} measurements found another"
-        references = f"{self.confirmed} references confirm it, {self.differing} differ"
-        return f"{self.word}: {numbers}, {others}; {references}"
+        found = f"methods {self.methods}, kinds of GPU {self.devices}, compilers {self.compilers}"
+        said = f"other tables {self.otherwise}; references that confirm {self.confirmed}, that differ {self.differing}"
+        return f"{self.word}: {found}, {said}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
