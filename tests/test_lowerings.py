@@ -11,7 +11,7 @@ from machine_code import TOOLS, needs_tools
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
-from tcprobe.sass import toolchain
+from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.lowering import lower
 from tcprobe.store.results import published
 
@@ -72,3 +72,10 @@ def main():
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+def test_code_that_nvdisasm_does_not_print_is_said_to_be_so():
+    """It leaves out what is newer than it, in silence; a lowering of the rest would be a guess."""
+    form = inventory.instructions()["mma.m16n8k16.row.col.f32.f16.f16.f32"]
+    assert lowering.count(["HMMA.16816.F32", "UNPRINTED"], form).refused == lowering.UNREADABLE
+    assert lowering.count(["HMMA.16816.F32"], form).refused is None

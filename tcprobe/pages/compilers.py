@@ -30,7 +30,7 @@ def page(survey: SavedSurvey) -> Iterator[str]:
     yield "Forms that a version which knows the arch does not show: it is too old for them, or refuses them."
     yield ""
     yield from grid(["what", "archs", "forms", "versions"], _exceptions(survey))
-    yield from ("", "## Refused", "")
+    yield from ("", "## Refused, or not read", "")
     yield from grid(["archs", "forms", "versions", "words"], _refused(survey))
 
 
