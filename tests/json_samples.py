@@ -19,13 +19,14 @@ PATTERN = json.dumps({"op": "ld.shared.b32", "address": [4 * lane for lane in ra
 TILE = ("banks", "ldmatrix.m8n8.x4.shared.b16.d", "--tile", "64x64", "--global", "row", "--with", "ldmatrix.x4")
 COSTS = ("--results", str(ROOT / "tests" / "data" / "costs"), "--only")
 # command -> calls; {folder} is an empty folder, {csv} a table of A, {patterns} lines of addresses, {offsets} a map,
-# {code} PTX
+# {code} PTX, {tables} a folder with a table of A
 CALLS = {
     "list": [("list",), ("list", "--family", "tcgen05")],
     "show": [("show", "wmma.m16n16k16.?.row.f16", "--arch", "all"), ("show", MULTIPLY),
              ("show", "ldmatrix.m8n8.x1.shared.b16.*"),
              ("show", f"{MULTIPLY}.b", "--arch", "sm_120"), ("show", "mma.m8n8k4.row.col.f32.f16.f16.f32.d"),
              ("show", A, "--arch", "a100,h100"), ("show", SPARSE), ("show", f"{SCALED}.?cale_?"),
+             ("show", A, "--why"),
              ("show", f"{WGMMA}.b_smem", "--swizzle", "32"), ("show", f"{WGMMA}.d"), ("show", TENSOR),
              ("show", f"{TENSOR}.k96"), ("show", "tcgen05.cp.64x128b"), ("show", "tcgen05.shift.down")],
     "where": [("where", D, "--row", "0"), ("where", "ldmatrix.m8n8.x1.shared.b16.address", "--lane", "0-3"),
@@ -69,7 +70,8 @@ CALLS = {
     "compare FILE": [("compare", "docs/found.csv", A)],
     "lower": [("lower", MULTIPLY, "--arch", "sm_90"), ("lower", "wmma.mma.row.col.m16n16k16.f32.bf16.bf16.f32")],
     "compilers": [("compilers", "wmma.m8n8k4.*", "--arch", "sm_80")],
-    "read": [("read", "{code}"), ("read", "{code}", "--arch", "sm_86")],
+    "read": [("read", "{code}"), ("read", "{code}", "--arch", "sm_86"), ("read", "{code}", "--tables")],
+    "audit": [("audit", "{tables}")],
     "cost": [("cost", MULTIPLY, *COSTS, "--with", "ldmatrix.x4"), ("cost", "ldmatrix.x4", *COSTS),
              ("cost", "wgmma.*", "cp.async.bulk.*", *COSTS), ("cost", "--table", *COSTS)],
     "compare --cost": [("compare", "--cost", *COSTS)],
@@ -103,8 +105,10 @@ def filled(call, folder):
     )
     (folder / "k.ptx").write_text(fatbins.ptx())
     (folder / "a.csv").write_text((ROOT / "docs" / "found.csv").read_text())
+    (folder / "tables").mkdir(exist_ok=True)
+    (folder / "tables" / f"{A}.csv").write_text((ROOT / "docs" / "found.csv").read_text())
     made = {"folder": folder / "results", "csv": folder / "a.csv", "patterns": folder / "patterns.jsonl",
-            "offsets": folder / "offsets.csv", "code": folder / "k.ptx"}  # fmt: skip
+            "offsets": folder / "offsets.csv", "code": folder / "k.ptx", "tables": folder / "tables"}  # fmt: skip
     return [part.format(**made) if part[:1] == "{" and part[-1:] == "}" and '"' not in part else part for part in call]
 
 

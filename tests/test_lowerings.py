@@ -11,7 +11,7 @@ from machine_code import TOOLS, needs_tools
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
-from tcprobe.sass import toolchain
+from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.lowering import lower
 from tcprobe.store.results import published
 
@@ -58,6 +58,13 @@ def test_a_lowering_does_not_depend_on_what_else_is_asked_for(name, device, comp
     alone, row = lower(TOOLS, arch(device), [ROWS[name]]), arch(device)
     for order in ((name, company), (company, name), (name, name, company)):
         assert lower(TOOLS, row, [ROWS[n] for n in order])[name] == alone[name]
+
+
+def test_code_that_nvdisasm_does_not_print_is_said_to_be_so():
+    """It leaves out what is newer than it, in silence; a lowering of the rest would be a guess."""
+    form = inventory.instructions()["mma.m16n8k16.row.col.f32.f16.f16.f32"]
+    assert lowering.count(["HMMA.16816.F32", "UNPRINTED"], form).refused == lowering.UNREADABLE
+    assert lowering.count(["HMMA.16816.F32"], form).refused is None
 
 
 def main():

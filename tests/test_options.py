@@ -27,6 +27,7 @@ ASKED = {
     "cost": ["cost", MULTIPLY], "numerics": ["numerics", "mma.m16n8k16.row.col.f32.f16.f16.f32"],
     "diff": ["diff", "sm_70", "sm_80", A], "merge": ["merge", "no"], "lower": ["lower", MULTIPLY],
     "read": ["read", "no.ptx"],
+    "audit": ["audit", "no.csv"],
     "compilers": ["compilers", "wmma.m8n8k4.*", "--arch", "sm_80"],
     "doctor": ["doctor"], "pages": ["pages"], "site": ["site"],
     "descriptor": ["descriptor", "--tile", "128x64", "--type", "bf16"],

@@ -80,6 +80,7 @@ LANE = np.arange(32, dtype=np.uint32)
         ("S2R R1, SR_LANEID", {}, LANE),
         ("MOV R1, c[0x0][0x164]", {}, 0x07060504),
         ("HFMA2 R1, -RZ, RZ, 0, 0", {}, 0),
+        ("HFMA2 R1, -RZ, RZ, 1, 2.384185791015625e-07", {}, 0x3C000004),
     ],
 )
 def test_opcodes(text, registers, result):
@@ -138,7 +139,8 @@ def test_movm_transposes():
         ("STG.E [R4], R2", "different values to the same address"),
         ("S2R R1, SR_CLOCKLO", "special register"),
         ("LDC R1, c[0x1][0x160]", "is not known"),
-        ("HFMA2 R1, -RZ, RZ, 1, 0", "constant zero only"),
+        ("HFMA2 R1, -RZ, RZ, 0.1, 0", "constant 0.1 is not modelled"),
+        ("HFMA2 R1, -RZ, RZ, -0.0, 0", "is not modelled"),
         ("ISETP.NE.U32.AND P0, P1, R2, R2, PT", "second result"),
     ],
 )

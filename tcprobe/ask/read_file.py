@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tcprobe.ask.opcode_origins import Origin, Origins
 from tcprobe.errors import DataError, UsageError
@@ -24,6 +24,10 @@ from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.system import children, files
 from tcprobe.system.children import Scratch
 from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.ask.code_tables import HeldTable
+    from tcprobe.store.choose import Layers
 
 MOST_BYTES = 512 << 20  # of a file that is read
 MOST_FILES = 10_000  # of a folder
@@ -61,7 +65,8 @@ class Use:
 class Read:
     """A function of a file. `ptx` counts its PTX instructions by name where the file has them as text, else None.
 
-    `unread` counts words of its code that nvdisasm does not take.
+    `unread` counts words of its code that nvdisasm does not take; `holds` is the table that it shows, or why none,
+    where that was asked for.
     """
 
     file: str
@@ -71,6 +76,7 @@ class Read:
     local: dict[str, int]
     unread: int
     ptx: dict[str, int] | None = None
+    holds: HeldTable | str | None = None
 
     @property
     def name(self) -> str:
@@ -85,8 +91,15 @@ class Read:
             "local_loads": self.local.get("LDL", 0), "local_stores": self.local.get("STL", 0),
             "routines": list(f.routines), "instructions": [use.to_json() for use in self.uses],
             "ptx": None if self.ptx is None else [{"name": n, "count": c} for n, c in self.ptx.items()],
-            "unread": self.unread,
+            "unread": self.unread, **self._tables(),
         }  # fmt: skip
+
+    def _tables(self) -> dict[str, Any]:
+        if self.holds is None:
+            return {}
+        if isinstance(self.holds, str):
+            return {"tables": [], "not_seen": self.holds}
+        return {"tables": [self.holds.to_json(self.file, self.name)]}
 
 
 class Compiled(NamedTuple):
@@ -100,8 +113,10 @@ class Compiled(NamedTuple):
 class Reader:
     """Reads files; what cannot be read of one is told to `complaints`."""
 
-    def __init__(self, tools: Toolchain, origins: Origins, archs: Sequence[str] = ()) -> None:
-        self._tools, self._origins, self._archs = tools, origins, tuple(archs)
+    def __init__(
+        self, tools: Toolchain, origins: Origins, archs: Sequence[str] = (), tables_of: Layers | None = None
+    ) -> None:
+        self._tools, self._origins, self._archs, self._tables_of = tools, origins, tuple(archs), tables_of
         self.complaints: list[str] = []
 
     def read(self, path: Path) -> Iterator[Read]:
@@ -165,14 +180,24 @@ class Reader:
         functions = [(code, function) for code in codes for function in code.cubin.functions]
         places = matrix_code.find(self._tools, name, [function.code for _, function in functions])
         lines: dict[int, dict[str, dict[int, SourceLine]]] = {}
-        for (code, function), found in zip(functions, places, strict=True):
+        holds = self._holds(name, [function for _, function in functions])
+        for (code, function), found, shows in zip(functions, places, holds, strict=True):
             matrix = {at: opcode for at, opcode in found.opcodes.items() if is_matrix(opcode)}
             if matrix and code.cubin.lines and id(code) not in lines and len(lines) < WITH_LINES:
                 lines[id(code)] = source_lines(self._tools, code.raw)
             ptx = None if code.ptx is None else called(code.ptx).get(function.name, {})
             uses = self._uses(name, matrix, lines.get(id(code), {}).get(function.name, {}), ptx)
             local = Counter(s for o in found.opcodes.values() if (s := matrix_code.stem(o)) in LOCAL)
-            yield Read(path, name, function, uses, dict(local), found.unread, ptx)
+            yield Read(path, name, function, uses, dict(local), found.unread, ptx, shows)
+
+    def _holds(self, name: str, functions: Sequence[FunctionCode]) -> Sequence[HeldTable | str | None]:
+        """The table that each function shows, where that is asked for."""
+        row = next((row for row in ARCHS if row.name == name), None)
+        if self._tables_of is None or row is None:
+            return [None] * len(functions)
+        from tcprobe.ask.code_tables import held
+
+        return held(self._tools, row, functions, self._tables_of)
 
     def _uses(
         self, arch: str, matrix: dict[int, str], lines: dict[int, SourceLine], ptx: dict[str, int] | None

@@ -73,6 +73,7 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 @click.option("--full", is_flag=True, help="Everything: both maps whole, every note, every verdict.")
 @click.option("--elements", is_flag=True, help="Draw the whole matrix: who holds each element.")
 @click.option("--lanes", is_flag=True, help="Draw all lanes: what each register holds.")
+@click.option("--why", is_flag=True, help="What the table rests on, link by link, and what would prove it wrong.")
 @tensor_memory.sizes
 @descriptor.fields
 @ARCHS
@@ -89,21 +90,26 @@ def show(
     arch is shown as documented, and says so. Metadata (operand e of mma.sp) has a table for each selector. An operand
     in shared memory (a_smem and b_smem of wgmma) is shown behind a descriptor with --swizzle, --major, --lbo, --sbo,
     --base-offset, --start. An operand in tensor memory, or all that an instruction has there, is shown for --m, --n,
-    --scale-vec, --multicast. --json: one object a line.
+    --scale-vec, --multicast. --why: probe, code, anchor, assumption, and how sure it is. --json: one object a line.
     """
+    explained = asked.pop("why")
     wanted = {option: asked.pop(option) for option in ("full", "lanes", "elements")}
-    if as_json and any(wanted.values()):
-        raise UsageError("--json has everything: it does not go with --full, --lanes or --elements.")
+    if (as_json or explained) and any(wanted.values()):
+        other = "--json has everything" if as_json else "--why draws nothing"
+        raise UsageError(f"{other}: it does not go with --full, --lanes or --elements.")
     asked |= {"name": name, "selector": selector}
     patterns = _in_tensor_memory(_behind(patterns, layers, as_json, asked), as_json, asked)
     if not patterns:
         return
+    from tcprobe.ask import why
     from tcprobe.ask.describe import shown as described
-    from tcprobe.cli import showing
+    from tcprobe.cli import printing, showing
     from tcprobe.store import lookup, names
     from tcprobe.store.cell import everywhere, selections
 
     if name and "," in name:
+        if explained:
+            raise UsageError("--why is of one arch, or of all, not of several side by side.")
         _print_beside(_side_by_side(patterns, several(name), layers), as_json)
         return
     chosen, remarks = names.chosen(patterns, name, layers)
@@ -118,7 +124,10 @@ def show(
     ]  # fmt: skip
     if as_json:
         for cell in shown:
-            click.echo(json.dumps(described(cell)))
+            click.echo(json.dumps(described(cell) | ({"why": why.to_json(cell)} if explained else {})))
+    elif explained:
+        for cell in shown:
+            printing.reasons(cell, why.lines(cell))
     else:
         showing.show(shown, showing.ShowView(**wanted))
     if without:

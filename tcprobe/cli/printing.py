@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.ask.saved import Saved
     from tcprobe.run.campaign import Report
     from tcprobe.run.runner import Done
+    from tcprobe.store.cell import Cell
 
 ERRATUM = "known erratum"
 
@@ -210,6 +211,13 @@ def named_parts(formulas: Iterable[Formula | None]) -> None:
     """What the PTX manual calls the parts of a lane's number that formulas have."""
     if names := manual_names(formulas):
         line(f"  {names}")
+
+
+def reasons(cell: Cell, links: Sequence[str]) -> None:
+    """`show --why`: what a table rests on, a link a line."""
+    click.echo(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.known}")
+    for link in links:
+        line(f"  {link}")
 
 
 def verdict_line(verdict: Verdict) -> None:

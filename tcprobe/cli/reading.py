@@ -16,6 +16,7 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.text import message, one_line
 
 if TYPE_CHECKING:
+    from tcprobe.ask.code_tables import HeldTable
     from tcprobe.ask.opcode_origins import Origin
     from tcprobe.ask.read_file import Read, Reader, Use
     from tcprobe.store.choose import Layers
@@ -26,6 +27,7 @@ MANY = 3  # forms and source lines of an opcode, from which on they are counted
 @click.command(short_help="The matrix instructions in a cubin, library, executable or PTX.")
 @click.argument("paths", nargs=-1, required=True, type=Named(path_type=Path, exists=True), metavar="FILE...")
 @click.option("--kernel", type=Given(), metavar="NAME", help="Only functions of this name, a pattern with * and ?.")
+@click.option("--tables", is_flag=True, help="Also run functions that only load and store fragments: who holds what.")
 @ARCHS
 @CUDA
 @read_results
@@ -36,7 +38,9 @@ def read(paths: tuple[Path, ...], kernel: str | None, layers: Layers, as_json: b
     FILE is a cubin, PTX, or what holds fatbins: an object, a library, an executable; or a folder with such files, as
     compilers keep as caches. Of every opcode: how often it stands there, at which source lines, which PTX forms become
     it, native or emulated, and the layouts of their operands with evidence. PTX is assembled where a file has no code
-    for an arch. Exit code 4 where some of a file cannot be read. --json: one object a function.
+    for an arch. With --tables a kernel that loads a fragment and stores its registers lane by lane, or fills one and
+    stores it, is run as it stands there: what each lane holds, beside the published table. Exit code 1 where that
+    differs, 4 where some of a file cannot be read. --json: one object a function.
     """
     from tcprobe.ask.opcode_origins import Origins
     from tcprobe.ask.read_file import Reader
@@ -45,7 +49,7 @@ def read(paths: tuple[Path, ...], kernel: str | None, layers: Layers, as_json: b
 
     tools = toolchain.find(asked["cuda"])
     archs = [arch.arch(at).name for at in several(asked["name"]) if at]
-    reader = Reader(tools, Origins(tools, layers), archs)
+    reader = Reader(tools, Origins(tools, layers), archs, layers if asked["tables"] else None)
     functions = [function for function in _all(reader, paths) if not kernel or fnmatchcase(function.name, kernel)]
     if as_json:
         for function in functions:
@@ -56,7 +60,8 @@ def read(paths: tuple[Path, ...], kernel: str | None, layers: Layers, as_json: b
         click.echo(message(complaint), err=True)
     if kernel and not functions and not reader.complaints:
         raise UsageError(f"no function there is named {kernel}.")
-    sys.exit(DataError.exit_code if reader.complaints else 0)
+    differing = any(getattr(function.holds, "differ", 0) for function in functions)
+    sys.exit(DataError.exit_code if reader.complaints else 1 if differing else 0)
 
 
 def _all(reader: Reader, paths: tuple[Path, ...]) -> Iterator[Read]:
@@ -72,9 +77,9 @@ def _all(reader: Reader, paths: tuple[Path, ...]) -> Iterator[Read]:
 
 def _print(functions: list[Read]) -> None:
     for function in functions:
-        if function.uses:
+        if function.uses or function.holds:
             _print_function(function)
-    idle = sum(not function.uses for function in functions)
+    idle = sum(not (function.uses or function.holds) for function in functions)
     if idle:
         click.echo(f"{idle} {'function has' if idle == 1 else 'functions have'} no matrix instruction.")
 
@@ -89,6 +94,18 @@ def _print_function(read: Read) -> None:
     click.echo(f"{one_line(read.name)} ({read.arch}, {one_line(read.file)}): {', '.join(about)}")
     for use in read.uses:
         _print_use(use)
+    if isinstance(read.holds, str):
+        click.echo(f"  who holds what is not seen: {one_line(read.holds)}")
+    elif read.holds:
+        _print_held(read.holds)
+
+
+def _print_held(table: HeldTable) -> None:
+    """The table that a function's code shows."""
+    words = "the published table" if not table.differ else f"{table.differ} of {table.table.points} slots DIFFER"
+    click.echo(f"  holds {_some(list(table.fragments))}, leading dimension {table.leading}: {words}")
+    for line in table.first:
+        click.echo(f"    {line}")
 
 
 def _print_use(use: Use) -> None:

@@ -37,7 +37,7 @@ HEADINGS = {
         "kernel",
     ),
     "Measure commands:": ("run", "fit", "doctor"),
-    "Check commands:": ("verify", "lower", "read", "compilers"),
+    "Check commands:": ("verify", "lower", "read", "compilers", "audit"),
     "Publish commands:": ("merge", "pages", "site"),
 }
 

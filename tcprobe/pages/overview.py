@@ -12,10 +12,24 @@ from pathlib import Path
 from tcprobe.ask.undocumented import KIND as UNDOCUMENTED
 from tcprobe.errors import DataError
 from tcprobe.isa import arch, inventory
-from tcprobe.pages import changes, costs, descriptors, fragments, lowering, numerics, runs, tensor_memory, undocumented
+from tcprobe.pages import (
+    changes,
+    compilers,
+    costs,
+    descriptors,
+    errata,
+    fragments,
+    lowering,
+    numerics,
+    runs,
+    tensor_memory,
+    undocumented,
+)
 from tcprobe.pages.fragments import ByFragment
 from tcprobe.pages.tables import MADE
 from tcprobe.references import references, said
+from tcprobe.store import compilers as stored_compilers
+from tcprobe.store import errata as stored_errata
 from tcprobe.store import findings
 from tcprobe.store.cell import by_arch
 from tcprobe.store.choose import alone
@@ -25,10 +39,12 @@ from tcprobe.system import files
 PAGES = {
     "changes.md": "what changes between architectures",
     "lowering.md": "what each multiply and matrix move becomes in machine code, and the layouts of those instructions",
+    "compilers.md": "what versions of ptxas agree in, and the exceptions",
     "costs.md": "what instructions cost, in cycles",
     "numerics.md": "what multiplies compute: sums, what is cut, rounding",
     "undocumented.md": "illegal metadata and undocumented selectors of sparse multiplies",
     "tensor_memory.md": "what is documented of tensor memory and tcgen05",
+    "errata.md": "what packages of others state otherwise than it was measured",
 }
 
 
@@ -44,6 +60,10 @@ def render(results: Results) -> dict[Path, str]:
         texts["undocumented.md"] = undocumented.page(results)
     if findings.archs(results, numerics.KIND):
         texts["numerics.md"] = numerics.page(results)
+    if survey := stored_compilers.load(results.root):
+        texts["compilers.md"] = compilers.page(survey)
+    if audits := stored_errata.load(results.root):
+        texts["errata.md"] = errata.page(audits)
     texts["README.md"] = _overview(results, facts, [name for name in PAGES if name in texts])
     return {results.root / name: _text(lines) for name, lines in texts.items()}
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+UNPRINTED = "UNPRINTED"  # in place of an instruction that nvdisasm does not print
 LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 _GUARD = re.compile(r"@(!?U?P(?:\d|T))\s+(.*)")
 _ADDRESS = re.compile(r"(?:desc\[(UR\d+)\])?\[(R\d+|RZ)(\.64)?(?:\+(UR\d+))?(?:\+(-?0x[0-9a-f]+))?\]")

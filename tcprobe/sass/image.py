@@ -20,6 +20,8 @@ ARCH_SHIFT = {7: 0, 8: 8}
 SECTION, SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
 # attributes of .nv.info, each with the number of a function's symbol: bytes of its stack, registers of a thread
 FRAME_SIZE, REGISTERS = 0x11, 0x2F
+# attributes of .nv.info.<function>: where its parameters are in constant bank 0, and each one's place and size
+PARAM_CBANK, KPARAM_INFO = 0x0A, 0x17
 HAS_SIZE = 0x04  # format of an attribute that is followed by its value
 SYMTAB, NOBITS = 2, 8
 SYMBOL_NUMBER = 0xFFFFFF  # the part of a code section's sh_info that numbers its symbol
@@ -47,11 +49,19 @@ class Symbol(NamedTuple):
     section: int
 
 
+class Parameters(NamedTuple):
+    """Where parameters begin in constant bank 0, None where the file does not say, and (offset, size) of each."""
+
+    base: int | None
+    places: tuple[tuple[int, int], ...]
+
+
 @dataclass(frozen=True)
 class FunctionCode:
     """A kernel or device function: `code` 16 bytes an instruction, registers of a thread, bytes of its stack.
 
-    `registers` and `stack` are None where the file does not say; `routines` are those of the compiler linked into it.
+    `registers` and `stack` are None where the file does not say; `routines` are those of the compiler linked into it;
+    `parameters` are None of what is no kernel, or has none.
     """
 
     name: str
@@ -59,6 +69,7 @@ class FunctionCode:
     registers: int | None
     stack: int | None
     routines: tuple[str, ...] = ()
+    parameters: Parameters | None = None
 
 
 @dataclass(frozen=True)
@@ -148,14 +159,31 @@ def _functions(
         match = _ROUTINE.fullmatch(symbol.name) if symbol.function else None
         if match:
             routines.setdefault(symbol.section, []).append(match[1])
+    infos = {s.name.removeprefix(".nv.info."): s.data for s in sections if s.name.startswith(".nv.info.")}
     for number, section in enumerate(sections):
         if section.name.startswith(".text.") and section.data:
             symbol_number = section.info & SYMBOL_NUMBER
             yield FunctionCode(
                 section.name.removeprefix(".text."), section.data[: len(section.data) // 16 * 16],
                 stated.get((REGISTERS, symbol_number)), stated.get((FRAME_SIZE, symbol_number)),
-                tuple(routines.get(number, ())),
+                tuple(routines.get(number, ())), _parameters(infos.get(section.name.removeprefix(".text."))),
             )  # fmt: skip
+
+
+def _parameters(info: bytes | None) -> Parameters | None:
+    """Those of a kernel, from the attributes of its own; None where it has none."""
+    base, places, at = None, [], 0
+    while info is not None and at + 4 <= len(info):
+        kind, attribute, value = struct.unpack_from("<BBH", info, at)
+        at += 4
+        if kind == HAS_SIZE:
+            if attribute == PARAM_CBANK and value == 8:
+                base = struct.unpack_from("<IH", info, at)[1]
+            elif attribute == KPARAM_INFO and value == 12:
+                _, _, offset, flags = struct.unpack_from("<IHHI", info, at)
+                places.append((offset, flags >> 18))
+            at += value
+    return Parameters(base, tuple(sorted(places))) if places else None
 
 
 def _stated(info: bytes) -> Iterator[tuple[int, int, int]]:

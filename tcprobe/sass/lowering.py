@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.native import MOVES, TENSOR, is_native
+from tcprobe.sass.decode import UNPRINTED
 from tcprobe.text import one_line
 
 if TYPE_CHECKING:  # what is saved is read without NumPy and tools
@@ -27,12 +28,13 @@ if TYPE_CHECKING:  # what is saved is read without NumPy and tools
     from tcprobe.sass.toolchain import Toolchain
 
 FILLING = ("NOP", "EXIT", "BRA")
+UNREADABLE = "it compiles, but nvdisasm does not print its code"
 NOTHING = {True: "no tensor-core opcode", False: "no opcode that moves a matrix"}
 
 
 @dataclass(frozen=True)
 class Lowering:
-    """Tensor-core or move opcodes and counts, how many others, or on one line why ptxas refuses the form.
+    """Tensor-core or move opcodes and counts, how many others, or on one line why ptxas refuses it, or UNREADABLE.
 
     `routines` are the names of the routines of the compiler that are linked in, in the order in which they stand there.
     `target` is the one that it was compiled for, None of what is refused; it is not saved, for the form tells it.
@@ -116,6 +118,8 @@ def _lowering(instruction: Instruction, outcome: Code | str, target: str) -> Low
 
 def count(opcodes: Sequence[str], instruction: Instruction, routines: Sequence[str] = ()) -> Lowering:
     """The lowering that the opcodes of an instruction's kernel, and the routines in it, amount to."""
+    if UNPRINTED in opcodes:
+        return Lowering(refused=UNREADABLE)
     counts, wanted = Counter(opcodes), TENSOR if instruction.multiplies else MOVES
     named = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in wanted}
     filling = sum(n for o, n in counts.items() if o in FILLING)

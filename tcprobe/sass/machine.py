@@ -72,7 +72,10 @@ class Machine:
         return (~value + np.uint32(1)).astype(np.uint32) if operand.negative else value
 
     def read64(self, operand: Argument) -> U64:
-        """A pair of registers as 64 bits."""
+        """A pair of registers, or of parameters, as 64 bits."""
+        if operand.kind == "constant" and not operand.negative:
+            both = self.constant(operand.index) | self.constant(operand.index + 4) << 32
+            return np.full(self.lanes, both, np.uint64)
         if operand.negative or operand.kind not in self._values:
             raise UnreadError(f"operand {operand} where a pair of registers is needed")
         if operand.index == ZERO:
@@ -116,6 +119,13 @@ class Machine:
         if known is None or (known is not self._all and not (known | ~self.active).all()):
             raise UnreadError(f"{kind}{index} is read, but nobody wrote it (or it holds an unknown constant)")
         return value
+
+    def known(self, operand: Argument) -> bool:
+        """Whether 32 bits can be read there: of a register, whether it was written in all active lanes."""
+        if operand.kind not in self._values:
+            return True
+        _, known = self._values[operand.kind].get(operand.index, (self._zero, None))
+        return known is not None and bool((known | ~self.active).all())
 
     def word(self, kind: str, index: int) -> U32:
         """Register `index`, which may be one of a group."""

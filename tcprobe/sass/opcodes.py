@@ -46,10 +46,20 @@ def s2r(m: Machine, d: Argument, a: Argument) -> None:
 
 @named("HFMA2", "HFMA2.MMA")
 def hfma2(m: Machine, d: Argument, a: Argument, b: Argument, high: Argument, low: Argument) -> None:
-    """d = two halves a * b + (high, low); only with a = -RZ, b = RZ, as ptxas moves constants, and (high, low) = 0."""
+    """d = two halves a * b + (high, low); only with a = -RZ, b = RZ, as ptxas moves constants."""
     must(str(a) == "-RZ" and str(b) == "RZ", "HFMA2 is modelled for moving constants only")
-    must(str(high) == "0" and str(low) == "0", "HFMA2 is modelled for the constant zero only")
-    m.write(d, np.zeros(m.lanes, np.uint32))
+    m.write(d, np.full(m.lanes, _half(high) << 16 | _half(low), np.uint32))
+
+
+def _half(constant: Argument) -> int:
+    """The 16 bits of a constant that nvdisasm prints exactly; not of -0, which the sum may make 0, nor of NaN."""
+    try:
+        number = float(str(constant))
+    except ValueError:
+        number = np.nan
+    exact = float(np.float16(number)) == number and not (number == 0 and str(constant)[:1] == "-")
+    must(exact, f"HFMA2 of the constant {constant} is not modelled")
+    return int(np.float16(number).view(np.uint16))
 
 
 def _load_constant(words: int) -> Function:

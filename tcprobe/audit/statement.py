@@ -1,0 +1,70 @@
+"""A layout as a package states it: where each slot of a fragment lies in the matrix, or why nothing is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from tcprobe.layout.table import Table, slot_table
+
+MOST_STATEMENTS = 5_000
+MOST_BYTES = 30 << 20  # of all statements of a package, as JSON
+
+Slot = tuple[int, int]  # (thread, i)
+Place = tuple[int, int] | None  # (row, col), None of a slot of which nothing is stated
+
+
+class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`name` is the package's own, `fragment` the id of what it is a layout of.
+
+    `cells[thread * elements + i]` is [row, col], or None where nothing is stated: of `bands` warps, of whom each holds
+    the next rows (of B all the same), and `across` multiplies side by side in n, which the high part of i counts.
+    `arch` is the one that it is stated for, "" where for any. `code` is Python that defines `stated(thread, i)` by the
+    package alone. Statements of the same `atom` are operands of one multiply. `reason` says why a layout is not
+    compared, and where it is set there are no cells.
+    """
+
+    name: str
+    fragment: str
+    threads: int = 32
+    elements: int = 0
+    cells: list[tuple[int, int] | None] = []
+    bands: int = 1
+    across: int = 1
+    selector: int | None = None
+    arch: str = ""
+    atom: str = ""
+    code: str = ""
+    reason: str = ""
+
+    @property
+    def table(self) -> Table:
+        """What it states; DataError where that is no table of slots."""
+        columns = {name: tuple(None if at is None else at[axis] for at in self.cells)
+                   for axis, name in enumerate(("row", "col"))}  # fmt: skip
+        return slot_table(self.threads, self.elements, columns)
+
+
+def stated(
+    name: str, fragment: str, thread_slots: Slot, placed: Callable[[int, int], Place], **more: object
+) -> Statement:
+    """What `placed(thread, i)` says of all slots of a `thread_slots`, (threads, elements): plain numbers."""
+    threads, elements = thread_slots
+    cells = [_plain(placed(thread, i)) for thread in range(threads) for i in range(elements)]
+    return Statement(name, fragment, threads, elements, cells, **more)  # type: ignore[arg-type]
+
+
+def inverted(tile_places: Iterable[tuple[int, int]], holder: Callable[[int, int], Slot]) -> Callable[[int, int], Place]:
+    """The map from slots to places of one that leads from places to slots; a slot claimed twice counts once."""
+    of = {_plain(holder(*place)): place for place in tile_places}
+    return lambda thread, i: of.get((thread, i))
+
+
+def uncompared(name: str, fragment: str, reason: str) -> Statement:
+    """A layout that is not compared, and why."""
+    return Statement(name, fragment, reason=reason)
+
+
+def _plain(anywhere: Place) -> Place:
+    return None if anywhere is None else (int(anywhere[0]), int(anywhere[1]))

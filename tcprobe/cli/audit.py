@@ -1,0 +1,96 @@
+"""`audit`: what other people's packages state, against the tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tcprobe.cli.options import JSON, Named, Seconds, read_results
+from tcprobe.errors import EnvironmentUnfitError, TcprobeError
+from tcprobe.text import escaped, message
+
+if TYPE_CHECKING:
+    from tcprobe.audit.package_audit import PackageAudit
+    from tcprobe.store.choose import Layers
+
+
+@click.command(short_help="What other people's packages state, against the tables.")
+@click.argument("packages", nargs=-1, metavar="[PACKAGE]...")
+@click.option(
+    "--limit", type=Seconds(), default=300.0, show_default=True, metavar="SECONDS",
+    help="Seconds after which a package that gives no answer is stopped.",
+)  # fmt: skip
+@click.option("--save", type=Named(path_type=Path, file_okay=False), help="Also save into this results folder.")
+@read_results
+@JSON
+def audit(packages: tuple[str, ...], limit: float, save: Path | None, layers: Layers, as_json: bool) -> None:
+    """Compare every layout that installed packages state with the measured tables.
+
+    PACKAGE is tensor-layouts, triton, tilelang, jax, nvidia-cutlass-dsl, tinygrad, apache-tvm or tilus; or a CSV file
+    or a folder of them, FRAGMENT.csv or FRAGMENT,sm_XX.csv with columns lane, i, row, col. Without one: all packages
+    that are installed. Each is imported in a process of its own. What differs is printed as a report for its
+    maintainers, and makes the exit code 1; a package that is not installed makes it 3. --json: one object a package.
+    """
+    differs, fault = False, None
+    for answer in _audits(packages, layers, limit):
+        if isinstance(answer, TcprobeError):
+            fault = fault or answer
+            click.echo(message(str(answer)), err=True)
+            continue
+        differs = differs or bool(answer.findings)
+        if as_json:
+            click.echo(json.dumps(answer.to_json()))
+        else:
+            _print(answer)
+        if save:
+            from tcprobe.store import errata
+
+            errata.save(save, answer.to_json())
+    sys.exit(1 if differs else fault.exit_code if fault else 0)
+
+
+def _audits(packages: tuple[str, ...], layers: Layers, limit: float) -> Iterator[PackageAudit | TcprobeError]:
+    """What came of each package, in order."""
+    from tcprobe.audit import ask_package
+    from tcprobe.audit.adapters import adapters
+    from tcprobe.audit.package_audit import audit as audited
+    from tcprobe.audit.package_audit import of_files
+
+    files = {package: Path(package) for package in packages if package.endswith(".csv") or Path(package).is_dir()}
+    names = [package if package in files else ask_package.known(package) for package in packages]
+    installed = [name for name in adapters() if ask_package.version(name)]
+    if not names and not installed:
+        raise EnvironmentUnfitError(f"none is installed: pip install {' '.join(adapters())}")
+    for name in dict.fromkeys(names or installed):
+        try:
+            if name in files:
+                yield of_files(files[name], layers)
+            elif name in installed:
+                yield audited(name, layers, limit)
+            else:
+                yield EnvironmentUnfitError(f"{name} is not installed: pip install {name}")
+        except TcprobeError as error:
+            yield error
+
+
+def _print(audited: PackageAudit) -> None:
+    from tcprobe.ask.compare import CONFIRMED, NOT_COVERED
+    from tcprobe.audit.package_audit import report, reported
+
+    agree, apart = audited.count(CONFIRMED), audited.count(NOT_COVERED)
+    counts = f"{agree} layouts agree, {len(audited.findings)} differ, {apart} not covered"
+    click.echo(f"{audited.package} {audited.version}: {counts}")
+    for words, many in audited.reasons.most_common():
+        click.echo(escaped(f"  not covered, {many}: {words}"))
+    for ruling in audited.findings:
+        click.echo("")
+        click.echo("\n".join(escaped(line) for line in report(audited, ruling).split("\n")))
+        click.echo(escaped(f"Reported: {reported(audited.package, ruling)}."))
+
+
+COMMANDS = (audit,)

@@ -1,0 +1,32 @@
+"""The page of errata: what packages state otherwise than it was measured, by package and version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from tcprobe.pages.tables import MADE, grid
+from tcprobe.store.errata import SavedAudit
+from tcprobe.text import markdown
+
+
+def page(audits: Sequence[SavedAudit]) -> Iterator[str]:
+    """A row a package, then a section for each finding."""
+    yield from (MADE, "# What packages state otherwise", "")
+    yield "`tcprobe audit` compares every layout that these packages state with the tables, slot by slot, and operands"
+    yield "of a multiply by its structure tensor. Layouts that nothing here could prove wrong are not covered."
+    yield ""
+    heads = ["package", "version", "agree", "differ", "not covered"]
+    yield from grid(heads, ([one.package, markdown(one.version), str(one.agree), str(one.differ), str(one.not_covered)]
+                            for one in audits))  # fmt: skip
+    for one in audits:
+        for finding in one.findings:
+            yield from ("", f"## {one.package} {markdown(one.version)}: {markdown(finding.name)}", "")
+            yield from _lines(f"Of `{finding.fragment}`: {markdown(finding.words)}.")
+            yield from (f"- {markdown(line)}" for line in finding.first)
+            yield from ("", *_lines(f"Evidence: {markdown(finding.evidence)}."))
+            yield from ("", *_lines(f"Reported: {markdown(finding.reported)}."))
+
+
+def _lines(text: str) -> list[str]:
+    return wrap(text, 120, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,173 @@
+"""Kernels that only move data: which byte of memory each byte that a lane stores comes from, by running their code.
+
+Every byte of memory holds a digit of its own address. The code is run by one warp, once for each digit and once for a
+check digit; where the digits that are stored do not make an address with its check digit, something was computed, and
+the kernel is refused. Parameters of 8 bytes are pointers, each to a memory of its own; of 4 bytes the number LEADING.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.isa.arch import WARP
+from tcprobe.sass.cubin import Code
+from tcprobe.sass.decode import Argument, UnreadError
+from tcprobe.sass.emulation import EMULATION
+from tcprobe.sass.image import Parameters
+from tcprobe.sass.machine import U32, U64, Image, Machine
+from tcprobe.sass.registry import Function, must
+
+LEADING = 64  # of matrices whose leading dimension a kernel takes as a parameter
+BYTES = 1 << 16  # of the memory that each pointer leads to
+MOST_POINTERS = 8
+BASES = tuple((0x7F12_0000_0000 - 0x0123_0000_0000 * number) for number in range(MOST_POINTERS))
+MOST_CODE = 1 << 16  # bytes of a kernel that is run
+DIGITS = 4  # three of an address, and the check digit
+# where parameters begin in constant bank 0 where the file does not say, from which arch on
+PARAMETER_BASES = ((100, 0x380), (90, 0x210), (70, 0x160))
+POISONS = (0x9E3779B9, 0x61C88647, 0xA5C3965A, 0x5A3C69A5)  # of registers that nobody wrote, in each run
+Ints = NDArray[np.int64]
+_WITH_HINTS = (".CONSTANT", ".STRONG.SYS", ".EF", ".NA")
+
+
+@dataclass(frozen=True)
+class Copied:
+    """For every byte that a kernel stored: the lane that stored it, and pointer * BYTES + offset of both its ends."""
+
+    lane: Ints
+    to: Ints
+    source: Ints
+    readers: dict[int, int]  # the lane that read each source, -1 where several did
+
+
+class _Watched(Machine):
+    """A machine that remembers which lane reads and which writes each byte."""
+
+    def __init__(self, images: Sequence[Image], parameters: bytes, base: int, digit: int) -> None:
+        super().__init__(1, images, parameters, base)
+        self.poison: U32 = np.full(self.lanes, POISONS[digit], np.uint32)
+        self.read_by: dict[int, int] = {}
+        self.written_by: dict[int, int] = {}
+
+    def load(self, addresses: U64, size: int) -> NDArray[np.uint8]:
+        self._note(self.read_by, addresses, size)
+        return super().load(addresses, size)
+
+    def store(self, addresses: U64, stored: NDArray[np.uint8]) -> None:
+        self._note(self.written_by, addresses, stored.shape[1])
+        super().store(addresses, stored)
+
+    def _note(self, by: dict[int, int], addresses: U64, size: int) -> None:
+        for lane in np.flatnonzero(self.active).tolist():
+            place = _place(int(addresses[lane]))
+            for byte in range(place, place + size):
+                by[byte] = lane if by.get(byte, lane) == lane else -1
+
+
+def _place(address: int) -> int:
+    for number, base in enumerate(BASES):
+        if base <= address < base + BYTES:
+            return number * BYTES + address - base
+    raise UnreadError("memory outside the images is accessed")
+
+
+def copied(code: Code, parameters: Parameters, number: int) -> Copied:
+    """What a kernel of sm_`number` copies; UnreadError where its code is not followed exactly, or computes."""
+    if code.unread:
+        raise UnreadError(next(iter(code.unread.values())))
+    base = (
+        next((at for least, at in PARAMETER_BASES if number >= least), 0)
+        if parameters.base is None
+        else parameters.base
+    )
+    given, pointers = _given(parameters)
+    runs = [_run(code, given, base, pointers, digit) for digit in range(DIGITS)]
+    machine = runs[0][0]
+    if any((other.written_by, other.read_by) != (machine.written_by, machine.read_by) for other, _ in runs[1:]):
+        raise UnreadError("which memory it takes depends on what is in it")
+    places = np.array(sorted(machine.written_by), np.int64)
+    if not len(places):
+        raise UnreadError("it stores nothing")
+    digits = [np.concatenate([image.data for image in images])[places].astype(np.int64) for _, images in runs]
+    source = digits[0] | digits[1] << 8 | digits[2] << 16
+    if (digits[3] != _check(source)).any() or (source >= pointers * BYTES).any():
+        raise UnreadError("what it stores is computed, not copied")
+    lanes = np.array([machine.written_by[place] for place in places.tolist()], np.int64)
+    if (lanes < 0).any():
+        raise UnreadError("several lanes write the same place")
+    return Copied(lanes, places, source, machine.read_by)
+
+
+def _given(parameters: Parameters) -> tuple[bytes, int]:
+    """The kernel's parameters, and how many pointers are among them."""
+    end = max(offset + size for offset, size in parameters.places)
+    if end > 4096 or any(size not in (4, 8) for _, size in parameters.places):
+        raise UnreadError("parameters other than pointers and 32-bit numbers are not modelled")
+    content, pointers = bytearray(end), 0
+    for offset, size in parameters.places:
+        if size == 8:
+            if pointers == MOST_POINTERS:
+                raise UnreadError(f"more than {MOST_POINTERS} pointers")
+            content[offset : offset + 8] = BASES[pointers].to_bytes(8, "little")
+            pointers += 1
+        else:
+            content[offset : offset + 4] = LEADING.to_bytes(4, "little")
+    return bytes(content), pointers
+
+
+def _run(code: Code, constants: bytes, base: int, pointers: int, digit: int) -> tuple[_Watched, list[Image]]:
+    """The machine after a run on one digit of every address, and its memory."""
+    every = np.arange(pointers * BYTES, dtype=np.int64)
+    held = (_check(every) if digit == DIGITS - 1 else every >> 8 * digit & 255).astype(np.uint8)
+    images = [Image(BASES[n], held[n * BYTES : (n + 1) * BYTES].copy()) for n in range(pointers)]
+    machine = _Watched(images, constants, base, digit)
+    machine.run(code.instructions, code.start, _opcodes(code))
+    return machine, images
+
+
+def _check(places: Ints) -> Ints:
+    return (places * 7 ^ (places >> 8) * 29 ^ (places >> 16) * 101 ^ places >> 5) + 5 & 255
+
+
+def _merge(m: Machine, d: Argument, a: Argument, selector: Argument, c: Argument) -> None:
+    """PRMT, of which a register that nobody wrote may give bytes: others in each run, so that nothing can rest on them.
+
+    Compilers leave such bytes in the half of a register that they do not store.
+    """
+    first, second = (m.read(o) if m.known(o) else m.poison for o in (a, c))  # type: ignore[attr-defined]
+    both = first.astype(np.uint64) | second.astype(np.uint64) << np.uint64(32)
+    nibbles = [selector.index >> 4 * byte & 15 for byte in range(4)]
+    must(selector.kind == "immediate" and max(nibbles) < 8, "PRMT by a register, or of a sign, is not modelled")
+    parts = (((both >> np.uint64(8 * n)) & np.uint64(255)) << np.uint64(8 * byte) for byte, n in enumerate(nibbles))
+    m.write(d, sum(parts, np.zeros(m.lanes, np.uint64)))
+
+
+def _opcodes(code: Code) -> dict[str, Function]:
+    """Loads whose modifiers say how a cache is used are the loads without; generic ones those of global memory.
+
+    The pointers that are given here are to global memory, so generic addresses lead nowhere else.
+    """
+    opcodes = EMULATION | {"PRMT": _merge}
+    for name in {step.opcode for step in code.instructions.values()} - opcodes.keys():
+        plain = f"{name[:2]}G{name[2:]}" if name.startswith(("LD.E", "ST.E")) else name
+        for hint in _WITH_HINTS:
+            plain = plain.replace(hint, "")
+        if plain in opcodes and name.startswith(("LD.", "LDG.", "ST.", "STG.")):
+            opcodes[name] = opcodes[plain]
+    return opcodes
+
+
+def lanes_of(owner: Ints, places: Ints) -> tuple[int, Ints] | None:
+    """(bytes a lane, places by lane in order) where lane after lane owns equally many bytes next to each other."""
+    order = np.argsort(places)
+    ordered, owners = places[order], owner[order]
+    each = len(places) // WARP
+    if not each or len(places) % WARP or (np.diff(ordered) != 1).any():
+        return None
+    if (owners != np.arange(len(places)) // each).any():
+        return None
+    return each, order.reshape(WARP, each)
