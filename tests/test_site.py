@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("jinja2", reason="the site needs Jinja2: pip install 'tcprobe[site]'")
 
 from site_pages import Page, archs_of, data_of, distinct, facts, pages
 

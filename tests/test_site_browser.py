@@ -10,7 +10,6 @@ import threading
 
 import pytest
 
-pytest.importorskip("jinja2", reason="the site needs Jinja2: pip install 'tcprobe[site]'")
 pytest.importorskip("pytest_playwright", reason="no pytest-playwright: pip install 'tcprobe[browser]'")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe: pip install 'tcprobe[browser]'")
 

@@ -7,7 +7,6 @@ import subprocess
 
 import pytest
 
-pytest.importorskip("jinja2", reason="the site needs Jinja2: pip install 'tcprobe[site]'")
 
 from site_pages import archs_of, data_of, facts, pages
 

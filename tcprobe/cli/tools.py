@@ -186,12 +186,11 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     It needs no server: links are relative, and nothing is loaded from elsewhere. The folder is written whole or not at
     all; one with files of others stays as it is (exit code 2).
     """
-    from tcprobe.pages.site import render, write
+    from tcprobe.pages.site import write
     from tcprobe.pages.site.build import build
     from tcprobe.pages.site.facts import gather
     from tcprobe.store.lookup import side_by_side
 
-    render.require()
     write.require_place(folder)
     pages = build(gather(side_by_side(sources)))
     write.write(folder, pages)

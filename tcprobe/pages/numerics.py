@@ -38,7 +38,7 @@ def page(results: Results) -> Iterator[str]:
 def _table(found: Sequence[Finding]) -> Iterator[str]:
     yield from (_row(HEAD), _row(["---"] * len(HEAD)))
     for finding in _sorted(found):
-        yield _row([*code([finding.subject]), *_parameters(finding.body.floats),
+        yield _row([*code([finding.subject]), *parameters(finding.body.floats),
                     f"{finding.body.wrong} of {finding.body.random}", _published(finding)])  # fmt: skip
 
 
@@ -49,7 +49,8 @@ def _unfit(found: Sequence[Finding]) -> Iterator[str]:
     yield from (f"- {code([one.subject])[0]} has no model: {markdown(one.body.unfit)}" for one in _sorted(found))
 
 
-def _parameters(rule: Arithmetic) -> list[str]:
+def parameters(rule: Arithmetic) -> list[str]:
+    """Products a sum, F, the result and what C is, as the page has them."""
     sizes = [len(group) for group in rule.groups]
     exact = rule.fraction_bits is None
     groups = "1, fused" if exact else str(sizes[0]) if len(sizes) == 1 else " + ".join(map(str, sizes))

@@ -21,7 +21,7 @@ def view(facts: Facts, makers: Links) -> View:
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
     shown = {
-        "count": sum(len(fact.each) for fact in facts.facts.values()), "families": ", ".join(map(_said, families)),
+        "counted": facts.counted, "families": ", ".join(map(_said, families)),
         "archs": facts.archs, "legend": words.legend(),
         "rows": _rows(facts), "makers": makers,
         "filters": [("family", "Family", families), ("type", "Type", types), ("arch", "Arch", facts.archs)],
