@@ -12,13 +12,28 @@ from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.render import ListPart, View
 from tcprobe.pages.tables import spans
 
+PAGE = "tensor-memory.html"
 HEADS = ["Operand", "Role", "Where", "At most", "Type"]
 
 
 def views(facts: Facts) -> Iterator[View]:
-    """A page each."""
+    """A page each, and the page that leads to them."""
+    if facts.bare or facts.untold:
+        yield _all(facts)
     yield from (_form(facts, row) for row in facts.bare.values())
     yield from (_fragment(facts, fragment) for fragment in facts.untold)
+
+
+def _all(facts: Facts) -> View:
+    parts = [
+        ListPart("Into registers and back", "loads", "Documented, as CuTe has them.", links=_loads(facts)),
+        ListPart("Instructions without registers", "bare", links=[(id_, addresses.instruction(id_)) for id_ in facts.bare]),
+        ListPart("Fragments without a table", "untold", links=[(f.id, addresses.fact(f.id)) for f in facts.untold]),
+    ]  # fmt: skip
+    words = ("Tensor memory has 128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to 32 w + 31. "
+             "None of this is measured: no GPU with tensor memory was at hand, and machine code shows no layout.")  # fmt: skip
+    return View(PAGE, "list", "Tensor memory", "tcgen05: what is documented, and what is not",
+                {"paragraphs": [words], "parts": [part for part in parts if part.links]})  # fmt: skip
 
 
 def _form(facts: Facts, row: Instruction) -> View:

@@ -19,6 +19,7 @@ from tcprobe.pages.site import (
     layout_view,
     list_views,
     number_views,
+    play_view,
     shared_views,
 )  # fmt: skip
 from tcprobe.pages.site.facts import Facts, for_every_n
@@ -26,7 +27,7 @@ from tcprobe.pages.site.render import View, render
 from tcprobe.store.cell import Cell
 
 RENAMED: dict[str, str] = {}  # address of a page that was renamed: where it is now
-STATIC = ("site.css", "icon.svg", "site.js", "maps.js", "grid.js", "fact.js", "instruction.js", "diff.js", "layout.js")
+STATIC = ("site.css", "icon.svg", "site.js", "maps.js", "grid.js", "fact.js", "instruction.js", "diff.js", "layout.js", "banks.js")
 
 
 def build(facts: Facts) -> dict[str, str]:
@@ -50,6 +51,7 @@ def views(facts: Facts) -> Iterator[View]:
     yield diff_view.view(facts)
     yield from number_views.views(facts)
     yield from bare_views.views(facts)
+    yield play_view.view(facts)
     yield list_views.errata(facts)
     yield from (moved(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
 

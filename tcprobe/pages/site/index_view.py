@@ -9,7 +9,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction
-from tcprobe.pages.site import addresses, words
+from tcprobe.pages.site import addresses, bare_views, number_views, play_view, words
 from tcprobe.pages.site.facts import BADGES, Fact, Facts
 from tcprobe.pages.site.render import ListPart, View
 
@@ -28,6 +28,10 @@ def view(facts: Facts, makers: Links) -> View:
         "arch_links": [(f"{name}, {arch_row(name).generation}", addresses.arch(name)) for name in facts.archs],
         "layouts": [(id_, addresses.layout(id_)) for id_ in sorted(facts.tables)],
     }  # fmt: skip
+    there = [("Bank conflicts: a playground", play_view.PAGE)]
+    there += [("Tensor memory (documented)", bare_views.PAGE)] if facts.bare or facts.untold else []
+    there += [(one.title, one.page) for one in number_views.views(facts)]
+    shown["more"] = there
     about = "Measured register layouts of NVIDIA tensor-core instructions: a page for every fragment"
     return View("index.html", "index", "Register layouts of tensor-core fragments", about, shown)
 
