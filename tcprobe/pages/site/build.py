@@ -20,6 +20,7 @@ from tcprobe.pages.site import (
     list_views,
     number_views,
     play_view,
+    search_table,
     shared_views,
 )  # fmt: skip
 from tcprobe.pages.site.facts import Facts, for_every_n
@@ -27,13 +28,13 @@ from tcprobe.pages.site.render import View, render
 from tcprobe.store.cell import Cell
 
 RENAMED: dict[str, str] = {}  # address of a page that was renamed: where it is now
-STATIC = ("site.css", "icon.svg", "site.js", "maps.js", "grid.js", "fact.js", "instruction.js", "diff.js", "layout.js", "banks.js")
+STATIC = ("site.css", "icon.svg", "site.js", "maps.js", "grid.js", "fact.js", "instruction.js", "diff.js", "layout.js", "banks.js", "find.js", "home.js")
 
 
 def build(facts: Facts) -> dict[str, str]:
     """Text by address."""
     written = {view.page: render(view) for view in views(facts)}
-    return written | dict(_others(facts))
+    return written | dict(_others(facts)) | dict(search_table.files(facts, written))
 
 
 def views(facts: Facts) -> Iterator[View]:

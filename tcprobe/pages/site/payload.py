@@ -64,6 +64,11 @@ def bare(table: Table) -> dict[str, Any]:
     return {name: value for name, value in layout(table).items() if name != "formula" and value != []}
 
 
+def with_formula(table: Table) -> dict[str, Any]:
+    """The same with its formulas."""
+    return {name: value for name, value in layout(table).items() if value != []}
+
+
 def layout(table: Table) -> dict[str, Any]:
     """As `_layout`, each once."""
     if table.id not in _MADE:

@@ -198,7 +198,7 @@ globalThis.tcprobe.page = function instructionPage() {
     if (choices.warp) choices.warp.box.selectedIndex = thread;
     redraw();
     const td = one("td.on");
-    if (location.hash && !td) one("#readout").textContent = "The address names no element here. Choose one.";
+    if (location.hash.includes("=") && !td) one("#readout").textContent = "The address names no element here. Choose one.";
     if (td && state.chosen) sets[state.chosen.number][key].cell(row, col)?.scrollIntoView({ block: "center", inline: "center" });
   }
 

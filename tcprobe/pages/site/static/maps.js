@@ -165,5 +165,5 @@
     }
     return "<thead><tr><td></td>" + heads + "</tr></thead><tbody>" + body + "</tbody>";
   }
-  root.tcprobe = { expand, blocks, matrixRows, laneRows, holding, rowsOf, colour, classes, texts: text };
+  root.tcprobe = Object.assign(root.tcprobe || {}, { expand, blocks, matrixRows, laneRows, holding, rowsOf, colour, classes, texts: text });
 })(globalThis);

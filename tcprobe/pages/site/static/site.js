@@ -3,6 +3,7 @@
 /** What every page needs: helpers, tabs, filters, and the box that loads the search when it is used. */
 (function (/** @type {any} */ root) {
   const tcprobe = root.tcprobe = root.tcprobe || {};
+  tcprobe.search = {}; // find.js fills it
 
   /** @returns {any} */
   const one = (/** @type {string} */ selector, /** @type {any} */ from) => (from || document).querySelector(selector);
