@@ -6,8 +6,6 @@ import shutil
 import subprocess
 
 import pytest
-
-
 from site_pages import archs_of, data_of, facts, pages
 
 from tcprobe.isa import inventory

@@ -1,4 +1,4 @@
-"""Pages of what has no table: instructions that hold nothing in registers, and fragments of which nobody says anything."""
+"""Pages of what has no table: instructions without registers, and fragments of which nobody says anything."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ def views(facts: Facts) -> Iterator[View]:
 def _all(facts: Facts) -> View:
     parts = [
         ListPart("Into registers and back", "loads", "Documented, as CuTe has them.", links=_loads(facts)),
-        ListPart("Instructions without registers", "bare", links=[(id_, addresses.instruction(id_)) for id_ in facts.bare]),
+        ListPart("Instructions without registers", "bare",
+                 links=[(id_, addresses.instruction(id_)) for id_ in facts.bare]),
         ListPart("Fragments without a table", "untold", links=[(f.id, addresses.fact(f.id)) for f in facts.untold]),
     ]  # fmt: skip
-    words = ("Tensor memory has 128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to 32 w + 31. "
-             "None of this is measured: no GPU with tensor memory was at hand, and machine code shows no layout.")  # fmt: skip
+    about = ("Tensor memory has 128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to "
+             "32 w + 31. None of this is measured: no GPU with tensor memory was at hand, and machine code shows no "
+             "layout.")  # fmt: skip
     return View(PAGE, "list", "Tensor memory", "tcgen05: what is documented, and what is not",
-                {"paragraphs": [words], "parts": [part for part in parts if part.links]})  # fmt: skip
+                {"paragraphs": [about], "parts": [part for part in parts if part.links]})  # fmt: skip
 
 
 def _form(facts: Facts, row: Instruction) -> View:
@@ -52,7 +54,10 @@ def _form(facts: Facts, row: Instruction) -> View:
                  "32 w to 32 w + 31. What reads it into registers:", links=_loads(facts)),
         ListPart("In the shell", "shell", code=f"tcprobe list {row.id} --json\ntcprobe lower {row.id}"),
     ]  # fmt: skip
-    shown = {"paragraphs": [what, f"PTX: {row.name}"], "parts": [part for part in parts if part.rows or part.links or part.code]}
+    shown = {
+        "paragraphs": [what, f"PTX: {row.name}"],
+        "parts": [part for part in parts if part.rows or part.links or part.code],
+    }
     return View(addresses.instruction(row.id), "list", row.id, f"{row.id}: documented, not measured", shown)
 
 
@@ -67,11 +72,14 @@ def _fragment(facts: Facts, fragment: Fragment) -> View:
     for name in facts.archs:
         said = reason(fragment, name, facts.layers, None).replace(f"{name} ", "").replace(f" on {name}", "")
         by_reason.setdefault(said, []).append(name)
-    size = f"{fragment.rows} x {fragment.cols} of {fragment.type}; {words.held(fragment)} in each {words.axis(fragment)}."
+    size = (
+        f"{fragment.rows} x {fragment.cols} of {fragment.type}; {words.held(fragment)} in each {words.axis(fragment)}."
+    )
     parts = [
         ListPart("Archs", "archs", heads=["Archs", "Why there is no table"],
                  rows=[[[(spans(archs), "")], [(why, "")]] for why, archs in by_reason.items()]),
-        ListPart("Instruction", "instruction", links=[(fragment.experiment, addresses.instruction(fragment.experiment))]),
+        ListPart("Instruction", "instruction",
+                 links=[(fragment.experiment, addresses.instruction(fragment.experiment))]),
     ]  # fmt: skip
     return View(addresses.fact(fragment.id), "list", fragment.id, f"{fragment.id}: no table",
                 {"paragraphs": [size], "parts": parts})  # fmt: skip

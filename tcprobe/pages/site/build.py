@@ -28,7 +28,20 @@ from tcprobe.pages.site.render import View, render
 from tcprobe.store.cell import Cell
 
 RENAMED: dict[str, str] = {}  # address of a page that was renamed: where it is now
-STATIC = ("site.css", "icon.svg", "site.js", "maps.js", "grid.js", "fact.js", "instruction.js", "diff.js", "layout.js", "banks.js", "find.js", "home.js")
+STATIC = (
+    "site.css",
+    "icon.svg",
+    "site.js",
+    "maps.js",
+    "grid.js",
+    "fact.js",
+    "instruction.js",
+    "diff.js",
+    "layout.js",
+    "banks.js",
+    "find.js",
+    "home.js",
+)
 
 
 def build(facts: Facts) -> dict[str, str]:

@@ -119,7 +119,11 @@ class Facts:
     def named(self) -> dict[str, str]:
         """What the page of each instruction is called, of those that have one."""
         rows = inventory.instructions()
-        there = {row.id: self.name(row) for row in rows.values() if row.fragments and all(f.id in self.of for f in row.fragments)}
+        there = {
+            row.id: self.name(row)
+            for row in rows.values()
+            if row.fragments and all(f.id in self.of for f in row.fragments)
+        }
         return {id_: name for id_, name in there.items() if name in self.instructions}
 
     @cached_property
@@ -141,8 +145,9 @@ class Facts:
         shared, bare = sum(len(row.described) for row in rows), sum(not row.fragments for row in rows)
         held = inventory.fragments()
         with_table = sum(id_ in self.of for id_ in held)
-        return (f"{len(held) + shared + bare} ids: {len(held)} fragments in registers, of which {with_table} have a table; "
-                f"{shared} operands in shared memory; {bare} instructions that hold nothing in registers")  # fmt: skip
+        known = f"{len(held)} fragments in registers, of which {with_table} have a table"
+        others = f"{shared} operands in shared memory; {bare} instructions that hold nothing in registers"
+        return f"{len(held) + shared + bare} ids: {known}; {others}"
 
     def _shown(self, fragment: Fragment) -> bool:
         """Whether a fragment is drawn for every N, being that of the smallest, or stands for itself."""
@@ -190,8 +195,9 @@ class Facts:
         found: dict[str, dict[str, str]] = {}
         for arch, bodies in self.lowerings.items():
             known = {id_: Lowering(**of) for body in reversed(bodies) for id_, of in body["instructions"].items()}
-            found[arch] = {id_: lowering.words(low, rows[id_]) for id_, low in known.items()
-                           if id_ in rows and rows[id_].multiplies and not low.refused and not low.native(rows[id_])}  # fmt: skip
+            multiplies = {id_: row for id_ in known if (row := rows.get(id_)) and row.multiplies}
+            found[arch] = {id_: lowering.words(low, row) for id_, row in multiplies.items()
+                           if not ((low := known[id_]).refused or low.native(row))}  # fmt: skip
         return found
 
     def emulated(self, fragment: Fragment, arch: str) -> str:

@@ -9,8 +9,8 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction
-from tcprobe.pages.site import addresses, bare_views, markup, number_views, payload, play_view, words
 from tcprobe.layout.grid import blocks
+from tcprobe.pages.site import addresses, bare_views, markup, number_views, payload, play_view, words
 from tcprobe.pages.site.facts import BADGES, Fact, Facts
 from tcprobe.pages.site.render import ListPart, View
 
@@ -18,17 +18,19 @@ Links = list[tuple[str, str]]
 CLASSES = {"-": "n", "?": "u"}  # letters that are no names
 MOST_MATRIX = 12_000  # characters
 LIVE = "mma.m16n8k16.row.col.f32.f16.f16.f32.a"
-EXAMPLES = (("A", "m16n8k16 f16 f32 a"), ("B", "m16n8k16 f16 f32 b"), ("D", "m16n8k16 f16 f32 d"), ("wmma", "wmma m16n16k16 d f32"),
-            ("wgmma", "wgmma m64n16k16 f32 f16 d"), ("fp8", "m16n8k32 f32 e4m3 a"))  # fmt: skip
+EXAMPLES = (("A", "m16n8k16 f16 f32 a"), ("B", "m16n8k16 f16 f32 b"), ("D", "m16n8k16 f16 f32 d"),
+            ("wmma", "wmma m16n16k16 d f32"), ("wgmma", "wgmma m64n16k16 f32 f16 d"),
+            ("fp8", "m16n8k32 f32 e4m3 a"))  # fmt: skip
 
 
 def view(facts: Facts, makers: Links) -> View:
     """The page."""
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
-    shown = {
+    shown: dict[str, Any] = {
         "counted": facts.counted, "families": ", ".join(map(_said, families)),
-        "archs": facts.archs, "legend": [(CLASSES.get(letter, letter), letter, said) for letter, said in words.legend()],
+        "archs": facts.archs,
+        "legend": [(CLASSES.get(letter, letter), letter, said) for letter, said in words.legend()],
         "rows": _rows(facts), "makers": makers,
         "filters": [("family", "Family", families), ("type", "Type", types), ("arch", "Arch", facts.archs)],
         "arch_links": [(f"{name}, {arch_row(name).generation}", addresses.arch(name)) for name in facts.archs],
@@ -54,8 +56,9 @@ def _first(facts: Facts) -> dict[str, Any]:
     """The matrix of the first page, as it stands there without the script."""
     fact = facts.facts.get(LIVE) or next(iter(facts.facts.values()))
     block = blocks(fact.each[0].table, fact.each[0].fragment)[0]
+    matrix = markup.matrix(block, most=MOST_MATRIX).markup
     return {"id": fact.id, "page": addresses.fact(fact.id), "arch": fact.main.arch,
-            "formula": words.formula(fact.main.table), "matrix": markup.matrix(block, most=MOST_MATRIX).markup}  # fmt: skip
+            "formula": words.formula(fact.main.table), "matrix": matrix}  # fmt: skip
 
 
 def _live(facts: Facts) -> dict[str, Any]:
@@ -110,7 +113,8 @@ def _row(facts: Facts, members: list[Fact]) -> dict[str, Any]:
     one = len(members) == 1
     return {
         "family": family, "types": " ".join(types), "archs": " ".join(name for name in archs if name in first.cells),
-        "name": first.id if one else f"{family} {shape}", "count": len(members), "cells": [(CLASSES.get(text[0], text[0]), text) for text in _cells(facts, first)],
+        "name": first.id if one else f"{family} {shape}", "count": len(members),
+        "cells": [(CLASSES.get(text[0], text[0]), text) for text in _cells(facts, first)],
         "page": addresses.fact(first.id) if one else shape_page(family, shape),
         "of": "" if one else f"{', '.join(operands)} of {', '.join(types)}",
     }  # fmt: skip

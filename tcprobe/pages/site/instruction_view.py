@@ -30,19 +30,20 @@ def view(facts: Facts, name: str) -> View:
     arch = next(reversed(by_operand.values())).main.arch
     at = {operand: _cell(fact, arch) for operand, fact in by_operand.items()}
     composed = [o for o in by_operand if not row.multiplies or o != "c"]
-    remote = [] if row.multiplies_registers or not row.multiplies else [o for o in row.elsewhere if o.name == "b"]
+    remote = {o.name.removesuffix("_smem"): o for o in row.elsewhere if o.role is Role.FACTOR}
+    remote = {name: o for name, o in remote.items() if name not in by_operand}
     every_n = any(fact.sizes for fact in by_operand.values())
-    operands = {o: _data(by_operand[o]) for o in by_operand} | {o.name: _remote(o) for o in remote}
+    operands = {o: _data(by_operand[o]) for o in by_operand} | {name: _remote(name, o) for name, o in remote.items()}
     shown = {
         "every_n": every_n, "arch": arch, "axis": words.axis(row.fragments[0]), "what": what(row),
         "targets": targets(row), "strip": [name for name in facts.archs if _there(by_operand, name)],
         "operands": [_operand(by_operand[o], cell, arch) for o, cell in at.items()],
-        "drawn": [_picture(o, at.get(o)) for o in [*composed, *(o.name for o in remote)]],
+        "drawn": [_picture(o, at.get(o)) for o in [*composed, *remote]],
         "multiplies": row.multiplies, "products": range(row.products), "stated": stated(row),
         "lowered": lowered(facts, row), "ptx": _ptx(row, [cell for cell in at.values() if cell]),
         "numbers": number_views.of(facts, row),
         "data": markup.data({"kind": "instruction", "main": arch, "operands": operands, "products": row.products,
-                             "drawn": [*composed, *(o.name for o in remote)], **_sparse(row)}),
+                             "drawn": [*composed, *remote], **_sparse(row)}),
     }  # fmt: skip
     title = name if every_n else row.name
     return View(addresses.instruction(name), "instruction", title, "", shown)
@@ -102,10 +103,9 @@ def _data(fact: Fact) -> dict[str, Any]:
     return given | {"evidence": said, "formulas": [words.formula(table) for table in fact.tables.values()]}
 
 
-def _remote(operand: Operand) -> dict[str, Any]:
+def _remote(name: str, operand: Operand) -> dict[str, Any]:
     """A factor that is in no register."""
-    name = operand.name.upper()
-    return {"name": name, "rows": operand.rows, "cols": operand.cols, "threads": 32, "elements": 0,
+    return {"name": name.upper(), "rows": operand.rows, "cols": operand.cols, "threads": 32, "elements": 0,
             "bits": operand.slot_bits, "register": 32, "place": operand.place.value, "piece": SHARED_PIECE}  # fmt: skip
 
 
@@ -125,7 +125,8 @@ def lowered(facts: Facts, row: Instruction) -> list[tuple[str, str, str]]:
         saved = next((body for body in bodies if row.id in body["instructions"]), None)
         if saved:
             low = Lowering(**saved["instructions"][row.id])
-            text = lowering.words(low, row) + (f" ({low.refused})" if low.refused else "")
+            refused = (low.refused or "").replace(f" on .target '{arch}'", "")
+            text = lowering.words(low, row) + (f" ({refused})" if refused else "")
             by_text.setdefault(text, []).append(arch)
     return [(spans(archs), text, " ".join(archs)) for text, archs in by_text.items()]
 

@@ -31,8 +31,8 @@ def arch(facts: Facts, name: str) -> View:
         ListPart("Absent", "absent", heads=["Why", "Fragments"], rows=list(_absent(absent, name))),
     ]  # fmt: skip
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    about = f"{row.generation}, compute capability {row.compute_capability}. {kinds.total()} fragments in registers have a table, every N "
-    about += f"counted: {counts}."
+    about = f"{row.generation}, compute capability {row.compute_capability}. "
+    about += f"{kinds.total()} fragments in registers have a table, every N counted: {counts}."
     of_all = f"Of {facts.counted}."
     return View(addresses.arch(name), "list", name, about, {"paragraphs": [about, of_all], "parts": parts})
 

@@ -23,13 +23,13 @@ SHOWN_N = (8, 16, 32, 64, 128, 256)
 PLACES = {"shared": "in shared memory", "registers": "in registers"}
 WIDE, HIGH = 320, 120  # of a curve
 CONDITIONS = (
-    "Cycles of an SM: the difference of two loop counts, and the machine code of the loop was read. One block has its SM "
-    "for itself, other SMs may be busy, inputs are zeros, and nobody knows the mode of the clock. A latency runs from one "
-    "operand to D; an interval is the time between two of the same form, in one warp or on the whole SM."
+    "Cycles of an SM: the difference of two loop counts, and the machine code of the loop was read. One block has its "
+    "SM for itself, other SMs may be busy, inputs are zeros, and nobody knows the mode of the clock. A latency runs "
+    "from one operand to D; an interval is the time between two of the same form, in one warp or on the whole SM."
 )
 ARITHMETIC = (
-    "A sum takes in so many products; each term is cut toward zero to a multiple of 2^(top - F), where top is the largest "
-    "exponent of all terms, and the result is rounded once. Forms that differ in m, n and layout are one row."
+    "A sum takes in so many products; each term is cut toward zero to a multiple of 2^(top - F), where top is the "
+    "largest exponent of all terms, and the result is rounded once. Forms that differ in m, n and layout are one row."
 )
 
 
@@ -59,9 +59,9 @@ def _costs(facts: Facts, row: Instruction) -> Iterator[dict[str, Any]]:
                    "curve": _curve(found.body.curve), "maker": _maker(facts, found)}  # fmt: skip
 
 
-def _maker(facts: Facts, found: InstructionCost) -> str:
+def _maker(facts: Facts, cost: InstructionCost) -> str:
     """The page of the device that was timed, where it has one."""
-    words = found.evidence.removeprefix("live on ").partition(", CUDA")[0]
+    words = cost.evidence.removeprefix("live on ").partition(", CUDA")[0]
     address = addresses.device(words)
     return address if address in facts.made_by else ""
 
@@ -130,7 +130,16 @@ def _cost_parts(facts: Facts) -> list[ListPart]:
         plain = [one for one in found.values() if isinstance(one.body.latency, dict)]
         moves = [one for one in found.values() if isinstance(one.body.interval, Point) and one not in plain]
         copies = [one for one in found.values() if one.body.interval is None and one.body.round_trip]
-        heads = ["Instruction", "From A", "From B", "From C", "One warp", "SM", "Warps x chains", "Multiply-adds a cycle"]
+        heads = [
+            "Instruction",
+            "From A",
+            "From B",
+            "From C",
+            "One warp",
+            "SM",
+            "Warps x chains",
+            "Multiply-adds a cycle",
+        ]
         evidence = next(iter(found.values())).evidence
         parts += [
             ListPart(f"{arch}: multiplies of a warp", f"{arch}-warp", f"{arch}, {evidence}.", heads,
@@ -155,20 +164,22 @@ def _number(value: float | None) -> Links:
     return [("-" if value is None else f"{value:g}", "")]
 
 
-def _multiply(facts: Facts, one: InstructionCost) -> list[Links]:
-    body = one.body
+def _multiply(facts: Facts, cost: InstructionCost) -> list[Links]:
+    body = cost.body
     latency = body.latency if isinstance(body.latency, dict) else {}
-    each = [[(f"{latency[o]:g}" + (" at most" if o in body.at_most else "") if o in latency else "-", "")] for o in "abc"]
+    each = [
+        [(f"{latency[o]:g}" + (" at most" if o in body.at_most else "") if o in latency else "-", "")] for o in "abc"
+    ]
     point = body.interval if isinstance(body.interval, Point) else None
     best = (_number(point.cycles), [(f"{point.warps} x {point.chains}", "")]) if point else ([("-", "")], [("-", "")])
-    name = [*_named(facts, one.id), *([("emulated", "")] if body.emulated else [])]
+    name = [*_named(facts, cost.id), *([("emulated", "")] if body.emulated else [])]
     return [name, *each, _number(body.one_warp), *best, _number(body.macs_per_cycle)]
 
 
-def _groups(facts: Facts, found: dict[str, InstructionCost]) -> Iterator[list[Links]]:
+def _groups(facts: Facts, timed: dict[str, InstructionCost]) -> Iterator[list[Links]]:
     smallest = [row for row in inventory.executed_by(WARPGROUP) if row.shape.n == SHOWN_N[0]]
     for row in smallest:
-        by_n = {other.shape.n: found.get(other.id) for other in _every_n(row)}
+        by_n = {other.shape.n: timed.get(other.id) for other in _every_n(row)}
         for place, words in PLACES.items():
             each = [one and number_of(one.body, f"{place} interval") for one in map(by_n.get, SHOWN_N)]
             if any(value is not None for value in each):
@@ -177,15 +188,15 @@ def _groups(facts: Facts, found: dict[str, InstructionCost]) -> Iterator[list[Li
                 yield [[(name, page)], [(words, "")], *map(_number, each)]
 
 
-def _move(facts: Facts, one: InstructionCost) -> list[Links]:
-    body = one.body
+def _move(facts: Facts, cost: InstructionCost) -> list[Links]:
+    body = cost.body
     cycles = body.interval.cycles if isinstance(body.interval, Point) else None
     latency = body.latency if isinstance(body.latency, float) else None
-    return [_named(facts, one.id), _number(latency), _number(body.one_warp), _number(cycles)]
+    return [_named(facts, cost.id), _number(latency), _number(body.one_warp), _number(cycles)]
 
 
-def _copy(one: InstructionCost) -> list[Links]:
-    return [[(one.id, "")], [(", ".join(f"{trip.bytes} bytes {trip.cycles:g}" for trip in one.body.round_trip), "")]]
+def _copy(cost: InstructionCost) -> list[Links]:
+    return [[(cost.id, "")], [(", ".join(f"{trip.bytes} bytes {trip.cycles:g}" for trip in cost.body.round_trip), "")]]
 
 
 def _numeric_parts(facts: Facts) -> list[ListPart]:

@@ -43,8 +43,9 @@ def known(fact: Fact, arch: str) -> dict[str, Any]:
     """What the table of an arch rests on: evidence, numbering, what references say, how to obtain it again."""
     cell = fact.cells[arch]
     verdicts = [[v.reference, v.verdict, v.detail, v.erratum or ""] for v in fact.verdicts(arch)]
-    return {"measured": cell.measured is not None, "evidence": words.evidence(cell), "numbering": words.numbering(cell),
-            "verdicts": verdicts, "made": words.made(cell), "command": words.command(cell).replace(arch, "{arch}")}  # fmt: skip
+    again = words.command(cell).replace(arch, "{arch}")
+    return {"measured": cell.measured is not None, "evidence": words.evidence(cell), "verdicts": verdicts,
+            "numbering": words.numbering(cell), "made": words.made(cell), "command": again}  # fmt: skip
 
 
 def of_size(cell: Cell) -> tuple[int, int, int, str]:

@@ -27,4 +27,6 @@ def view(facts: Facts) -> View:
              for order in (("",) if row.is_matrix else ("rows",) if row.has_source else ("rows", "cols"))]  # fmt: skip
     shown = {"evidence": rules.evidence, "types": list(types), "swizzles": SWIZZLES, "accesses": swept,
              "data": markup.data({"kind": "banks", "types": types, "rules": by_access})}  # fmt: skip
-    return View(PAGE, "banks", "Bank conflicts of a tile", "Swizzles and padding tried out, by the measured rule", shown)
+    return View(
+        PAGE, "banks", "Bank conflicts of a tile", "Swizzles and padding tried out, by the measured rule", shown
+    )

@@ -26,8 +26,10 @@ class View(NamedTuple):
 
 
 class ListPart(NamedTuple):
-    """A part of a page that is a list: head, words, a table of linked texts, links, code; what is empty is left out. A table that `sorts`
-    has heads to click on and a box for words."""
+    """A part of a page that is a list: head, words, a table of linked texts, links, code; what is empty is left out.
+
+    A table that `sorts` has heads to click on, and a box for words.
+    """
 
     head: str = ""
     anchor: str = ""

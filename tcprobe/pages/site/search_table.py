@@ -21,16 +21,16 @@ _TITLE = re.compile(r"<title>(.*?) · tcprobe</title>")
 _TAG = re.compile(r"<[^>]*>")
 # what people say, and the page that has it
 SUBJECTS = {
-    "play/banks.html": "bank conflict conflicts padding shared memory swizzle playground ldmatrix stride 32 banks wavefronts",
+    "play/banks.html": "bank conflict conflicts padding shared memory swizzle playground ldmatrix stride wavefronts",
     "s/index.html": "swizzle swizzling shared memory xor banks",
     "cost.html": "latency throughput cycles cost interval speed how fast timing issue rate flops performance",
-    "numerics.html": "rounding precision numerics accumulate accumulation exact error bits truncation subnormal nan denormal",
+    "numerics.html": "rounding precision numerics accumulate accumulation exact truncation subnormal nan denormal",
     "tensor-memory.html": "tmem tensor memory tcgen05 blackwell b200 5th generation umma",
     "diff.html": "differences difference between archs change volta turing ampere hopper compare",
     "errata.html": "errata wrong manual error ptx isa documentation bug mistake",
     "method.html": "how measured method trust guide",
     "method.html#descriptor": "descriptor lbo sbo leading stride byte offset base matrix wgmma smem desc",
-    "method.html#softmax": "softmax row reduction flash attention mask causal p as a convert accumulator operand epilogue",
+    "method.html#softmax": "softmax row reduction flash attention mask causal p as a convert epilogue",
     "method.html#holds": "who holds element owner which thread lane register has",
     "method.html#where": "where is x[i] fragment index lane i",
     "method.html#feeds": "trace feeds dot product contributes",
@@ -42,13 +42,13 @@ SUBJECTS = {
 
 def table(facts: Facts, pages: Mapping[str, str]) -> dict[str, Any]:
     """Ids with the number of their layout, words, GPUs, opcodes, and all other pages."""
-    numbers = {id_: number for number, id_ in enumerate(facts.tables)}
+    ordinal = {id_: number for number, id_ in enumerate(facts.tables)}
     return {
         "schema": 1, "stems": sorted(STEMS), "meant": MEANT, "noise": sorted(NOISE),
         "apart": {part: sorted(also) for part, also in APART.items()},
         "gpus": [[f"sm_{number}", said, pattern] for number, said, pattern in GPUS],
-        "ids": list(_ids(facts, numbers)), "instructions": _instructions(facts), "opcodes": _opcodes(facts),
-        "others": _others(facts, numbers), "layouts": [payload.with_formula(one) for one in facts.tables.values()],
+        "ids": list(_ids(facts, ordinal)), "instructions": _instructions(facts), "opcodes": _opcodes(facts),
+        "others": _others(facts, ordinal), "layouts": [payload.with_formula(one) for one in facts.tables.values()],
         "archs": facts.archs,
         "modes": {bits: width for width, bits in SWIZZLES.items()}, "pages": list(_pages(facts, pages)),
     }  # fmt: skip
@@ -61,7 +61,7 @@ def files(facts: Facts, pages: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     yield "words.js", f"globalThis.tcprobeWords={text};\n"
 
 
-def _ids(facts: Facts, numbers: Mapping[str, int]) -> Iterator[list[Any]]:
+def _ids(facts: Facts, ordinal: Mapping[str, int]) -> Iterator[list[Any]]:
     """[what ids have in common, their last parts, the number of the layout of each, archs with a table, main arch].
 
     Archs are bits in the order of `archs`; the main one is its number there.
@@ -69,7 +69,7 @@ def _ids(facts: Facts, numbers: Mapping[str, int]) -> Iterator[list[Any]]:
     runs: list[list[Any]] = []
     for id_, fact in facts.facts.items():
         prefix, _, last = id_.rpartition(".")
-        number, on = numbers[fact.main.table.id], sum(1 << facts.archs.index(arch) for arch in fact.cells)
+        number, on = ordinal[fact.main.table.id], sum(1 << facts.archs.index(arch) for arch in fact.cells)
         known = [on, facts.archs.index(fact.main.arch)]
         if runs and runs[-1][0] == prefix and runs[-1][3:] == known:
             runs[-1][1] += f" {last}"
@@ -98,10 +98,11 @@ def _opcodes(facts: Facts) -> dict[str, list[str]]:
     return {opcode: [*ids][:MOST_FORMS] for opcode, ids in sorted(found.items())}
 
 
-def _others(facts: Facts, numbers: Mapping[str, int]) -> dict[str, dict[str, int]]:
+def _others(facts: Facts, ordinal: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """By id the archs on which its layout is another one than the main one's."""
-    return {fact.id: {arch: numbers[cell.table.id] for arch, cell in fact.cells.items() if cell.table != fact.main.table}
-            for fact in facts.facts.values() if len(fact.tables) > 1}  # fmt: skip
+    several = [fact for fact in facts.facts.values() if len(fact.tables) > 1]
+    return {fact.id: {arch: ordinal[cell.table.id] for arch, cell in fact.cells.items()
+                      if cell.table != fact.main.table} for fact in several}  # fmt: skip
 
 
 def _pages(facts: Facts, pages: Mapping[str, str]) -> Iterator[list[str]]:
