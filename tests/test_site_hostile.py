@@ -55,6 +55,8 @@ def shape(name, text):
     """What a file is made of, words apart."""
     if name.endswith(".json"):
         return keys(json.loads(text))
+    if name == "words.js":
+        return keys(json.loads(text.removeprefix("globalThis.tcprobeWords=").removesuffix(";\n")))
     if name.endswith(".html"):
         page = Shape(text)
         return page.elements, [keys(json.loads(data)) for data in page.data]

@@ -9,11 +9,10 @@ from tcprobe import __version__
 from tcprobe.ask import behind
 from tcprobe.ask.describe import form_entry, fragment_entry, shown
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.pages.site import addresses, markup, payload
-from tcprobe.pages.site.facts import Fact, Facts
+from tcprobe.pages.site.facts import Fact, Facts, allowed
 
 WITH_DATA = (8, 24)  # N of which data were published before there was a page for every N
 NUMBERS = {"type": "integer", "minimum": 0}
@@ -42,7 +41,7 @@ def _held(facts: Facts, fragment: Fragment) -> dict[str, Any]:
     """A fragment; the largest N of a fact for every N says also what depends on N, instead of data of its own."""
     fact = facts.of.get(fragment.id)
     if fact is None:  # nobody says anything of it
-        on = [name for name in facts.archs if fragment.target.on(arch_row(name))]
+        on = [name for name in facts.archs if allowed(fragment.target, name)]
         archs = {name: {"layout": None, "evidence": "unknown"} for name in on}
         there = addresses.fact(fragment.id) if fragment in facts.untold else None
         return {**fragment_entry(fragment), "page": there, "json": None, "archs": archs}
@@ -61,7 +60,7 @@ def page(fact: Fact, fragment: Fragment) -> str:
 
 def _elsewhere(facts: Facts, row: Instruction) -> dict[str, Any]:
     """What is in no register: the page of its instruction, and the archs that have it."""
-    on = [name for name in facts.archs if row.target.on(arch_row(name))]
+    on = [name for name in facts.archs if allowed(row.target, name)]
     archs = {name: {"layout": None, "evidence": "unknown"} for name in on}
     name = facts.named.get(row.id) or (row.id if row.id in facts.bare else None)
     return {"page": addresses.instruction(name) if name else None, "json": None, "archs": archs}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from tcprobe.ask.absent import reason
@@ -16,6 +16,7 @@ from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.fragment import Fragment, Shape
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.target import Target
 from tcprobe.layout.table import Table
 from tcprobe.pages.site import addresses
 from tcprobe.sass import lowering
@@ -34,6 +35,12 @@ BADGES = {
     "absent": ("-", "the arch does not have it"),
     "unknown": ("?", "neither measured nor documented"),
 }
+
+
+@cache
+def allowed(needed: Target, arch: str) -> bool:
+    """Whether an arch is allowed to have what needs a target: few targets, asked of every arch of every fragment."""
+    return needed.on(arch_row(arch)) is not None
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,7 @@ class Fact:
         """A key of BADGES: how the cell of an arch was obtained."""
         if cell := self.cells.get(arch):
             return cell.how
-        return "unknown" if self.fragment.target.on(arch_row(arch)) else "absent"
+        return "unknown" if allowed(self.fragment.target, arch) else "absent"
 
     def why(self, arch: str) -> str:
         """Why an arch has no table."""

@@ -18,9 +18,10 @@ from tcprobe.pages.site.facts import Facts, for_every_n
 from tcprobe.pages.site.render import Links, ListPart, View
 from tcprobe.store.kinds.cost import Point
 
-COST, NUMERICS = "cost.html", "numerics.html"
+COST, WMMA, NUMERICS = "cost.html", "cost-wmma.html", "numerics.html"
 SHOWN_N = (8, 16, 32, 64, 128, 256)
 PLACES = {"shared": "in shared memory", "registers": "in registers"}
+HEADS = ("Instruction", "From A", "From B", "From C", "One warp", "SM", "Warps x chains", "Multiply-adds a cycle")
 WIDE, HIGH = 320, 120  # of a curve
 CONDITIONS = (
     "Cycles of an SM: the difference of two loop counts, and the machine code of the loop was read. One block has its "
@@ -118,6 +119,7 @@ def _answer(facts: Facts, row: Instruction, arch: str) -> FormNumerics | None:
 def views(facts: Facts) -> list[View]:
     """The tables of cost and of arithmetic, as far as somebody measured."""
     made = [(COST, "What instructions cost", CONDITIONS, _cost_parts(facts)),
+            (WMMA, "What wmma costs", CONDITIONS, _wmma_parts(facts)),
             (NUMERICS, "What multiplies compute", ARITHMETIC, _numeric_parts(facts))]  # fmt: skip
     return [View(page, "list", title, f"{title}, as measured", {"paragraphs": [words], "parts": parts})
             for page, title, words, parts in made if parts]  # fmt: skip
@@ -127,22 +129,13 @@ def _cost_parts(facts: Facts) -> list[ListPart]:
     parts = []
     for arch in costs_of.archs(facts.layers):
         found = {one.id: one for one in costs_of.costs([], arch, facts.layers)}
-        plain = [one for one in found.values() if isinstance(one.body.latency, dict)]
-        moves = [one for one in found.values() if isinstance(one.body.interval, Point) and one not in plain]
+        plain = [one for one in found.values() if isinstance(one.body.latency, dict) and not _is_wmma(one)]
+        moves = [one for one in found.values() if isinstance(one.body.interval, Point)
+                 and not isinstance(one.body.latency, dict)]  # fmt: skip
         copies = [one for one in found.values() if one.body.interval is None and one.body.round_trip]
-        heads = [
-            "Instruction",
-            "From A",
-            "From B",
-            "From C",
-            "One warp",
-            "SM",
-            "Warps x chains",
-            "Multiply-adds a cycle",
-        ]
         evidence = next(iter(found.values())).evidence
         parts += [
-            ListPart(f"{arch}: multiplies of a warp", f"{arch}-warp", f"{arch}, {evidence}.", heads,
+            ListPart(f"{arch}: multiplies of a warp", f"{arch}-warp", f"{arch}, {evidence}.", HEADS,
                      [_multiply(facts, one) for one in plain], sorts=True),
             ListPart(f"{arch}: multiplies of a warpgroup, by N", f"{arch}-warpgroup", "Cycles between two of them.",
                      ["Instruction", "A", *(f"N = {n}" for n in SHOWN_N)], [*_groups(facts, found)], sorts=True),
@@ -152,6 +145,20 @@ def _cost_parts(facts: Facts) -> list[ListPart]:
                      ["Instruction", "Cycles by bytes"], [_copy(one) for one in copies]),
         ]  # fmt: skip
     return [part for part in parts if part.rows]
+
+
+def _wmma_parts(facts: Facts) -> list[ListPart]:
+    """Those of wmma, which are many: a form for each layout of A and B."""
+    parts = []
+    for arch in costs_of.archs(facts.layers):
+        found = [one for one in costs_of.costs([], arch, facts.layers) if _is_wmma(one)]
+        rows = [_multiply(facts, one) for one in found]
+        parts += [ListPart(arch, arch, f"{arch}, {found[0].evidence}.", HEADS, rows, sorts=True)] if rows else []
+    return parts
+
+
+def _is_wmma(cost: InstructionCost) -> bool:
+    return cost.row is not None and cost.row.family == "wmma"
 
 
 def _named(facts: Facts, id_: str) -> Links:
