@@ -76,7 +76,7 @@
     const topic = Object.keys(TOPICS).find((page) => table.pages.some(([, at, more]) => at === page && more.split(" ").includes(clean)));
     if (topic) return void (asked.topic = TOPICS[topic]);
     const shape = SHAPE.exec(clean);
-    const meant = table.meanings[clean];
+    const meant = table.meanings.get(clean);
     if (shape && shape[0].length > 2) {
       if (shape[1] === "64" && shape[3]) asked.n = shape[2];
       asked.wants.push([`m${shape[1]}n${shape[2]}` + (shape[3] ? `k${shape[3]}` : "")]);
@@ -98,7 +98,7 @@
   /** @returns {Found[]} */
   function find(/** @type {string} */ text, /** @type {any} */ table) {
     if (!table.meanings) {
-      table.meanings = Object.fromEntries(Object.entries(table.meant).flatMap(([words, part]) => words.split("|").map((word) => [word, part])));
+      table.meanings = new Map(Object.entries(table.meant).flatMap(([words, part]) => words.split("|").map((word) => [word, part])));
       table.noisy = new Set(table.noise);
     }
     const query = text.trim();
