@@ -70,7 +70,8 @@ def test_an_element_s_holder_is_the_library_s(tmp_path):
 
 def test_answers_in_the_list(tmp_path):
     asked = ["m16n8k16 bf16 d 3,5", "m16n8k16 f16 a lane 12 i 5", "0x4000004000010000",
-             "wgmma m64n128k16 f32 f16 d 40,100", "wmma m16n16k16 f16 a row sm_70 3,9", "m16n8k16 bf16 d 99,5"]  # fmt: skip
+             "wgmma m64n128k16 f32 f16 d 40,100", "wmma m16n16k16 f16 a row sm_70 3,9",
+             "m16n8k16 bf16 d 99,5"]  # fmt: skip
     hits = found(tmp_path, asked)
     assert [one[0]["text"] for one in hits[:5]] == [
         "lane 14, i 1", "A[3][9]", "start 0, LBO 16, SBO 1024, base offset 0, swizzle 128B", "thread 66, i 50",
