@@ -220,7 +220,11 @@ globalThis.tcprobe.page = function factPage() {
     }
     if (wide) {
       const count = data.threads / 32;
-      choices.warp = select("Warp", Array.from({ length: count }, (_, number) => `${number}: threads ${32 * number} to ${32 * number + 31}`), warp);
+      choices.warp = select("Warp", Array.from({ length: count }, (_, number) => `${number}: threads ${32 * number} to ${32 * number + 31}`), (number) => {
+        state.chosen = null; // what was chosen would bring its own warp back
+        address("");
+        warp(number);
+      });
       one(".block").before(choices.warp.label);
     }
   }
@@ -260,6 +264,25 @@ globalThis.tcprobe.page = function factPage() {
     if (state.chosen) all(".on").slice(0, 2).reverse().forEach((td) => td.scrollIntoView({ block: "center", inline: "center" }));
   }
 
+  /** On paper a wide table stands in parts, one below the other. */
+  function inParts(table, most) {
+    const whole = Array.from(table.tHead.rows[0].cells).slice(1).every((th) => th.colSpan === 1), count = table.tHead.rows[0].cells.length - 1;
+    if (!whole || count <= most) return;
+    for (let first = most; first < count; first += most) {
+      const part = table.cloneNode(true);
+      part.classList.add("part");
+      for (const line of part.rows) Array.from(line.cells).forEach((td, at) => { if (at && (at <= first || at > first + most)) td.remove(); });
+      if (part.caption) part.caption.remove();
+      table.parentNode.append(part);
+    }
+    for (const line of table.rows) Array.from(line.cells).slice(most + 1).forEach((td) => td.remove());
+  }
+
+  addEventListener("beforeprint", () => all(".block table").forEach((table) => inParts(table, table.classList.contains("matrix") ? 20 : 16)));
+  addEventListener("afterprint", () => {
+    all(".part").forEach((part) => part.remove());
+    draw();
+  });
   listen();
   read();
 };
