@@ -169,6 +169,7 @@
       group.classList.add("live");
       pick(0);
     });
+    all("pre").forEach((pre) => { pre.tabIndex = 0; }); // keys scroll what is wide
     all(".copy").forEach((part) => {
       const button = make("button", "Copy", "small");
       button.addEventListener("click", () => navigator.clipboard.writeText(one("pre", part).textContent).then(() => { button.textContent = "Copied"; }));
