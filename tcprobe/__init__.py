@@ -1,16 +1,65 @@
 """tcprobe: which lane and register of a warp holds which matrix element of an NVIDIA tensor-core fragment.
 
-Facts are rows (`arch`, `dtypes`, `inventory`), work is small pure functions, and the GPU is one argument:
+A function a task, with names as the commands take them; no GPU is needed. Nothing is imported before it is used:
 
-    rows -> plan -> backend.run -> decode -> Table -> fit -> Layout, Formula -> compare / results / render
+>>> import tcprobe
+>>> a = tcprobe.fragment("mma m16n8k16 bf16 a")
+>>> a.at(lane=12, i=5), a.formulas["row"]
+((3, 9), '((i & 2) << 2) + (lane >> 2)')
+>>> tcprobe.convert("mma m16n8k16 f32 f16 d", "mma.m16n8k16.row.col.f32.f16.f16.f32.a").summary
+'registers renamed: every lane already holds what it needs'
 
-Reading, fitting and comparing need neither CuPy nor CUDA:
-
->>> from tcprobe.isa.names import resolve
->>> from tcprobe.store import results
->>> fragment = resolve("wmma.m16n16k16.d.f32").fragment
->>> fragment.rows, fragment.cols, fragment.elements
-(16, 16, 8)
+`tcprobe.api` has these and what they are made of; all else is internal.
 """
 
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as `typing` has it, which takes as long to import as all else together
+if TYPE_CHECKING:
+    from .api.asked import (
+        arch,
+        banks,
+        compare,
+        convert,
+        cost,
+        descriptor,
+        fragment,
+        instruction,
+        path,
+        reduce,
+        swizzle,
+        tensormap,
+    )
+
 __version__ = "0.1.0"
+__all__ = [
+    "arch",
+    "banks",
+    "compare",
+    "convert",
+    "cost",
+    "descriptor",
+    "fragment",
+    "instruction",
+    "kernel",
+    "numerics",
+    "path",
+    "reduce",
+    "swizzle",
+    "tensormap",
+]
+
+
+def __getattr__(name: str) -> object:
+    """What `__all__` names, imported when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module 'tcprobe' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = import_module("tcprobe.api.offered").offered(name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

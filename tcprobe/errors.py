@@ -47,6 +47,15 @@ class AmbiguousError(UsageError):
         self.commands: list[str] = []  # to paste, where the command line knows them
 
 
+class UnknownNameError(UsageError):
+    """A name that means nothing: its nearest `choices`, by id, none where nothing is near."""
+
+    def __init__(self, message: str = "", topic: str = "", name: str = "", choices: Sequence[str] = ()) -> None:
+        super().__init__(message, topic)
+        self.name, self.choices = name, tuple(choices)
+        self.commands: list[str] = []  # to paste, where the command line knows them
+
+
 class VariableError(UsageError, ValueError):
     """A formula called with a variable that it does not have, or without one that it needs."""
 

@@ -12,6 +12,7 @@ OPERAND = re.compile(r'"[=+]?([hrlfdn])"\(((?:[^()]|\([^()]*\))*)\)')
 BYTES = {"h": 2, "r": 4, "f": 4, "l": 8, "d": 8}
 RUNTIME = r"""
 #include <ucontext.h>
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -139,6 +140,68 @@ static void converted(const std::string& name, Out out, const std::vector<long l
   else put(out, (u64(in[0]) & mask) << bits | (u64(in[1]) & mask));
 }
 
+// what conversions of weights are made of: numbers of 4, 8 and 16 bits by their value
+struct Form { int exponent, mantissa, bias; };
+static const Form F16 = {5, 10, 15}, BF16 = {8, 7, 127}, E4M3 = {4, 3, 7}, E2M1 = {2, 1, 1};
+static double value(unsigned bits, Form form) {
+  const unsigned low = bits & ((1u << form.mantissa) - 1), high = bits >> form.mantissa & ((1u << form.exponent) - 1);
+  const double size = high ? std::ldexp(low + (1 << form.mantissa), int(high) - form.bias - form.mantissa)
+                           : std::ldexp(low, 1 - form.bias - form.mantissa);
+  return bits >> (form.mantissa + form.exponent) & 1 ? -size : size;
+}
+static unsigned bits_of(double number, Form form) {  // to the nearest, ties to even
+  const unsigned sign = unsigned(std::signbit(number)) << (form.mantissa + form.exponent);
+  const double size = std::fabs(number);
+  if (size == 0) return sign;
+  int exponent = std::max(std::ilogb(size), 1 - form.bias);
+  const double scaled = std::nearbyint(std::ldexp(size, form.mantissa - exponent));
+  const long long whole = (long long)scaled + ((long long)(exponent + form.bias - 1) << form.mantissa);
+  if (whole >= ((1ll << form.exponent) - 1) << form.mantissa) std::abort();  // no weight is so large
+  return sign | unsigned(whole);
+}
+static unsigned of_pairs(const std::string& name, const std::vector<long long>& in) {
+  const Form form = has(name, "bf16x2") ? BF16 : F16;
+  unsigned found = 0;
+  for (int half = 0; half < 2; ++half) {
+    double x[3] = {};
+    for (size_t j = 0; j < in.size(); ++j) x[j] = value(unsigned(in[j] >> 16 * half), form);
+    const double product = begins(name, "fma") ? std::fma(x[0], x[1], x[2]) : x[0] * x[1];
+    found |= bits_of(begins(name, "sub") ? x[0] - x[1] : product, form) << 16 * half;
+  }
+  return found;
+}
+static unsigned decoded(const std::string& ptx, long long in) {
+  const bool fp8 = has(ptx, "e4m3x2");
+  const int bits = fp8 ? 8 : 4;
+  const Form form = fp8 ? E4M3 : E2M1;
+  return bits_of(value(unsigned(in), form), F16) | bits_of(value(unsigned(in >> bits), form), F16) << 16;
+}
+static unsigned permuted(unsigned x, unsigned y, unsigned order) {
+  unsigned found = 0;
+  for (int j = 0; j < 4; ++j) {
+    const unsigned byte = unsigned((u64(y) << 32 | x) >> 8 * (order >> 4 * j & 7) & 255);
+    found |= (order >> 4 * j & 8 ? (byte & 128 ? 255u : 0u) : byte) << 8 * j;
+  }
+  return found;
+}
+static unsigned looked_up(unsigned x, unsigned y, unsigned z, unsigned table) {
+  unsigned found = 0;
+  for (int j = 0; j < 32; ++j) found |= (table >> ((x >> j & 1) << 2 | (y >> j & 1) << 1 | (z >> j & 1)) & 1) << j;
+  return found;
+}
+static bool weighed(const std::string& ptx, const std::string& name, Out out, const std::vector<long long>& in) {
+  if (has(ptx, "cvt.rn.f16x2.e4m3x2") || has(ptx, "cvt.rn.f16x2.e2m1x2")) put(out, decoded(ptx, in[0]));
+  else if (has(name, ".rn.f16x2") || has(name, ".rn.bf16x2")) {
+    if (begins(name, "cvt")) return false;
+    put(out, of_pairs(name, in));
+  } else if (begins(name, "lop3")) {
+    put(out, looked_up(in[0], in[1], in[2], std::stoul(ptx.substr(ptx.rfind("0x")), 0, 16)));
+  } else if (begins(name, "prmt")) put(out, permuted(in[0], in[1], in[2]));
+  else if (begins(name, "shf.l.wrap")) put(out, unsigned(in[0]) << in[1] | unsigned(in[0]) >> (32 - in[1]));
+  else return false;
+  return true;
+}
+
 static int width_of(const std::string& name) {
   const struct { const char* end; int bytes; } types[] = {
       {"v4.b32", 16}, {"v2.b64", 16}, {"v2.b32", 8}, {"b64", 8}, {"b32", 4}, {"u16", 2}, {"u8", 1}};
@@ -178,6 +241,7 @@ static void run(const char* text, int outs, const Out* to, int ins, const long l
   const std::string ptx = text, name = ptx.substr(0, ptx.find(' '));
   if (has(ptx, "mma.") && has(ptx, "{%0")) multiplied(ptx, out, in);
   else if (name.empty() || begins(name, "wgmma.")) {  // what a multiply is waited for by
+  } else if (out.size() == 1 && weighed(ptx, name, out[0], in)) {
   } else if (has(ptx, "%%laneid")) put(out[0], running % 32);
   else if (begins(name, "movmatrix")) movmatrix(out[0], unsigned(in[0]));
   else if (name.find("matrix") == 2) matrices(name, out, in);
@@ -186,7 +250,7 @@ static void run(const char* text, int outs, const Out* to, int ins, const long l
     const bool fills = has(ptx, "], [%1");
     const Map& map = *reinterpret_cast<Map*>(in[fills]);
     box(map, unsigned(in[fills ? 0 : 3]), int(in[1 + fills]), int(in[2 + fills]), fills);
-  } else if (begins(name, "cp.async.bulk")) {  // a wait or a commit
+  } else if (begins(name, "cp.async.bulk") || has(name, "_group")) {  // a wait or a commit
   } else if (begins(name, "cp.async")) {
     const int bytes = std::stoi(ptx.substr(ptx.rfind(", ") + 2));
     if (in[0] % bytes || in[1] % bytes) std::abort();

@@ -207,7 +207,7 @@ def test_what_is_found_of_all_accesses_is_saved_and_answers(tmp_path):
     patterns = swaps + sum(60 * (1 + r.has_source) for r in accesses().values())
     rules = rules_for(None, Results(tmp_path))
     assert rules.rule(access("ld.shared.b64")).joined == 16
-    assert f"0 of {patterns} patterns do not fit" in rules.evidence
+    assert f"the model matches {patterns:,} of {patterns:,} measured patterns" in rules.evidence
 
 
 TAGS = SourceTags((0x1BD5A80 & banks.ARENA - 1, 0x16AED00 & banks.ARENA - 1))

@@ -29,7 +29,10 @@ def test_a_measured_rule_answers_instead(tmp_path):
     assert "sm_90's by design" in rules_for(None, results).evidence
     save(tmp_path, "banks", MEASURED)
     found = rules_for("sm_90", results)
-    assert found.evidence == "measured on sm_90, live on text, driver text, CUDA text: 0 of 280 patterns do not fit"
+    assert (
+        found.evidence
+        == "measured on sm_90, live on text, driver text, CUDA text: the model matches 280 of 280 measured patterns"
+    )
     pair = ["banks", "--address", "8 * (lane / 2)", "--with", "ld.shared.b64", "--json", "--results", tmp_path]
     assert json.loads(tcprobe(*pair).stdout)["phases"] == [1, 1]
     borrowed = json.loads(tcprobe(*pair, "--arch", "sm_80").stdout)

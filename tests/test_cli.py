@@ -68,7 +68,8 @@ def test_show_json_has_table_formula_provenance_and_references():
         assert {"driver", "cuda", "ptx", "tcprobe", "triples"} <= set(s["provenance"])
         verdicts = {r["name"]: r["verdict"] for r in s["references"]}
         assert verdicts == {"PTX ISA": "confirmed", "CuTe": "confirmed", "register-mapping": "not covered"}
-    assert shown[3]["formula"] == {"row": "((i & 2) << 2) + ((lane & 28) >> 2)", "col": "(i & 1) + ((lane & 3) << 1)"}
+    assert shown[3]["formula"] == {"row": "((i & 2) << 2) + (lane >> 2)", "col": "(i & 1) + ((lane & 3) << 1)"}
+    assert shown[3]["bases"] == {"lane": [[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]], "register": [[0, 1], [8, 0]]}
 
 
 def test_show_json_of_m8n8k4_says_the_product():
@@ -78,7 +79,7 @@ def test_show_json_of_m8n8k4_says_the_product():
 
 
 def test_show_draws_both_ways_and_names_copies_that_are_not_read():
-    text = tcprobe("show", "wmma.m16n16k16.a.row.f16", *RESULTS).stdout
+    text = tcprobe("show", "wmma.m16n16k16.a.row.f16", "--full", *RESULTS).stdout
     assert "same layout as wmma.m16n16k16.a.col.f16" in text
     assert "each element has 2 holders" in text
     assert "never read by any of 8 measured multiplies: i = 8 to 15" in text
@@ -175,7 +176,7 @@ def test_fit_and_compare_take_a_csv(tmp_path):
 
 def test_compare_counts_shows_errata_and_succeeds():
     text = tcprobe("compare", *RESULTS).stdout
-    assert "stated erratum: the printed column formula for i < 64" in text
+    assert "known erratum of PTX ISA, section 9.7.14.5.13: the printed column formula for i < 64" in text
     assert "known errata of the sources" in text
     assert all(f"{name}, against" in text for name in published().archs())
     assert "live against sass: 88 fragments have the same table, 0 another" in text

@@ -119,7 +119,8 @@ def test_the_sm_80_accumulator():
         32, 8, {"row": lambda t, i: printed.value(ROW, t, i), "col": lambda t, i: printed.value(COL, t, i)}
     )
     found = fit(table)
-    assert str(found.formulas["row"]) == ROW
+    assert found.formulas["row"].text({}) == ROW  # printed with every mask, which a lane below 32 does not need
+    assert str(found.formulas["row"]) == ROW.replace("((lane & 28) >> 2)", "(lane >> 2)")
     assert str(found.formulas["col"]) == COL
     assert found.layout.bases["lane"][2] == {"row": 1, "col": 0}
 
@@ -133,7 +134,7 @@ def test_a_domain_that_is_no_power_of_two():
 @pytest.mark.parametrize(
     ("row", "verdict", "text"),
     [
-        (lambda lane, i: lane ^ i, LINEAR, "(i & 7) ^ (lane & 31)"),
+        (lambda lane, i: lane ^ i, LINEAR, "i ^ lane"),
         (lambda lane, i: 5, LINEAR, "5"),
         (lambda lane, i: lane & 4, LINEAR, "lane & 4"),
         (lambda lane, i: (lane & i & 1) + (lane & 6), BOOLEAN, "(lane & 6) + ((i & 1) & (lane & 1))"),

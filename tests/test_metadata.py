@@ -178,7 +178,7 @@ def test_where_leads_to_the_field_from_every_column():
 def test_show_draws_the_lanes_that_are_read_bit_by_bit(monkeypatch):
     monkeypatch.setenv("COLUMNS", "500")
     for one in CELLS:
-        text = printed("show", one.fragment.id, "--selector", str(one.selector))
+        text = printed("show", one.fragment.id, "--full", "--selector", str(one.selector))
         heads, *lines = text.partition("bits of its register\n")[2].partition("\n\n")[0].splitlines()
         bits = one.fragment.slot_bits
         assert heads.split() == [f"{low}-{low + bits - 1}" for low in range(0, 32, bits)]

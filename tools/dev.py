@@ -3,7 +3,7 @@
     python3 tools/dev.py demo                the main job: measure on the GPU, or without one read sm_80 from machine
                                              code; then fit, show and compare; tables go to .venv/demo
     python3 tools/dev.py test                lint, types and the test suite, of slow laws a sample: minutes on two cores
-    python3 tools/dev.py test --all          the same with every case, as the workflow on GitHub runs it
+    python3 tools/dev.py test --all          the same with every case, as CI runs it
     python3 tools/dev.py test --consumers    the few tests that give emitted code to CuTe DSL, JAX, Numba, tinygrad and
                                              Triton, which are large: CI runs these after the others
     python3 tools/dev.py test --tilelang     the same and tilelang, which brings PyTorch
@@ -27,21 +27,33 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")  # as tests/site_chromium.py looks for them
 LARGE = {"--consumers": "[dev,consumers]", "--tilelang": "[dev,consumers,tilelang]"}  # extras by flag
+SHOWN = "mma.m16n8k16.row.col.f32.f16.f16.f32.b"  # whose picture is 8 lines
 DONE = """
-Done: measured {what}, fitted formulas, showed one fragment, compared all with what others state.
-The tables are in {folder}. The command is {tcprobe}; try next:
-
-  {tcprobe} where accumulator wmma 16x16x16 float --arch h100 --row 3 --col 9
-  {tcprobe} show mma.m16n8k16.row.col.f32.f16.f16.f32.a
-  {tcprobe} --help
-"""
+Your tables are in {folder}. Try next:
+  {tcprobe} where m16n8k16 bf16 f32 a --row 3 --col 9
+  {tcprobe} convert m16n8k16 f16 f32 d m16n8k16 f16 f32 a
+  {tcprobe}                 # six tasks, a command each"""
 
 
 def run(*command: str) -> None:
     """Run a command of the environment in the project's folder; end with its exit code if it fails."""
     print("$", *command, flush=True)
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    call([str(BIN / command[0]), *command[1:]], cwd=ROOT, env=clean)
+    call([str(BIN / command[0]), *command[1:]], cwd=ROOT, env=clean())
+
+
+def said(*command: str) -> str:
+    """What a command of the environment prints; end with its exit code if it fails."""
+    print("$", *command, flush=True)
+    words = [str(BIN / command[0]), *command[1:]]
+    done = subprocess.run(words, cwd=ROOT, env=clean(), stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stdout + f"{command[0]} {command[1]} ended with code {done.returncode}")
+    return done.stdout
+
+
+def clean() -> dict[str, str]:
+    """The environment without what would lead Python elsewhere."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 
 def call(command: list[str], **how: Any) -> None:
@@ -75,16 +87,19 @@ def cuda_extra() -> str:
 
 
 def demo() -> None:
-    """The main job."""
+    """The main job, told in some thirty lines."""
     extra = cuda_extra()
     install(extra)
-    folder = str(VENV / "demo")
+    folder, mine = str(VENV / "demo"), ["--results", str(VENV / "demo"), "--only"]
+    what = "every form on this GPU" if extra else "sm_80 from machine code, for want of an NVIDIA driver"
+    print(f"1. Measure {what}: which lane and register holds which element", flush=True)
     run("tcprobe", "run", *([] if extra else ["--arch", "sm_80"]), "--results", folder)
-    run("tcprobe", "fit", folder)
-    run("tcprobe", "show", "wmma.m16n16k16.d.f32", "--results", folder, "--only")
-    run("tcprobe", "compare", "--results", folder, "--only")
-    what = "every form on this GPU" if extra else "sm_80 from machine code"
-    print(DONE.format(what=what, folder=shown(folder), tcprobe=shown(BIN / "tcprobe")))
+    print("2. One of the tables: B of a multiply, its formula, and lane:i of every element")
+    head, _, rest = said("tcprobe", "show", SHOWN, *mine).partition("layout ")
+    print(head + rest.partition("\n\n")[2].partition("\n\n")[0])
+    print("3. Who agrees, over all tables")
+    print(*said("tcprobe", "compare", *mine).partition("\ntables:")[0].splitlines(), sep="\n")
+    print(DONE.format(folder=shown(folder), tcprobe=shown(BIN / "tcprobe")))
 
 
 def shown(path: str | Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tcprobe.ask.compare import verdicts
-from tcprobe.fit import fitted
+from tcprobe.fit import Layout, fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
@@ -88,10 +88,10 @@ def shown(cell: Cell) -> dict[str, Any]:
     where it does not count. Of metadata there is an object per `selector`; i counts index fields of `index_bits` bits,
     [row, col] is the stored element of A that one governs, the first of two for 4-bit types, and `table[lane]` is None
     where the lane is not read; `undocumented` is what was found beyond PTX's text (`ask.undocumented`) or None. Where a
-    warp holds several products `product[lane][i]` says which. `formula` is C syntax
-    in `lane` and `i`, None where there is no closed form. `unread[lane]` lists the i that no measured multiply reads,
-    None where no multiply was measured. `source` is "published" or the folder that holds the measurement. A layout that
-    is not measured has provenance {"method": None, "arch": ..., "source": ..., "why": ...} and no verdicts; `why` says
+    warp holds several products `product[lane][i]` says which. `formula` is C syntax in `lane` and `i`, None where there
+    is no closed form; `bases` as `bases` has them. `unread[lane]` lists the i that no measured multiply reads, None
+    where no multiply was measured. `source` is "published" or the folder that holds the measurement. A layout that is
+    not measured has provenance {"method": None, "arch": ..., "source": ..., "why": ...} and no verdicts; `why` says
     what it would take to measure it.
     """
     table, fragment, measured = cell.table, cell.fragment, cell.measured
@@ -107,6 +107,7 @@ def shown(cell: Cell) -> dict[str, Any]:
         "table": _lanes(fragment, table),
         **products,
         "formula": {name: None if formula is None else str(formula) for name, formula in fit.formulas.items()},
+        "bases": bases(fit.layout),
         "fit": fit.verdict,
         "numbering": cell.numbering,
         "unread": unread(fragment, measured, cell.layers)[0] if measured else None,
@@ -114,6 +115,17 @@ def shown(cell: Cell) -> dict[str, Any]:
         "provenance": provenance(measured) if measured else stated,
         "references": [verdict.to_json() for verdict in verdicts(fragment, measured)] if measured else [],
     }
+
+
+def bases(layout: Layout | None) -> dict[str, list[list[int]]] | None:
+    """What each bit of "lane" and of "register" (i), the lowest first, adds by XOR to the table's outputs, row first.
+
+    None where the map is not linear, or does not start at 0.
+    """
+    if layout is None or layout.offset:
+        return None
+    names = {"lane": "lane", "register": "i"}
+    return {name: [list(image.values()) for image in layout.bases[axis]] for name, axis in names.items()}
 
 
 def hindrance(fragment: Fragment) -> str:
@@ -185,8 +197,8 @@ def unread(fragment: Fragment, measured: Measurement, layers: Layers) -> tuple[l
     return [sorted(set.intersection(*map(set, lanes))) for lanes in per_lane], len(multiplies)
 
 
-def notes(cell: Cell) -> list[str]:
-    """What `show` says of a layout: its name, who shares it, copies and which of them are read."""
+def notes(cell: Cell, most: int = 4) -> list[str]:
+    """What `show` says of a layout: its name, `most` of those who share it, copies and which of them are read."""
     table, fragment, measured = cell.table, cell.fragment, cell.measured
     same = same_layout(fragment, measured, cell.layers) if measured else []
     if cell.selector is not None:
@@ -195,7 +207,7 @@ def notes(cell: Cell) -> list[str]:
             more = _undocumented(cell)
             lines += [indices(fragment), *_emulated(cell), *(more.lines if more else [])]
         return lines + ([] if measured else [f"not measured; {hindrance(fragment)}"])
-    lines = [f"layout {table.id}" + (f", same layout as {some(same)}" if same else "")]
+    lines = [f"layout {table.id}" + (f", same layout as {some(same, most)}" if same else "")]
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:
         lines.append(f"each element has {' or '.join(map(str, counts))} holders")

@@ -74,7 +74,7 @@ def lowered(
         elif machine_code:
             raise _unknown(tools, row)
         else:
-            yield from _saved(tools, row, rows)
+            yield from _saved(tools, row, rows, name not in (None, "all"))
 
 
 def _assembled(tools: Toolchain, row: Arch, rows: Sequence[Instruction]) -> list[Lowered]:
@@ -96,15 +96,17 @@ def _save(results: Results, answers: Sequence[Lowered]) -> None:
         print(escaped(f"written anew, not trusted: {complaint}"), file=sys.stderr)
 
 
-def _saved(tools: Toolchain, row: Arch, rows: Sequence[Instruction]) -> list[Lowered]:
-    """The nearest that is saved of each multiply."""
+def _saved(tools: Toolchain, row: Arch, rows: Sequence[Instruction], needed: bool) -> list[Lowered]:
+    """The nearest that is saved of each multiply; UsageError where one that is `needed` is not."""
     layers = default()
     lowerings = list(layers.lowerings(row.name))
     answers = []
     for instruction in rows:
         saved = next(((body, source) for body, source in lowerings if instruction.id in body["instructions"]), None)
-        if saved is None:
+        if saved is None and (needed or len(rows) == 1):
             raise _unknown(tools, row)
+        if saved is None:
+            continue
         body, source = saved
         low = lowering.saved(body["instructions"][instruction.id], instruction, row)
         answers.append(Lowered(instruction, row.name, low, body["compiler"], source))

@@ -13,8 +13,8 @@ from tcprobe.cli.shell import Group
 def main() -> None:
     """Which lane and register of a warp holds which matrix element of an NVIDIA tensor-core fragment.
 
-    Measured on GPUs, saved as tables, fitted by closed formulas, compared with what others published.
-    FRAGMENT names may be shortened as long as they are unique, and may be patterns with * and ?.
+    Measured on GPUs, fitted by closed formulas, compared with what others published. FRAGMENT is a name, words of it in
+    any order (m16n8k16 bf16 f32 a), or a pattern with * and ?.
     """
 
 
@@ -24,7 +24,7 @@ for module, commands in {
     "reading": ("read",), "compilers": ("compilers",),
     "questions": ("where", "trace", "emit", "verify"), "converting": ("convert",), "reduce": ("reduce",),
     "swizzle": ("swizzle",), "tensor_map": ("tensormap",), "numerics": ("numerics",),
-    "banks": ("banks",), "path": ("path", "load"), "kernel": ("kernel",), "descriptor": ("descriptor",),
+    "banks": ("banks",), "path": ("path",), "load": ("load",), "kernel": ("kernel",), "descriptor": ("descriptor",),
     "cost": ("cost",),
     "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
 }.items():  # fmt: skip

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from tcprobe.ask.compare import Against
     from tcprobe.ask.convert import Conversion
     from tcprobe.ask.convert.stmatrix import Stored
+    from tcprobe.ask.plan_cost import PlanCycles
     from tcprobe.ask.trace import Holder, Meeting, Trace
     from tcprobe.run.backend import Device
     from tcprobe.run.verify import Verified
@@ -38,7 +40,7 @@ def holders(cell: Cell, held: Sequence[Holder], by_lane: bool) -> None:
         for element, texts in lines.items():
             click.echo(f"{name}{element}: {'; '.join(texts)}")
     chosen = "" if cell.selector is None else f" under selector {cell.selector}"
-    click.echo(f"{bold(cell.fragment.id)}{chosen} on {cell.arch}, {cell.evidence}")
+    wrapping.line(f"{cell.fragment.id}{chosen} on {cell.arch}, {cell.evidence}", cell.fragment.id, bold=True)
 
 
 def side_by_side(cells: Sequence[Cell]) -> None:
@@ -69,9 +71,9 @@ def trace(answer: Trace) -> None:
         left = f"{a:<{wide[0]}} {a_slots:<{wide[1]}}  x  {b:<{wide[2]}} {b_slots:<{wide[3]}}"
         click.echo(f"  {left}  ->  {d:<{wide[4]}} {d_slots}".rstrip())
     if "e" in answer.operands:
-        click.echo(f"selector {answer.operands['e'].selector}; B by index, one of which the field of E picks")
+        wrapping.line(f"selector {answer.operands['e'].selector}; B by index, one of which the field of E picks")
     for evidence in dict.fromkeys(cell.evidence for cell in answer.operands.values()):
-        click.echo(evidence)
+        wrapping.line(evidence)
 
 
 def conversion(answer: Conversion, aside: bool) -> None:
@@ -91,6 +93,7 @@ def conversion(answer: Conversion, aside: bool) -> None:
     if answer.plan:
         fewest = "; no scheme of 32-bit words has fewer shuffles" if answer.fewest and "shuffle" in answer.costs else ""
         say(f"a lane: {answer.words}{fewest}")
+        _say_cycles(say, {"moves between lanes": answer.cycles} if answer.costs else {})
     if tiles.order:
         say(f"order of k: {' '.join(map(str, tiles.order))}")
         say("  place k of this factor holds that k of the matrix; the other factor needs the same order")
@@ -101,6 +104,13 @@ def conversion(answer: Conversion, aside: bool) -> None:
         say(f"\n{answer.code}\n")
     for words in dict.fromkeys(map(origin, (tiles.source, tiles.target))):
         say(words)
+
+
+def _say_cycles(say: Callable[[str], None], cycles: Mapping[str, PlanCycles]) -> None:
+    from tcprobe.ask.plan_cost import told
+
+    for line in told(cycles):
+        say(f"cycles, {line}")
 
 
 def stored(answer: Stored, aside: bool) -> None:
@@ -115,6 +125,7 @@ def stored(answer: Stored, aside: bool) -> None:
         f"start aligned to {answer.alignment}")  # fmt: skip
     say(answer.conversion.summary + f"; a lane: {answer.conversion.words}")
     say(f"{len(answer.addresses)} x {answer.ptx}: {answer.wavefronts} wavefronts of all warps, at least {answer.ideal}")
+    _say_cycles(say, {answer.access: answer.cycles})
     threads = cell.fragment.threads
     said = of_holder(str(answer.formula), threads) if answer.formula else "no closed form"
     say(f"  byte of {holder(threads)} 0 to {threads - 1}: {said}")
@@ -134,24 +145,27 @@ def against(path: str, cell: Cell, answer: Against) -> None:
     missing = f"; {answer.not_stated} slots are not stated: {'; '.join(answer.holes[:4])}" if answer.not_stated else ""
     chosen = "" if cell.selector is None else f", selector {cell.selector},"
     head = f"{escaped(path)} against {cell.fragment.id}{chosen} on {cell.arch}"
-    click.echo(f"{head}: {answer.agreed} of {answer.given} slots agree{missing}")
+    wrapping.line(f"{head}: {answer.agreed} of {answer.given} slots agree{missing}")
     for line in answer.first:
-        click.echo(f"  {line}")
+        wrapping.line(f"  {line}")
     for words in answer.diagnosis:
-        click.echo(click.style("  diagnosis: ", bold=True) + words)
+        wrapping.line(f"  diagnosis: {words}", "  diagnosis: ", bold=True)
     if answer.diagnosis:
-        click.echo("  With that changed every slot that is stated agrees.")
+        wrapping.line("  With that changed every slot that is stated agrees.")
     if answer.elsewhere:
-        click.echo(click.style("  this is: ", bold=True) + ", ".join(answer.elsewhere))
+        wrapping.line("  this is: " + ", ".join(answer.elsewhere), "  this is: ", bold=True)
     if answer.renumbered:
-        click.echo("  The two differ only by a renumbering of rows or columns, which the hardware cannot tell apart.")
-    click.echo(cell.evidence)
+        wrapping.line(
+            "  The two differ only by a renumbering of rows or columns, which the hardware cannot tell apart."
+        )
+    wrapping.line(cell.evidence)
 
 
 def verified(verdict: Verified) -> None:
     """`verify`: one multiply."""
     mark = click.style("ok   ", fg="green") if verdict.good else click.style("WRONG", fg="red")
     words = [verdict.first] if not verdict.exact else []
+    words += [verdict.floats.first] if verdict.floats and verdict.floats.wrong else []
     words += [f"never read: {o.upper()} i = {', '.join(map(str, i))}" for o, i in verdict.unread.items()]
     if verdict.expected not in (None, verdict.unread):
         words.append(f"the results say never read: {verdict.expected}")
@@ -166,12 +180,19 @@ def verified_all(device: Device, verdicts: Sequence[Verified], others: int, unto
     """The counts at the end of `verify`; `untold` forms have tables that nobody says."""
     exact, noticed = (sum(getattr(v, name) for v in verdicts) for name in ("exact", "noticed"))
     click.echo(f"{bold(escaped(device.name))} ({device.arch}): D exact in {exact} of {len(verdicts)} multiplies; "
-               f"a wrong layout of A noticed in {noticed}; tables: "
+               f"a wrong layout of A noticed in {noticed}; {_by_model(verdicts)}tables: "
                f"{escaped(', '.join(dict.fromkeys(v.source for v in verdicts)))}")  # fmt: skip
     if others:
         click.echo(f"{others} forms are not of {device.arch}", err=True)
     if untold:
         click.echo(f"of {untold} forms nobody says all tables on {device.arch}: `tcprobe run` measures them", err=True)
+
+
+def _by_model(verdicts: Sequence[Verified]) -> str:
+    """Of random floats, how many results are the model's bits; nothing where no form has a model."""
+    found = [verdict.floats for verdict in verdicts if verdict.floats]
+    count, wrong = sum(one.results for one in found), sum(one.wrong for one in found)
+    return f"of random floats {count - wrong} of {count} results the model's bits; " if found else ""
 
 
 def _by(answer: Trace, meeting: Meeting) -> str:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCHS, JSON, Given, Named, fragment_names, read_results, told
+from tcprobe.cli.options import ARCHS, JSON, Given, Named, fragment_names, read_results
+from tcprobe.cli.options import told as noted
 from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
 from tcprobe.errors import UsageError
 
@@ -150,8 +152,8 @@ def _rule(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> No
     for name, rule in rows.items():
         joins = f"; {rule.joined} where neighbours agree" if rule.joined > rule.phase else ""
         idle = "; idle phases take a beat" if rule.idle else ""
-        click.echo(f"{name:<22}phases of {rule.phase} lanes{joins}; {COUNTED[rule.passes]}{idle}")
-    click.echo(f"rule: {by.evidence}")
+        wrapping.line(f"{name:<22}phases of {rule.phase} lanes{joins}; {COUNTED[rule.passes]}{idle}")
+    wrapping.line(f"rule: {by.evidence}")
 
 
 def _patterns(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> None:
@@ -184,9 +186,9 @@ def _address(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) ->
     cost, by = judgement
     more = _looked_up(given, cost, by)
     waits = f"; with {more['lookups']} lookups of its sources' lines {more['timed']} cycles" if more else ""
-    click.echo(f"{row.name}: {_words(cost)}{waits}")
+    wrapping.line(f"{row.name}: {_words(cost)}{waits}")
     _collisions(phases(given, by.rule(row)))
-    click.echo(f"rule: {by.evidence}")
+    wrapping.line(f"rule: {by.evidence}")
 
 
 def _answer(given: Pattern, judgement: tuple[Cost, BankRules], explains: bool) -> dict[str, object]:
@@ -223,7 +225,7 @@ def _collisions(phases: Sequence[Phase]) -> None:
     for number, phase in enumerate(phases):
         click.echo(f"  phase {number}, {numbers('lane', phase.lanes)}: {phase.passes} wavefronts")
         for collision in phase.collisions[:MOST_COLLISIONS]:
-            click.echo(f"    {collision}")
+            wrapping.line(f"    {collision}")
         if len(phase.collisions) > MOST_COLLISIONS:
             click.echo(f"    and in {len(phase.collisions) - MOST_COLLISIONS} more places")
 
@@ -255,23 +257,27 @@ def _held(asked: dict[str, Any]) -> Cell | None:
     if not asked["fragment"]:
         return None
     cell, note = meant(asked["fragment"], asked["name"], asked["layers"])
-    told(note)
+    noted(note)
     return cell
 
 
 def _tile_text(answered: TileAnswer) -> None:
+    from tcprobe.ask.plan_cost import told
+
     tile, shared, costs = answered.tile, answered.shared, answered.costs
     cut = f"{shared.blocks(tile)} blocks of " if shared.blocks(tile) > 1 else ""
     place = f"{shared}, {cut}{shared.pitch(tile)} bytes a line, {shared.bytes(tile)} bytes"
-    click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}")
+    wrapping.line(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}")
     _cost_lines(costs)
+    for line in told(answered.cycles):
+        click.echo(f"cycles, {line}")
     for cost in costs:
         if cost.wavefronts > cost.ideal:
-            click.echo(f"{cost.access}, instruction {cost.worst}, one of the worst:")
+            wrapping.line(f"{cost.access}, instruction {cost.worst}, one of the worst:")
             _collisions(cost.phases)
     for proposal in answered.proposals:
         _proposed(proposal)
-    click.echo(f"rule: {answered.rules.evidence}")
+    wrapping.line(f"rule: {answered.rules.evidence}")
 
 
 def _cost_lines(costs: Sequence[TileCost]) -> None:
@@ -291,10 +297,10 @@ def _proposed(proposal: Proposal) -> None:
     swizzles = proposal.kind == "swizzle"
     size = str(proposal.best) if swizzles else f"{proposal.best.padding} bytes a line"
     mode = f"; as TMA's {proposal.tma}" if proposal.tma and swizzles else ""
-    click.echo(f"smallest {proposal.kind}: {size}, {each} wavefronts, {proposal.extra} more bytes{mode}")
+    wrapping.line(f"smallest {proposal.kind}: {size}, {each} wavefronts, {proposal.extra} more bytes{mode}")
     least = ", ".join(f"{total} with {'B = ' * swizzles}{size}" for size, total in proposal.smaller.items())
     smaller = f"smaller ones cost at least {least}; " if least else ""
-    click.echo(f"  {smaller}{proposal.tried} tried")
+    wrapping.line(f"  {smaller}{proposal.tried} tried")
     click.echo("".join(f"  {line}\n" for line in offset_code(proposal).splitlines()), nl=False)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
 @click.option(
     "--cuda", "folders", multiple=True, type=Named(path_type=Path, exists=True, file_okay=False),
-    help="Folder of a CUDA toolkit; give it several times. Default: the toolkit at hand.",
+    help="Folder of a CUDA toolkit; give it several times. Default: the installed one.",
 )  # fmt: skip
 @click.option("--arch", "name", type=Given(), metavar="sm_XX|all", help="Only this arch. Default: all that they know.")
 @JSON

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from tcprobe.cli import tcgen05_descriptor as tcgen05
+from tcprobe.cli import wrapping
 from tcprobe.cli.answers import bold
 from tcprobe.cli.options import JSON, Given, Number, several
 from tcprobe.cli.places import ElementType, Sides, SwizzleType
@@ -144,16 +145,16 @@ def meetings(answer: SharedTrace) -> None:
     """What meets, and what that rests on."""
     memory = answer.memory
     held = f", held by {answer.d[0]}" if answer.d else ""
-    click.echo(f"{bold(answer.about)} in {memory.instruction.id}{held}")
+    wrapping.line(f"{answer.about} in {memory.instruction.id}{held}", answer.about, bold=True)
     for m in answer.meetings:
         a = f"at byte {m.a_offset}" if memory.a else str(m.a[0])
         b = ", ".join(f"B[{k}][{m.col}] at byte {at}" for k, at in zip(m.k, m.b_offsets, strict=True))
         to = "" if answer.d else f"  ->  D[{m.row}][{m.col}] {m.d[0]}"
         click.echo(f"  A[{m.row}][{m.stored}] {a}  x  {b}{to}")
-    click.echo(f"{'D' if memory.a else 'A and D'}: {memory.tables['d'].evidence}")
+    wrapping.line(f"{'D' if memory.a else 'A and D'}: {memory.tables['d'].evidence}")
     for name, one in (("A", memory.a), ("B", memory.b)):
         if one:
-            click.echo(f"{name} behind {one.descriptor.encode():#018x}: {one.evidence}")
+            wrapping.line(f"{name} behind {one.descriptor.encode():#018x}: {one.evidence}")
 
 
 def located(answer: Behind, asked: dict[str, Any], as_json: bool) -> None:
@@ -177,7 +178,7 @@ def located(answer: Behind, asked: dict[str, Any], as_json: bool) -> None:
         return
     for element in lying:
         click.echo(f"{one.held.name[0].upper()}{element} from the start address")
-    click.echo(f"behind {answer.descriptor.encode():#018x}: {answer.evidence}")
+    wrapping.line(f"behind {answer.descriptor.encode():#018x}: {answer.evidence}")
 
 
 def shown(answer: Behind, as_json: bool) -> None:
@@ -193,10 +194,10 @@ def _print(answer: Behind) -> None:
     click.echo(f"{bold(one.id)} on sm_90")
     swizzle = f"swizzle {descriptor.swizzle}" if descriptor.swizzle else "no swizzle"
     size = f"{held.rows} x {held.cols} of {held.type}"
-    click.echo(f"operand {held.name}, {size} in shared memory, {answer.major} contiguous, {swizzle}")
-    click.echo(f"  descriptor {descriptor.encode():#018x}: LBO {descriptor.lbo}, SBO {descriptor.sbo}, "
+    wrapping.line(f"operand {held.name}, {size} in shared memory, {answer.major} contiguous, {swizzle}")
+    wrapping.line(f"  descriptor {descriptor.encode():#018x}: LBO {descriptor.lbo}, SBO {descriptor.sbo}, "
                f"base offset {descriptor.base_offset}, start {descriptor.start}")  # fmt: skip
-    click.echo(f"  offset = {answer.formula}")
+    wrapping.line(f"  offset = {answer.formula}")
     click.echo("")
     click.echo("byte from the start address of element (row, col)")
     lines = answer.offsets[:16]
@@ -205,8 +206,8 @@ def _print(answer: Behind) -> None:
         click.echo(f"{row:4}  " + " ".join(f"{offset:5}" for offset in offsets[: 12 * step : step]))
     if held.rows > len(lines) or held.cols > 12 * step:
         every = f"; every {step}th column" if step > 1 else ""
-        click.echo(f"of {held.rows} x {held.cols}; --json has them all{every}")
-    click.echo(answer.evidence)
+        wrapping.line(f"of {held.rows} x {held.cols}; --json has them all{every}")
+    wrapping.line(answer.evidence)
 
 
 @click.command(short_help="Descriptors of wgmma and tcgen05, and back.")
@@ -288,7 +289,7 @@ def _explain(value: str, as_json: bool) -> None:
         return
     click.echo(bold(f"{decoded.encode():#018x}"))
     for line in explained(decoded):
-        click.echo(f"  {line}")
+        wrapping.line(f"  {line}")
 
 
 def _kind(asked: dict[str, Any], lines: int) -> tuple[str, int, int]:
@@ -316,21 +317,21 @@ def _tile(tile: SharedTile) -> None:
 
     one = tile.descriptor
     swizzle = f"swizzle {one.swizzle}" if one.swizzle else "no swizzle"
-    click.echo(f"{tile.lines} x {tile.k} of {tile.type}, {tile.major} contiguous, {swizzle}: {tile.bytes} bytes")
+    wrapping.line(f"{tile.lines} x {tile.k} of {tile.type}, {tile.major} contiguous, {swizzle}: {tile.bytes} bytes")
     click.echo(bold(f"{one.encode():#018x}") + " with start address 0")
-    click.echo(f"  LBO {one.lbo}: {tile.reasons['lbo']}")
-    click.echo(f"  SBO {one.sbo}: {tile.reasons['sbo']}")
-    click.echo(f"  start: a multiple of {tile.alignment}" + _base(tile))
+    wrapping.line(f"  LBO {one.lbo}: {tile.reasons['lbo']}")
+    wrapping.line(f"  SBO {one.sbo}: {tile.reasons['sbo']}")
+    wrapping.line(f"  start: a multiple of {tile.alignment}" + _base(tile))
     steps = ", ".join(f"+{n} bytes (+{n // 16})" for n in tile.per_k)
-    click.echo(f"  each k step: {steps or 'there is one only'}")
+    wrapping.line(f"  each k step: {steps or 'there is one only'}")
     block = f"+{tile.per_block} bytes (+{tile.per_block // 16})" if tile.per_block else "there is one only"
-    click.echo(f"  each block of {tile.block} lines: {block}")
-    click.echo(f"  byte of element (line, k): {tile.formula}")
+    wrapping.line(f"  each block of {tile.block} lines: {block}")
+    wrapping.line(f"  byte of element (line, k): {tile.formula}")
     click.echo(f"  CUDA: {cuda(tile)}")
     for name, text in cute(tile).items():
         click.echo(f"  CuTe {name}: {text}")
     box = tma(tile)
-    click.echo(f"  TMA: {box['boxes']} x box {box['box'][0]} x {box['box'][1]} ({box['box_bytes']} bytes), "
+    wrapping.line(f"  TMA: {box['boxes']} x box {box['box'][0]} x {box['box'][1]} ({box['box_bytes']} bytes), "
                f"{box['data_type']}, {box['swizzle']}")  # fmt: skip
 
 

@@ -40,7 +40,7 @@ FAMILY = click.option(
 @JSON
 @named("patterns", "list")
 def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_json: bool) -> None:
-    """List fragments: all, or those that PATTERN means, that an arch has, or of a family.
+    """List fragments: those that PATTERN means, that an arch has, or of a family; without any of these the families.
 
     Operands in shared memory behind descriptors, and instructions that hold nothing in registers, follow them.
     """
@@ -59,14 +59,20 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
         entries = [*map(fragment_entry, fragments), *map(entry, shared), *map(form_entry, forms)]
         click.echo(json.dumps(entries, indent=1))
         return
-    from tcprobe.cli import printing
+    from tcprobe.cli import printing, summaries
 
-    printing.fragments(fragments, shared, forms)
+    if patterns or name or family:
+        printing.fragments(fragments, shared, forms)
+    else:
+        summaries.families(fragments, shared, forms)
 
 
 @click.command(short_help="Formula, map both ways, evidence and verdicts.")
 @click.argument("patterns", nargs=-1, required=True, metavar="FRAGMENT...", shell_complete=fragment_names)
 @SELECTOR
+@click.option("--full", is_flag=True, help="Everything: both maps whole, every note, every verdict.")
+@click.option("--elements", is_flag=True, help="Draw the whole matrix: who holds each element.")
+@click.option("--lanes", is_flag=True, help="Draw all lanes: what each register holds.")
 @descriptor.fields
 @ARCHS
 @read_results
@@ -75,7 +81,7 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 def show(
     patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, selector: int | None, **asked: Any
 ) -> None:
-    """Show fragments: formulas, the map drawn both ways, where it comes from and what others say.
+    """Show fragments: formulas, one picture, where else it is so, the evidence. Several are outlined.
 
     Without --arch: of the archs measured in ./results, if it has any, else of all, the one with the strongest method,
     then the newest; --arch all: every one; --arch sm_70,sm_90: their formulas side by side. What nobody measured on an
@@ -83,13 +89,14 @@ def show(
     in shared memory (a_smem and b_smem of wgmma) is shown behind a descriptor with --swizzle, --major, --lbo, --sbo,
     --base-offset, --start. --json: one object a line.
     """
+    wanted = {option: asked.pop(option) for option in ("full", "lanes", "elements")}
+    if as_json and any(wanted.values()):
+        raise UsageError("--json has everything: it does not go with --full, --lanes or --elements.")
     patterns = _behind(patterns, layers, as_json, {**asked, "name": name, "selector": selector})
     if not patterns:
         return
-    from tcprobe.ask.compare import verdicts
-    from tcprobe.ask.describe import notes
     from tcprobe.ask.describe import shown as described
-    from tcprobe.cli import printing
+    from tcprobe.cli import showing
     from tcprobe.store import lookup, names
     from tcprobe.store.cell import everywhere, selections
 
@@ -102,14 +109,15 @@ def show(
     without = sum(not cells for cells in tables.values())
     if without == len(chosen):
         raise lookup.no_table(chosen[0], name, layers)
-    for fragment, cells in tables.items():
-        wanted = selector if fragment.selectors or len(chosen) == 1 else None
-        for cell in (selection for whole in cells for selection in selections(whole, wanted)):
-            if as_json:
-                click.echo(json.dumps(described(cell)))
-            else:
-                judged = verdicts(fragment, cell.measured) if cell.measured else []
-                printing.shown(cell, judged, notes(cell))
+    shown = [
+        one for fragment, cells in tables.items() for cell in cells
+        for one in selections(cell, selector if fragment.selectors or len(chosen) == 1 else None)
+    ]  # fmt: skip
+    if as_json:
+        for cell in shown:
+            click.echo(json.dumps(described(cell)))
+    else:
+        showing.show(shown, showing.ShowView(**wanted))
     if without:
         click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from tcprobe.cli.options import several
-from tcprobe.errors import AmbiguousError, UsageError
+from tcprobe.errors import AmbiguousError, UnknownNameError, UsageError
 
 # multi-word names of GPUs begin so
 _BRANDS = r"(?i)(nvidia|geforce|tesla|quadro|jetson|dgx|rtx|gtx|titan)\b"
@@ -36,7 +36,7 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
             try:
                 for at in _archs(asked, archs):
                     command(*context, **asked, **at)
-            except AmbiguousError as error:
+            except (AmbiguousError, UnknownNameError) as error:
                 error.commands = _commands(names, ["--arch", gpus] if gpus else [], error)
                 raise
 
@@ -84,10 +84,12 @@ def _is_gpu(words: Sequence[str]) -> bool:
 
 def split(tokens: Sequence[str]) -> list[str]:
     """Names of a command line: each for itself, unless one of them is a bare word such as f32. Then they are words of
-    one name; or of several, each with an operand at its end, or all at their beginning.
+    one name; or of several, each with an operand at its end, or all at their beginning. A file of a table comes first.
     """
     from tcprobe.isa import inventory
 
+    if tokens and re.search(r"\.[ct]sv$|^-$", tokens[0]):
+        return [tokens[0], *split(tokens[1:])]
     bare = any(re.fullmatch(r"\w[\w-]*", word) and not re.match(r"sm\d+_", word, re.I) for word in tokens)
     if not bare or len(tokens) < 2 or set(tokens) <= set(inventory.families()):
         return list(tokens)
@@ -108,7 +110,7 @@ def _ends_name(word: str) -> bool:
     return read(word).plain[-1:] != () and read(word).plain[-1] in OPERANDS
 
 
-def _commands(names: Sequence[str], arch: Sequence[str], error: AmbiguousError) -> list[str]:
+def _commands(names: Sequence[str], arch: Sequence[str], error: AmbiguousError | UnknownNameError) -> list[str]:
     """The command as it was typed, with each choice in the place of the name that means several things."""
     import shlex
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.options import ARCH, JSON, Given, Named, Number, fragment_names, read_results
 from tcprobe.errors import UsageError
 
@@ -76,7 +77,8 @@ def _facts(row: Instruction, name: str | None, layers: Layers, as_json: bool) ->
         click.echo(json.dumps(found.to_json()))
         return
     first, *rest = found.lines
-    click.echo("\n".join([first, *(f"  {line}" for line in rest)]))
+    for text in (first, *(f"  {line}" for line in rest)):
+        wrapping.line(text)
 
 
 def _cases(row: Instruction, rule: Any, file: Path) -> None:
@@ -95,11 +97,11 @@ def _bound(row: Instruction, rule: Any, cut: tuple[int, int], as_json: bool) -> 
         click.echo(json.dumps({"id": row.id, **found}))
         return
     parts = f" in {found['parts']} parts" if found["parts"] > 1 else ""
-    click.echo(f"{found['length']} products{parts}: |D - exact| <= {found['factor']:.3g} x (|C| + sum of |a x b|)")
+    wrapping.line(f"{found['length']} products{parts}: |D - exact| <= {found['factor']:.3g} x (|C| + sum of |a x b|)")
     if found["samples"]:
-        click.echo(f"largest of {found['samples']} random ones: {found['measured']:.3g}")
+        wrapping.line(f"largest of {found['samples']} random ones: {found['measured']:.3g}")
     if parts:
-        click.echo(f"other bits than in one part: {found['changed']}")
+        wrapping.line(f"other bits than in one part: {found['changed']}")
 
 
 def _product(row: Instruction, rule: Any, given: tuple[str, str, str], as_json: bool) -> None:
@@ -110,7 +112,7 @@ def _product(row: Instruction, rule: Any, given: tuple[str, str, str], as_json: 
         click.echo(json.dumps({"d": result(row, rule, case)}))
         return
     for line in steps(row, rule, case):
-        click.echo(line)
+        wrapping.line(line)
 
 
 COMMANDS = (numerics,)

@@ -1,31 +1,24 @@
-"""`tcprobe path` and `tcprobe load`: how a fragment's elements get from global memory into registers, and back."""
+"""`tcprobe path`: how a fragment's elements get from global memory through shared memory into registers, and back."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, Number, Output, fragment_names, read_results, told
-from tcprobe.cli.path_steps import steps_table, steps_words, table, write
+from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, Number, fragment_names, read_results
+from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, steps_table, steps_words, write
 from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
-from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.ask.load import StraightLoad
     from tcprobe.ask.path import PathPlan
     from tcprobe.ask.path.steps import RegisterCopy
-    from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
-MAJOR = click.option("--global", "contiguous", type=click.Choice(["row", "col"]), default="row", show_default=True,
-                     help="What is contiguous in memory: rows (row-major) or columns.")  # fmt: skip
 CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help="Print code instead.")
-OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File for the code.")
 
 
 @click.command(short_help="From global memory into a fragment and back: every step.")
@@ -41,7 +34,8 @@ OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=Fal
 @click.option("--fill", type=Given(), metavar="cp.async|tma|plain", help="Between global and shared memory; "
               "cp.async.8: 8 bytes a lane. Default: cp.async in, plain back.")  # fmt: skip
 @click.option("--with", "access", type=Given(), metavar="OP", help="ldmatrix.x4.trans, ld.shared.b32, stmatrix.x2, "
-              "...; the path has its direction. Default: the most matrices that there can be.")  # fmt: skip
+              "...; the path has its direction. Used exactly as given; default: the largest ldmatrix, then "
+              "the widest loads.")  # fmt: skip
 @CODE
 @OUTPUT
 @NAME
@@ -62,7 +56,7 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     from tcprobe.cli import operand
     from tcprobe.isa.names import resolve
 
-    _only_one(asked)
+    only_one(asked)
     asked["placed"] = placed(asked)
     options = PathOptions(*(asked[key] for key in ("size", "contiguous", "placed", "access", "ld", "fill", "kind")))
     if resolve(fragment).shared:
@@ -70,58 +64,13 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
 
         operand.answer(operand_path(resolve(fragment).shared_operand, layers, options, name), asked)
         return
-    plan = planned(request(_cell(fragment, name, layers), options))
+    plan = planned(request(cell_of(fragment, name, layers), options))
     if asked["code"] or asked["output"]:
         write(_source(plan, asked["code"]), asked)
     elif asked["as_json"]:
         click.echo(json.dumps(described(plan)))
     else:
         _plan_text(plan)
-
-
-@click.command(short_help="A fragment straight from global memory: widest loads.")
-@click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
-@click.option("--from", "source", type=click.Choice(["global"]), default="global", show_default=True,
-              help="Where the matrix is.")  # fmt: skip
-@click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line. Default: the fragment's own lines.")
-@MAJOR
-@click.option("--code", "code", is_flag=True, help="Print a CUDA header instead.")
-@OUTPUT
-@NAME
-@NAMESPACE
-@ARCHS
-@read_results
-@JSON
-@named("fragment", count="one")
-def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
-    """Load FRAGMENT straight from global memory by the widest vectors that its table allows."""
-    from tcprobe.ask.load import load as planned
-    from tcprobe.ask.load_code import source
-
-    _only_one(asked)
-    plan = planned(_cell(fragment, name, layers), asked["contiguous"], asked["ld"])
-    if asked["code"] or asked["output"]:
-        write(source(plan), asked)
-    elif asked["as_json"]:
-        click.echo(json.dumps(plan.to_json()))
-    else:
-        _load_text(plan)
-
-
-def _only_one(asked: dict[str, Any]) -> None:
-    coded = asked["code"] or asked["output"]
-    if asked["as_json"] and coded:
-        raise UsageError("--json does not go with --code or -o.")
-    if not coded and (asked["called"] or asked["namespace"]):
-        raise UsageError("--name and --namespace are of code: give --code or -o too.")
-
-
-def _cell(fragment: str, name: str | None, layers: Layers) -> Cell:
-    from tcprobe.store.names import meant
-
-    cell, note = meant(fragment, name, layers)
-    told(note)
-    return cell
 
 
 def _source(plan: PathPlan, code: str | None) -> str:
@@ -136,7 +85,7 @@ def _plan_text(plan: PathPlan) -> None:
                f"in global memory")  # fmt: skip
     click.echo(f"in shared memory {shared}: {shared.words(tile)}, {shared.bytes(tile)} bytes, "
                f"start aligned to {plan.alignment}")  # fmt: skip
-    steps_table(plan.steps)
+    steps_table(plan.asked, plan.steps)
     for step in plan.steps:
         steps_words(plan.asked, step)
         if step is plan.registers:
@@ -187,20 +136,4 @@ def _count(plan: PathPlan) -> str:
     return f"all {tile.rows * tile.cols} elements"
 
 
-def _load_text(plan: StraightLoad) -> None:
-    tile, fragment = plan.tile, plan.cell.fragment
-    click.echo(f"{fragment.id}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, "
-               f"{plan.ld_bytes} bytes apart")  # fmt: skip
-    lines = [("issue", "instruction", "slots i", "sectors", "least")]
-    for number, move in enumerate(plan.moves):
-        last = move.run - 1
-        slots = " ".join(f"{i}-{i + last}" if last else str(i) for i in move.slots)
-        lines.append((str(number), move.instruction, slots, str(plan.sectors(move)), str(plan.least(move))))
-    table(lines)
-    for where, text in zip(("line", "byte in it"), plan.formulas, strict=True):
-        click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")
-    click.echo(f"proven: all {plan.cell.table.points} slots' elements come to their places")
-    click.echo(escaped(f"{fragment.id} on {plan.cell.arch}: {plan.cell.evidence}"))
-
-
-COMMANDS = (path, load)
+COMMANDS = (path,)

@@ -1,18 +1,45 @@
-"""What `tcprobe path` says of any path: the table of its steps, their instructions and addresses; where code goes."""
+"""What `path` and `load` share: options, the table of steps, their instructions and addresses; where code goes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli.options import Output, told
+from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from tcprobe.ask.path.request import TileRequest
     from tcprobe.ask.path.steps import PathStep
+    from tcprobe.store.cell import Cell
+    from tcprobe.store.choose import Layers
+
+MAJOR = click.option("--global", "contiguous", type=click.Choice(["row", "col"]), default="row", show_default=True,
+                     help="What is contiguous in memory: rows (row-major) or columns.")  # fmt: skip
+OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File for the code.")
+
+
+def only_one(asked: Mapping[str, Any]) -> None:
+    """UsageError where JSON and code are asked for, or names of code that is not."""
+    coded = asked["code"] or asked["output"]
+    if asked["as_json"] and coded:
+        raise UsageError("--json does not go with --code or -o.")
+    if not coded and (asked["called"] or asked["namespace"]):
+        raise UsageError("--name and --namespace are of code: give --code or -o too.")
+
+
+def cell_of(fragment: str, name: str | None, layers: Layers) -> Cell:
+    """The table that a fragment's name means, on an arch; what it was taken for is told on stderr."""
+    from tcprobe.store.names import meant
+
+    cell, note = meant(fragment, name, layers)
+    told(note)
+    return cell
 
 
 def write(text: str, asked: Mapping[str, Any]) -> None:
@@ -29,9 +56,14 @@ def write(text: str, asked: Mapping[str, Any]) -> None:
         click.echo(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)
 
 
-def steps_table(steps: Sequence[PathStep]) -> None:
-    """A line for each step."""
+def steps_table(asked: TileRequest, steps: Sequence[PathStep]) -> None:
+    """A line for each step, then what they cost in cycles."""
+    from tcprobe.ask.path.cycles import path_cycles
+    from tcprobe.ask.plan_cost import told
+
     table([("step", "instruction", "issues", "wavefronts", "ideal"), *(_row(step) for step in steps)])
+    for line in told(path_cycles(asked, steps)):
+        click.echo(f"cycles, {line}")
 
 
 def steps_words(asked: TileRequest, step: PathStep) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,15 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
-from tcprobe.cli.wrapping import line, stated_width, width
-from tcprobe.fit import Fit, fitted
-from tcprobe.isa.arch import WARP
+from tcprobe.cli.wrapping import line, stated_width
+from tcprobe.fit import Fit, Formula
+from tcprobe.fit.manual import manual_names
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
-from tcprobe.isa.operand import Role
-from tcprobe.layout import draw
-from tcprobe.layout.table import Table
-from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Found, whence
 from tcprobe.store.finding import Finding
 from tcprobe.store.lookup import some
@@ -33,6 +30,8 @@ if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.run.campaign import Report
     from tcprobe.run.runner import Done
 
+ERRATUM = "known erratum"
+
 STYLE: dict[str, dict[str, Any]] = {
     CONFIRMED: {"fg": "green"},
     DIFFERS: {"fg": "red"},
@@ -41,6 +40,10 @@ STYLE: dict[str, dict[str, Any]] = {
     "refused": {"fg": "yellow"},
     "failed": {"fg": "red"},
 }
+
+
+FEW = 2  # names that a count is shown with
+MANY = 12  # names, above which a count stands for them
 
 
 def bold(text: str) -> str:
@@ -107,6 +110,18 @@ def progress() -> Iterator[Callable[[int, str | None], None]]:
                 bar.update(task, advance=1, description=finished)
 
         yield tick
+
+
+@contextmanager
+def working(words: str) -> Iterator[None]:
+    """What takes long, with a sign that it goes on: on stderr, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True, highlight=False).status(words):
+        yield
 
 
 def run_summary(report: Report, results: Results) -> None:
@@ -186,52 +201,19 @@ def formulas(rows: Iterable[tuple[Saved, Fit, dict[str, str]]]) -> None:
         click.echo(f"{bold(saved.layout)}  {title}  {escaped(', '.join(filter(None, (saved.who, saved.source))))}")
         for name, text in printed.items():
             click.echo(click.style(f"  {name:<8}", fg="cyan") + text)
+        named_parts(fit.formulas.values())
         if fit.contradiction:
             click.echo(f"  not linear: {fit.contradiction}")
 
 
-def shown(cell: Cell, verdicts: Sequence[Verdict], notes: Sequence[str]) -> None:
-    """`show`: formula, notes on its layout, both drawings, provenance, verdicts."""
-    table, fragment, fit = cell.table, cell.fragment, fitted(cell.table)
-    layout = f" .{fragment.layout}" if fragment.layout else ""
-    click.echo(f"{bold(fragment.id)} on {cell.arch}, {cell.known}")
-    size = f"{fragment.rows} rows" if fragment.role is Role.ADDRESS else f"{fragment.rows} x {fragment.cols}"
-    click.echo(
-        f"operand {fragment.operand.upper()}{layout}, {size} of {fragment.type}; "
-        f"{fragment.elements} elements a lane in {fragment.registers} registers of {fragment.register_bits} bits"
-    )
-    for name in table.outputs:
-        formula = fit.formulas[name]
-        click.echo(click.style(f"  {name} = ", fg="cyan") + (str(formula) if formula else "no closed form"))
-    if fit.contradiction:
-        click.echo(f"  not linear: {fit.contradiction}")
-    for note in notes:
-        click.echo(note)
-    drawings = _address_drawings if fragment.role is Role.ADDRESS else _drawings
-    for title, lines in drawings(table, fragment):
-        click.echo(bold(f"\n{title}"))
-        click.echo("\n".join(lines))
-    click.echo()
-    click.echo(cell.evidence)
-    click.echo(f"numbers from: {cell.numbering}")
-    for verdict in verdicts:
-        _verdict(verdict)
+def named_parts(formulas: Iterable[Formula | None]) -> None:
+    """What the PTX manual calls the parts of a lane's number that formulas have."""
+    if names := manual_names(formulas):
+        line(f"  {names}")
 
 
-def _drawings(table: Table, fragment: Fragment) -> Iterator[tuple[str, Iterator[str]]]:
-    holder = "lane" if table.threads <= WARP else "thread"
-    yield f"element (row, col) -> {holder}:i", draw.matrix(table, width(), fragment.span)
-    if fragment.role is Role.METADATA:
-        yield "lane that is read -> row,col whose index is in bits of its register", draw.bits(table, fragment, width())
-        return
-    yield f"{holder} -> row,col of each register's elements, low bits first", draw.lanes(table, fragment, width())
-
-
-def _address_drawings(table: Table, _: Fragment) -> Iterator[tuple[str, Iterator[str]]]:
-    yield "lane -> row that its address points to; -: the address does not count", draw.addresses(table, width())
-
-
-def _verdict(verdict: Verdict) -> None:
+def verdict_line(verdict: Verdict) -> None:
+    """What a reference says of a table, and why it is known to be wrong where it is."""
     words = f"{verdict.verdict} ({verdict.detail})"
     line(f"{verdict.reference}: {words}", verdict.verdict, **STYLE[verdict.verdict])
     if verdict.erratum:
@@ -245,19 +227,22 @@ def comparison(
 ) -> None:
     """`compare`: counts by reference, where the tables are from, every difference, the known errors of the sources."""
     counts = Counter((v.reference, v.verdict) for _, _, v in judged)
-    heads = (f"{name}, against", CONFIRMED, DIFFERS, NOT_COVERED)
+    counts.update((v.reference, ERRATUM) for _, _, v in judged if v.verdict == DIFFERS and v.erratum)
+    heads = (f"{name}, against", CONFIRMED, ERRATUM, DIFFERS, NOT_COVERED)
     names = list(dict.fromkeys(v.reference for _, _, v in judged))
     first = max(map(len, (heads[0], *names)))
     click.echo(bold("  ".join((heads[0].ljust(first), *heads[1:]))))
     for reference in names:
+        counts[reference, DIFFERS] -= counts[reference, ERRATUM]
         cells = (str(counts[reference, v]).rjust(len(v)) for v in heads[1:])
         click.echo("  ".join((reference.ljust(first), *cells)))
     sources = Counter({fragment.id: saved.source for fragment, saved, _ in judged}.values())
     line("tables: " + ", ".join(f"{count} {whence(source)}" for source, count in sources.items()))
     for fragment, _, verdict in judged:
-        if verdict.verdict == DIFFERS:
+        if verdict.unexplained:
             click.echo(bold(fragment.id))
-            _verdict(verdict)
+            verdict_line(verdict)
+    _explained(judged)
     errata = dict.fromkeys((v.reference, v.detail.split(":")[0], v.erratum) for _, _, v in judged if v.erratum)
     listed = [(r, where, "", words) for r, where, words in errata if words] + [
         (r, where, pattern, words) for r, where, pattern, words in findings
@@ -266,6 +251,16 @@ def comparison(
         click.echo(bold("known errata of the sources"))
     for reference, where, pattern, words in listed:
         line(f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}")
+
+
+def _explained(judged: Sequence[tuple[Fragment, Found, Verdict]]) -> None:
+    """Fragments by the known erratum for which a reference says something else of them."""
+    by_erratum: dict[tuple[str, str, str], list[str]] = {}
+    for fragment, _, v in judged:
+        if v.verdict == DIFFERS and v.erratum:
+            by_erratum.setdefault((v.reference, v.detail.split(":")[0], v.erratum), []).append(fragment.id)
+    for (reference, where, words), ids in by_erratum.items():
+        line(f"known erratum of {reference}, {where}: {words}: {', '.join(ids)}", "known erratum", fg="yellow")
 
 
 def agreement(repetitions: Sequence[Repetition]) -> None:
@@ -296,19 +291,22 @@ def difference(both: Difference, everything: bool, changed_only: bool) -> None:
     if changed_only:
         return
     for side, name in enumerate((one, two)):
-        _absent(f"absent on {name}, there on {(two, one)[side]}", only[side])
+        _absent(f"absent on {name}, there on {(two, one)[side]}", only[side], everything)
     if everything:
-        _absent("absent on both", neither)
+        _absent("absent on both", neither, everything)
     elif neither:
         click.echo(f"  absent on both: {len(neither) // 2} (--all lists them, and why)")
 
 
-def _absent(title: str, cells: Sequence[Absent]) -> None:
-    """Cells without a table, whole, by reason."""
+def _absent(title: str, cells: Sequence[Absent], everything: bool) -> None:
+    """Cells without a table by reason: how many, and the first few; every one where they are few or all are wanted."""
+    everything = everything or len(cells) <= MANY
     by_reason: dict[str, list[str]] = {}
     for cell in cells:
-        by_reason.setdefault(cell.reason, []).append(cell.id)
+        reason = cell.reason if everything else re.split(r" \(|: what was", cell.reason)[0]
+        by_reason.setdefault(reason, []).append(cell.id)
     if cells:
         line(f"  {title}:")
     for reason, ids in by_reason.items():
-        line(f"    {reason}: {', '.join(ids)}")
+        listed = ", ".join(ids) if everything else some(ids, FEW)
+        line(f"    {len(ids)}: {reason}: {listed}")

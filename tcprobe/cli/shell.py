@@ -21,6 +21,25 @@ from tcprobe.errors import InternalError, UsageError, debugging, understood
 from tcprobe.system.interrupts import Stopped
 from tcprobe.text import message
 
+# commands by what one wants to do
+HEADINGS = {
+    "Ask commands:": ("show", "where", "trace", "list", "why-not", "compare", "diff", "cost", "numerics", "banks"),
+    "Make code commands:": (
+        "emit",
+        "convert",
+        "reduce",
+        "load",
+        "path",
+        "descriptor",
+        "tensormap",
+        "swizzle",
+        "kernel",
+    ),
+    "Measure commands:": ("run", "fit", "doctor"),
+    "Check commands:": ("verify", "lower", "read", "compilers"),
+    "Publish commands:": ("merge", "pages", "site"),
+}
+
 
 class Group(click.Group):
     """Commands whose errors are a message and an exit code; those of `later` are imported when they are asked for."""
@@ -34,9 +53,28 @@ class Group(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, None if there is none."""
         if cmd_name in self.later and cmd_name not in self.commands:
+            from tcprobe.cli import examples
+
             for command in importlib.import_module(self.later[cmd_name]).COMMANDS:
+                command.epilog = examples.of(str(command.name))
                 self.add_command(command)
         return super().get_command(ctx, cmd_name)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Without a word: examples by task."""
+        if not args and not ctx.resilient_parsing:
+            from tcprobe.cli import examples
+
+            click.echo(examples.tasks())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Commands by task."""
+        for heading, names in HEADINGS.items():
+            commands = [(name, command) for name in names if (command := self.get_command(ctx, name))]
+            with formatter.section(heading.removesuffix(":")):
+                formatter.write_dl([(name, command.get_short_help_str(70)) for name, command in commands])
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run, or complete what a shell has of a command; errors of commands are told before they come here."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.options import JSON, Given, Named, Number, Output
 from tcprobe.cli.places import Sides, SwizzleType
 from tcprobe.errors import DataError, UsageError
@@ -72,7 +73,7 @@ def fit(file: Path, bits: int | None, partial: bool, table: int | None, as_json:
         click.echo(json.dumps(ask.as_json(answer)))
         return
     for line in ask.words(answer):
-        click.echo(line)
+        wrapping.line(line)
 
 
 @swizzle.command(short_help="Where offsets go.")
@@ -187,7 +188,8 @@ def claims(as_json: bool) -> None:
             plain = {"source": claim.source, "claim": claim.words, "holds": claim.holds(), "because": claim.because}
             click.echo(json.dumps(plain))
         else:
-            click.echo(f"{claim.source}\n  {claim.words}\n  {claim.verdict}")
+            for text in (claim.source, f"  {claim.words}", f"  {claim.verdict}"):
+                wrapping.line(text)
 
 
 def _drawn(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli.answers import bold
+from tcprobe.cli import wrapping
 from tcprobe.cli.options import Given, Number
 from tcprobe.errors import UsageError
 
@@ -89,7 +89,11 @@ def _bits(value: str) -> int:
 
 
 def _print_instruction(plain: Mapping[str, Any]) -> None:
-    click.echo(bold(plain["value"]) + f", instruction descriptor of tcgen05.mma ({plain['status']}, {plain['source']})")
+    wrapping.line(
+        plain["value"] + f", instruction descriptor of tcgen05.mma ({plain['status']}, {plain['source']})",
+        plain["value"],
+        bold=True,
+    )
     for reading in plain.get("readings", [plain]):
         _reading(reading)
     if "cuda" in plain:
@@ -98,19 +102,19 @@ def _print_instruction(plain: Mapping[str, Any]) -> None:
 
 def _reading(reading: Mapping[str, Any]) -> None:
     said = ", ".join(f"{name} {value}" for name, value in reading["fields"].items() if value is not None)
-    click.echo(f"  kind::{reading['kind']}: {said}")
+    wrapping.line(f"  kind::{reading['kind']}: {said}")
     _undocumented(reading["undocumented"])
     for reason in reading["refused"]:
-        click.echo(f"    refused: {reason}")
+        wrapping.line(f"    refused: {reason}")
     if reading["forms"]:
-        click.echo(f"    taken by {', '.join(reading['forms'])}")
+        wrapping.line(f"    taken by {', '.join(reading['forms'])}")
 
 
 def _undocumented(runs: list[dict[str, Any]]) -> None:
     for run in runs:
         of = f" ({run['field']})" if run["field"] else ""
         verb = "bits {} are" if "-" in run["bits"] else "bit {} is"
-        click.echo(f"    {verb.format(run['bits'] + of)} {run['value']}: not documented")
+        wrapping.line(f"    {verb.format(run['bits'] + of)} {run['value']}: not documented")
 
 
 def value(bits: int, as_json: bool) -> None:
@@ -121,7 +125,11 @@ def value(bits: int, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(plain))
         return
-    click.echo(bold(plain["value"]) + f", of tcgen05 by its version bits ({plain['status']}, {plain['source']})")
+    wrapping.line(
+        plain["value"] + f", of tcgen05 by its version bits ({plain['status']}, {plain['source']})",
+        plain["value"],
+        bold=True,
+    )
     for name, said in plain["fields"].items():
         click.echo(f"  {name:<12} {'-' if said is None else said}")
     _undocumented(plain["undocumented"])
@@ -139,11 +147,17 @@ def tile(asked: Mapping[str, Any], as_json: bool) -> None:
         click.echo(json.dumps(plain))
         return
     swizzle = f"swizzle {found.descriptor.swizzle}" if found.descriptor.swizzle else "no swizzle"
-    click.echo(f"{found.lines} x {found.k} of {found.type}, {found.major} contiguous, {swizzle}: {found.bytes} bytes")
-    click.echo(bold(plain["value"]) + f" with start address 0, for tcgen05 ({plain['status']}, {plain['source']})")
-    click.echo(f"  LBO {found.descriptor.lbo}, relative: {found.reasons['lbo']}")
-    click.echo(f"  SBO {found.descriptor.sbo}: {found.reasons['sbo']}")
-    click.echo(f"  start: a multiple of {found.alignment}")
-    click.echo(f"  each k step: {', '.join(f'+{n} bytes (+{n // 16})' for n in found.per_k) or 'there is one only'}")
-    click.echo(f"  byte of element (line, k): {found.formula}")
+    wrapping.line(
+        f"{found.lines} x {found.k} of {found.type}, {found.major} contiguous, {swizzle}: {found.bytes} bytes"
+    )
+    wrapping.line(
+        plain["value"] + f" with start address 0, for tcgen05 ({plain['status']}, {plain['source']})",
+        plain["value"],
+        bold=True,
+    )
+    wrapping.line(f"  LBO {found.descriptor.lbo}, relative: {found.reasons['lbo']}")
+    wrapping.line(f"  SBO {found.descriptor.sbo}: {found.reasons['sbo']}")
+    wrapping.line(f"  start: a multiple of {found.alignment}")
+    wrapping.line(f"  each k step: {', '.join(f'+{n} bytes (+{n // 16})' for n in found.per_k) or 'there is one only'}")
+    wrapping.line(f"  byte of element (line, k): {found.formula}")
     click.echo(f"  CUDA: {plain['cuda']}")

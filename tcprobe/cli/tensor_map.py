@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.options import ARCH, JSON, Number, read_results
 from tcprobe.cli.places import ElementType, MapSwizzle, Sides
 from tcprobe.isa.tensor_map import FILLS, INTERLEAVES, PADDED, PROMOTIONS
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--box", type=Sides(), help="Elements of one box, instead of --tile.")
 @click.option("--dims", type=Sides(), help="Elements of the tensor in global memory. Default: the tile.")
 @click.option("--strides", type=Sides(), help="Bytes between rows, and so on outwards. Default: no gaps.")
-@click.option("--steps", type=Sides(), help="Every how manieth element along each side. Default: every one.")
+@click.option("--steps", type=Sides(), help="Element stride per dimension. Default: 1.")
 @click.option("--swizzle", type=MapSwizzle(), default="none", show_default=True,
               help="none, 32, 64, 128: SWIZZLE_128B; from sm_100 on also 128B_ATOM_32B and its like.")  # fmt: skip
 @click.option("--interleave", type=click.Choice(list(INTERLEAVES)), default="NONE", show_default=True)
@@ -61,7 +62,7 @@ def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Any) -> 
         click.echo(json.dumps(ask.to_json(plan, arch, words)))
         return
     _text(plan)
-    click.echo(escaped(words))
+    wrapping.line(escaped(words))
 
 
 def _text(plan: MapPlan) -> None:
@@ -71,12 +72,12 @@ def _text(plan: MapPlan) -> None:
     count = " x ".join(map(str, plan.boxes))
     counted = "gaps included; nobody measured what an mbarrier expects" if made.type in PADDED else (
         "which is what an mbarrier expects")  # fmt: skip
-    click.echo(f"{count} boxes of {' x '.join(map(str, made.box))} elements, inner side first: rows of "
+    wrapping.line(f"{count} boxes of {' x '.join(map(str, made.box))} elements, inner side first: rows of "
                f"{made.row_bytes} bytes, {plan.bytes} bytes each, {counted}")  # fmt: skip
     if plan.pitch:
         names = " and ".join(one.name for one in swizzles(made.swizzle))
         where = f"{names} of the shared address" if made.swizzle else "without a swizzle"
-        click.echo(f"in shared memory rows {plan.pitch} bytes apart, {where}; a box begins at a multiple of 128"
+        wrapping.line(f"in shared memory rows {plan.pitch} bytes apart, {where}; a box begins at a multiple of 128"
                    + (f", of {plan.alignment} for the pattern to begin with it" if made.swizzle else ""))  # fmt: skip
     click.echo(cuda(plan))
 

@@ -89,9 +89,9 @@ def _diff_numerics(names: tuple[str, ...], layers: Layers, as_json: bool, change
 def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: Path | None, as_json: bool) -> None:
     """Show which machine instructions a multiply or a matrix move becomes on each arch, native or emulated.
 
-    INSTRUCTION is an instruction, shortened, or a pattern; without one all that a warp executes. For an arch that ptxas
-    does not know: what is saved in ./results or published, and by which compiler; with --cuda or --save a mistake in
-    the call.
+    INSTRUCTION is an instruction, shortened, or a pattern; without one all that a warp executes: counts by arch, or
+    with --arch each. For an arch that ptxas does not know: what is saved in ./results or published, and by which
+    compiler; with --cuda or --save a mistake in the call.
     """
     from tcprobe.ask.lowered import lowered
     from tcprobe.isa import inventory
@@ -101,7 +101,13 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
 
     rows = dict.fromkeys(row for pattern in patterns for row in resolve(pattern, default()).some_instructions)
     rows = rows or dict.fromkeys(inventory.executed_by(WARP))
-    for answer in lowered(list(rows), name, cuda, save):
+    answers = lowered(list(rows), name, cuda, save)
+    if not (patterns or name or as_json):
+        from tcprobe.cli import summaries
+
+        summaries.lowerings(answers, len(rows))
+        return
+    for answer in answers:
         click.echo(json.dumps(answer.to_json()) if as_json else str(answer))
 
 
@@ -120,11 +126,11 @@ def doctor(cuda: Path | None, as_json: bool) -> None:
         wrapping.line(escaped(f"{'ok' if finding.there else '--'}  {finding.what}: {finding.words}"))
 
 
-@click.command(short_help="Write the pages of a results folder anew.")
+@click.command(short_help="Write the pages of a results folder again.")
 @WRITTEN
 @click.option("--check", is_flag=True, help="Write nothing; exit code 1 if a page is not what would be written.")
 def pages(folder: Path, check: bool) -> None:
-    """Write the pages of a results folder anew from its tables."""
+    """Write the pages of a results folder again, from its tables."""
     from tcprobe.pages.overview import render, stale, write
     from tcprobe.store.results import Results
 
@@ -186,14 +192,16 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     It needs no server: links are relative, and nothing is loaded from elsewhere. The folder is written whole or not at
     all; one with files of others stays as it is (exit code 2).
     """
+    from tcprobe.cli import printing
     from tcprobe.pages.site import write
     from tcprobe.pages.site.build import build
     from tcprobe.pages.site.facts import gather
     from tcprobe.store.lookup import side_by_side
 
     write.require_place(folder)
-    pages = build(gather(side_by_side(sources)))
-    write.write(folder, pages)
+    with printing.working("making a page for every fact: some 15 seconds"):
+        pages = build(gather(side_by_side(sources)))
+        write.write(folder, pages)
     size = sum(len(text.encode()) for text in pages.values())
     click.echo(escaped(f"written: {folder / 'index.html'}, {len(pages)} files, {size / 1e6:.1f} MB"))
 

@@ -21,6 +21,7 @@ from tcprobe.emit import calls, metadata, read
 from tcprobe.emit.common import counting, formulas, named
 from tcprobe.errors import UsageError
 from tcprobe.fit.inverse import inverted
+from tcprobe.fit.manual import manual_names
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
@@ -52,7 +53,7 @@ COMMON = """
 #endif
 #if defined(TCPROBE_ARCH) && !defined(TCPROBE_ANY_ARCH)
 #if TCPROBE_ARCH > {newest}
-#error "this tcprobe header knows no GPU as new: make it anew, or define TCPROBE_ANY_ARCH to use its newest layouts"
+#error "This header was generated for sm_{newest_arch} and older; regenerate it for this GPU (or: TCPROBE_ANY_ARCH)"
 #endif
 #endif
 
@@ -122,7 +123,11 @@ def emit(tables: Sequence[Cell]) -> str:
     layouts = {_map(cell): cell for cell in tables}
     newest = max(map(_number, tables))
     lines = [f"// made by tcprobe {__version__}; {counting(tables)}"]
-    lines += ["#pragma once", *COMMON.format(newest=newest, offset=OFFSET, prime=PRIME).splitlines(), ""]
+    lines += [
+        "#pragma once",
+        *COMMON.format(newest=newest, newest_arch=newest // 10, offset=OFFSET, prime=PRIME).splitlines(),
+        "",
+    ]
     if any(map(read.is_partial, tables)):
         lines += read.CUDA.format(offset=OFFSET, prime=PRIME).lstrip().splitlines()
     if any(map(metadata.is_metadata, tables)):
@@ -153,6 +158,8 @@ def _layout(cell: Cell) -> Iterator[str]:
     forward = {"col": "0", "product": "0"} | {name: formula.text(bits) for name, formula in formulas(cell).items()}
     guard = f"TCPROBE_{_map(cell).upper()}"
     yield from (f"#ifndef {guard}", f"#define {guard}", "namespace tcprobe {")
+    if names := manual_names(formulas(cell).values()):
+        yield f"/// in the PTX manual's words: {names}"
     yield f"struct {_map(cell)} {{"
     yield from _constants({"lanes": table.threads, "elements": table.elements, "copies": copies})
     for name in ("row", "col", "product"):

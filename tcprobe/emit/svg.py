@@ -13,6 +13,7 @@ from tcprobe.emit.common import about, instructions
 from tcprobe.emit.svg_drawing import Drawing, Label
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
+from tcprobe.fit.manual import manual_names
 from tcprobe.layout.grid import WIDE, blocks
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
@@ -39,6 +40,15 @@ def labelled(tables: Sequence[Cell], label: Label) -> str:
 def picture(cell: Cell) -> str:
     """The matrix of one table alone, without a name, in pieces of a register where it has SMALL columns or more."""
     return drawing.svg(drawing.below(list(_matrices(cell, drawing.lane_i, "", SMALL))), f"layout {cell.table.id}")
+
+
+def captioned(cell: Cell) -> str:
+    """The matrix of one table below its name and its formulas."""
+    lines = [f"{name} = {formula}" for name, formula in fitted(cell.table).formulas.items() if formula]
+    named = manual_names(fitted(cell.table).formulas.values())
+    head = drawing.heading([f"{cell.fragment.id} on {cell.arch}", *lines, *([named] if named else [])])
+    drawings = [head, *_matrices(cell, drawing.lane_i, "lane:i of ", SMALL)]
+    return drawing.svg(drawing.below(drawings), f"{cell.fragment.id}: the lane and the number i of each element")
 
 
 def pieces(cell: Cell) -> int:

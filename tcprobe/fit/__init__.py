@@ -4,7 +4,7 @@
 >>> from tcprobe.layout.table import slot_table
 >>> found = fit(slot_table(2, 2, {"row": (0, 0, 1, 1), "col": (0, 1, 0, 1)}))
 >>> str(found.formulas["row"]), str(found.formulas["col"]), found.verdict
-('lane & 1', 'i & 1', 'linear')
+('lane', 'i', 'linear')
 
 First a GF(2)-linear map is tried, then, output by output, a boolean search; failing that the verdict is "no
 closed form". `contradiction` names the first slots that no linear map fits.

@@ -42,15 +42,19 @@ class Term(NamedTuple):
         """The output bits that the term can set."""
         return self.mask << self.shift if self.shift >= 0 else self.mask >> -self.shift
 
+    def implied(self, bits: int | None) -> bool:
+        """Whether the mask takes nothing away that the shift leaves of a variable of that many bits."""
+        lost = max(0, -self.shift)
+        return bits is not None and self.mask >> lost == ((1 << bits) - 1) >> lost
+
     def __str__(self) -> str:
         return self.text()
 
     def text(self, bits: int | None = None) -> str:
         """C syntax; for a variable of that many bits without a mask that takes nothing away."""
         shift = f"{'<<' if self.shift > 0 else '>>'} {abs(self.shift)}"
-        lost = max(0, -self.shift)
-        if bits is not None and self.mask >> lost == ((1 << bits) - 1) >> lost:
-            return f"({self.variable} {shift})" if self.shift else f"({self.variable})"
+        if self.implied(bits):
+            return f"({self.variable} {shift})" if self.shift else self.variable
         masked = f"({self.variable} & {self.mask})"
         return f"({masked} {shift})" if self.shift else masked
 
@@ -138,9 +142,14 @@ class Formula:
             f"the formula takes {', '.join(self.variables)}, each once; given: {', '.join(words) or 'nothing'}."
         )
 
+    @property
+    def bits(self) -> dict[str, int]:
+        """How many bits each variable has in the table that the formula was fitted to; none where it is of no table."""
+        return {name: (size - 1).bit_length() for name, size in zip(self.variables, self.sizes, strict=False)}
+
     def __str__(self) -> str:
-        """C (and Python) syntax in its variables."""
-        return self.text({})
+        """C (and Python) syntax in its variables; a mask that their ranges imply is left out."""
+        return self.text(self.bits)
 
     def text(self, bits: Mapping[str, int]) -> str:
         """C syntax; masks are left out that take nothing away from variables of so many bits."""

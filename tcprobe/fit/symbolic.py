@@ -7,7 +7,7 @@ SymPy's name for what a Function of numbers is worth; nothing evaluates text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -74,7 +74,7 @@ def symbol(name: str) -> Any:
 
 def expression(formula: Formula) -> Any:
     """The formula as a SymPy expression in the symbols `lane` and `i`."""
-    parts = [_part(term) for term in formula.terms]
+    parts = [_part(term, formula.bits) for term in formula.terms]
     if formula.constant:
         parts.append(sympy.Integer(formula.constant))
     if formula.overlapping:
@@ -85,7 +85,7 @@ def expression(formula: Formula) -> Any:
 def latex(formula: Formula) -> str:
     """The formula in LaTeX."""
     names = {symbol(name): rf"\mathrm{{{name}}}" for name in formula.variables if len(name) > 1}
-    order = [sympy.latex(_part(term), symbol_names=names) for term in formula.terms]
+    order = [sympy.latex(_part(term, formula.bits), symbol_names=names) for term in formula.terms]
     if formula.constant or not order:
         order.append(str(formula.constant))
     return (r" \oplus " if formula.overlapping else " + ").join(order)
@@ -114,9 +114,10 @@ def _literals(product: Any, symbols: Sequence[Any]) -> list[tuple[int, bool]]:
     return sorted((index[f.args[0]], False) if isinstance(f, Not) else (index[f], True) for f in factors)
 
 
-def _part(term: Term | Products) -> Any:
+def _part(term: Term | Products, bits: Mapping[str, int]) -> Any:
     if isinstance(term, Term):
-        masked = BitAnd(symbol(term.variable), sympy.Integer(term.mask))
+        whole = term.implied(bits.get(term.variable))
+        masked = symbol(term.variable) if whole else BitAnd(symbol(term.variable), sympy.Integer(term.mask))
         return Shift(masked, sympy.Integer(term.shift)) if term.shift else masked
     products = [sympy.Mul(*(_factor(*f) for f in p)) for p in term.products]
     anyone = sympy.Integer(1) - sympy.Mul(*(1 - p for p in products))

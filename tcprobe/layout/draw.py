@@ -24,7 +24,7 @@ def matrix(table: Table, width: int, span: int = 1) -> Iterator[str]:
         if product:
             yield f"product {product[0]}"
         cells = [[_holders(table, (row, col, *product)) for col in cols] for row in range(table.extent["row"])]
-        yield from _grid(cells, [str(c) for c in cols], width)
+        yield from grid_lines(cells, [str(c) for c in cols], width)
 
 
 def lanes(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
@@ -37,7 +37,7 @@ def lanes(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
         rows.append([runs(table.cells[first + s : first + min(s + size, table.elements)]) for s in starts])
     whole_warps = table.threads > WARP
     names = [holder_name(lane, table.threads) if whole_warps else str(lane) for lane in range(table.threads)]
-    yield from _grid(rows, [f"r{j}" for j in range(len(starts))], width, names)
+    yield from grid_lines(rows, [f"r{j}" for j in range(len(starts))], width, names)
 
 
 def bits(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
@@ -50,7 +50,7 @@ def bits(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
         if any(cells):
             read.append(lane)
             rows.append(["-" if c is None else _spanned(c, fragment.span) for c in cells])
-    yield from _grid(rows, heads, width, [str(lane) for lane in read])
+    yield from grid_lines(rows, heads, width, [str(lane) for lane in read])
 
 
 def _spanned(cell: tuple[int, ...], span: int) -> str:
@@ -107,7 +107,7 @@ def _run(run: Sequence[tuple[int, int] | None]) -> str:
     return f"{row},{col}"
 
 
-def _grid(
+def grid_lines(
     cells: Sequence[Sequence[str]], heads: Sequence[str], width: int, names: Sequence[str] | None = None
 ) -> Iterator[str]:
     """Lines of equally wide columns, numbered from 0 or by `names`, in blocks of columns that fit `width`."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tcprobe.errors import UsageError
+from tcprobe.errors import UnknownNameError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import words
@@ -73,16 +73,31 @@ def unknown(meaning: Meaning, fitting: Callable[[Sequence[str]], list[str]]) -> 
 def _nearest(name: str, fitting: Callable[[Sequence[str]], list[str]]) -> UsageError:
     """What the parts mean in another order, what is spelt alike, or what some of the words mean."""
     reading = words.read(name)
-    near = fitting(tuple(dict.fromkeys(reading.plain))) or fitting(reading.plain)
+    near = _reordered(name) or fitting(tuple(dict.fromkeys(reading.plain))) or fitting(reading.plain)
     if near and reading.dotted:
-        return _none(name, f"The parts of a dotted name keep their order. Did you mean {' or '.join(near[:3])}?")
+        hint = f"The parts of a dotted name keep their order. Did you mean {' or '.join(near[:3])}?"
+        return _none(name, hint, choices=near[:3])
     if " " not in name and (alike := _alike(name)):
-        return _none(name, f"Did you mean {' or '.join(alike)}?")
+        return _none(name, f"Did you mean {' or '.join(alike)}?", choices=alike)
     return _by_words(name, fitting)
 
 
-def _none(name: str, hint: str, topic: str = "") -> UsageError:
-    return UsageError(f"no fragment or instruction is called {quoted(name)}. {hint}".strip(), topic)
+def _none(name: str, hint: str, topic: str = "", choices: Sequence[str] = ()) -> UsageError:
+    return UnknownNameError(
+        f"no fragment or instruction is called {quoted(name)}. {hint}".strip(), topic, name, choices
+    )
+
+
+def _reordered(name: str) -> list[str]:
+    """Ids of the very same parts in another order, those first that keep most of the order as it is."""
+    import difflib
+
+    parts = name.lower().split(".")
+    wanted = sorted(parts)
+    same = [
+        id_ for id_ in (*inventory.instructions(), *inventory.fragments()) if sorted(id_.lower().split(".")) == wanted
+    ]
+    return sorted(same, key=lambda id_: -difflib.SequenceMatcher(None, parts, id_.lower().split(".")).ratio())
 
 
 def _alike(name: str) -> list[str]:

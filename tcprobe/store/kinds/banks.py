@@ -78,4 +78,4 @@ def essence(body: Body) -> Any:
 def words(findings: Sequence[Finding]) -> str:
     """What the rules of an arch rest on."""
     patterns, misfits = (sum(getattr(f.body, name) for f in findings) for name in ("patterns", "misfits"))
-    return f"{makers(findings)}: {misfits} of {patterns} patterns do not fit"
+    return f"{makers(findings)}: the model matches {patterns - misfits:,} of {patterns:,} measured patterns"

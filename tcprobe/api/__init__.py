@@ -22,6 +22,7 @@ cannot be trusted.
 from __future__ import annotations
 
 import builtins
+from importlib import import_module
 from pathlib import Path
 
 from tcprobe.ask.convert import Conversion, convert
@@ -72,6 +73,30 @@ def fragments(*patterns: str, arch: str | None = None, family: str | None = None
 
 
 list = fragments  # noqa: A001
+
+# what else commands use, imported when it is asked for: name here -> module, name there
+LATER = {
+    "Campaign": ("tcprobe.run.campaign", "Campaign"),
+    "Reader": ("tcprobe.ask.read_file", "Reader"),
+    "compilers": ("tcprobe.run.compilers", "compilers"),
+    "diff": ("tcprobe.ask.diff", "compared"),
+    "doctor": ("tcprobe.run.doctor", "examine"),
+    "lower": ("tcprobe.ask.lowered", "lowered"),
+    "merge": ("tcprobe.run.merge", "merge"),
+    "pages": ("tcprobe.pages.overview", "render"),
+    "site": ("tcprobe.pages.site.build", "build"),
+    "straight_load": ("tcprobe.ask.load", "load"),
+    "verify": ("tcprobe.run.verify", "verify"),
+    "why_not": ("tcprobe.ask.absent", "why_not"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """What `LATER` names."""
+    if name not in LATER:
+        raise AttributeError(f"module 'tcprobe.api' has no attribute {name!r}")
+    module, there = LATER[name]
+    return getattr(import_module(module), there)
 
 
 def archs(results: Path | None = None, only: bool = False) -> builtins.list[str]:

@@ -1,0 +1,280 @@
+"""What `import tcprobe` gives: a function a command, which takes names as the commands do and returns values.
+
+>>> import tcprobe
+>>> tcprobe.arch("h100").name, tcprobe.fragment("wmma 16x16x16 accumulator float", arch="a100").at(lane=5, i=2)
+('sm_90', (9, 2))
+>>> d, a = "mma.m16n8k16.row.col.f32.f16.f16.f32.d", "mma.m16n8k16.row.col.f32.f16.f16.f32.a"
+>>> tcprobe.convert(d, a).costs
+{'cvt': 4}
+>>> [cost.wavefronts for cost in tcprobe.banks(a, tile=(64, 64), access=["ldmatrix.x4"]).costs]
+[512]
+
+All raise `tcprobe.errors.UsageError` for a name or number that means nothing, with what to do. `arch` is sm_90, 9.0,
+h100 or hopper; without one the arch whose measurement counts most. `results` is a folder that lies over the published
+tables, with `only` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tcprobe.api.values import FragmentAnswer, MultiplyAnswer
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.arch import arch as named
+from tcprobe.store import names
+from tcprobe.store.cell import Cell, selection
+from tcprobe.store.lookup import layers
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tcprobe.ask.compare import Against, Verdict
+    from tcprobe.ask.convert import Conversion
+    from tcprobe.ask.cost import InstructionCost
+    from tcprobe.ask.descriptor import SharedTile
+    from tcprobe.ask.numerics import FormNumerics
+    from tcprobe.ask.path import PathPlan
+    from tcprobe.ask.reduce import Reduction
+    from tcprobe.ask.reduce.mask import Masked
+    from tcprobe.ask.swizzle import Answer
+    from tcprobe.ask.tensor_map import MapPlan, Numbers
+    from tcprobe.ask.tile_answer import TileAnswer
+    from tcprobe.kernel.gemm import GemmKernel
+    from tcprobe.layout.banks import Cost
+    from tcprobe.layout.descriptor import Descriptor
+    from tcprobe.layout.swizzle import Swizzle
+
+SIDES = (128, 64)  # lines and k of a tile that is not asked for
+
+
+def fragment(
+    name: str, arch: str | None = None, selector: int | None = None, results: Path | None = None, only: bool = False
+) -> FragmentAnswer:
+    """The table of the fragment that `name` means; of several that share one the first.
+
+    >>> import tcprobe
+    >>> tcprobe.fragment("mma m16n8k16 bf16 a").bases["register"]
+    [(0, 1), (8, 0), (0, 8)]
+    """
+    cell = names.meant(name, arch, layers(results, only)).cell
+    return FragmentAnswer.of(cell if selector is None else selection(cell, selector))
+
+
+def instruction(name: str, arch: str | None = None, results: Path | None = None, only: bool = False) -> MultiplyAnswer:
+    """The multiply that `name` means, with the tables of its operands."""
+    row, cells, _ = names.multiply(name, arch, layers(results, only))
+    return MultiplyAnswer(row, {operand: FragmentAnswer.of(cell) for operand, cell in cells.items()})
+
+
+def arch(name: str) -> Arch:
+    """An arch by any of its names: sm_90, 90a, 9.0, h100, hopper."""
+    return named(name)
+
+
+def banks(
+    name: str | Cell | None = None, *, tile: Numbers | None = None, access: str | Sequence[str] = (),
+    lane_addresses: str | Sequence[int | None] | None = None, kind: str | None = None, contiguous: str = "row",
+    placed: str = "plain", propose: bool = False, arch: str | None = None,
+) -> TileAnswer | Cost:  # fmt: skip
+    """Bank conflicts: of a `tile` (rows, columns) with its accesses, or of the addresses of 32 lanes.
+
+    `name` is the fragment whose slots the accesses walk, `kind` the element type where there is none; `placed` is
+    plain, pad:16, 128B or sw:3,4,3. With `propose` the answer has the smallest swizzle and padding without conflicts.
+    `lane_addresses` are an expression in lane, or 32 byte addresses (None: an idle lane); the answer has wavefronts.
+    """
+    from tcprobe.ask.bank_rules import rules_for
+
+    rules = rules_for(arch, layers(None))
+    wanted = [access] if isinstance(access, str) else list(access)
+    if tile is None:
+        from tcprobe.ask.bank_patterns import judged, lanes_of, pattern
+        from tcprobe.isa.shared_memory import access as access_row
+
+        if lane_addresses is None or len(wanted) != 1:
+            raise UsageError("give a tile and its accesses, or lane_addresses and one access.")
+        lanes = lanes_of(lane_addresses) if isinstance(lane_addresses, str) else list(lane_addresses)
+        [(cost, _)] = judged([pattern(access_row(wanted[0]), lanes)], lambda _: rules)
+        return cost
+    from tcprobe.ask.bank_access import parse_access, slots_of, walk
+    from tcprobe.ask.tile import parse_shared, parse_tile
+    from tcprobe.ask.tile_answer import answer
+
+    cell = _cell(name, arch) if name is not None else None
+    if cell is None and kind is None:
+        raise UsageError("a tile needs the type of its elements: kind='f16', or a fragment.")
+    made = parse_tile(_by(tile), kind or (cell.fragment.type if cell else ""), contiguous)
+    walks = [walk(parse_access(text), made, slots_of(cell) if cell else None) for text in wanted]
+    return answer(made, parse_shared(_spelled(placed)), walks, rules, propose)
+
+
+def path(
+    name: str | Cell, tile: Numbers, *, contiguous: str = "row", placed: str = "plain", access: str | None = None,
+    ld: int | None = None, fill: str | None = None, arch: str | None = None,
+) -> PathPlan:  # fmt: skip
+    """The proven way of a `tile` (rows, columns) from global through shared memory into a fragment, or back."""
+    from tcprobe.ask.path import PathOptions, request
+    from tcprobe.ask.path import path as planned
+
+    return planned(request(_cell(name, arch), PathOptions(_by(tile), contiguous, _spelled(placed), access, ld, fill)))
+
+
+def descriptor(
+    value: int | None = None, *, tile: Numbers = SIDES, kind: str = "bf16", major: str = "k",
+    swizzle: str = "128",
+) -> SharedTile | Descriptor:  # fmt: skip
+    """The shared memory descriptor of a `tile` of (lines, k) elements for wgmma; of a `value` of 64 bits its fields.
+
+    >>> import tcprobe
+    >>> hex(tcprobe.descriptor(tile=(128, 64), kind="bf16").descriptor.encode())
+    '0x4000004000010000'
+    >>> tcprobe.descriptor(0x4000004000010000).sbo
+    1024
+    """
+    from tcprobe.ask import descriptor as ask
+    from tcprobe.layout import spelling
+    from tcprobe.layout.descriptor import decode
+
+    if value is not None:
+        return decode(value)
+    return ask.tile(
+        (tile[0], tile[1]), spelling.element_type(kind), major, spelling.swizzle(swizzle).span, (min(64, tile[0]), 32)
+    )
+
+
+def tensormap(kind: str, *, arch: str | None = None, **asked: Any) -> MapPlan:
+    """The arguments of cuTensorMapEncodeTiled; `asked` as the fields of `tcprobe.ask.tensor_map.MapOptions`.
+
+    UsageError where the driver would refuse it, by every rule that is broken.
+
+    >>> import tcprobe
+    >>> tcprobe.tensormap("bf16", tile=(64, 128), swizzle="128B").boxes
+    (1, 1)
+    """
+    from tcprobe.ask import tensor_map as ask
+    from tcprobe.store import tensor_maps
+    from tcprobe.store.kinds.tensor_maps import ENCODINGS
+
+    on, found = ask.check_arch(arch), layers(None)
+    known = tensor_maps.newest(found, on) or tensor_maps.newest(found, tensor_maps.BORROWED)
+    return ask.plan(ask.MapOptions(kind, **asked), known.get(ENCODINGS), named(on).number)
+
+
+def swizzle(what: str | NDArray[np.int64], bits: int | None = None) -> Swizzle | Answer:
+    """A swizzle by name, which maps offsets; of an array of offsets by [row, col] the layout behind it, proven.
+
+    >>> import tcprobe
+    >>> tcprobe.swizzle("3,4,3")(1024 + 16)
+    1040
+    """
+    from tcprobe.layout import spelling
+
+    if isinstance(what, str):
+        return spelling.swizzle(what).swizzle
+    import numpy as np
+
+    from tcprobe.ask.swizzle import layout_of
+    from tcprobe.layout.address import AddressMap
+
+    rows, cols = np.indices(what.shape)
+    return layout_of(AddressMap.of(rows.ravel().tolist(), cols.ravel().tolist(), what.ravel().tolist()), bits)
+
+
+def convert(
+    from_: str | Cell, into: str | Cell, *, transpose: bool = False, permute_k: bool = False,
+    arch: str | None = None,
+) -> Conversion:  # fmt: skip
+    """How to turn fragments `from_` into fragments `into` that hold the same matrix: moves, cost, code."""
+    from tcprobe.ask.convert import convert as converted
+
+    first = _cell(from_, arch)
+    return converted(first, _cell(into, first.arch), transpose, permute_k)
+
+
+def reduce(
+    name: str | Cell, over: str | None = None, op: str = "sum", *, mask: str | None = None, fill: str | None = None,
+    arch: str | None = None,
+) -> Reduction | Masked:  # fmt: skip
+    """Combine each row or column of a fragment; or with `mask` and `fill` change its elements by row and col: the code.
+
+    >>> import tcprobe
+    >>> tcprobe.reduce("mma m16n8k16 f32 f16 d", over="row", op="max").plan.groups
+    ((0, 1), (2, 3))
+    """
+    cell = _cell(name, arch)
+    if over is None:
+        from tcprobe.ask.reduce.mask import masked
+
+        return masked(cell, mask, fill, "fill" if mask is None else "mask")
+    from tcprobe.ask.reduce import reduce as reduced
+
+    return reduced(cell, over, op)
+
+
+def compare(name: str | Cell, table: Path | None = None, arch: str | None = None) -> list[Verdict] | Against:
+    """What others state of a fragment, a verdict each; or how a CSV file of lane,i,row,col compares with it.
+
+    >>> import tcprobe
+    >>> [(one.reference, one.verdict) for one in tcprobe.compare("mma m16n8k16 bf16 a")][:2]
+    [('PTX ISA', 'confirmed'), ('CuTe', 'confirmed')]
+    """
+    from tcprobe.ask.compare import against, verdicts
+    from tcprobe.layout.csv import read_csv
+
+    cell = _cell(name, arch)
+    if table is not None:
+        return against(read_csv(table), cell.fragment, cell.table, cell.layers)
+    return verdicts(cell.fragment, cell.measured) if cell.measured else []
+
+
+def cost(name: str, arch: str | None = None) -> list[InstructionCost]:
+    """What instructions cost in cycles, those that a name, a pattern or an opcode means, measured."""
+    from tcprobe.ask.cost import costs
+
+    found = layers(None)
+    ids = [row.id for row in names.resolve(name, found).some_instructions] if " " in name.strip() else [name]
+    return costs(ids, arch, found)
+
+
+def numerics(name: str, arch: str | None = None) -> FormNumerics:
+    """What a multiply computes: groups, what is cut, rounding; `tcprobe.numerics.multiply` computes it.
+
+    >>> import tcprobe
+    >>> tcprobe.numerics("mma.m16n8k16.row.col.f32.f16.f16.f32").arch
+    'sm_90'
+    """
+    from tcprobe.ask.numerics import answer
+
+    found = layers(None)
+    return answer(names.resolve(name, found).instruction, arch, found)
+
+
+def kernel(arch: str, kind: str, **asked: Any) -> GemmKernel:
+    """A whole GEMM in one file of CUDA; `asked` as the fields of `tcprobe.kernel.gemm.GemmOptions`.
+
+    >>> import tcprobe
+    >>> made = tcprobe.kernel("sm_80", "f16", tile=(128, 128, 64))
+    >>> made.block, "__global__" in made.source
+    ((128, 1, 1), True)
+    """
+    from tcprobe.kernel.gemm import GemmOptions, gemm
+
+    return gemm(GemmOptions(named(arch).name, kind, **asked), layers(None))
+
+
+def _cell(name: str | Cell, arch: str | None) -> Cell:
+    return name if isinstance(name, Cell) else fragment(name, arch)
+
+
+def _by(tile: Numbers) -> str:
+    return "x".join(map(str, tile))
+
+
+def _spelled(placed: str) -> str:
+    """A place in shared memory, a swizzle in its one spelling."""
+    from tcprobe.layout import spelling
+
+    return str(spelling.swizzle(placed)) if spelling.is_swizzle(placed) else placed

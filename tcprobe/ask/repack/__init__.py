@@ -1,0 +1,224 @@
+"""Weights repacked once: an order of storage in which a lane's elements of several k steps are one 16-byte load.
+
+>>> from tcprobe.ask.repack import repack
+>>> from tcprobe.store.cell import load
+>>> found = repack(load("mma.m16n8k16.row.col.f32.f16.f16.f32.b", "sm_80"), "s4")
+>>> found.steps, found.k, found.lines, found.loads, found.conversion.instructions / found.conversion.codes
+(8, 128, 8, 1, 1.125)
+
+A block is `k` x `lines` weights, lines being what is no k: columns of B, rows of A. Blocks lie by k, then by lines; in
+one each lane's words follow each other, lane after lane, step after step. Lanes that hold the same have one place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tcprobe.ask.bank_access import slots_of
+from tcprobe.ask.path.formula import formula
+from tcprobe.ask.path.memory import NOTHING
+from tcprobe.ask.repack.request import checked, grouped
+from tcprobe.ask.repack.sums import result
+from tcprobe.code.dequantize import WORD, Decoding
+from tcprobe.errors import InternalError, UsageError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.isa.dtypes import dtype
+from tcprobe.layout.banks import Ints
+from tcprobe.store.cell import Cell
+from tcprobe.store.choose import Layers
+
+LOAD = 128  # bits of the widest load
+FLOATS = ("f16", "bf16")  # what weights are scaled as; others' sums are
+SECTOR = 32  # bytes of global memory that are fetched together
+
+
+@dataclass(frozen=True)
+class Repacking:
+    """How weights for `cell` are stored, `steps` of its k steps together.
+
+    `owner` says of each lane which place in a block is its; `depth` and `line`, of shape (places, slots), which element
+    of the first step a place's slots are; `filled` which of the stored registers each register of the fragment is.
+    `group`: elements of k that have a scale in common, None without scales; `sums`: D, where it takes the scales in.
+    """
+
+    cell: Cell
+    conversion: Decoding
+    owner: Ints
+    depth: Ints
+    line: Ints
+    filled: tuple[int, ...]
+    group: int | None
+    sums: Cell | None = None
+
+    @property
+    def slots(self) -> int:
+        """Elements of a place in one step."""
+        return int(self.depth.shape[1])
+
+    @property
+    def steps(self) -> int:
+        """Of k, in a block."""
+        return max(1, LOAD // (self.slots * dtype(self.conversion.source).bits))
+
+    @property
+    def step_k(self) -> int:
+        """Elements of k in a step; of compressed A those that are stored."""
+        fragment = self.cell.fragment
+        return fragment.cols if fragment.depth == "col" else fragment.rows
+
+    @property
+    def k(self) -> int:
+        """Elements of k in a block."""
+        return self.steps * self.step_k
+
+    @property
+    def lines(self) -> int:
+        """Elements of n, or of m, in a block."""
+        fragment = self.cell.fragment
+        return fragment.rows if fragment.depth == "col" else fragment.cols
+
+    @property
+    def words(self) -> int:
+        """Of a lane, of 32 bits, in a block."""
+        return self.steps * self.slots // self.conversion.codes
+
+    @property
+    def loads(self) -> int:
+        """Of 16 bytes, of a lane, for a block."""
+        return self.words * WORD // LOAD
+
+    @property
+    def places(self) -> int:
+        """Lanes that have words of their own."""
+        return len(self.depth)
+
+    @property
+    def block_bytes(self) -> int:
+        """Of a block."""
+        return self.places * self.words * WORD // 8
+
+    @property
+    def groups(self) -> int:
+        """Groups of scales that a block has part in; 0 without scales."""
+        return max(1, self.k // self.group) if self.group else 0
+
+    @cached_property
+    def bits(self) -> Ints:
+        """Bit of a lane's words where bit b of a code is, of shape (steps, slots, bits of a code)."""
+        number = np.arange(self.steps * self.slots)
+        places = np.array(self.conversion.places)[number % self.conversion.codes]
+        found: Ints = (number // self.conversion.codes * WORD)[:, None] + places
+        return found.reshape(self.steps, self.slots, -1)
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Which lines' scales multiply a stored register: the slots that stand for them, of the low and high half."""
+        return tuple((self._same_line(j), self._same_line(j + 1)) for j in range(0, self.slots, 2))
+
+    def _same_line(self, slot: int) -> int:
+        """The first slot that has the same line in every lane."""
+        return next(j for j in range(slot + 1) if (self.line[:, j] == self.line[:, slot]).all())
+
+    @property
+    def scale_instructions(self) -> float:
+        """Instructions an element for scales, of weights that are scaled."""
+        return 1 / 2 if self.group and not self.sums else 0.0
+
+    @property
+    def compiled_for(self) -> tuple[str, ...]:
+        """The arch's own targets that have the conversion, if not every arch has it."""
+        return self.conversion.needs.every(arch(self.cell.arch)) if self.conversion.needs else ()
+
+    @property
+    def sectors(self) -> int:
+        """Sectors that the loads of all lanes touch, every byte of which is used, for a block."""
+        return self.block_bytes // SECTOR
+
+    @property
+    def ldmatrix(self) -> str:
+        """The id of the ldmatrix that gives the same from shared memory, "" where the arch has none."""
+        id_ = f"ldmatrix.m8n16.x4.shared.{self.conversion.target}.{self.conversion.source}.d"
+        found = inventory.fragments().get(id_)
+        return id_ if found and found.target.on(arch(self.cell.arch)) else ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; `order` has [step, register of the fragment's, slot of it, word, bits from the lowest]."""
+        way, fragment = self.conversion, self.cell.fragment
+        each = fragment.elements // fragment.registers
+        order = [[step, register, slot, int(bits[0]) // WORD, [int(bit) % WORD for bit in bits]]
+                 for step in range(self.steps) for register, held in enumerate(self.filled)
+                 for slot, bits in enumerate(self.bits[step, held * each : (held + 1) * each])]  # fmt: skip
+        return {
+            "fragment": fragment.id, "arch": self.cell.arch, "type": way.source, "as": way.target, "proven": True,
+            "block": {"k": self.k, "lines": self.lines, "steps": self.steps, "bytes": self.block_bytes,
+                      "words": self.words, "loads": self.loads, "sectors": self.sectors},
+            "place": self.owner.tolist(), "order": order, "flip": way.flip,
+            "convert": {"instructions": way.instructions, "codes": way.codes, "registers": way.registers,
+                        "how": way.words, "lines": list(way.lines)},
+            "scales": {"group": self.group, "groups": self.groups, "of": "sums" if self.sums else "weights"}
+            if self.group else None,
+            "ldmatrix": self.ldmatrix or None,
+            "evidence": [self.cell.evidence, *([self.sums.evidence] if self.sums else [])],
+        }  # fmt: skip
+
+
+def repack(
+    cell: Cell, stored: str, wanted: str | None = None, group: int | None = None, layers: Layers | None = None
+) -> Repacking:
+    """The order of storage for weights of type `stored` that `cell`'s multiply takes, proven to be one to one.
+
+    `wanted` is the type that they are converted to, which is the fragment's own; `group` as in Repacking; `layers` have
+    D's table, where that takes the scales in. UsageError where the fragment is no factor in registers, has another
+    type, or the types or the group do not do, with what does.
+    """
+    way = checked(cell, stored, wanted)
+    slots = slots_of(cell)
+    if (slots.row == NOTHING).any():
+        raise UsageError(f"{slots.name} leaves slots unused; only whole fragments are repacked.")
+    depth, line = (slots.col, slots.row) if cell.fragment.depth == "col" else (slots.row, slots.col)
+    filled, own = _registers(depth, line, cell.fragment.registers)
+    owner, first = _places(depth[:, own], line[:, own])
+    sums = result(cell.fragment, cell.arch, layers) if group and way.target not in FLOATS else None
+    weights = Repacking(cell, way, owner, depth[first][:, own], line[first][:, own], filled, group, sums)
+    grouped(cell, weights.step_k, weights.k, group)
+    _prove(weights)
+    return weights
+
+
+def _registers(k_of: Ints, line_of: Ints, count: int) -> tuple[tuple[int, ...], Ints]:
+    """Which stored register each register is, and the slots that are stored: a register that repeats one is not."""
+    slots = np.arange(k_of.shape[1]).reshape(count, -1)
+    found: dict[bytes, int] = {}
+    filled = [found.setdefault(k_of[:, of].tobytes() + line_of[:, of].tobytes(), len(found)) for of in slots]
+    return tuple(filled), slots[[filled.index(number) for number in range(len(found))]].ravel()
+
+
+def _places(k_of: Ints, line_of: Ints) -> tuple[Ints, list[int]]:
+    """The place of each lane, and the first lane that has each."""
+    found: dict[bytes, int] = {}
+    held = (k.tobytes() + at.tobytes() for k, at in zip(k_of, line_of, strict=True))
+    owner = np.array([found.setdefault(one, len(found)) for one in held])
+    return owner, [int(np.flatnonzero(owner == place)[0]) for place in range(len(found))]
+
+
+def _prove(weights: Repacking) -> None:
+    """InternalError unless every element of a block has a place of its own, and every bit is one element's bit."""
+    step = np.arange(weights.steps)[:, None]
+    depth = weights.depth[:, None, :] + step * weights.step_k
+    elements = np.unique(depth * weights.lines + weights.line[:, None, :])
+    whole = len(elements) == depth.size == weights.k * weights.lines and elements[-1] == weights.k * weights.lines - 1
+    if not whole or sorted(weights.bits.ravel().tolist()) != list(range(weights.words * WORD)):
+        raise InternalError(f"the order of {weights.cell.fragment.id} is not proven: it is not one to one.")
+
+
+def numbered(values: Ints, what: str) -> str:
+    """The formula of numbers (issues, lanes) in `lane` and `issue`; UsageError where there is no closed form."""
+    text = formula(values)
+    if text is None:
+        raise UsageError(f"{what} has no closed form, so there is no code; --json has the whole order.")
+    return text

@@ -1,0 +1,170 @@
+"""Repacked weights as a CUDA header: the loads of a block, the conversion of a word, scales."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from tcprobe import __version__
+from tcprobe.ask.repack import Repacking, numbered, sums
+from tcprobe.code.cuda import holder, of_holder, once
+from tcprobe.code.dequantize import FUNCTIONS, scaling
+from tcprobe.code.names import made
+from tcprobe.code.origin import origin
+from tcprobe.store.cell import Cell
+from tcprobe.text import comment
+
+HEAD = "__device__ __forceinline__ static"
+BYTES = 16  # of a load
+
+
+def source(weights: Repacking) -> str:
+    """The header; UsageError where places in memory have no closed form."""
+    way, cell = weights.conversion, weights.cell
+    order = f"[k / {weights.k}][{_axis(weights)} / {weights.lines}][{weights.places} places][{weights.words} words]"
+    lines = [
+        f"// made by tcprobe {__version__}: {cell.fragment.id} of {way.source}, repacked as {order}",
+        f"// {comment(origin(cell))}; the order is proven to be one to one",
+        f"// {way.instructions} instructions for {way.codes} elements: {comment(way.words)}",
+        *([f"// -arch={' or '.join(weights.compiled_for)}"] if way.needs else []),
+        "",
+        *once(["struct " + name(weights) + " {", *(f"  {line}".rstrip() for line in _members(weights)), "};"]),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def name(weights: Repacking) -> str:
+    """The struct's."""
+    group = f"_group{weights.group}" if weights.group else ""
+    return made(f"repacked_{weights.conversion.source}_{weights.cell.fragment.id}{group}")
+
+
+def _axis(weights: Repacking) -> str:
+    return "m" if weights.cell.fragment.operand == "a" else "n"
+
+
+def _members(weights: Repacking) -> Iterator[str]:
+    yield from _sizes(weights)
+    for called in dict.fromkeys([*weights.conversion.functions, *_scaling(weights)]):
+        yield from _function(called)
+    yield from _load(weights)
+    yield from _convert(weights)
+    if weights.group:
+        yield f"static constexpr int GROUP = {weights.group}, GROUPS = {weights.groups};  // k of one; of a block"
+        yield from _sums(weights, weights.sums) if weights.sums else _scales(weights)
+
+
+def _sizes(weights: Repacking) -> Iterator[str]:
+    sizes = {
+        "STEPS": (weights.steps, "of k in a block"), "K": (weights.k, "of a block"),
+        "LINES": (weights.lines, f"{_axis(weights)} of a block"), "BYTES": (weights.block_bytes, "of a block"),
+        "WORDS": (weights.words, f"of a {holder(weights.cell.fragment.threads)}, of a block"),
+        "REGISTERS": (weights.cell.fragment.registers, "of the fragment, a step"),
+        "MADE": (weights.conversion.registers, "registers from a word"),
+    }  # fmt: skip
+    yield from (f"static constexpr int {key} = {value};  // {what}" for key, (value, what) in sizes.items())
+
+
+def _scaling(weights: Repacking) -> list[str]:
+    return weights.conversion.calls(scaling(weights.conversion.target)) if weights.scale_instructions else []
+
+
+def _function(called: str) -> Iterator[str]:
+    parameters, text, what = FUNCTIONS[called]
+    words = [parameter.rpartition(" ") for parameter in parameters.split(", ")]
+    given = ", ".join(f'"{"h" if "short" in kind else "r"}"({variable})' for kind, _, variable in words)
+    yield from [f"/// {what}"] if what else []
+    yield f"{HEAD} unsigned {called}({parameters}) {{"
+    yield "  unsigned d;"
+    yield f'  asm("{text}" : "=r"(d) : {given});'
+    yield "  return d;"
+    yield "}"
+
+
+def _load(weights: Repacking) -> Iterator[str]:
+    fragment = weights.cell.fragment
+    own = of_holder(numbered(weights.owner[None], f"the order of {fragment.id}"), fragment.threads)
+    axis, thread = _axis(weights), holder(fragment.threads)
+    yield f"/// `weights`: as repacked, aligned to {BYTES} bytes; `block`: its number, (k / K) * (all {axis} / LINES)"
+    yield f"/// + {axis} / LINES"
+    yield f"{HEAD} void load("
+    yield f"    const void* weights, long long block, unsigned {thread}, unsigned (&words)[WORDS]) {{"
+    yield f"  const char* at = static_cast<const char*>(weights) + block * BYTES + ({own}) * {weights.words * 4}u;"
+    for number in range(weights.loads):
+        words = ", ".join(f'"=r"(words[{4 * number + j}])' for j in range(4))
+        yield '  asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"'
+        yield f'               : {words} : "l"(at + {BYTES * number}));'
+    yield "}"
+
+
+def _convert(weights: Repacking) -> Iterator[str]:
+    way, each = weights.conversion, len(set(weights.filled))
+    yield f"/// the registers of a word: those stored, {each} a step, from number MADE * word on"
+    yield f"{HEAD} void convert(unsigned word, unsigned (&to)[MADE]) {{"
+    yield from (f"  {line}" for line in way.lines)
+    yield "}"
+    yield f"{HEAD} void convert("
+    yield "    const unsigned (&words)[WORDS], unsigned (&registers)[STEPS][REGISTERS]) {"
+    yield "#pragma unroll"
+    yield "  for (int w = 0; w < WORDS; ++w) {"
+    yield "    unsigned to[MADE];"
+    yield "    convert(words[w], to);"
+    yield "#pragma unroll"
+    yield "    for (int j = 0; j < MADE; ++j) {"
+    for register, held in enumerate(weights.filled):
+        yield f"      if ((MADE * w + j) % {each} == {held}) registers[(MADE * w + j) / {each}][{register}] = to[j];"
+    yield "    }"
+    yield "  }"
+    yield "}"
+
+
+def _scales(weights: Repacking) -> Iterator[str]:
+    fragment, target, axis = weights.cell.fragment, weights.conversion.target, _axis(weights)
+    distinct = list(dict.fromkeys(weights.pairs))
+    lines = np.array([weights.line[:, slot] for pair in distinct for slot in pair])[:, weights.owner]
+    at = of_holder(numbered(lines, f"the lines of {fragment.id}"), fragment.threads)
+    yield f"static constexpr int SCALES = {len(distinct)};  // registers a group"
+    yield f"/// `scales`: {target}, [k / GROUP][{axis}], `all` a row; `k_block`, `line_block`: k / K, {axis} / LINES"
+    yield f"{HEAD} void load_scales("
+    yield "    const void* scales, long long all, long long k_block, long long line_block,"
+    yield f"    unsigned {holder(fragment.threads)}, unsigned (&held)[GROUPS][SCALES]) {{"
+    yield "#pragma unroll"
+    yield "  for (int g = 0; g < GROUPS; ++g) {"
+    yield "    const unsigned short* row ="
+    yield f"        static_cast<const unsigned short*>(scales) + ({_row(weights)}) * all + line_block * LINES;"
+    yield f"    const auto at = [=](unsigned issue) {{ return static_cast<unsigned>(row[{at}]); }};"
+    for number, (low, high) in enumerate(distinct):
+        text = f"at({2 * number}) | at({2 * number + 1}) << 16" if low != high else f"at({2 * number}) * 0x10001u"
+        yield f"    held[g][{number}] = {text};"
+    yield from ("  }", "}")
+    yield from _scaled(weights, distinct)
+
+
+def _sums(weights: Repacking, d: Cell) -> Iterator[str]:
+    at, which = sums.lines(weights.cell.fragment, d)
+    where = numbered(at, f"the lines of {d.fragment.id}")
+    slot = re.sub(r"\blane\b", "slot", numbered(which[None], f"the lines of {d.fragment.id}"))
+    yield from sums.code(d, _row(weights), _axis(weights), (where, slot), len(at))
+
+
+def _row(weights: Repacking) -> str:
+    """Which row of scales group g of a block has."""
+    blocks = (weights.group or 0) // weights.k
+    return f"k_block / {blocks}" if blocks > 1 else f"k_block * {weights.groups} + g"
+
+
+def _scaled(weights: Repacking, distinct: list[tuple[int, int]]) -> Iterator[str]:
+    yield "/// a register times one of scales, rounded to nearest even"
+    yield f"{HEAD} unsigned scaled(unsigned x, unsigned y) {{ return {scaling(weights.conversion.target)}; }}"
+    yield "/// all registers that were converted, step after step"
+    yield f"{HEAD} void scale("
+    yield "    const unsigned (&held)[GROUPS][SCALES], unsigned (&registers)[STEPS][REGISTERS]) {"
+    yield "#pragma unroll"
+    yield "  for (int s = 0; s < STEPS; ++s) {"
+    for register, held in enumerate(weights.filled):
+        which = distinct.index(weights.pairs[held])
+        yield f"    registers[s][{register}] = scaled(registers[s][{register}], held[s * GROUPS / STEPS][{which}]);"
+    yield from ("  }", "}")

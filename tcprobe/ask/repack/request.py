@@ -1,0 +1,67 @@
+"""What can be repacked: the fragment, types and group of a request, each refused with the nearest that works."""
+
+from __future__ import annotations
+
+from tcprobe.code.dequantize import STORED, Decoding, conversion, targets
+from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.operand import Role
+from tcprobe.store.cell import Cell
+from tcprobe.text import quoted
+
+
+def checked(cell: Cell, stored: str, wanted: str | None) -> Decoding:
+    """The conversion of a request; UsageError where there is none."""
+    fragment = cell.fragment
+    if fragment.role is not Role.FACTOR:
+        raise UsageError(f"{fragment.id} is {fragment.role.value}, not A or B: weights are one of these.")
+    if fragment.products > 1:
+        raise UsageError(f"{fragment.id} holds {fragment.products} products; weights are of one. "
+                         f"{_nearest(fragment, (fragment.type,), cell)}")  # fmt: skip
+    if stored not in STORED:
+        raise UsageError(f"weights of type {quoted(stored)} are not known; known: {', '.join(STORED)}.")
+    if wanted not in (None, fragment.type):
+        raise UsageError(f"{fragment.id} takes {fragment.type}, not {wanted}. {_nearest(fragment, (wanted,), cell)}")
+    try:
+        found = conversion(stored, fragment.type, arch(cell.arch))
+    except UsageError as error:
+        raise UsageError(f"{error} {_nearest(fragment, tuple(targets(stored)), cell)}") from None
+    if stored == fragment.type and fragment.slot_bits != dtype(stored).bits:
+        raise UsageError(f"{fragment.id} holds {stored} in {fragment.slot_bits} bits: nothing packs them closer. "
+                         f"{_nearest(fragment, tuple(targets(stored)), cell)}")  # fmt: skip
+    return found
+
+
+def grouped(cell: Cell, step: int, block: int, group: int | None) -> None:
+    """UsageError where a block of so much k, in steps, cannot have scales for groups of k."""
+    if group is None:
+        return
+    fragment = cell.fragment
+    if fragment.operand == "a" and fragment.cols != fragment.shape.k:
+        raise UsageError(f"--group: {fragment.id} is compressed, so that k is not counted along it.")
+    if group % step or (block % group and group % block):
+        fitting = [step << j for j in range((block // step).bit_length())]
+        near = min(
+            (*fitting, *(block * max(1, group // block + more) for more in (0, 1))), key=lambda x: abs(x - group)
+        )
+        raise UsageError(f"--group {group}: a step has {step} of k and a load {block}; {near} does, as do "
+                         f"{', '.join(map(str, fitting[:4]))} and multiples of {block}.")  # fmt: skip
+
+
+def _nearest(fragment: Fragment, takes: tuple[str, ...], cell: Cell) -> str:
+    """The fragment of the same operand that takes one of the types on the arch, the most like it."""
+    on = [f for f in inventory.fragments().values()
+          if f.role is Role.FACTOR and f.operand == fragment.operand and f.type in takes and f.products == 1
+          and f.slot_bits == dtype(f.type).bits and f.target.on(arch(cell.arch))]  # fmt: skip
+    if not on:
+        return f"No {fragment.operand.upper()} in registers takes {' or '.join(takes)} on {cell.arch}."
+    shape = fragment.shape
+
+    def far(candidate: Fragment) -> tuple[bool, int, int]:
+        apart = sum(abs(x - y) for x, y in zip(candidate.shape, shape, strict=True))
+        return candidate.family != fragment.family, takes.index(candidate.type), apart
+
+    return f"The nearest that does: {min(on, key=far).id}."

@@ -1,0 +1,61 @@
+"""Scales of weights that are multiplied as they are: the sum over a group of k takes them in, in f32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tcprobe.ask.bank_access import slots_of
+from tcprobe.code.call import word
+from tcprobe.code.cuda import holder, of_holder
+from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.banks import Ints
+from tcprobe.store.cell import Cell, cell
+from tcprobe.store.choose import Layers, default
+
+HEAD = "__device__ __forceinline__ static"
+
+
+def result(factor: Fragment, arch: str, layers: Layers | None) -> Cell:
+    """The table of D of the multiply that takes the weights; UsageError where several do, or D is packed."""
+    multiplies = inventory.user_ids(factor.id)
+    if len(multiplies) > 1:
+        raise UsageError(f"--group: several multiplies take {factor.id}, whose sums may differ; take one of mma's.")
+    d = inventory.instructions()[multiplies[0]].fragment("d")
+    if word(d) not in ("int", "float"):
+        raise UsageError(f"--group: the sums, {d.id}, are {d.type}; scales go with sums of s32 or f32.")
+    return cell(inventory.fragment(d.id), arch, layers or default())
+
+
+def lines(factor: Fragment, d: Cell) -> tuple[Ints, Ints]:
+    """The lines whose scales a thread needs, (lines, threads), and which of them each slot of D has."""
+    held = slots_of(d)
+    line = held.row if factor.operand == "a" else held.col
+    found: dict[bytes, int] = {}
+    which = np.array([found.setdefault(line[:, slot].tobytes(), len(found)) for slot in range(line.shape[1])])
+    first = [int(np.flatnonzero(which == number)[0]) for number in range(len(found))]
+    return line[:, first].T, which
+
+
+def code(sums: Cell, scale_row: str, axis: str, formulas: tuple[str, str], count: int) -> Iterator[str]:
+    """load_scales and add; `scale_row`: which row of scales, `formulas` of lines and of which, `count` of lines."""
+    threads, kind, at = sums.fragment.threads, word(sums.fragment), formulas[0]
+    yield f"static constexpr int SCALES = {count}, SUMS = {sums.fragment.registers};  // of a {holder(threads)}"
+    yield f"/// `scales`: f32, [k / GROUP][{axis}], `all` a row; `k_block`, `line_block`: k / K, {axis} / LINES"
+    yield f"{HEAD} void load_scales("
+    yield "    const void* scales, long long all, long long k_block, long long line_block,"
+    yield f"    unsigned {holder(threads)}, float (&held)[GROUPS][SCALES]) {{"
+    yield "#pragma unroll"
+    yield "  for (int g = 0; g < GROUPS; ++g) {"
+    yield f"    const float* row = static_cast<const float*>(scales) + ({scale_row}) * all + line_block * LINES;"
+    yield "#pragma unroll"
+    yield f"    for (int issue = 0; issue < SCALES; ++issue) held[g][issue] = row[{of_holder(at, threads)}];"
+    yield from ("  }", "}")
+    yield "/// the sums of a group, D of its multiplies, times its scales, to all sums in f32"
+    yield f"{HEAD} void add(const float (&held)[SCALES], const {kind} (&d)[SUMS], float (&sums)[SUMS]) {{"
+    yield "#pragma unroll"
+    yield f"  for (int slot = 0; slot < SUMS; ++slot) sums[slot] += held[{formulas[1]}] * static_cast<float>(d[slot]);"
+    yield "}"

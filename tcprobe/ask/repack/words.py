@@ -1,0 +1,99 @@
+"""What is said of repacked weights: the order, what it costs, and what it shares with Marlin's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tcprobe.ask.repack import Repacking
+from tcprobe.code.cuda import holder
+from tcprobe.code.dequantize import WORD
+
+
+def described(weights: Repacking) -> list[str]:
+    """Lines: the block, then what is done with it, counts, and evidence."""
+    return [_head(weights), *_costs(weights), *_scales(weights), *_like(weights), *_proof(weights)]
+
+
+def words_of(weights: Repacking) -> list[tuple[str, str, str]]:
+    """Of each word the registers that it fills, as step.register, and the bits of their codes, lowest code first."""
+    way, each = weights.conversion, len(set(weights.filled))
+    places = " ".join(_span(bits) for bits in way.places)
+    found = []
+    for word in range(weights.words):
+        numbers = range(word * way.registers, (word + 1) * way.registers)
+        names = [f"{number // each}.{register}" for number in numbers
+                 for register, held in enumerate(weights.filled) if held == number % each]  # fmt: skip
+        found.append((str(word), " ".join(names), places if not word else "likewise"))
+    return found
+
+
+def _span(ascending: tuple[int, ...]) -> str:
+    """Bits of a code: 0-3, or 7-13,15 where the highest is apart."""
+    runs: list[list[int]] = []
+    for bit in ascending:
+        if runs and bit == runs[-1][-1] + 1:
+            runs[-1].append(bit)
+        else:
+            runs.append([bit])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _head(weights: Repacking) -> str:
+    way, fragment = weights.conversion, weights.cell.fragment
+    axis = "m" if fragment.operand == "a" else "n"
+    loads = "one 16-byte load" if weights.loads == 1 else f"{weights.loads} 16-byte loads"
+    steps = "k step" if weights.steps == 1 else "k steps"
+    thread, order = holder(fragment.threads), f"[k / {weights.k}][{axis} / {weights.lines}]"
+    return (f"{fragment.id}: weights of {way.source}, {weights.steps} {steps} in {loads} of a {thread}; "
+            f"stored as {order}[{weights.places}][{weights.words}] words")  # fmt: skip
+
+
+def _costs(weights: Repacking) -> Iterator[str]:
+    way = weights.conversion
+    count, size = weights.k * weights.lines, weights.block_bytes
+    yield f"loads: {weights.loads} for {count} weights, {size} bytes in a row, {weights.sectors} sectors, all full"
+    each = way.instructions / way.codes
+    if way.source == way.target:
+        yield f"convert: nothing, {way.words}"
+    else:
+        yield f"convert: {way.instructions} instructions for {way.codes} elements, {each:g} an element; {way.words}"
+    if way.flip:
+        yield f"stored codes are {way.source}'s with bits {way.flip:#x} turned over, that is, {way.flip} more"
+    if way.needs:
+        yield f"needs -arch={' or '.join(weights.compiled_for)}"
+    if weights.conversion.source == "e4m3" and weights.conversion.source != way.target:
+        yield "a NaN is refused when weights are repacked"
+
+
+def _scales(weights: Repacking) -> Iterator[str]:
+    if not weights.group:
+        return
+    target, axis = weights.conversion.target, "m" if weights.cell.fragment.operand == "a" else "n"
+    if weights.sums:
+        yield (f"scales: f32, [k / {weights.group}][{axis}] as they are, of the sums: after a group D times its scales "
+               "is added up in f32, a conversion and an fma for each element of D")  # fmt: skip
+        return
+    needed = weights.groups * len({slot for pair in weights.pairs for slot in pair})
+    yield (f"scales: {target}, [k / {weights.group}][{axis}] as they are, {needed} of a lane for a block; "
+           f"{weights.scale_instructions:g} instructions an element, each product rounded to nearest even")  # fmt: skip
+
+
+def _like(weights: Repacking) -> Iterator[str]:
+    held = f"a lane's registers of {weights.steps} multiplies" if weights.steps > 1 else "a lane's registers"
+    shared = [f"a 16-byte load has {held}{', along k' * (weights.steps > 1)}"]
+    if "interleaved" in weights.conversion.words:
+        shared.append("nibbles lie interleaved for the exponent trick")
+    if weights.group:
+        shared.append("each group of k has its scale")
+    yield (f"as in Marlin's layout, {'; '.join(shared)}. Otherwise than there, a load goes along k and not n, scales "
+           "keep their order, and there are no zero points")  # fmt: skip
+    if weights.ldmatrix:
+        yield (f"from shared memory {weights.ldmatrix.removesuffix('.d')} (PTX 9.4) gives the same without any "
+               f"conversion: `tcprobe convert {weights.ldmatrix} {weights.cell.fragment.id}`")  # fmt: skip
+
+
+def _proof(weights: Repacking) -> Iterator[str]:
+    fragment = weights.cell.fragment
+    size = f"{weights.places} x {weights.words * WORD}"
+    yield f"proven: the {weights.k} x {weights.lines} weights of a block go to its {size} bits one to one"
+    yield f"{fragment.id} on {weights.cell.arch}: {weights.cell.evidence}"

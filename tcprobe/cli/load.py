@@ -1,0 +1,137 @@
+"""`tcprobe load`: a fragment straight from global memory, from a matrix or from weights that were repacked for it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcprobe.cli.naming import named
+from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Number, fragment_names, read_results
+from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, table, write
+from tcprobe.cli.places import ElementType
+from tcprobe.cli.wrapping import line
+from tcprobe.errors import UsageError
+from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.ask.load import StraightLoad
+    from tcprobe.ask.repack import Repacking
+    from tcprobe.store.cell import Cell
+    from tcprobe.store.choose import Layers
+
+OF_REPACKING = {"stored": "--type", "wanted": "--as", "group": "--group", "packer": "--packer"}
+
+
+@click.command(short_help="A fragment straight from global memory: widest loads.")
+@click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
+@click.option("--from", "source", type=click.Choice(["global"]), default="global", show_default=True,
+              help="Where the matrix is.")  # fmt: skip
+@click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line. Default: the fragment's own lines.")
+@MAJOR
+@click.option("--repack", "repacked", is_flag=True, help="Weights in an order of storage of their own: several k steps "
+              "in one 16-byte load, converted in registers.")  # fmt: skip
+@click.option("--type", "stored", type=ElementType(), metavar="T", help="With --repack: what weights are stored as: "
+              "s4, u4, s8, e4m3 or e2m1.")  # fmt: skip
+@click.option("--as", "wanted", type=ElementType(), metavar="T", help="With --repack: what they are converted to. "
+              "Default: FRAGMENT's own type, and there is no other.")  # fmt: skip
+@click.option("--group", type=Number(1), metavar="K", help="With --repack: a scale for each K elements of k, of a "
+              "column of B or row of A.")  # fmt: skip
+@click.option("--packer", type=click.Choice(["numpy", "torch"]), help="With --repack: print the Python that repacks.")
+@click.option("--code", "code", is_flag=True, help="Print a CUDA header instead.")
+@OUTPUT
+@NAME
+@NAMESPACE
+@ARCHS
+@read_results
+@JSON
+@named("fragment", count="one")
+def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
+    """Load FRAGMENT straight from global memory by the widest vectors that its table allows.
+
+    With --repack: an order of storage for quantised weights in which a lane's elements of several k steps are one load,
+    the code that brings a matrix into that order (--packer), and the code that loads and converts it (--code).
+    """
+    only_one(asked)
+    if asked["repacked"]:
+        _repacked(cell_of(fragment, name, layers), layers, asked)
+        return
+    given = [option for key, option in OF_REPACKING.items() if asked[key] is not None]
+    if given:
+        raise UsageError(f"{', '.join(given)}: of weights that are repacked; give --repack too.")
+    _straight(cell_of(fragment, name, layers), asked)
+
+
+def _straight(cell: Cell, asked: dict[str, Any]) -> None:
+    from tcprobe.ask.load import load as planned
+    from tcprobe.ask.load_code import source
+
+    plan = planned(cell, asked["contiguous"], asked["ld"])
+    if asked["code"] or asked["output"]:
+        write(source(plan), asked)
+    elif asked["as_json"]:
+        click.echo(json.dumps(plan.to_json()))
+    else:
+        _load_text(plan)
+
+
+def _repacked(cell: Cell, layers: Layers, asked: dict[str, Any]) -> None:
+    from tcprobe.ask.repack import cuda, python, repack
+
+    major = click.get_current_context().get_parameter_source("contiguous")
+    if asked["ld"] is not None or major is click.core.ParameterSource.COMMANDLINE:
+        raise UsageError("--ld and --global: repacked weights have an order of their own; leave them out.")
+    if asked["stored"] is None:
+        raise UsageError("--repack: say what the weights are stored as: --type s4, u4, s8, e4m3 or e2m1.")
+    plan = repack(cell, asked["stored"], asked["wanted"], asked["group"], layers)
+    if asked["packer"]:
+        _packer_alone(asked)
+        write(python.source(plan, asked["packer"]), asked)
+    elif asked["code"] or asked["output"]:
+        write(cuda.source(plan), asked)
+    elif asked["as_json"]:
+        click.echo(json.dumps(plan.to_json()))
+    else:
+        _repack_text(plan)
+
+
+def _packer_alone(asked: dict[str, Any]) -> None:
+    for key, option in {"code": "--code", "as_json": "--json", "called": "--name", "namespace": "--namespace"}.items():
+        if asked[key]:
+            raise UsageError(f"{option} does not go with --packer, which prints Python.")
+
+
+def _load_text(plan: StraightLoad) -> None:
+    from tcprobe.ask.plan_cost import told
+
+    tile, fragment = plan.tile, plan.cell.fragment
+    click.echo(f"{fragment.id}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, "
+               f"{plan.ld_bytes} bytes apart")  # fmt: skip
+    lines = [("issue", "instruction", "slots i", "sectors", "least")]
+    for number, move in enumerate(plan.moves):
+        last = move.run - 1
+        slots = " ".join(f"{i}-{i + last}" if last else str(i) for i in move.slots)
+        lines.append((str(number), move.instruction, slots, str(plan.sectors(move)), str(plan.least(move))))
+    table(lines)
+    for cost in told(plan.cycles):
+        click.echo(f"cycles, {cost}")
+    for where, text in zip(("line", "byte in it"), plan.formulas, strict=True):
+        click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")
+    click.echo(f"proven: all {plan.cell.table.points} slots' elements come to their places")
+    click.echo(escaped(f"{fragment.id} on {plan.cell.arch}: {plan.cell.evidence}"))
+
+
+def _repack_text(weights: Repacking) -> None:
+    from tcprobe.ask.repack.words import described, words_of
+
+    head, *rest = described(weights)
+    click.echo(head)
+    order = [("word", "registers, step.register", "bits, of the lowest code first"), *words_of(weights)]
+    for cells in order:
+        click.echo(f"{cells[0]:<4}  {cells[1]:<{max(len(row[1]) for row in order)}}  {cells[2]}")
+    for text in rest:
+        line(escaped(text))
+
+
+COMMANDS = (load,)

@@ -1,0 +1,167 @@
+"""What a new user types first: 25 tasks, a command each; the examples of every help; the page of commands."""
+
+import csv
+import importlib.util
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import click
+import fatbins
+import machine_code
+import pytest
+from click.testing import CliRunner
+from crafted import filled
+
+from tcprobe.cli import examples, main
+from tcprobe.cli.shell import HEADINGS
+
+ROOT = Path(__file__).parent.parent
+NEEDED = 24  # of the tries
+TRIES = list(csv.DictReader((ROOT / "tests" / "data" / "first_tries.csv").open()))
+COLUMNS = 80
+CODE = (
+    "emit",
+    "convert",
+    "reduce",
+    "kernel",
+    "load",
+    "path",
+    "trace",
+    "merge",
+    "site",
+    "pages",
+    "run",
+    "doctor",
+    "fit",
+    "tensormap",
+)
+
+
+def said(words):
+    return CliRunner(env={"COLUMNS": str(COLUMNS)}).invoke(main, shlex.split(words), prog_name="tcprobe")
+
+
+def test_tasks_are_answered_at_the_first_try(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert len(TRIES) == 25
+    failed = {}
+    for one in TRIES:
+        done = said(one["command"])
+        if done.exit_code or one["answer"] not in done.output:
+            failed[one["task"]] = (one["command"], done.exit_code, done.output[:300])
+    assert len(TRIES) - len(failed) >= NEEDED, failed
+
+
+def made(folder):
+    """What examples name: a table, offsets, PTX, results of somebody, two toolkits."""
+    (folder / "mine.csv").write_text(said("emit m16n8k16 bf16 f32 a --to csv").stdout)
+    (folder / "offsets.csv").write_text("row,col,offset\n0,0,0\n0,1,1\n1,0,2\n1,1,3\n")
+    (folder / "kernel.ptx").write_text(fatbins.ptx())
+    filled(folder / "theirs")
+
+
+SLOW = ("site -o pages", "compare m16n8k16 bf16 f32")  # whole sites and archs: tests of their own make them
+EXAMPLES = [
+    pytest.param(name, words, marks=[pytest.mark.full] if words in SLOW else [], id=words)
+    for name, both in examples.EXAMPLES.items() for words in both
+]  # fmt: skip
+NEED_TOOLS = ("lower", "read", "run", "compilers", "numerics")
+
+
+@pytest.mark.parametrize(("name", "words"), EXAMPLES)
+def test_examples_of_help_run(name, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if name in NEED_TOOLS and not machine_code.TOOLS:
+        pytest.skip("no ptxas and nvdisasm here")
+    made(tmp_path)
+    if "cuda-12.9" in words:
+        root = Path(machine_code.TOOLS.ptxas).resolve().parent.parent
+        for at in ("cuda-12.9", "cuda-13.0"):
+            (tmp_path / at).symlink_to(root)
+    done = said(words)
+    if "cuda-13.0" in words and "is given twice" in done.output:
+        return  # both are the one toolkit that is installed here
+    allowed = (0, 1, 3) if words.startswith(("verify", "run --method live")) else (0, 1)
+    assert done.exit_code in allowed, done.output
+    assert words.split()[0] == name
+    assert done.output.strip()
+
+
+def test_every_command_has_two_examples_in_its_help_and_a_heading():
+    commands = main.list_commands(click.Context(main))
+    assert sorted(name for names in HEADINGS.values() for name in names) == commands == sorted(examples.EXAMPLES)
+    assert all(heading.endswith("commands:") for heading in HEADINGS)
+    for name in commands:
+        text = CliRunner().invoke(main, [name, "--help"], terminal_width=200).stdout.replace("\\\n", " ")
+        assert len(re.findall(rf"^ +tcprobe {name} ", text.partition("Examples:")[2] + " ", re.MULTILINE)) >= (
+            2 if name not in ("doctor", "list", "verify") else 1), name  # fmt: skip
+    listed = CliRunner().invoke(main, ["--help"]).stdout
+    assert [line for line in listed.splitlines() if line.endswith("commands:")] == list(HEADINGS)
+
+
+def test_alone_it_prints_six_tasks():
+    done = CliRunner().invoke(main, [])
+    assert done.exit_code == 0
+    assert done.stdout.count("  tcprobe ") == len(examples.TASKS) == 6
+    assert set(examples.TASKS.values()) <= {re.sub(r" \\\n +", " ", words) for words in examples.TASKS.values()}
+    for words in examples.TASKS.values():
+        assert f"tcprobe {words.split()[0]}" in done.stdout
+
+
+@pytest.mark.parametrize("words", ["show", "list", "--help", "", "lower --help", "kernel gemm --help"])
+def test_no_line_is_wider_than_the_terminal(words):
+    text = CliRunner(env={"COLUMNS": "80"}).invoke(main, shlex.split(words), terminal_width=80).output
+    assert max(map(len, text.splitlines())) <= COLUMNS
+
+
+def documented():
+    """Commands of the README and docs whose answer is no code and no data."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for command in re.findall(r"```console\n\$ tcprobe (.*)", page.read_text("utf-8")):
+            if command.split()[0] not in CODE and "--json" not in command and not re.search("--(help|full)", command):
+                yield command
+
+
+def is_data(line):
+    """Code, paths and ids, which are never broken: a word alone is wider than the line, or the line is code."""
+    return max(map(len, line.split()), default=0) > COLUMNS - 8 or re.search(r"[;{}]|//|0x[0-9a-f]{8}|  .*  .*  ", line)
+
+
+@pytest.mark.parametrize("command", sorted(set(documented())))
+def test_answers_of_documented_commands_fit_a_terminal(command, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    done = CliRunner(env={"COLUMNS": "80", "PATH": "", "CUDA_HOME": None}).invoke(main, shlex.split(command))
+    assert [line for line in done.stdout.splitlines() if len(line) > COLUMNS and not is_data(line)] == []
+
+
+def test_a_wrong_order_of_parts_is_put_right():
+    """The name with the very same parts, and the command to paste."""
+    done = said("show wmma.mma.m16n16k16.row.row.f16.f32 --arch sm_80")
+    assert done.exit_code == 2
+    assert "Did you mean wmma.mma.row.row.m16n16k16.f16.f32 or" in done.stderr
+    assert "\n  tcprobe show wmma.mma.row.row.m16n16k16.f16.f32 --arch sm_80\n" in done.stderr
+
+
+def test_pages_made_from_the_program_are_as_it_says():
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "tools" / "reference.py")
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    for path, text in reference.MADE_FILES.items():
+        assert path.read_text("utf-8") == text(), f"{path.name} is stale: python tools/reference.py"
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="shells of Unix")
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_made_and_documented(shell):
+    assert f"_TCPROBE_COMPLETE={shell}_source tcprobe" in (ROOT / "docs" / "usage.md").read_text("utf-8")
+    if shell == "bash" and not shutil.which("bash"):
+        pytest.skip("no bash, whose version the script depends on")
+    found = CliRunner().invoke(main, [], env={"_TCPROBE_COMPLETE": f"{shell}_source"}, prog_name="tcprobe")
+    assert "_TCPROBE_COMPLETE" in found.stdout

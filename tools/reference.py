@@ -1,0 +1,87 @@
+"""What docs/ has of the program itself: python tools/reference.py writes it, --check compares.
+
+docs/commands.md: a command's summary and options are its own `--help`, so that the page says what the program does.
+docs/fragment.svg: the picture in the README, as a notebook draws it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+ROOT = Path(__file__).resolve().parent.parent
+MADE = "<!-- made by `python tools/reference.py`; edit the commands' help instead -->"
+
+
+def page() -> str:
+    """The whole page."""
+    from tcprobe.cli import main
+    from tcprobe.cli.shell import HEADINGS
+
+    lines = ["# Commands", "", MADE, "", "What they have in common is in [using the commands](usage.md).", ""]
+    for heading, names in HEADINGS.items():
+        lines += [f"## {heading.removesuffix(' commands:')} commands", ""]
+        for name in names:
+            command = main.get_command(click.Context(main), name)
+            assert command is not None
+            lines += _section(command, f"tcprobe {name}")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _section(command: click.Command, path: str) -> Iterator[str]:
+    context = click.Context(command, info_name=path)
+    yield from (f"### `{path}`", "")
+    if isinstance(command, click.Group):
+        yield from (click.unstyle(command.help or "").split("\f")[0].strip(), "")
+        for name in command.list_commands(context):
+            one = command.get_command(context, name)
+            assert one is not None
+            yield from _section(one, f"{path} {name}")
+        return
+    usage = " ".join(command.collect_usage_pieces(context))
+    yield from ("```text", f"{path} {usage}", "```", "")
+    for paragraph in (command.help or "").replace("\b\n", "").split("\n\n"):
+        yield from (" ".join(paragraph.split()), "")
+    yield from ("| option | what it does |", "| --- | --- |")
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            yield from _rows(_named(parameter), parameter.help or "")
+    yield ""
+
+
+def _named(option: click.Option) -> str:
+    """Its names and what follows them; of what one version of click alone prints nothing."""
+    of = option.type
+    value = option.metavar or ("|".join(map(str, of.choices)) if isinstance(of, click.Choice) else of.name.upper())
+    return ", ".join(option.opts) + ("" if option.is_flag else f" {value}")
+
+
+def _rows(names: str, words: str) -> Iterator[str]:
+    """A row of an option; what is longer than a cell goes on in the next one."""
+    import textwrap
+
+    first, *rest = textwrap.wrap(" ".join(words.split()).replace("|", "\\|"), 108, break_long_words=False) or [""]
+    yield f"| `{names.replace('|', chr(92) + '|')}` | {first} |"
+    yield from (f"| | {line} |" for line in rest)
+
+
+def picture() -> str:
+    """The fragment of the README."""
+    import tcprobe
+
+    drawn = tcprobe.fragment("mma m16n8k16 bf16 f32 a", arch="sm_90")._repr_svg_()
+    assert drawn
+    return drawn + "\n"
+
+
+MADE_FILES = {ROOT / "docs" / "commands.md": page, ROOT / "docs" / "fragment.svg": picture}
+
+if __name__ == "__main__":
+    for path, made in MADE_FILES.items():
+        if "--check" not in sys.argv[1:]:
+            path.write_text(made(), "utf-8")
+        elif path.read_text("utf-8") != made():
+            sys.exit(f"{path.relative_to(ROOT)} is stale: python tools/reference.py")
