@@ -37,18 +37,6 @@ def page(results: Results) -> Iterator[str]:
             yield from _integers([one for one in found if one.body.integers])
 
 
-def brief(finding: Finding) -> str:
-    """A row of the page in words."""
-    body = finding.body
-    if body.unfit:
-        return "no model"
-    said = (
-        zip(HEAD[1:5], parameters(body.floats), strict=True) if body.floats else [(WHOLE[1], body.integers.overflow)]
-    )
-    words_ = ", ".join(f"{name} {value}" for name, value in said if value)
-    return f"{words_}; {body.wrong} of {body.random} cases wrong"
-
-
 def _table(found: Sequence[Finding]) -> Iterator[str]:
     yield from (_row(HEAD), _row(["---"] * len(HEAD)))
     for finding in _sorted(found):
