@@ -83,7 +83,6 @@ def test_it_has_pages(results):
 
 
 def test_it_has_a_place_on_the_site(results, tmp_path):
-    pytest.importorskip("jinja2", reason="the site needs Jinja2: pip install 'tcprobe[site]'")
     tcprobe("site", "-o", tmp_path / "site", "--results", results)
     assert (tmp_path / "site" / "f" / f"{FORM}.d.html").exists()
     assert (tmp_path / "site" / "m" / f"{FORM}.html").exists()

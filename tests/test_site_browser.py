@@ -1,27 +1,21 @@
 """The site in Chromium: from a file and over HTTP under a prefix, with keys, a pointer, a phone, no script, and axe."""
 
-import functools
-import http.server
 import json
-import os
 import re
-import shutil
-import threading
 
 import pytest
 
-pytest.importorskip("jinja2", reason="the site needs Jinja2: pip install 'tcprobe[site]'")
 pytest.importorskip("pytest_playwright", reason="no pytest-playwright: pip install 'tcprobe[browser]'")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe: pip install 'tcprobe[browser]'")
 
+from site_chromium import LAUNCH, PATIENCE, needed, open_, serve, written  # noqa: E402
 from site_pages import pages  # noqa: E402
 
-PATIENCE = 120_000  # milliseconds
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium here: apt-get install chromium")
+pytestmark = needed
 
 MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 A = f"f/{MMA}.a.html"
+SPARSE = "mma.sp.m16n8k32.row.col.f32.f16.f16.f32"
 WMMA = "f/wmma.m16n16k16.a.row.f16.html"
 EVERY_N = "f/wgmma.mma_async.m64nNk16.f32.f16.f16.d.html"
 KINDS = (
@@ -29,37 +23,27 @@ KINDS = (
     f"m/{MMA}.html", "m/ldmatrix.m8n8.x4.shared.b16.html", "m/family-mma-m16n8k16.html", "l/6f521bd25bff.html",
     EVERY_N, "f/wgmma.mma_async.m64nNk16.f32.f16.f16.a.html", "m/wgmma.mma_async.m64nNk16.f32.f16.f16.html",
     "a/sm_80.html", "s/index.html", "s/ldmatrix-of-a.html", "s/swizzle-swizzle-128b.html", "diff.html", "errata.html",
-    "method.html", "contribute.html",
+    "method.html", "contribute.html", "play/banks.html", "cost.html", "numerics.html", "tensor-memory.html",
+    f"m/{SPARSE}.html", "m/wmma.mma.row.row.m16n16k16.f32.f32.html", "m/tcgen05.mma.cta_group--1.kind--f16.html",
+    "m/tcgen05.ld.32x32b.html", "f/tcgen05.ld.red.32x32b.d.html", "m/family-tcgen05-m32n1.html",
 )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def browser_type_launch_args():
-    return {"executable_path": CHROMIUM, "args": ["--no-sandbox"]}
+    return LAUNCH
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    root = tmp_path_factory.mktemp("site")
-    for name, text in pages().items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(text.encode())
-    return root
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
+    return written(tmp_path_factory.mktemp("site"))
 
 
 @pytest.fixture(scope="module")
 def served(folder, tmp_path_factory):
     """The address of the site under a prefix."""
-    root = tmp_path_factory.mktemp("http")
-    os.symlink(folder, root / "some-prefix", target_is_directory=True)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(root)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/some-prefix/"
+    server, address = serve(folder, tmp_path_factory.mktemp("http"))
+    yield address
     server.shutdown()
 
 
@@ -90,11 +74,6 @@ def watched(page, base):
     yield page
     assert [url for url in asked if not url.startswith(base)] == []
     assert said == []
-
-
-def open_(page, base, address):
-    page.goto(base + address)
-    page.wait_for_function("document.documentElement.classList.contains('js')")
 
 
 def readout(page):
@@ -209,8 +188,11 @@ def test_n_is_chosen(watched, base):
     watched.locator("#n select").select_option("128")
     watched.wait_for_function("location.search === '?n=128'")
     assert readout(watched).startswith("D[3][6]: thread 15, i 0, register 0")
-    assert watched.locator(".matrix tbody tr").count() == 64
-    assert watched.locator(".lanes tbody tr").count() == 128
+    assert watched.locator(".matrix tbody th").all_inner_texts() == [str(row) for row in range(16)]  # warp 0's band
+    assert watched.locator(".lanes tbody th").all_inner_texts() == [str(lane) for lane in range(32)]
+    watched.locator(".block").locator("xpath=preceding-sibling::label").locator("select").select_option(index=2)
+    assert watched.locator(".matrix tbody th").all_inner_texts() == [str(row) for row in range(32, 48)]
+    assert watched.locator(".lanes tbody th").all_inner_texts() == [str(lane) for lane in range(64, 96)]
     assert len(watched.locator("#csv").text_content().splitlines()) == 64 * 128 + 1
     open_(watched, base, f"{EVERY_N}?n=256#r=63&c=255")
     assert readout(watched).startswith("D[63][255]: thread 127, i 127, register 127")

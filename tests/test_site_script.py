@@ -6,9 +6,6 @@ import shutil
 import subprocess
 
 import pytest
-
-pytest.importorskip("jinja2", reason="the site needs Jinja2: pip install 'tcprobe[site]'")
-
 from site_pages import archs_of, data_of, facts, pages
 
 from tcprobe.isa import inventory
@@ -33,8 +30,8 @@ console.log(JSON.stringify(wanted.map(([size, layout]) =>
 
 def run(tmp_path, wanted):
     """What the published script makes of (sizes, layout)."""
-    script = tmp_path / "site.js"
-    script.write_text(pages()["site.js"])
+    script = tmp_path / "maps.js"
+    script.write_text(pages()["maps.js"])
     done = subprocess.run(
         [NODE, "-e", RUN, str(script)], input=json.dumps(wanted), capture_output=True, text=True, check=False
     )

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")  # as tests/test_site_browser.py looks for them
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")  # as tests/site_chromium.py looks for them
 LARGE = {"--consumers": "[dev,consumers]", "--tilelang": "[dev,consumers,tilelang]"}  # extras by flag
 SHOWN = "mma.m16n8k16.row.col.f32.f16.f16.f32.b"  # whose picture is 8 lines
 DONE = """

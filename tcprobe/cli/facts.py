@@ -93,10 +93,7 @@ def show(
     --scale-vec, --multicast. --why: probe, code, anchor, assumption, and how sure it is. --json: one object a line.
     """
     explained = asked.pop("why")
-    wanted = {option: asked.pop(option) for option in ("full", "lanes", "elements")}
-    if (as_json or explained) and any(wanted.values()):
-        other = "--json has everything" if as_json else "--why draws nothing"
-        raise UsageError(f"{other}: it does not go with --full, --lanes or --elements.")
+    wanted = _drawings(asked, "--json has everything" if as_json else "--why draws nothing" if explained else None)
     asked |= {"name": name, "selector": selector}
     patterns = _in_tensor_memory(_behind(patterns, layers, as_json, asked), as_json, asked)
     if not patterns:
@@ -132,6 +129,14 @@ def show(
         showing.show(shown, showing.ShowView(**wanted))
     if without:
         click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
+
+
+def _drawings(asked: dict[str, Any], without: str | None) -> dict[str, bool]:
+    """The options of what `show` draws, taken out of `asked`; UsageError for one where nothing is drawn."""
+    wanted = {option: asked.pop(option) for option in ("full", "lanes", "elements")}
+    if without and any(wanted.values()):
+        raise UsageError(f"{without}: it does not go with --full, --lanes or --elements.")
+    return wanted
 
 
 def _print_beside(answers: Iterable[tuple[list[Cell], list[str]]], as_json: bool) -> None:

@@ -193,12 +193,11 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     all; one with files of others stays as it is (exit code 2).
     """
     from tcprobe.cli import printing
-    from tcprobe.pages.site import render, write
+    from tcprobe.pages.site import write
     from tcprobe.pages.site.build import build
     from tcprobe.pages.site.facts import gather
     from tcprobe.store.lookup import side_by_side
 
-    render.require()
     write.require_place(folder)
     with printing.working("making a page for every fact: some 15 seconds"):
         pages = build(gather(side_by_side(sources)))

@@ -37,22 +37,10 @@ def page(results: Results) -> Iterator[str]:
             yield from _integers([one for one in found if one.body.integers])
 
 
-def brief(finding: Finding) -> str:
-    """A row of the page in words."""
-    body = finding.body
-    if body.unfit:
-        return "no model"
-    said = (
-        zip(HEAD[1:5], _parameters(body.floats), strict=True) if body.floats else [(WHOLE[1], body.integers.overflow)]
-    )
-    words_ = ", ".join(f"{name} {value}" for name, value in said if value)
-    return f"{words_}; {body.wrong} of {body.random} cases wrong"
-
-
 def _table(found: Sequence[Finding]) -> Iterator[str]:
     yield from (_row(HEAD), _row(["---"] * len(HEAD)))
     for finding in _sorted(found):
-        yield _row([*code([finding.subject]), *_parameters(finding.body.floats),
+        yield _row([*code([finding.subject]), *parameters(finding.body.floats),
                     f"{finding.body.wrong} of {finding.body.random}", _published(finding)])  # fmt: skip
 
 
@@ -91,7 +79,8 @@ def _unfit(found: Sequence[Finding]) -> Iterator[str]:
     yield from (f"- {code([one.subject])[0]} has no model: {markdown(one.body.unfit)}" for one in _sorted(found))
 
 
-def _parameters(rule: Arithmetic) -> list[str]:
+def parameters(rule: Arithmetic) -> list[str]:
+    """Products a sum, F, the result and what C is, as the page has them."""
     sizes = [len(group) for group in rule.groups]
     exact = rule.fraction_bits is None
     single = f"1, in f32: {' + '.join(map(str, sizes))}" if rule.c == BEFORE else "1, fused"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from importlib.resources import files
-from string import ascii_lowercase, digits
 
 from tcprobe.emit import svg
 from tcprobe.isa import inventory
 from tcprobe.pages.site import (
     addresses,
+    bare_views,
     data_files,
     diff_view,
     fact_view,
@@ -19,36 +18,36 @@ from tcprobe.pages.site import (
     instruction_view,
     layout_view,
     list_views,
+    number_views,
+    play_view,
+    search_table,
     shared_views,
 )  # fmt: skip
 from tcprobe.pages.site.facts import Facts, for_every_n
 from tcprobe.pages.site.render import View, render
 from tcprobe.store.cell import Cell
 
-# strings stay as they are; blanks around other marks go
-_STRING = r"""(?P<kept>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
-_LOCAL = (
-    "number", "found", "event", "thread", "query", "button", "piece", "before", "product", "wanted", "state", "grids",
-    "focusable", "section", "readout", "boxes", "members", "names", "fragments", "layoutOf", "address", "onCells",
-    "laneCell", "inside", "count", "layout",
-)  # variables; none is a key of an object  # fmt: skip
-_SHORT = dict(zip(_LOCAL, digits + ascii_lowercase, strict=False))
-_SHORTER = (
-    (re.compile(rf"{_STRING}| *(?P<mark>[=:}}()\[\]?<>|&*+,;{{]) *\n?| (?P<sign>[-%/]) "),
-     lambda m: m["kept"] or m["mark"] or m["sign"]),
-    (re.compile(rf"{_STRING}|;(?P<end>}})|\((?P<one>\w+)\)(?==>)"), lambda m: m["kept"] or m["end"] or m["one"]),
-    (re.compile(rf"{_STRING}|\bconst\b"), lambda m: m["kept"] or "let"),
-    (re.compile(rf"{_STRING}|(?:(?<=\.\.\.)|(?<![.\w$]))(?P<name>{'|'.join(_LOCAL)})(?![\w$:])"),
-     lambda m: m["kept"] or f"${_SHORT[m['name']]}"),
-)  # fmt: skip
 RENAMED: dict[str, str] = {}  # address of a page that was renamed: where it is now
-STATIC = ("site.css", "site.js", "icon.svg")
+STATIC = (
+    "site.css",
+    "icon.svg",
+    "site.js",
+    "maps.js",
+    "grid.js",
+    "fact.js",
+    "instruction.js",
+    "diff.js",
+    "layout.js",
+    "banks.js",
+    "find.js",
+    "home.js",
+)
 
 
 def build(facts: Facts) -> dict[str, str]:
     """Text by address."""
     written = {view.page: render(view) for view in views(facts)}
-    return written | dict(_others(facts))
+    return written | dict(_others(facts)) | dict(search_table.files(facts, written))
 
 
 def views(facts: Facts) -> Iterator[View]:
@@ -57,13 +56,16 @@ def views(facts: Facts) -> Iterator[View]:
     yield index_view.view(facts, links)
     yield from made
     yield from index_view.shapes(facts)
-    yield from (fact_view.view(fact) for fact in facts.facts.values())
+    yield from (fact_view.view(facts, fact) for fact in facts.facts.values())
     yield from (instruction_view.view(facts, name) for name in facts.instructions)
     yield from (layout_view.view(facts, id_) for id_ in facts.tables)
     yield from (list_views.arch(facts, name) for name in facts.archs)
     yield from shared_views.views(facts)
     yield from guide_views.views(facts)
     yield diff_view.view(facts)
+    yield from number_views.views(facts)
+    yield from bare_views.views(facts)
+    yield play_view.view(facts)
     yield list_views.errata(facts)
     yield from (moved(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
 
@@ -103,9 +105,5 @@ def pictures(facts: Facts) -> dict[str, Cell]:
 
 
 def asset(name: str) -> str:
-    """A file that is the same for every site, as it is published: without comments, indentation and spare blanks."""
-    text = (files("tcprobe.pages.site") / "static" / name).read_text("utf-8")
-    lines = re.sub(r"^(?: +|\s*//.*\n|\n)", "", text, flags=re.MULTILINE)
-    for pattern, short in _SHORTER if name.endswith(".js") else ():
-        lines = pattern.sub(short, lines)
-    return lines
+    """A file that is the same for every site, as it is written."""
+    return (files("tcprobe.pages.site") / "static" / name).read_text("utf-8")

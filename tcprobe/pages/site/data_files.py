@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from tcprobe import __version__
-from tcprobe.ask.describe import fragment_entry, shown
+from tcprobe.ask import behind
+from tcprobe.ask.describe import form_entry, fragment_entry, shown
+from tcprobe.isa import inventory
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.pages.site import addresses, markup, payload
-from tcprobe.pages.site.facts import Fact, Facts
+from tcprobe.pages.site.facts import Fact, Facts, allowed
 
 WITH_DATA = (8, 24)  # N of which data were published before there was a page for every N
 NUMBERS = {"type": "integer", "minimum": 0}
@@ -24,24 +28,48 @@ def fragments(fact: Fact) -> Iterator[tuple[str, str]]:
 
 
 def everything(facts: Facts) -> str:
-    """All fragments with their archs; each layout once, as bases."""
-    entries = [{**fragment_entry(fact.fragment), **_addresses(fact), "archs": _archs(fact, facts)}
-               for fact in facts.facts.values()]  # fmt: skip
-    return _json({"schema": 1, "tcprobe": __version__, "archs": facts.archs, "fragments": entries,
+    """Every id that `list` has, in its order, with its archs; each layout once, as bases."""
+    held = [_held(facts, fragment) for fragment in inventory.fragments().values()]
+    rows = inventory.instructions().values()
+    shared = [{**behind.entry(one), **_elsewhere(facts, row)} for row in rows for one in row.described]
+    forms = [{**form_entry(row), **_elsewhere(facts, row)} for row in rows if not row.fragments]
+    return _json({"schema": 1, "tcprobe": __version__, "archs": facts.archs, "fragments": [*held, *shared, *forms],
                   "layouts": {id_: payload.layout(table) for id_, table in facts.tables.items()}})  # fmt: skip
 
 
-def _addresses(fact: Fact) -> dict[str, Any]:
-    """Of a fact for every N also what depends on N, instead of data of its own."""
-    page = {"page": addresses.fact(fact.id)}
-    if not fact.sizes:
-        return {**page, "json": addresses.data(fact.id)}
-    return {**page, "json": None, "sizes": [payload.of_size(cell) for cell in fact.sizes]}
+def _held(facts: Facts, fragment: Fragment) -> dict[str, Any]:
+    """A fragment; the largest N of a fact for every N says also what depends on N, instead of data of its own."""
+    fact = facts.of.get(fragment.id)
+    if fact is None:  # nobody says anything of it
+        on = [name for name in facts.archs if allowed(fragment.target, name)]
+        archs = {name: {"layout": None, "evidence": "unknown"} for name in on}
+        there = addresses.fact(fragment.id) if fragment in facts.untold else None
+        return {**fragment_entry(fragment), "page": there, "json": None, "archs": archs}
+    largest = fragment.id == fact.fragment.id
+    given = {**fragment_entry(fragment), "page": page(fact, fragment), "json": None if fact.sizes else
+             addresses.data(fact.id), "archs": _archs(fact, facts, fragment)}  # fmt: skip
+    sizes = [payload.of_size(cell) for cell in fact.sizes] if largest else []
+    return given | ({"sizes": sizes} if sizes else {})
 
 
-def _archs(fact: Fact, facts: Facts) -> dict[str, Any]:
-    """Those that have the fragment."""
-    return {arch: {"layout": fact.cells[arch].table.id if arch in fact.cells else None, "evidence": kind}
+def page(fact: Fact, fragment: Fragment) -> str:
+    """Where a fragment is shown: of one of many N the page of all of them, and which of them."""
+    chosen = f"?n={fragment.shape.n}" if fact.grows and fragment.id != fact.fragment.id else ""
+    return addresses.fact(fact.id) + chosen
+
+
+def _elsewhere(facts: Facts, row: Instruction) -> dict[str, Any]:
+    """What is in no register: the page of its instruction, and the archs that have it."""
+    on = [name for name in facts.archs if allowed(row.target, name)]
+    archs = {name: {"layout": None, "evidence": "unknown"} for name in on}
+    name = facts.named.get(row.id) or (row.id if row.id in facts.bare else None)
+    return {"page": addresses.instruction(name) if name else None, "json": None, "archs": archs}
+
+
+def _archs(fact: Fact, facts: Facts, fragment: Fragment) -> dict[str, Any]:
+    """Those that have the fragment, with the layout of its own N."""
+    own = {cell.fragment.id: cell.table.id for cell in fact.sizes}.get(fragment.id)
+    return {arch: {"layout": (own or fact.cells[arch].table.id) if arch in fact.cells else None, "evidence": kind}
             for arch in facts.archs if (kind := fact.kind(arch)) != "absent"}  # fmt: skip
 
 

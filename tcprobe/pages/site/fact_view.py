@@ -16,24 +16,25 @@ from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.grid import WIDE, Block, blocks
 from tcprobe.layout.table import Table
 from tcprobe.pages.site import addresses, code, markup, words
-from tcprobe.pages.site.facts import Fact, for_every_n
+from tcprobe.pages.site.facts import Fact, Facts, for_every_n
 from tcprobe.pages.site.payload import payload
 from tcprobe.pages.site.render import View
 from tcprobe.pages.tables import spans
 from tcprobe.store.cell import Cell
-from tcprobe.store.finding import FROM_CODE, PROVENANCE
 
 MOST_PICTURE = 520  # cells; `tcprobe emit --to svg` draws larger ones
-SAID = {"device", "driver", "cuda", "tcprobe"}  # of provenance, in the line of the evidence
 _TABLES: dict[tuple[object, ...], list[dict[str, Any]]] = {}
 _CELLS: dict[str, int] = {}  # of a picture, by address
 WHAT = {Role.FACTOR: "Factor", Role.ACCUMULATOR: "Accumulator", Role.RESULT: "Result", Role.SOURCE: "Source",
         Role.METADATA: "Metadata", Role.SCALE: "Scales", Role.ADDRESS: "Row addresses"}  # fmt: skip
 
 
-def view(fact: Fact) -> View:
+def view(facts: Facts, fact: Fact) -> View:
     """The page."""
     fragment, main = fact.fragment, fact.main
+    emulated = {arch: f"The tensor cores of {arch} do not have it: {said}." for arch in fact.cells
+                if (said := facts.emulated(fragment, arch))}  # fmt: skip
+    data = {"kind": "fact", **payload(fact), "emulated": emulated, "page": data_page(fact)}
     what = f"{WHAT.get(fragment.role, fragment.role.value)} {words.name(fragment)}"
     shown = {
         "id": fact.id, "fragment": fragment, "every_n": _every_n(fact), "grows": fact.grows,
@@ -41,13 +42,14 @@ def view(fact: Fact) -> View:
         "instruction": for_every_n(fragment.instruction, fragment.shape) if fact.sizes else fragment.instruction,
         "size": words.size(fragment, fact.grows), "name": words.name(fragment), "axis": words.axis(fragment),
         "strip": list(_strip(fact)), "main": main.arch, "evidence": words.evidence(main),
-        "formula": words.formula(main.table), "slots": _slots(fact), "notes": _notes(fact),
+        "formula": words.formula(main.table), "numbering": words.numbering(main),
+        "emulated": emulated.get(main.arch, ""),
         "layouts": [_layout(fact, table) for table in fact.tables.values()],
-        "blocks": tables(fact.each[0]), "verdicts": fact.verdicts,
-        "provenance": _provenance(main), "command": command(main),
-        "absent": _absent(fact),
+        "blocks": tables(fact.each[0]), "verdicts": fact.verdicts(main.arch),
+        "provenance": words.made(main), "command": words.command(main), "measured": main.measured is not None,
+        "absent": _absent(fact), "picks": [words.picked(fragment, selector) for selector in fragment.selectors],
         "users": users(fact), "data_page": data_page(fact),
-        "arch_page": addresses.arch(main.arch), "data": markup.data({"kind": "fact"} | payload(fact)),
+        "arch_page": addresses.arch(main.arch), "data": markup.data(data),
     }  # fmt: skip
     return View(addresses.fact(fact.id), "fact", fact.id, "", shown)
 
@@ -99,16 +101,6 @@ def picture(cell: Cell) -> str:
     return address if 0 < _CELLS[address] <= MOST_PICTURE else ""
 
 
-def command(cell: Cell) -> str:
-    """What obtains the table again: measures it, or shows what is documented."""
-    experiment, measured = cell.fragment.experiment, cell.measured
-    if not measured:
-        return f"tcprobe run {experiment} --arch {cell.arch} --method live   # on such a GPU; nobody did yet"
-    if measured.method in FROM_CODE[1:]:
-        return f"tcprobe run --arch {cell.arch} --method sass   # {experiment} follows from machine code"
-    return f"tcprobe run {cell.fragment.id} --arch {cell.arch} --method {measured.method}"
-
-
 def _strip(fact: Fact) -> Iterator[dict[str, Any]]:
     """All archs; neighbours that have the same table on the same evidence, or lack it for the same reason, together."""
     keys = {row.name: _known(fact, row.name) if row.name in fact.cells else _lacking(fact, row.name) for row in ARCHS}
@@ -144,34 +136,19 @@ def _layout(fact: Fact, table: Table) -> dict[str, Any]:
     several = len(fact.tables) > 1
     at = next(cell for cell in fact.cells.values() if cell.table == table)
     shown = fact.main if table == fact.main.table else at
-    return {"id": table.id, "page": addresses.layout(table.id), "archs": spans(archs) if several else "",
+    return {"id": table.id, "page": addresses.layout(table.id), "on": shown.arch, "notes": _notes(fact, table),
+            "name": words.layout_name(fact.fragment, fact.shape), "archs": spans(archs) if several else "",
             "formula": "" if shown is fact.main else words.formula(table), "picture": picture(shown),
             "code": code.tabs(shown)}  # fmt: skip
 
 
-def _slots(fact: Fact) -> str:
-    verdict = fitted(fact.main.table).verdict
-    used = sum(cell is not None for cell in fact.main.table.cells)
+def _slots(table: Table) -> str:
+    verdict = fitted(table).verdict
+    used = sum(cell is not None for cell in table.cells)
     return f"{verdict[:1].upper()}{verdict[1:]}, proven over all {used} slots that hold anything."
 
 
-def _notes(fact: Fact) -> list[str]:
-    counts = sorted(fact.main.table.copies) if fact.fragment.role in WHOLE else [1]
-    lines = [] if counts == [1] else [f"Each element has {' or '.join(map(str, counts))} holders"]
-    if fact.fragment.role is Role.METADATA:
-        lines.append(indices(fact.fragment))
-    if fact.main.numbering:
-        lines.append(f"Row and column numbers from {fact.main.numbering}")
-    return lines
-
-
-def _provenance(cell: Cell) -> list[tuple[str, str]]:
-    if not cell.measured:
-        return [("documented", cell.evidence)]
-    measured = cell.measured
-    made = ((key, measured.provenance[key]) for key in sorted({*PROVENANCE} - SAID))
-    rows = [("experiment", measured.experiment), *made]
-    structure = measured.structure
-    return rows + (
-        [("structure tensor", f"{structure.triples} triples, SHA-256 {structure.sha256}")] if structure else []
-    )
+def _notes(fact: Fact, table: Table) -> list[str]:
+    counts = sorted(table.copies) if fact.fragment.role in WHOLE else [1]
+    lines = [_slots(table)] + ([] if counts == [1] else [f"Each element has {' or '.join(map(str, counts))} holders."])
+    return lines + ([f"{indices(fact.fragment)}."] if fact.fragment.role is Role.METADATA else [])

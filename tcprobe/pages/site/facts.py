@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from tcprobe.ask.absent import reason
@@ -16,7 +16,11 @@ from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.fragment import Fragment, Shape
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.target import Target
 from tcprobe.layout.table import Table
+from tcprobe.pages.site import addresses
+from tcprobe.sass import lowering
+from tcprobe.sass.lowering import Lowering
 from tcprobe.store.cell import Cell, by_arch, find
 from tcprobe.store.choose import Found, Layers
 from tcprobe.store.finding import made_by
@@ -31,6 +35,12 @@ BADGES = {
     "absent": ("-", "the arch does not have it"),
     "unknown": ("?", "neither measured nor documented"),
 }
+
+
+@cache
+def allowed(needed: Target, arch: str) -> bool:
+    """Whether an arch is allowed to have what needs a target: few targets, asked of every arch of every fragment."""
+    return needed.on(arch_row(arch)) is not None
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ class Fact:
         """A key of BADGES: how the cell of an arch was obtained."""
         if cell := self.cells.get(arch):
             return cell.how
-        return "unknown" if self.fragment.target.on(arch_row(arch)) else "absent"
+        return "unknown" if allowed(self.fragment.target, arch) else "absent"
 
     def why(self, arch: str) -> str:
         """Why an arch has no table."""
@@ -87,10 +97,10 @@ class Fact:
         """Formulas of the main table."""
         return fitted(self.main.table)
 
-    @cached_property
-    def verdicts(self) -> list[Verdict]:
-        """What references say of the main table."""
-        return verdicts(self.fragment, self.main.measured) if self.main.measured else []
+    def verdicts(self, arch: str) -> list[Verdict]:
+        """What references say of an arch's table, where it is measured."""
+        measured = self.cells[arch].measured
+        return verdicts(self.fragment, measured) if measured else []
 
     def evidence(self, arch: str) -> list[Found]:
         """All measurements on an arch that found the table of its cell."""
@@ -111,6 +121,40 @@ class Facts:
         rows = [*inventory.executed_by(WARP), *inventory.executed_by(WARPGROUP)]
         there = [row for row in rows if row.fragments and all(f.id in self.of for f in row.fragments)]
         return {self.name(row): row for row in there if all(self._shown(f) for f in row.fragments)}
+
+    @cached_property
+    def named(self) -> dict[str, str]:
+        """What the page of each instruction is called, of those that have one."""
+        rows = inventory.instructions()
+        there = {
+            row.id: self.name(row)
+            for row in rows.values()
+            if row.fragments and all(f.id in self.of for f in row.fragments)
+        }
+        return {id_: name for id_, name in there.items() if name in self.instructions}
+
+    @cached_property
+    def untold(self) -> list[Fragment]:
+        """Fragments of which nobody says anything, and that tcprobe cannot measure."""
+        rows = inventory.instructions().values()
+        return [fragment for row in rows if row.unprobed for fragment in row.fragments if fragment.id not in self.of]
+
+    @cached_property
+    def bare(self) -> dict[str, Instruction]:
+        """Instructions without a table of any operand in registers: they have none there, or nobody says anything."""
+        rows = inventory.instructions().values()
+        return {row.id: row for row in rows if row.id not in self.named and row.unprobed}
+
+    @cached_property
+    def counted(self) -> str:
+        """How many ids `list` has, of which kind, and how many have a table: the same on every page."""
+        rows = inventory.instructions().values()
+        shared, bare = sum(len(row.described) for row in rows), sum(not row.fragments for row in rows)
+        held = inventory.fragments()
+        with_table = sum(id_ in self.of for id_ in held)
+        known = f"{len(held)} fragments in registers, of which {with_table} have a table"
+        others = f"{shared} operands in shared memory; {bare} instructions that hold nothing in registers"
+        return f"{len(held) + shared + bare} ids: {known}; {others}"
 
     def _shown(self, fragment: Fragment) -> bool:
         """Whether a fragment is drawn for every N, being that of the smallest, or stands for itself."""
@@ -152,6 +196,30 @@ class Facts:
         return {row.name: [body for body, _ in self.layers.lowerings(row.name)] for row in ARCHS}
 
     @cached_property
+    def emulations(self) -> dict[str, dict[str, str]]:
+        """By arch what multiplies become there that its tensor cores do not do in their own type, by id."""
+        rows = inventory.instructions()
+        found: dict[str, dict[str, str]] = {}
+        for arch, bodies in self.lowerings.items():
+            known = {id_: Lowering(**of) for body in reversed(bodies) for id_, of in body["instructions"].items()}
+            multiplies = {id_: row for id_ in known if (row := rows.get(id_)) and row.multiplies}
+            found[arch] = {id_: lowering.words(low, row) for id_, row in multiplies.items()
+                           if not ((low := known[id_]).refused or low.native(row))}  # fmt: skip
+        return found
+
+    def emulated(self, fragment: Fragment, arch: str) -> str:
+        """What the multiplies of a fragment become on an arch, where all of them are emulated; else nothing."""
+        said = [self.emulations[arch].get(id_, "") for id_ in inventory.user_ids(fragment.id)]
+        return said[0] if said and all(said) else ""
+
+    @cached_property
+    def made_by(self) -> frozenset[str]:
+        """Addresses of the pages of devices that measured a table."""
+        found = (one.measured for fact in self.facts.values() for one in self.layers.tables(fact.fragment, self.archs))
+        live = (measured.provenance for measured in found if measured.method == "live")
+        return frozenset({addresses.device(f"{made['device']}, driver {made['driver']}") for made in live})
+
+    @cached_property
     def archs(self) -> list[str]:
         """Archs on which anything is known, ascending."""
         known = {arch for fact in self.facts.values() for arch in fact.cells}
@@ -183,7 +251,10 @@ def _facts(layers: Layers) -> Iterator[Fact]:
 def _fact(fragment: Fragment, layers: Layers) -> Fact | None:
     cells = by_arch(fragment, [row.name for row in ARCHS], layers, layers.with_published)
     main = find(fragment, None, layers) if cells else None
-    return Fact(fragment, cells, cells[main.arch], layers) if main else None
+    if main is None:
+        return None
+    opened = main.arch if main.measured else next(iter(cells))  # what is documented only: the first arch that has it
+    return Fact(fragment, cells, cells[opened], layers)
 
 
 def _by_n() -> dict[str, list[Fragment]]:

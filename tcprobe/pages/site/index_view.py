@@ -9,27 +9,64 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction
-from tcprobe.pages.site import addresses, words
+from tcprobe.layout.grid import blocks
+from tcprobe.pages.site import addresses, bare_views, markup, number_views, payload, play_view, words
 from tcprobe.pages.site.facts import BADGES, Fact, Facts
 from tcprobe.pages.site.render import ListPart, View
 
 Links = list[tuple[str, str]]
+CLASSES = {"-": "n", "?": "u"}  # letters that are no names
+MOST_MATRIX = 12_000  # characters
+LIVE = "mma.m16n8k16.row.col.f32.f16.f16.f32.a"
+EXAMPLES = (("A", "m16n8k16 f16 f32 a"), ("B", "m16n8k16 f16 f32 b"), ("D", "m16n8k16 f16 f32 d"),
+            ("wmma", "wmma m16n16k16 d f32"), ("wgmma", "wgmma m64n16k16 f32 f16 d"),
+            ("fp8", "m16n8k32 f32 e4m3 a"))  # fmt: skip
 
 
 def view(facts: Facts, makers: Links) -> View:
     """The page."""
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
-    shown = {
-        "count": sum(len(fact.each) for fact in facts.facts.values()), "families": ", ".join(map(_said, families)),
-        "archs": facts.archs, "legend": words.legend(),
+    shown: dict[str, Any] = {
+        "counted": facts.counted, "families": ", ".join(map(_said, families)),
+        "archs": facts.archs,
+        "legend": [(CLASSES.get(letter, letter), letter, said) for letter, said in words.legend()],
         "rows": _rows(facts), "makers": makers,
         "filters": [("family", "Family", families), ("type", "Type", types), ("arch", "Arch", facts.archs)],
         "arch_links": [(f"{name}, {arch_row(name).generation}", addresses.arch(name)) for name in facts.archs],
-        "layouts": [(id_, addresses.layout(id_)) for id_ in sorted(facts.tables)],
+        "layouts": [_layout(facts, id_) for id_ in sorted(facts.tables)],
     }  # fmt: skip
+    shown["data"] = markup.data(_live(facts))
+    shown["live"] = _first(facts)
+    there = [("Bank conflicts: a playground", play_view.PAGE)]
+    there += [("Tensor memory (documented)", bare_views.PAGE)] if facts.bare or facts.untold else []
+    there += [(one.title, one.page) for one in number_views.views(facts)]
+    shown["more"] = there
     about = "Measured register layouts of NVIDIA tensor-core instructions: a page for every fragment"
     return View("index.html", "index", "Register layouts of tensor-core fragments", about, shown)
+
+
+def _layout(facts: Facts, id_: str) -> tuple[str, str, str]:
+    """(id, page, what has it) of a layout."""
+    fact, cell, _ = facts.sharing[id_][0]
+    return id_, addresses.layout(id_), words.layout_name(cell.fragment, "" if fact.grows else fact.shape)
+
+
+def _first(facts: Facts) -> dict[str, Any]:
+    """The matrix of the first page, as it stands there without the script."""
+    fact = facts.facts.get(LIVE) or next(iter(facts.facts.values()))
+    block = blocks(fact.each[0].table, fact.each[0].fragment)[0]
+    matrix = markup.matrix(block, most=MOST_MATRIX).markup
+    return {"id": fact.id, "page": addresses.fact(fact.id), "arch": fact.main.arch,
+            "formula": words.formula(fact.main.table), "matrix": matrix}  # fmt: skip
+
+
+def _live(facts: Facts) -> dict[str, Any]:
+    """What the matrix of the first page begins with, and what else a click shows."""
+    fact = facts.facts.get(LIVE) or next(iter(facts.facts.values()))
+    first = {"id": fact.id, "arch": fact.main.arch, "bits": fact.fragment.slot_bits,
+             "layout": payload.with_formula(fact.main.table)}  # fmt: skip
+    return {"kind": "home", "first": first, "archs": facts.archs, "examples": EXAMPLES}
 
 
 def _said(family: str) -> str:
@@ -63,30 +100,32 @@ def shapes(facts: Facts) -> Iterator[View]:
 def _rows(facts: Facts) -> list[dict[str, Any]]:
     merged: dict[tuple[object, ...], list[Fact]] = {}
     for fact in facts.facts.values():
-        key = (fact.fragment.family, fact.shape, *_cells(fact, facts.archs))
+        key = (fact.fragment.family, fact.shape, *_cells(facts, fact))
         merged.setdefault(key, []).append(fact)
-    return [_row(members, facts.archs) for members in merged.values()]
+    return [_row(facts, members) for members in merged.values()]
 
 
-def _row(members: list[Fact], archs: list[str]) -> dict[str, Any]:
-    first = members[0]
+def _row(facts: Facts, members: list[Fact]) -> dict[str, Any]:
+    first, archs = members[0], facts.archs
     family, shape = first.fragment.family, first.shape
     operands = dict.fromkeys(words.name(fact.fragment) for fact in members)
     types = dict.fromkeys(fact.fragment.type for fact in members)
     one = len(members) == 1
     return {
         "family": family, "types": " ".join(types), "archs": " ".join(name for name in archs if name in first.cells),
-        "name": first.id if one else f"{family} {shape}", "count": len(members), "cells": _cells(first, archs),
+        "name": first.id if one else f"{family} {shape}", "count": len(members),
+        "cells": [(CLASSES.get(text[0], text[0]), text) for text in _cells(facts, first)],
         "page": addresses.fact(first.id) if one else shape_page(family, shape),
         "of": "" if one else f"{', '.join(operands)} of {', '.join(types)}",
     }  # fmt: skip
 
 
-def _cells(fact: Fact, archs: list[str]) -> list[str]:
-    """A letter an arch; layouts other than the main one are numbered from 2 on."""
+def _cells(facts: Facts, fact: Fact) -> list[str]:
+    """A letter an arch; layouts other than the main one are numbered from 2 on, multiplies that are emulated marked."""
     numbers: Mapping[str, int] = {id_: number for number, id_ in enumerate(fact.tables, 1)}
     badges = []
-    for name in archs:
+    for name in facts.archs:
         number = numbers[fact.cells[name].table.id] if name in fact.cells else 1
-        badges.append(BADGES[fact.kind(name)][0] + (str(number) if number > 1 else ""))
+        emulated = "e" if name in fact.cells and facts.emulated(fact.fragment, name) else ""
+        badges.append(BADGES[fact.kind(name)][0] + (str(number) if number > 1 else "") + emulated)
     return badges

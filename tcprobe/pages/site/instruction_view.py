@@ -1,4 +1,4 @@
-"""The page of an instruction: A left, B above, D lower right; what it becomes and computes on each arch; its PTX."""
+"""The page of an instruction: A left, B above, D lower right; what it becomes on each arch; its PTX."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 from tcprobe import emit
 from tcprobe.errors import UsageError
-from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.operand import Place, Role
-from tcprobe.numerics import measured
-from tcprobe.pages.numerics import brief
-from tcprobe.pages.site import addresses, markup, words
+from tcprobe.isa.operand import Operand, Place, Role
+from tcprobe.isa.sparsity import sparsity
+from tcprobe.pages.site import addresses, markup, number_views, words
 from tcprobe.pages.site.fact_view import picture
 from tcprobe.pages.site.facts import Fact, Facts
-from tcprobe.pages.site.payload import bare, sizes
+from tcprobe.pages.site.payload import drawn
 from tcprobe.pages.site.render import View
 from tcprobe.pages.tables import spans
 from tcprobe.sass import lowering
 from tcprobe.sass.lowering import Lowering
 from tcprobe.store.cell import Cell
+
+SHARED_PIECE = 8  # columns of a factor in shared memory that a picture has as one cell
 
 
 def view(facts: Facts, name: str) -> View:
@@ -28,71 +28,113 @@ def view(facts: Facts, name: str) -> View:
     row = facts.instructions[name]
     by_operand = {f.operand: facts.of[f.id] for f in row.fragments}
     arch = next(reversed(by_operand.values())).main.arch
-    facts_of = {operand: fact for operand, fact in by_operand.items() if arch in fact.cells}
-    at = {operand: fact.sizes[0] if fact.sizes else fact.cells[arch] for operand, fact in facts_of.items()}
-    composed = [o for o in ("a", "b", "d") if o in at and at[o].fragment.role in (Role.FACTOR, Role.RESULT)]
-    composes = row.multiplies and "d" in composed and len(composed) > 1
+    at = {operand: _cell(fact, arch) for operand, fact in by_operand.items()}
+    composed = [o for o in by_operand if not row.multiplies or o != "c"]
+    remote = {o.name.removesuffix("_smem"): o for o in row.elsewhere if o.role is Role.FACTOR}
+    remote = {name: o for name, o in remote.items() if name not in by_operand}
     every_n = any(fact.sizes for fact in by_operand.values())
+    operands = {o: _data(by_operand[o]) for o in by_operand} | {name: _remote(name, o) for name, o in remote.items()}
     shown = {
-        "drawn_n": row.shape.n if every_n else "",
-        "arch": arch, "axis": words.axis(row.fragments[0]), "what": _what(row),
-        "targets": " or ".join(f"{target}, PTX {ptx}" for target, ptx in row.target.options),
-        "operands": [_operand(facts_of[operand], at[operand]) for operand in at],
-        "drawn": [_operand(facts_of[operand], at[operand]) for operand in composed],
-        "products": range(row.products) if composes else [],
-        "lowered": _lowered(facts, row), "computed": _computed(facts, row), "ptx": _ptx(list(at.values())),
-        "data": markup.data(_data(at, composed) if composes else {"kind": "moves"}),
+        "every_n": every_n, "arch": arch, "axis": words.axis(row.fragments[0]), "what": what(row),
+        "targets": targets(row), "strip": [name for name in facts.archs if _there(by_operand, name)],
+        "operands": [_operand(by_operand[o], cell, arch) for o, cell in at.items()],
+        "drawn": [_picture(o, at.get(o)) for o in [*composed, *remote]],
+        "multiplies": row.multiplies, "products": range(row.products), "stated": stated(row),
+        "lowered": lowered(facts, row), "ptx": _ptx(row, [cell for cell in at.values() if cell]),
+        "numbers": number_views.of(facts, row),
+        "data": markup.data({"kind": "instruction", "main": arch, "operands": operands, "products": row.products,
+                             "drawn": [*composed, *remote], **_sparse(row)}),
     }  # fmt: skip
     title = name if every_n else row.name
     return View(addresses.instruction(name), "instruction", title, "", shown)
 
 
-def _what(row: Instruction) -> str:
-    shared = [o.name for o in row.operands if o.place is not Place.REGISTERS]
-    beyond = f" Not in registers: {', '.join(shared)}." if shared else ""
+def _cell(fact: Fact, arch: str) -> Cell | None:
+    """What is drawn of a fact on an arch: of one for every N that of the smallest."""
+    return fact.sizes[0] if fact.sizes else fact.cells.get(arch)
+
+
+def _there(by_operand: dict[str, Fact], arch: str) -> bool:
+    return all(arch in fact.cells for fact in by_operand.values())
+
+
+def what(row: Instruction) -> str:
+    """What an instruction does, in words, and where operands are that are in no registers."""
+    beyond = [o.name for o in row.operands if o.place is not Place.REGISTERS and o.role is not Role.SOURCE]
+    shared = f" Not in registers: {', '.join(beyond)}." if beyond and row.multiplies else ""
     if not row.multiplies:
-        return f"Moves matrices between shared memory and registers, or between lanes.{beyond}"
+        places = list(dict.fromkeys(o.place.value for o in row.operands if o.place is not Place.IMMEDIATE))
+        return f"Moves matrices between {' and '.join(places) if len(places) > 1 else 'lanes'}."
     products = f"{row.products} products of " if row.products > 1 else ""
     shape = row.shape
-    return f"D = A B + C: {products}{shape.m} x {shape.k} times {shape.k} x {shape.n}.{beyond}"
+    if not shape.m:
+        return f"D = A B + C; M and N are in a descriptor, K is {shape.k}.{shared}"
+    return f"D = A B + C: {products}{shape.m} x {shape.k} times {shape.k} x {shape.n}.{shared}"
 
 
-def _operand(fact: Fact, cell: Cell) -> dict[str, str]:
-    fragment = cell.fragment
+def targets(row: Instruction) -> str:
+    """From which targets on, in words."""
+    return " or ".join(f"{target}, PTX {ptx}" for target, ptx in row.target.options)
+
+
+def stated(row: Instruction) -> list[tuple[str, str]]:
+    """(what varies in the form, its values) as PTX documents them."""
+    return [(name.replace("_", " "), ", ".join(map(str, values))) for name, values in row.stated.items()]
+
+
+def _operand(fact: Fact, cell: Cell | None, arch: str) -> dict[str, Any]:
+    fragment = fact.fragment
+    there = cell and arch in fact.cells
     return {"key": fragment.operand, "name": words.name(fragment), "page": addresses.fact(fact.id),
-            "size": f"{fragment.rows} x {fragment.cols} of {fragment.type}", "formula": words.formula(cell.table),
-            "evidence": words.SHORT[fact.kind(cell.arch)], "picture": picture(cell),
-            "held": words.held(fragment)}  # fmt: skip
+            "size": f"{fragment.rows} x {'N' if fact.grows else fragment.cols} of {fragment.type}",
+            "formula": words.formula(cell.table) if cell else "", "held": words.held(fragment),
+            "evidence": words.SHORT[fact.kind(arch)] if there else f"no table on {arch}"}  # fmt: skip
 
 
-def _data(at: dict[str, Cell], composed: Sequence[str]) -> dict[str, Any]:
-    operands = {name: sizes(at[name].fragment) | {"layout": bare(at[name].table)} for name in composed}
-    return {"kind": "instruction", "operands": operands}
+def _picture(operand: str, cell: Cell | None) -> dict[str, str]:
+    name = operand.upper() if len(operand) == 1 else operand
+    return {"key": operand, "name": name, "picture": picture(cell) if cell else ""}
 
 
-def _lowered(facts: Facts, row: Instruction) -> list[tuple[str, str]]:
-    """(archs, words), archs with the same together."""
+def _data(fact: Fact) -> dict[str, Any]:
+    """What the script draws of an operand, and says of it, on each arch."""
+    said = list(dict.fromkeys(words.SHORT[fact.kind(arch)] for arch in fact.cells))
+    given = drawn(fact, {arch: said.index(words.SHORT[fact.kind(arch)]) for arch in fact.cells})
+    return given | {"evidence": said, "formulas": [words.formula(table) for table in fact.tables.values()]}
+
+
+def _remote(name: str, operand: Operand) -> dict[str, Any]:
+    """A factor that is in no register."""
+    return {"name": name.upper(), "rows": operand.rows, "cols": operand.cols, "threads": 32, "elements": 0,
+            "bits": operand.slot_bits, "register": 32, "place": operand.place.value, "piece": SHARED_PIECE}  # fmt: skip
+
+
+def _sparse(row: Instruction) -> dict[str, Any]:
+    """How metadata selects, of a sparse multiply."""
+    if row.metadata is None:
+        return {}
+    rule = sparsity(row.metadata)
+    return {"sparsity": {"fields": rule.fields, "positions": rule.positions, "span": rule.span,
+                         "legal": list(rule.legal), "k": row.shape.k}}  # fmt: skip
+
+
+def lowered(facts: Facts, row: Instruction) -> list[tuple[str, str, str]]:
+    """(archs in words, words, archs one by one), archs with the same together."""
     by_text: dict[str, list[str]] = {}
     for arch, bodies in facts.lowerings.items():
         saved = next((body for body in bodies if row.id in body["instructions"]), None)
         if saved:
             low = Lowering(**saved["instructions"][row.id])
-            text = lowering.words(low, row) + (f" ({low.refused})" if low.refused else "")
+            refused = (low.refused or "").replace(f" on .target '{arch}'", "")
+            text = lowering.words(low, row) + (f" ({refused})" if refused else "")
             by_text.setdefault(text, []).append(arch)
-    return [(spans(archs), text) for text, archs in by_text.items()]
+    return [(spans(archs), text, " ".join(archs)) for text, archs in by_text.items()]
 
 
-def _computed(facts: Facts, row: Instruction) -> list[tuple[str, str]]:
-    """(archs, words) where the arithmetic was measured, archs with the same together."""
-    by_text: dict[str, list[str]] = {}
-    for device in ARCHS if row.multiplies and not row.unprobed else ():
-        if sourced := measured(row, device.name, facts.layers):
-            by_text.setdefault(brief(sourced.finding), []).append(device.name)
-    return [(spans(archs), text) for text, archs in by_text.items()]
-
-
-def _ptx(cells: Sequence[Cell]) -> str:
-    """Declarations and the instruction; what the tables rest on stands above."""
+def _ptx(row: Instruction, cells: Sequence[Cell]) -> str:
+    """Declarations and the instruction, where its name is one; what the tables rest on stands above."""
+    if "{" in row.name or not cells:
+        return ""
     try:
         return emit.emit("ptx", cells).partition("\n\n")[2]
     except UsageError:

@@ -21,7 +21,9 @@ NAMED = 3  # fragments of a line that are named
 def arch(facts: Facts, name: str) -> View:
     """What is known on an arch: by kind of evidence, fragments of one layout on a line."""
     row, present = arch_row(name), [fact for fact in facts.facts.values() if name in fact.cells]
-    kinds = Counter(words.SHORT[fact.kind(name)] for fact in present)
+    kinds: Counter[str] = Counter()
+    for fact in present:
+        kinds[words.SHORT[fact.kind(name)]] += len(fact.each)
     absent = [fact for fact in facts.facts.values() if name not in fact.cells]
     parts = [
         ListPart("Layouts", "layouts", heads=["Evidence", "Fragments", "Layout", "Formula"],
@@ -29,8 +31,10 @@ def arch(facts: Facts, name: str) -> View:
         ListPart("Absent", "absent", heads=["Why", "Fragments"], rows=list(_absent(absent, name))),
     ]  # fmt: skip
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    about = f"{row.generation}, compute capability {row.compute_capability}. {len(present)} fragments: {counts}."
-    return View(addresses.arch(name), "list", name, about, {"paragraphs": [about], "parts": parts})
+    about = f"{row.generation}, compute capability {row.compute_capability}. "
+    about += f"{kinds.total()} fragments in registers have a table, every N counted: {counts}."
+    of_all = f"Of {facts.counted}."
+    return View(addresses.arch(name), "list", name, about, {"paragraphs": [about, of_all], "parts": parts})
 
 
 def _by_layout(present: list[Fact], name: str) -> Iterable[Row]:

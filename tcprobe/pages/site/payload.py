@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tcprobe.fit import fitted
@@ -17,16 +18,34 @@ _MADE: dict[str, dict[str, Any]] = {}  # by layout id
 
 def payload(fact: Fact) -> dict[str, Any]:
     """Of a fact: its fragment, the layouts, and by archs that have both in common which of them on what evidence."""
+    by_arch = {arch: known(fact, arch) for arch in fact.cells}
+    different: list[dict[str, Any]] = []
+    for one in by_arch.values():
+        if one not in different:
+            different.append(one)
+    return {**drawn(fact, {arch: different.index(one) for arch, one in by_arch.items()}), "known": different}
+
+
+def drawn(fact: Fact, more: Mapping[str, int]) -> dict[str, Any]:
+    """What the script draws of a fact: sizes, layouts, and by archs that have both in common a layout and `more`."""
     numbers = {id_: number for number, id_ in enumerate(fact.tables)}
-    evidence = list(dict.fromkeys(words.evidence(cell) for cell in fact.cells.values()))
     alike: dict[tuple[int, int], list[str]] = {}
     for arch, cell in fact.cells.items():
-        alike.setdefault((numbers[cell.table.id], evidence.index(words.evidence(cell))), []).append(arch)
-    archs = {" ".join(names): of for of, names in alike.items()}
-    layouts = [bare(table) for table in fact.tables.values()]
+        alike.setdefault((numbers[cell.table.id], more[arch]), []).append(arch)
     by_n = {"sizes": [of_size(cell) for cell in fact.sizes]} if fact.grows else {}
-    return {**sizes(fact.fragment), "main": fact.main.arch, "archs": archs, "evidence": evidence, "layouts": layouts,
-            **by_n}  # fmt: skip
+    picks = [words.picked(fact.fragment, selector) for selector in fact.fragment.selectors]
+    return {**sizes(fact.fragment), "main": fact.main.arch, "archs": {" ".join(of): at for at, of in alike.items()},
+            "layouts": [bare(table) for table in fact.tables.values()], **by_n,
+            **({"picks": picks} if picks else {})}  # fmt: skip
+
+
+def known(fact: Fact, arch: str) -> dict[str, Any]:
+    """What the table of an arch rests on: evidence, numbering, what references say, how to obtain it again."""
+    cell = fact.cells[arch]
+    verdicts = [[v.reference, v.verdict, v.detail, v.erratum or ""] for v in fact.verdicts(arch)]
+    again = words.command(cell).replace(arch, "{arch}")
+    return {"measured": cell.measured is not None, "evidence": words.evidence(cell), "verdicts": verdicts,
+            "numbering": words.numbering(cell), "made": words.made(cell), "command": again}  # fmt: skip
 
 
 def of_size(cell: Cell) -> tuple[int, int, int, str]:
@@ -44,6 +63,11 @@ def sizes(fragment: Fragment) -> dict[str, Any]:
 def bare(table: Table) -> dict[str, Any]:
     """A layout without its formulas, which the page has, and without what is empty."""
     return {name: value for name, value in layout(table).items() if name != "formula" and value != []}
+
+
+def with_formula(table: Table) -> dict[str, Any]:
+    """The same with its formulas."""
+    return {name: value for name, value in layout(table).items() if value != []}
 
 
 def layout(table: Table) -> dict[str, Any]:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tcprobe import __version__
-from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.pages.site import markup
 from tcprobe.text import escaped
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
 
 Links = Sequence[tuple[str, str]]  # (text, address, which may be empty)
 
@@ -30,7 +26,10 @@ class View(NamedTuple):
 
 
 class ListPart(NamedTuple):
-    """A part of a page that is a list: head, words, a table of linked texts, links, code; what is empty is left out."""
+    """A part of a page that is a list: head, words, a table of linked texts, links, code; what is empty is left out.
+
+    A table that `sorts` has heads to click on, and a box for words.
+    """
 
     head: str = ""
     anchor: str = ""
@@ -39,6 +38,7 @@ class ListPart(NamedTuple):
     rows: Sequence[Sequence[Links]] = ()
     links: Links = ()
     code: str = ""
+    sorts: bool = False
 
 
 def render(view: View) -> str:
@@ -48,16 +48,8 @@ def render(view: View) -> str:
     return template.render(root=root, version=__version__, title=view.title, about=view.about, **view.shows)
 
 
-def require() -> None:
-    """EnvironmentUnfitError where Jinja2 is missing."""
-    if find_spec("jinja2") is None:
-        raise EnvironmentUnfitError("the site needs Jinja2: pip install 'tcprobe[site]'.")
-
-
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     environment = Environment(
         loader=PackageLoader("tcprobe.pages.site"), autoescape=True, undefined=StrictUndefined, finalize=_shown,
         trim_blocks=True, lstrip_blocks=True,

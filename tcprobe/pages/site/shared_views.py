@@ -121,7 +121,8 @@ def _access(facts: Facts, access: Access, rules: BankRules) -> View:
 
 def _case(cost: TileCost, how: str) -> dict[str, Any]:
     head = f"{how}: {cost.wavefronts} wavefronts for {cost.instructions} instructions, at best {cost.ideal}"
-    return {"head": head, "words": f"Instruction {cost.worst}, one of those that cost most.",
+    return {"head": head, "anchor": addresses.slug(how),
+            "words": f"Instruction {cost.worst}, one of those that cost most.",
             "phases": [_phase(phase) for phase in cost.phases]}  # fmt: skip
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tcprobe.fit import fitted
+from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
 from tcprobe.pages.site.facts import BADGES, Fact
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import whence
-from tcprobe.store.finding import how, made_by
+from tcprobe.store.finding import FROM_CODE, PROVENANCE, how, made_by
 
 UNITS = {Role.METADATA: "index field", Role.SCALE: "scale", Role.ADDRESS: "address"}
+SAID = {"device", "driver", "cuda", "tcprobe"}  # of provenance, in the line of the evidence
 SHORT = {
     "live": "live", "sass": "machine code", "derived": "derived", "same-opcode": "same opcode", "emulated": "emulated",
     "documented": "documented", "absent": "absent", "unknown": "unknown",
@@ -77,6 +79,45 @@ def evidence(cell: Cell) -> str:
     assert cell.stated is not None
     reference, claim = cell.stated
     return f"documented only, by {reference}, {claim.where}; not measured there"
+
+
+def numbering(cell: Cell) -> str:
+    """What row and column numbers come from."""
+    return f"Row and column numbers from {cell.numbering}." if cell.numbering else ""
+
+
+def made(cell: Cell) -> list[tuple[str, str]]:
+    """(what, which) of a table's provenance, beyond what its evidence says."""
+    if not cell.measured:
+        return [("documented", evidence(cell))]
+    measured = cell.measured
+    rows = [("experiment", measured.experiment)]
+    rows += [(key, measured.provenance[key]) for key in sorted({*PROVENANCE} - SAID)]
+    tensor = measured.structure
+    return rows + ([("structure tensor", f"{tensor.triples} triples, SHA-256 {tensor.sha256}")] if tensor else [])
+
+
+def command(cell: Cell) -> str:
+    """What obtains the table again: measures it, or shows what is documented where no probe can measure it."""
+    experiment, measured = cell.fragment.experiment, cell.measured
+    if not measured:
+        row = inventory.instructions().get(experiment)
+        if row and row.unprobed:
+            return f"tcprobe show {cell.fragment.id} --arch {cell.arch}   # {row.unprobed}"
+        return f"tcprobe run {experiment} --arch {cell.arch} --method live   # on such a GPU; nobody did yet"
+    if measured.method in FROM_CODE[1:]:
+        return f"tcprobe run --arch {cell.arch} --method sass   # {experiment} follows from machine code"
+    return f"tcprobe run {cell.fragment.id} --arch {cell.arch} --method {measured.method}"
+
+
+def picked(fragment: Fragment, selector: int) -> str:
+    """What a selector's number stands for: selector 1, or byte-id 1, thread-id 0."""
+    return ", ".join(f"{name.replace('_', '-')} {value}" for name, value in fragment.held.picked(selector).items())
+
+
+def layout_name(fragment: Fragment, shape: str = "") -> str:
+    """A layout by what has it: m16n8k16 A, 16 bits."""
+    return f"{fragment.family} {shape or fragment.shape} {name(fragment)}, {fragment.slot_bits} bits"
 
 
 def why(fact: Fact, arch: str) -> str:

@@ -1,0 +1,85 @@
+"""Pages of what has no table: instructions without registers, and fragments of which nobody says anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tcprobe.ask.absent import reason
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
+from tcprobe.pages.site import addresses, instruction_view, words
+from tcprobe.pages.site.facts import Facts
+from tcprobe.pages.site.render import ListPart, View
+from tcprobe.pages.tables import spans
+
+PAGE = "tensor-memory.html"
+HEADS = ["Operand", "Role", "Where", "At most", "Type"]
+
+
+def views(facts: Facts) -> Iterator[View]:
+    """A page each, and the page that leads to them."""
+    if facts.bare or facts.untold:
+        yield _all(facts)
+    yield from (_form(facts, row) for row in facts.bare.values())
+    yield from (_fragment(facts, fragment) for fragment in facts.untold)
+
+
+def _all(facts: Facts) -> View:
+    parts = [
+        ListPart("Into registers and back", "loads", "Documented, as CuTe has them.", links=_loads(facts)),
+        ListPart("Instructions without registers", "bare",
+                 links=[(id_, addresses.instruction(id_)) for id_ in facts.bare]),
+        ListPart("Fragments without a table", "untold", links=[(f.id, addresses.fact(f.id)) for f in facts.untold]),
+    ]  # fmt: skip
+    about = ("Tensor memory has 128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to "
+             "32 w + 31. None of this is measured: no GPU with tensor memory was at hand, and machine code shows no "
+             "layout.")  # fmt: skip
+    return View(PAGE, "list", "Tensor memory", "tcgen05: what is documented, and what is not",
+                {"paragraphs": [about], "parts": [part for part in parts if part.links]})  # fmt: skip
+
+
+def _form(facts: Facts, row: Instruction) -> View:
+    what = f"{instruction_view.what(row)} Needs {instruction_view.targets(row)}."
+    operands = [[[(o.name, "")], [(o.role.value, "")], [(o.place.value, "")], [(f"{o.rows} x {o.cols}", "")],
+                 [(o.type, "")]] for o in row.operands]  # fmt: skip
+    held = [(words.name(f), addresses.fact(f.id)) for f in row.fragments]
+    parts = [
+        ListPart("Operands", "operands", "Sizes are the largest that PTX documents; nothing of it is measured: "
+                 f"{row.unprobed}.", HEADS, operands, held),
+        ListPart("What varies", "varies", heads=["What", "Values"],
+                 rows=[[[(name, "")], [(values, "")]] for name, values in instruction_view.stated(row)]),
+        ListPart("What it becomes in machine code", "code", heads=["Archs", "Instructions"],
+                 rows=[[[(archs, "")], [(text, "")]] for archs, text, _ in instruction_view.lowered(facts, row)]),
+        ListPart("Tensor memory", "memory", "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes "
+                 "32 w to 32 w + 31. What reads it into registers:", links=_loads(facts)),
+        ListPart("In the shell", "shell", code=f"tcprobe list {row.id} --json\ntcprobe lower {row.id}"),
+    ]  # fmt: skip
+    shown = {
+        "paragraphs": [what, f"PTX: {row.name}"],
+        "parts": [part for part in parts if part.rows or part.links or part.code],
+    }
+    return View(addresses.instruction(row.id), "list", row.id, f"{row.id}: documented, not measured", shown)
+
+
+def _loads(facts: Facts) -> list[tuple[str, str]]:
+    ids = [name for name in facts.instructions if name.startswith("tcgen05.")]
+    return [(id_, addresses.instruction(id_)) for id_ in ids]
+
+
+def _fragment(facts: Facts, fragment: Fragment) -> View:
+    """Why it has no table on each arch."""
+    by_reason: dict[str, list[str]] = {}
+    for name in facts.archs:
+        said = reason(fragment, name, facts.layers, None).replace(f"{name} ", "").replace(f" on {name}", "")
+        by_reason.setdefault(said, []).append(name)
+    size = (
+        f"{fragment.rows} x {fragment.cols} of {fragment.type}; {words.held(fragment)} in each {words.axis(fragment)}."
+    )
+    parts = [
+        ListPart("Archs", "archs", heads=["Archs", "Why there is no table"],
+                 rows=[[[(spans(archs), "")], [(why, "")]] for why, archs in by_reason.items()]),
+        ListPart("Instruction", "instruction",
+                 links=[(fragment.experiment, addresses.instruction(fragment.experiment))]),
+    ]  # fmt: skip
+    return View(addresses.fact(fragment.id), "list", fragment.id, f"{fragment.id}: no table",
+                {"paragraphs": [size], "parts": parts})  # fmt: skip

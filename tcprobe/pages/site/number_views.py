@@ -1,0 +1,225 @@
+"""What instructions cost and what multiplies compute: for the page of each instruction, and as tables to sort."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from tcprobe.ask import cost as costs_of
+from tcprobe.ask.cost import InstructionCost, number_of
+from tcprobe.ask.numerics import FormNumerics, answer
+from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.instruction import Instruction
+from tcprobe.pages.numerics import HEAD, KIND, parameters
+from tcprobe.pages.site import addresses
+from tcprobe.pages.site.facts import Facts, for_every_n
+from tcprobe.pages.site.render import Links, ListPart, View
+from tcprobe.store.kinds.cost import Point
+
+COST, WMMA, NUMERICS = "cost.html", "cost-wmma.html", "numerics.html"
+SHOWN_N = (8, 16, 32, 64, 128, 256)
+PLACES = {"shared": "in shared memory", "registers": "in registers"}
+HEADS = ("Instruction", "From A", "From B", "From C", "One warp", "SM", "Warps x chains", "Multiply-adds a cycle")
+WIDE, HIGH = 320, 120  # of a curve
+CONDITIONS = (
+    "Cycles of an SM: the difference of two loop counts, and the machine code of the loop was read. One block has its "
+    "SM for itself, other SMs may be busy, inputs are zeros, and nobody knows the mode of the clock. A latency runs "
+    "from one operand to D; an interval is the time between two of the same form, in one warp or on the whole SM."
+)
+ARITHMETIC = (
+    "A sum takes in so many products; each term is cut toward zero to a multiple of 2^(top - F), where top is the "
+    "largest exponent of all terms, and the result is rounded once. Forms that differ in m, n and layout are one row."
+)
+
+
+class Curve(NamedTuple):
+    """Cycles by warps as a line: its points as SVG has them, and as words."""
+
+    line: str
+    points: Sequence[tuple[float, float, str]]
+    most: str
+
+
+def of(facts: Facts, row: Instruction) -> dict[str, Any]:
+    """What an instruction's page says of cost and arithmetic, an arch at a time; where nobody measured, that."""
+    shown = [*_costs(facts, row)]
+    arithmetic = [*_arithmetic(facts, row)] if row.multiplies else []
+    return {"costs": shown, "timed": " ".join(one["arch"] for one in shown), "arithmetic": arithmetic,
+            "computed": " ".join(one["arch"] for one in arithmetic), "multiplies": row.multiplies}  # fmt: skip
+
+
+def _costs(facts: Facts, row: Instruction) -> Iterator[dict[str, Any]]:
+    for arch in costs_of.archs(facts.layers):
+        found = costs_of.of(row.id, arch, facts.layers)
+        if found:
+            lines = [line.strip() for line in list(costs_of.words(found))[1:]]
+            by_n = _by_n(facts, row, arch) if row.threads == WARPGROUP else []
+            yield {"arch": arch, "lines": [line for line in lines if not by_n or "one every" not in line], "by_n": by_n,
+                   "curve": _curve(found.body.curve), "maker": _maker(facts, found)}  # fmt: skip
+
+
+def _maker(facts: Facts, cost: InstructionCost) -> str:
+    """The page of the device that was timed, where it has one."""
+    words = cost.evidence.removeprefix("live on ").partition(", CUDA")[0]
+    address = addresses.device(words)
+    return address if address in facts.made_by else ""
+
+
+def _by_n(facts: Facts, row: Instruction, arch: str) -> list[list[str]]:
+    """(N, interval with A shared, with A in registers) for every N that was timed."""
+    lines = []
+    for other in _every_n(row):
+        if found := costs_of.of(other.id, arch, facts.layers):
+            each = [number_of(found.body, f"{place} interval") for place in PLACES]
+            lines.append([str(other.shape.n), *("-" if one is None else f"{one:g}" for one in each)])
+    return lines
+
+
+def _every_n(row: Instruction) -> list[Instruction]:
+    name = for_every_n(row.id, row.shape)
+    alike = (other for other in inventory.executed_by(WARPGROUP) if for_every_n(other.id, other.shape) == name)
+    return sorted(alike, key=lambda other: other.shape.n)
+
+
+def _curve(points: Sequence[Point]) -> Curve | None:
+    """The best of all chains for each count of warps."""
+    best: dict[int, float] = {}
+    for point in points:
+        best[point.warps] = min(best.get(point.warps, point.cycles), point.cycles)
+    if len(best) < 2:
+        return None
+    top, counts = max(best.values()), sorted(best)
+    step = (WIDE - 60) / (len(counts) - 1)
+    at = [(40 + step * n, 10 + (HIGH - 30) * (1 - best[count] / top), f"{count} warps: {best[count]:g} cycles")
+          for n, count in enumerate(counts)]  # fmt: skip
+    return Curve(" ".join(f"{x:.0f},{y:.0f}" for x, y, _ in at), [(round(x), round(y), words) for x, y, words in at],
+                 f"{top:g}")  # fmt: skip
+
+
+def _arithmetic(facts: Facts, row: Instruction) -> Iterator[dict[str, Any]]:
+    for arch in facts.archs:
+        if facts.layers.findings(KIND, arch):
+            found = _answer(facts, row, arch)
+            if found and found.sourced:
+                yield {"arch": arch, "lines": list(found.lines)[1:]}
+
+
+def _answer(facts: Facts, row: Instruction, arch: str) -> FormNumerics | None:
+    try:
+        return answer(row, arch, facts.layers)
+    except UsageError:
+        return None
+
+
+# tables
+
+
+def views(facts: Facts) -> list[View]:
+    """The tables of cost and of arithmetic, as far as somebody measured."""
+    made = [(COST, "What instructions cost", CONDITIONS, _cost_parts(facts)),
+            (WMMA, "What wmma costs", CONDITIONS, _wmma_parts(facts)),
+            (NUMERICS, "What multiplies compute", ARITHMETIC, _numeric_parts(facts))]  # fmt: skip
+    return [View(page, "list", title, f"{title}, as measured", {"paragraphs": [words], "parts": parts})
+            for page, title, words, parts in made if parts]  # fmt: skip
+
+
+def _cost_parts(facts: Facts) -> list[ListPart]:
+    parts = []
+    for arch in costs_of.archs(facts.layers):
+        found = {one.id: one for one in costs_of.costs([], arch, facts.layers)}
+        plain = [one for one in found.values() if isinstance(one.body.latency, dict) and not _is_wmma(one)]
+        moves = [one for one in found.values() if isinstance(one.body.interval, Point)
+                 and not isinstance(one.body.latency, dict)]  # fmt: skip
+        copies = [one for one in found.values() if one.body.interval is None and one.body.round_trip]
+        evidence = next(iter(found.values())).evidence
+        parts += [
+            ListPart(f"{arch}: multiplies of a warp", f"{arch}-warp", f"{arch}, {evidence}.", HEADS,
+                     [_multiply(facts, one) for one in plain], sorts=True),
+            ListPart(f"{arch}: multiplies of a warpgroup, by N", f"{arch}-warpgroup", "Cycles between two of them.",
+                     ["Instruction", "A", *(f"N = {n}" for n in SHOWN_N)], [*_groups(facts, found)], sorts=True),
+            ListPart(f"{arch}: moves", f"{arch}-moves", "", ["Instruction", "Latency", "One warp", "SM"],
+                     [_move(facts, one) for one in moves], sorts=True),
+            ListPart(f"{arch}: bulk copies", f"{arch}-copies", "From issue to the end of waiting.",
+                     ["Instruction", "Cycles by bytes"], [_copy(one) for one in copies]),
+        ]  # fmt: skip
+    return [part for part in parts if part.rows]
+
+
+def _wmma_parts(facts: Facts) -> list[ListPart]:
+    """Those of wmma, which are many: a form for each layout of A and B."""
+    parts = []
+    for arch in costs_of.archs(facts.layers):
+        found = [one for one in costs_of.costs([], arch, facts.layers) if _is_wmma(one)]
+        rows = [_multiply(facts, one) for one in found]
+        parts += [ListPart(arch, arch, f"{arch}, {found[0].evidence}.", HEADS, rows, sorts=True)] if rows else []
+    return parts
+
+
+def _is_wmma(cost: InstructionCost) -> bool:
+    return cost.row is not None and cost.row.family == "wmma"
+
+
+def _named(facts: Facts, id_: str) -> Links:
+    row = inventory.instructions().get(id_)
+    name = facts.name(row) if row and all(f.id in facts.of for f in row.fragments) else id_
+    return [(id_, addresses.instruction(name) if name in facts.instructions else "")]
+
+
+def _number(value: float | None) -> Links:
+    return [("-" if value is None else f"{value:g}", "")]
+
+
+def _multiply(facts: Facts, cost: InstructionCost) -> list[Links]:
+    body = cost.body
+    latency = body.latency if isinstance(body.latency, dict) else {}
+    each = [
+        [(f"{latency[o]:g}" + (" at most" if o in body.at_most else "") if o in latency else "-", "")] for o in "abc"
+    ]
+    point = body.interval if isinstance(body.interval, Point) else None
+    best = (_number(point.cycles), [(f"{point.warps} x {point.chains}", "")]) if point else ([("-", "")], [("-", "")])
+    name = [*_named(facts, cost.id), *([("emulated", "")] if body.emulated else [])]
+    return [name, *each, _number(body.one_warp), *best, _number(body.macs_per_cycle)]
+
+
+def _groups(facts: Facts, timed: dict[str, InstructionCost]) -> Iterator[list[Links]]:
+    smallest = [row for row in inventory.executed_by(WARPGROUP) if row.shape.n == SHOWN_N[0]]
+    for row in smallest:
+        by_n = {other.shape.n: timed.get(other.id) for other in _every_n(row)}
+        for place, words in PLACES.items():
+            each = [one and number_of(one.body, f"{place} interval") for one in map(by_n.get, SHOWN_N)]
+            if any(value is not None for value in each):
+                name = for_every_n(row.id, row.shape)
+                page = addresses.instruction(name) if name in facts.instructions else ""
+                yield [[(name, page)], [(words, "")], *map(_number, each)]
+
+
+def _move(facts: Facts, cost: InstructionCost) -> list[Links]:
+    body = cost.body
+    cycles = body.interval.cycles if isinstance(body.interval, Point) else None
+    latency = body.latency if isinstance(body.latency, float) else None
+    return [_named(facts, cost.id), _number(latency), _number(body.one_warp), _number(cycles)]
+
+
+def _copy(cost: InstructionCost) -> list[Links]:
+    return [[(cost.id, "")], [(", ".join(f"{trip.bytes} bytes {trip.cycles:g}" for trip in cost.body.round_trip), "")]]
+
+
+def _numeric_parts(facts: Facts) -> list[ListPart]:
+    parts = []
+    for arch in facts.archs:
+        found = [one.finding for one in facts.layers.findings(KIND, arch).values()]
+        floats = [[_named(facts, one.subject), *([(text, "")] for text in parameters(one.body.floats)),
+                   [(f"{one.body.wrong} of {one.body.random}", "")]] for one in found if one.body.floats]  # fmt: skip
+        whole = [[_named(facts, one.subject), [(one.body.integers.overflow, "")],
+                  [(one.body.integers.satfinite or "-", "")], [(f"{one.body.wrong} of {one.body.random}", "")]]
+                 for one in found if one.body.integers]  # fmt: skip
+        unfit = [[_named(facts, one.subject), [(one.body.unfit, "")]] for one in found if one.body.unfit]
+        parts += [
+            ListPart(f"{arch}: floats", f"{arch}-floats", "", HEAD[:-1], floats, sorts=True),
+            ListPart(f"{arch}: integers", f"{arch}-integers", "Sums are exact.",
+                     ["Form", "Beyond 32 bits", "With .satfinite", "Wrong of cases"], whole, sorts=True),
+            ListPart(f"{arch}: no model", f"{arch}-unfit", "", ["Form", "Why"], unfit),
+        ]  # fmt: skip
+    return [part for part in parts if part.rows]

@@ -1,0 +1,258 @@
+// @ts-check
+"use strict";
+/**
+ * The search: what the commands take as names, and answers in the list. Its table of words is words.js, search.json.
+ * @typedef {{text: string, page: string, note?: string}} Found
+ */
+(function (/** @type {any} */ root) {
+  const TYPES = /^(tf32|bf16|f64|f32|f16|s32|u8|s8|u4|s4|b1|u1|e[2-5]m[1-3])$/;
+  const MOST = 20, SHAPE = /^(?:m)?(\d+)[x*n](?:n)?(\d+)(?:[x*k](?:k)?(\d+))?$/;
+  const FAMILIES = ["mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "tcgen05"];
+
+  const TOPICS = { "cost.html": "#cost", "numerics.html": "#arithmetic" };
+
+  /** Ids with their parts, once. */
+  function entries(/** @type {any} */ table) {
+    if (table.entries) return table.entries;
+    const found = [], seen = new Set();
+    const add = (id, layout, kind, on = 0, main = 0) => found.push({ id, kind, layout, on, main, parts: id.toLowerCase().split(".") });
+    for (const [prefix, lasts, layouts, on, main] of table.ids) {
+      if (!prefix.startsWith("wmma.") && !seen.has(prefix)) add(prefix, null, "m");
+      seen.add(prefix);
+      lasts.split(" ").forEach((last, at) => add(prefix + "." + last, layouts[at], "f", on, main));
+    }
+    table.instructions.forEach((id) => add(id, null, "m"));
+    return (table.entries = found);
+  }
+
+  const address = (/** @type {string} */ kind, /** @type {string} */ id, query = "") => `${kind}/${id.replaceAll("::", "--")}.html${query && "?" + query}`;
+
+  /** Names of CuTe's atoms and of warpgroup opcodes as words. @returns {string[] | null} */
+  function atom(/** @type {string} */ text) {
+    const types = (said) => (said.match(/TF32|BF16|F64|F32|F16|S32|[SU][841]|E[2-5]M[1-3]/gi) || []).map((one) => one.toLowerCase().replace("u1", "b1"));
+    let at = /^SM\d+_(\d+)x(\d+)x(\d+)_((?:TF32|BF16|F64|F32|F16|S32|[SU][841]|E[2-5]M[1-3])*)_?([TN][TN])?/i.exec(text);
+    if (at && at[1] !== "64") return ["mma", `m${at[1]}n${at[2]}k${at[3]}`, types(at[4]).join(".")].filter(Boolean);
+    at = /64x(\d+)x(\d+)_?((?:[._]?(?:TF32|BF16|F64|F32|F16|S32|[SU][841]|E[2-5]M[1-3]))*)/i.exec(text);
+    if (at && /^(SM90|[HIQB]GMMA)/i.test(text)) return ["wgmma", /SP|SPARSE/i.test(text) ? "sparse" : "", `m64n${at[1]}k${at[2]}`, ...types(at[3])].filter(Boolean);
+    at = /^SM\d+_U(?:32|16)x([1248])_(LDSM|STSM)_([NT])/i.exec(text);
+    if (at) return [at[2].toUpperCase() === "LDSM" ? "ldmatrix" : "stmatrix", "x" + Number(at[1]) / (/T/i.test(at[3]) ? 2 : 1), ...(/T/i.test(at[3]) ? ["trans"] : [])];
+    at = /^(LDSM|STSM)\.16\.M(T?)88(?:\.([24]))?$/i.exec(text);
+    if (at) return [at[1].toUpperCase() === "LDSM" ? "ldmatrix" : "stmatrix", "x" + (at[3] || 1), ...(at[2] ? ["trans"] : [])];
+    at = /^SM100_TMEM_(LOAD|STORE)_(\d+)dp(\d+)b/i.exec(text);
+    if (at) return ["tcgen05", /load/i.test(at[1]) ? "ld" : "st", `${at[2]}x${at[3]}b`];
+    if (/^MOVM/i.test(text)) return ["movmatrix"];
+    return null;
+  }
+
+  /** What is asked: words as parts of ids, an arch, an N, an element or a slot. */
+  function read(/** @type {string} */ text, /** @type {any} */ table) {
+    const asked = { wants: /** @type {string[][]} */ ([]), arch: "", n: "", element: null, slot: null, words: /** @type {string[]} */ ([]) };
+    let rest = text.trim().slice(0, 200);
+    const take = (pattern, act) => { rest = rest.replace(pattern, (...of) => { act(of); return " "; }); };
+    if (/wmma::/.test(rest)) asked.wants.push(["wmma"]);
+    take(/\b(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\b/, ([, m, n, k]) => { asked.wants.push([`m${m}n${n}k${k}`]); });
+    take(/\b(?:lane|thread)\s*(\d+)(?:\s*,?\s*(?:i|element|slot)\s*=?\s*(\d+))?/i, ([, lane, i]) => { asked.slot = [Number(lane), Number(i || 0)]; });
+    take(/[[(]\s*(\d+)\s*\]?\s*[,[]\s*(\d+)\s*[\])]/, ([, row, col]) => { asked.element = [Number(row), Number(col)]; });
+    take(/(?:^|\s)(\d+)\s*,\s*(\d+)(?=\s|$)/, ([, row, col]) => { asked.element = [Number(row), Number(col)]; });
+    take(/\brow\s*(\d+)\s*,?\s*col(?:umn)?\s*(\d+)/i, ([, row, col]) => { asked.element = [Number(row), Number(col)]; });
+    const flat = table.gpus.find(([, , pattern]) => new RegExp(`^(?:${pattern})$`, "i").test(bare(rest)));
+    if (flat) return { ...asked, arch: flat[0], gpu: flat[1] };
+    for (let word of rest.split(/[\s;,<>]+/).filter(Boolean)) {
+      if (/^sm_?\d+[af]?$/i.test(word)) { asked.arch = "sm_" + word.match(/\d+/)[0]; continue; }
+      const gpu = table.gpus.find(([, , pattern]) => new RegExp(`^(?:${pattern})$`, "i").test(bare(word)) && /\d/.test(word));
+      if (gpu && !SHAPE.test(word)) { asked.arch = gpu[0]; continue; }
+      const parts = atom(word) || [word];
+      for (const part of parts) want(part.toLowerCase(), asked, table);
+    }
+    return asked;
+  }
+
+  const bare = (/** @type {string} */ name) => name.toLowerCase().replace(/nvidia|geforce|tesla|quadro|jetson|agx|[\s_-]+/g, "");
+
+  function want(/** @type {string} */ word, /** @type {any} */ asked, /** @type {any} */ table) {
+    const clean = word.replace(/^[^\w]+|[?!.:]+$/g, "").replace(/^wmma::|^nvcuda::/g, "");
+    if (!clean) return;
+    asked.words.push(clean);
+    const topic = Object.keys(TOPICS).find((page) => table.pages.some(([, at, more]) => at === page && more.split(" ").includes(clean)));
+    if (topic) return void (asked.topic = TOPICS[topic]);
+    const shape = SHAPE.exec(clean);
+    const meant = table.meanings.get(clean);
+    if (shape && shape[0].length > 2) {
+      if (shape[1] === "64" && shape[3]) asked.n = shape[2];
+      asked.wants.push([`m${shape[1]}n${shape[2]}` + (shape[3] ? `k${shape[3]}` : "")]);
+    } else if (meant) for (const part of meant.split(" ")) asked.wants.push(part.split("|"));
+    else if (!table.noisy.has(clean)) asked.wants.push([clean]);
+  }
+
+  /** How well an entry has a want: 3 as a part, 1 somewhere in it, 0 not. */
+  function has(/** @type {any} */ entry, /** @type {string[]} */ want) {
+    let best = 0;
+    for (const part of want) {
+      const every = part.replace(/^m64n\d+/, "m64nN").toLowerCase();
+      if (entry.parts.includes(part) || entry.parts.includes(every)) best = Math.max(best, 3);
+      else if (part.includes(".") ? entry.id.toLowerCase().includes(part) || entry.id.toLowerCase().includes(part.replace(/m64n\d+/, "m64nn")) : (part.length > 2 && entry.id.toLowerCase().includes(part)) || entry.parts[0] === part) best = Math.max(best, part.includes(".") ? 3 : 1);
+    }
+    return best;
+  }
+
+  /** @returns {Found[]} */
+  function find(/** @type {string} */ text, /** @type {any} */ table) {
+    if (!table.meanings) {
+      table.meanings = new Map(Object.entries(table.meant).flatMap(([words, part]) => words.split("|").map((word) => [word, part])));
+      table.noisy = new Set(table.noise);
+    }
+    const query = text.trim();
+    if (!query) return [];
+    if (/^0x[0-9a-f]{1,16}$/i.test(query)) return [descriptor(query, table)];
+    const opcode = Object.keys(table.opcodes).filter((name) => name === query.toUpperCase() || (query.length > 3 && name.startsWith(query.toUpperCase() + ".")));
+    if (opcode.length) return opcode.flatMap((name) => table.opcodes[name].map((id) => ({ text: id, page: address("m", id), note: name }))).slice(0, MOST);
+    const asked = read(query, table);
+    if (asked.gpu) return [{ text: `${asked.arch}: ${asked.gpu}`, page: `a/${asked.arch}.html` }, ...pages(query.toLowerCase().split(/\s+/), table)];
+    if (asked.arch && !asked.wants.length) return [{ text: asked.arch, page: `a/${asked.arch}.html` }];
+    const exact = entries(table).find((entry) => entry.id.toLowerCase() === query.toLowerCase().replace(/\.sync\.aligned|\.sync|\.aligned/g, ""));
+    const ids = exact ? [exact, ...ranked(asked, table).filter((entry) => entry !== exact)] : ranked(asked, table);
+    const listed = pages(asked.words, table), shown = ids.slice(0, MOST).map((entry) => hit(entry, asked, table));
+    const said = table.pages.some(([, , more]) => asked.words.length > 0 && asked.words.every((word) => more.split(" ").includes(word)));
+    const first = !exact && said && !asked.element && !asked.slot ? [...listed, ...shown] : ids.length && (ids[0].score || 0) >= 3 * asked.wants.length || exact ? [...shown, ...listed] : [...listed, ...shown];
+    return [...answers(ids, asked, table), ...first].slice(0, MOST);
+  }
+
+  /** Fragments and instructions that have every want, those that say least beyond first. */
+  function ranked(/** @type {any} */ asked, /** @type {any} */ table) {
+    if (!asked.wants.length) return [];
+    const held = asked.element || asked.slot || asked.wants.some((want) => want.every((part) => /^(a|b|c|d|e|scale_a|scale_b|address)$/.test(part)));
+    const found = [];
+    for (const entry of entries(table)) {
+      if (held ? entry.kind !== "f" : false) continue;
+      let score = 0;
+      for (const want of asked.wants) {
+        const one = has(entry, want);
+        if (!one) { score = -1; break; }
+        score += one;
+      }
+      if (score < 0) continue;
+      const apart = Object.keys(table.apart).filter((part) => entry.parts.includes(part) && !asked.wants.some((want) => want.includes(part) || want.some((one) => table.apart[part].includes(one)))).length;
+      const types = asked.wants.filter((want) => want.some((part) => TYPES.test(part))).map((want) => want[0]), own = entry.parts.filter((part) => TYPES.test(part));
+      const mixed = !types.length ? (own.includes("f16") ? 0 : 1) + (own.includes("f32") ? 0 : 1) : types.length ? own.filter((part) => !types.includes(part) && part !== "f32" && part !== "s32").length + (own.includes("f32") || own.includes("s32") || !own.length ? 0 : 1) : 0;
+      found.push({ ...entry, score, rank: -10 * score + 30 * apart + 3 * mixed + (entry.kind === "m" ? 0 : held ? 0 : 5) + 2 * FAMILIES.indexOf(entry.parts[0]) - (/m16n16/.test(entry.id) ? 1 : 0) + entry.id.length / 100 });
+    }
+    return found.sort((one, other) => one.rank - other.rank);
+  }
+
+  function hit(/** @type {any} */ entry, /** @type {any} */ asked, /** @type {any} */ table) {
+    const query = new URLSearchParams();
+    if (asked.arch) query.set("arch", asked.arch);
+    if (asked.n && entry.id.includes("nNk")) query.set("n", asked.n);
+    return { text: entry.id, page: address(entry.kind, entry.id, String(query)) + (entry.kind === "m" && asked.topic || "") };
+  }
+
+  /** What those that fit about as well as the best one say: each answer once. @returns {Found[]} */
+  function answers(/** @type {any[]} */ ids, /** @type {any} */ asked, /** @type {any} */ table) {
+    const held = ids.filter((entry) => entry.kind === "f"), found = new Map();
+    if (!asked.element && !asked.slot) return [];
+    for (const entry of held.filter((one) => one.rank < held[0].rank + 6).slice(0, 12)) {
+      const answer = answered(entry, asked, table);
+      if (answer && !found.has(answer.text)) found.set(answer.text, answer);
+    }
+    return Array.from(found.values()).slice(0, 4);
+  }
+
+  /** Who holds the element, or what the slot holds, in a fragment; nothing where it is not inside. */
+  function answered(/** @type {any} */ best, /** @type {any} */ asked, /** @type {any} */ table) {
+    const other = (table.others[best.id] || {})[asked.arch];
+    let layout = table.layouts[other === undefined ? best.layout : other];
+    if (asked.n && best.id.includes("nNk")) layout = shrunk(layout, best.id, Number(asked.n));
+    if (layout.in.length !== 2 || !layout.out.includes("col") || layout.out.includes("product")) return null;
+    const cells = root.tcprobe.expand(layout), elements = layout.in[1][1], row = layout.out.indexOf("row"), col = layout.out.indexOf("col");
+    const name = best.parts[best.parts.length - 1].length === 1 ? best.parts[best.parts.length - 1].toUpperCase() : best.id, axis = layout.in[0][0] === "lane" && layout.in[0][1] <= 32 ? "lane" : "thread";
+    const letter = best.id.startsWith("wmma.") ? best.parts[2].toUpperCase() : name;
+    const page = hit(best, asked, table).page;
+    if (asked.slot) {
+      const cell = cells[asked.slot[0] * elements + asked.slot[1]];
+      if (asked.slot[0] >= layout.in[0][1] || asked.slot[1] >= elements || !cell) return null;
+      return { text: `${letter}[${cell[row]}][${cell[col]}]`, page: `${page}#lane=${asked.slot[0]}&i=${asked.slot[1]}`, note: `${best.id}, ${axis} ${asked.slot[0]}, i ${asked.slot[1]}` };
+    }
+    const slots = cells.map((cell, at) => (cell && cell[row] === asked.element[0] && cell[col] === asked.element[1] ? at : -1)).filter((at) => at >= 0);
+    if (!slots.length) return null;
+    const said = slots.map((at) => `${axis} ${Math.floor(at / elements)}, i ${at % elements}`).join("; ");
+    return { text: said, page: `${page}#r=${asked.element[0]}&c=${asked.element[1]}`, note: `${letter}[${asked.element.join("][")}] of ${best.id}` };
+  }
+
+  /** The layout of one N: as many elements of the largest as N columns of D take; A is the same for all. */
+  function shrunk(layout, id, n) {
+    if (!id.endsWith(".d") || layout.in.length !== 2) return layout;
+    const [lane, [i, most]] = layout.in;
+    return { ...layout, id: "", in: [lane, [i, Math.min(most, (64 * n) / lane[1])]] };
+  }
+
+  /** Pages whose title or words have every word; those with all in the title first. */
+  function pages(/** @type {string[]} */ words, /** @type {any} */ table) {
+    const asked = words.map((word) => word.toLowerCase().replace(/s$/, "")).filter((word) => word && !/^(the|a|an|of|in|is|for|to|do|does|how|what|which|on|and|i|my|with)$/.test(word));
+    if (!asked.length) return [];
+    const found = [];
+    for (const [title, page, more] of table.pages) {
+      const head = title.toLowerCase(), all = head + " " + more;
+      const count = asked.filter((word) => all.includes(word)).length;
+      if (count < Math.max(1, Math.ceil(asked.length * 0.6))) continue;
+      const own = asked.filter((word) => head.includes(word)).length, listed = more.split(" ");
+      found.push({ text: title, page, rank: -10 * count - 2 * own - 3 * asked.filter((word) => listed.some((one) => one.replace(/s$/, "") === word)).length + (page.includes("#") ? 1 : 0) + (page.startsWith("l/") ? 8 : 0) + title.length / 100 });
+    }
+    return found.sort((one, other) => one.rank - other.rank).slice(0, 6).map(({ text, page }) => ({ text, page }));
+  }
+
+  /** The 64 bits of a descriptor of wgmma in words. @returns {Found} */
+  function descriptor(/** @type {string} */ text, /** @type {any} */ table) {
+    const value = BigInt(text), bits = (low, count) => Number((value >> BigInt(low)) & ((1n << BigInt(count)) - 1n));
+    const known = 0x3fffn | (0x3fffn << 16n) | (0x3fffn << 32n) | (7n << 49n) | (3n << 62n), page = "method.html#descriptor";
+    if (bits(46, 2) === 1) return { text: "a descriptor of tcgen05", page: "tensor-memory.html", note: `tcprobe descriptor ${text.toLowerCase()} says what it has` };
+    if (value & ~known) return { text: "no descriptor of wgmma", page, note: `bits that it does not use are set: 0x${(value & ~known).toString(16)}` };
+    const swizzle = table.modes[bits(62, 2)];
+    return { text: `start ${16 * bits(0, 14)}, LBO ${16 * bits(16, 14)}, SBO ${16 * bits(32, 14)}, base offset ${bits(49, 3)}, ${swizzle ? `swizzle ${swizzle}B` : "no swizzle"}`, page, note: `descriptor of wgmma ${text.toLowerCase()}, in bytes` };
+  }
+
+  /** A fragment by its page: its layout's number, and the archs that have a table of it. */
+  function entry(/** @type {string} */ page, /** @type {any} */ table) {
+    const id = page.slice(2).split(".html")[0].replaceAll("--", "::"), found = entries(table).find((one) => one.id === id);
+    if (!found) return null;
+    const archs = table.archs.filter((_, at) => (found.on >> at) & 1);
+    return { ...found, archs, main: table.archs[found.main] };
+  }
+
+  /** Its layout on an arch, and for one N. */
+  function layoutOn(/** @type {any} */ found, /** @type {string} */ arch, /** @type {string | null} */ n, /** @type {any} */ table) {
+    const other = (table.others[found.id] || {})[arch], layout = table.layouts[other === undefined ? found.layout : other];
+    return found.id.includes("nNk") ? shrunk(layout, found.id, Number(n || 8)) : layout;
+  }
+
+  const tcprobe = root.tcprobe = root.tcprobe || {};
+  tcprobe.search = Object.assign(tcprobe.search || {}, { find, entry, layoutOn });
+  if (typeof document === "undefined") return;
+
+  /** The box on the page. */
+  root.tcprobe.find = function box() {
+    const { one, all, make, home, ARROWS, load } = root.tcprobe, input = one("#search"), list = one("#results");
+    let hits = /** @type {Found[]} */ ([]);
+    function show() {
+      hits = find(input.value, root.tcprobeWords);
+      list.replaceChildren(...hits.map(({ text, page, note }) => {
+        const item = make("li"), link = make("a", text);
+        link.href = home + page;
+        if (note) link.append(make("small", " " + note, "soft"));
+        item.append(link);
+        return item;
+      }));
+      one("#count").textContent = input.value.trim() ? " " + (hits.length ? hits.length + (hits.length === MOST ? " or more" : "") : "none") + " found" : "";
+      list.hidden = !hits.length;
+    }
+    input.addEventListener("input", show);
+    addEventListener("keydown", (event) => {
+      const links = all("a", list), at = links.indexOf(document.activeElement), step = (ARROWS[event.key] || [0])[0];
+      if (step && links.length && (at >= 0 || event.target === input)) {
+        event.preventDefault();
+        (links[at + step] || (step < 0 ? input : links[at])).focus();
+      } else if (event.key === "Escape") list.hidden = true;
+      else if (event.key === "Enter" && event.target === input && links[0]) location.href = links[0].href;
+    });
+    (root.tcprobe.expand ? Promise.resolve() : load("maps.js")).then(show);
+  };
+})(globalThis);
