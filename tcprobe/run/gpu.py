@@ -133,30 +133,32 @@ class Gpu:
             return self._load(ordered[:half]) | self._load(ordered[half:])
         return blamed | self._load([k for k in ordered if k.name not in blamed])
 
-    def compile_cuda(self, text: str, names: Sequence[str], target: str | None = None) -> None:
+    def compile_cuda(
+        self, text: str, names: Sequence[str], target: str | None = None, flags: tuple[str, ...] = CXX
+    ) -> None:  # fmt: skip
         """Compile CUDA C++ by NVRTC for the open device, or for a PTX target such as sm_90a; `call` runs `names`.
 
         EnvironmentUnfitError if there is no NVRTC, ProbeError with the log if it does not compile.
         """
         self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
         try:
-            module = self._for_target(text, target) if target else self._cupy.RawModule(code=text, options=CXX)
+            module = self._for_target(text, target, flags) if target else self._cupy.RawModule(code=text, options=flags)
             self._functions |= {name: module.get_function(name) for name in names}
         except self._cupy.cuda.compiler.CompileException as error:
             raise ProbeError(f"the emitted code does not compile: {error}") from None
         except (RuntimeError, ImportError, OSError) as error:
             raise EnvironmentUnfitError(f"NVRTC is needed, and CuPy cannot use it: {error}. {NVRTC}") from None
 
-    def _for_target(self, text: str, target: str) -> Any:
+    def _for_target(self, text: str, target: str, flags: tuple[str, ...]) -> Any:
         """The module compiled for a target that CuPy would not choose; CompileException with the log."""
         nvrtc = self._cupy.cuda.nvrtc
         program = nvrtc.createProgram(text, "tcprobe.cu", (), ())
         try:
-            nvrtc.compileProgram(program, (*CXX, f"-arch={target}"))
+            nvrtc.compileProgram(program, (*flags, f"-arch={target}"))
             machine_code = nvrtc.getCUBIN(program)
         except nvrtc.NVRTCError:
             log = nvrtc.getProgramLog(program)
-            raise self._cupy.cuda.compiler.CompileException(log, text, "tcprobe.cu", CXX, "nvrtc") from None
+            raise self._cupy.cuda.compiler.CompileException(log, text, "tcprobe.cu", flags, "nvrtc") from None
         finally:
             nvrtc.destroyProgram(program)
         module = self._cupy.cuda.function.Module()
@@ -164,9 +166,9 @@ class Gpu:
         self._modules.append(module)
         return module
 
-    def compiled(self, text: str, name: str, target: str, shared: int) -> Any:
+    def compiled(self, text: str, name: str, target: str, shared: int, flags: tuple[str, ...] = CXX) -> Any:
         """CuPy's function of CUDA C++ for a PTX target, which may be called with `shared` bytes; as `compile_cuda`."""
-        self.compile_cuda(text, [name], target)
+        self.compile_cuda(text, [name], target, flags)
         function = self._functions[name]
         self._cupy.cuda.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, shared)
         return function
