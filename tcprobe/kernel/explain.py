@@ -67,6 +67,7 @@ def _factor(gemm: Gemm, operand: str, element: At) -> list[str]:
     step = plan.transfer
     found = np.argwhere((step.line == line) & (step.byte // step.width == byte // step.width))  # type: ignore[attr-defined]
     issue, lane = found[0].tolist()
+    issue += part * len(step.line)  # type: ignore[attr-defined]
     warps = gemm.warps[0] * gemm.warps[1]
     start = part * plan.asked.shared.bytes(tile) + (gemm.parts_bytes("a") if operand == "b" else 0)
     stage = element.k // k % gemm.stages

@@ -9,15 +9,12 @@ from __future__ import annotations
 from string import Template
 
 from tcprobe import __version__
-from tcprobe.ask.path import PathPlan
-from tcprobe.ask.path.answer import shared_address
-from tcprobe.ask.path.cuda import known, name
+from tcprobe.ask.path.cuda import name
 from tcprobe.ask.path.cuda import source as path_code
-from tcprobe.ask.path.formula import formula
-from tcprobe.ask.path.steps import LaneCopy
 from tcprobe.code import multiply
 from tcprobe.isa.dtypes import dtype
 from tcprobe.kernel import pieces
+from tcprobe.kernel.copies import fill
 from tcprobe.kernel.request import Gemm
 
 KERNEL = Template("""\
@@ -34,9 +31,11 @@ using B = $struct_b;
 constexpr int WARPS_M = $warps_m, WARPS_N = $warps_n, THREADS = $threads, STAGES = $stages;
 constexpr int TILE_M = $m, TILE_N = $n, TILE_K = $k, WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int DOWN = WARP_M / $rows, ACROSS = WARP_N / $cols;  // fragments of D that a warp has
-constexpr int BYTES_A = WARPS_M * A::BYTES, STAGE = BYTES_A + WARPS_N * B::BYTES, SIZE = $size;
+constexpr int BYTES_A = WARPS_M * A::BYTES, STAGE = BYTES_A + WARPS_N * B::BYTES, SIZE = $size, STEPS = A::STEPS;
 
-// One piece of 16 bytes; of what lies beyond the matrix come zeros: `left` bytes are there, none if it is < 0
+// One piece of 16 bytes; of what lies beyond the matrix come zeros: `left` bytes are there, none if it is < 0, and
+// all of them where the `whole` tile is inside
+template <bool whole>
 __device__ inline void copy(unsigned to, const char* from, int left) {
 $copy
 }
@@ -57,25 +56,27 @@ $name(const void* a_, const void* b_, void* d_, int m, int n, int k, long long l
   const char* const a = static_cast<const char*>(a_);
   const char* const b = static_cast<const char*>(b_);
 
-  // a stage of shared memory: the parts of A, then those of B
-  const auto fill = [&](int tile) {
+  const bool inside = m0 + TILE_M <= m && n0 + TILE_N <= n;
+  // a share of the copies into a stage of shared memory: the parts of A, then those of B
+  const auto fill = [&](int tile, int share) {
+    if (tile >= tiles) return;
     const unsigned stage = shared + tile % STAGES * STAGE;
     const int k0 = tile * TILE_K;
-#pragma unroll
-    for (int part = 0; part < WARPS_M; ++part) {
-      const int first = m0 + part * WARP_M;
-      $fill_a
-    }
-#pragma unroll
-    for (int part = 0; part < WARPS_N; ++part) {
-      const int first = n0 + part * WARP_N;
-      $fill_b
+    const char* const from_a = $from_a;
+    const char* const from_b = $from_b;
+    if (inside && k0 + TILE_K <= k) {
+      fill_a<true>(stage, from_a, lda, $left_a, share);
+      fill_b<true>(stage + BYTES_A, from_b, ldb, $left_b, share);
+    } else if (share == 0) {  // one with an edge: all at once
+      fill_a<false>(stage, from_a, lda, $left_a, share);
+      fill_b<false>(stage + BYTES_A, from_b, ldb, $left_b, share);
     }
   };
 
   $word d[DOWN][ACROSS][$d_registers] = {};
   for (int tile = 0; tile < STAGES - 1; ++tile) {
-    if (tile < tiles) fill(tile);
+#pragma unroll
+    for (int share = 0; share < STEPS; ++share) fill(tile, share);
     $commit
   }
   // fragments of two k steps: those of the next are loaded while those of this one are multiplied
@@ -90,14 +91,12 @@ $name(const void* a_, const void* b_, void* d_, int m, int n, int k, long long l
   load(0, 0);
   for (int tile = 0; tile < tiles; ++tile) {
 #pragma unroll
-    for (int step = 0; step < A::STEPS; ++step) {
-      if (step == 0) {  // into the stage of the tile before this one
-        if (tile + STAGES - 1 < tiles) fill(tile + STAGES - 1);
-        $commit
-      }
-      if (step + 1 < A::STEPS) {
+    for (int step = 0; step < STEPS; ++step) {
+      fill(tile + STAGES - 1, step);  // into the stage of the tile before this one
+      if (step + 1 < STEPS) {
         load(tile, step + 1);
       } else {
+        $commit
         $wait
         __syncthreads();  // the next tile is there for all, and all have read this one
         load(tile + 1, 0);
@@ -122,26 +121,16 @@ $name(const void* a_, const void* b_, void* d_, int m, int n, int k, long long l
 }
 }  // namespace $name
 """)
-FILL = Template("""\
-// $what, global -> shared, $issues issues of a warp shared out (tcprobe path $fragment --tile $tile)
-// lines, bytes: what there is of the matrix from `global` on
-__device__ inline void fill_$operand(unsigned shared, const char* global, long long ld, int lines, int bytes) {
-  const unsigned lane = threadIdx.x % 32;
-#pragma unroll
-  for (unsigned round = 0; round < ($issues + THREADS / 32 - 1) / (THREADS / 32); ++round) {
-    const unsigned issue = round * (THREADS / 32) + threadIdx.x / 32;
-    if ($beyond) break;
-    const int line = $line, byte = $byte;
-    copy(shared + ($shared), global + line * ld + byte, line < lines ? bytes - byte : 0);
-  }
-}
-""")
 ASYNC = """\
+  if (whole) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(to), "l"(from) : "memory");
+    return;
+  }
   const int inside = left < 0 ? 0 : left < 16 ? left : 16;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(to), "l"(from), "r"(inside) : "memory");"""
 PLAIN = """\
   union { unsigned word[4]; unsigned char byte[16]; } v = {};
-  if (left >= 16) {
+  if (whole || left >= 16) {
     asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3]) : "l"(from) : "memory");
   } else {
@@ -161,6 +150,7 @@ def source(gemm: Gemm, called: str) -> str:
     row, (m, n, k) = gemm.instruction, gemm.tile
     lanes = gemm.arch.number >= 80
     a, b = gemm.paths["a"], gemm.paths["b"]
+    starts = {"a": _start("a", gemm.a == "row"), "b": _start("b", gemm.b == "col")}
     d, size = gemm.cell("d"), dtype(gemm.out).bits // 8
     return KERNEL.substitute(
         version=__version__, m=m, n=n, k=k, last_m=m - 1, last_n=n - 1, type=gemm.type, out=gemm.out,
@@ -168,34 +158,19 @@ def source(gemm: Gemm, called: str) -> str:
         shared_bytes=gemm.shared_bytes, name=called, path_a=path_code(a), path_b=path_code(b), struct_a=name(a),
         struct_b=name(b), warps_m=gemm.warps[0], warps_n=gemm.warps[1], stages=gemm.stages, rows=row.shape.m,
         cols=row.shape.n, size=dtype(gemm.type).bits // 8, copy=ASYNC if lanes else PLAIN,
-        fills=_fill("a", a) + _fill("b", b), instruction=row.id, multiply=multiply.function(row),
+        fills="".join(fill(name, gemm.paths[name], gemm.copies(name)) for name in "ab"), instruction=row.id, multiply=multiply.function(row),
         store=pieces.store(d, gemm.out, gemm.arch), raster=pieces.RASTER, alignment=gemm.alignment,
-        fill_a=_called("a", "m", gemm.a == "row"), fill_b=_called("b", "n", gemm.b == "col"),
+        from_a=starts["a"][0], from_b=starts["b"][0], left_a=starts["a"][1], left_b=starts["b"][1],
         word=multiply.word(d.fragment)[0], d_registers=d.fragment.registers, a_registers=row.fragment("a").registers,
         b_registers=row.fragment("b").registers, out_size=size, commit=COMMIT if lanes else "",
         wait=WAIT.format(gemm.stages - 2) if lanes else "",
     )  # fmt: skip
 
 
-def _fill(operand: str, plan: PathPlan) -> str:
-    """The path's way into shared memory, with bounds."""
-    step, asked = plan.transfer, plan.asked
-    assert isinstance(step, LaneCopy)
-    line, byte = (known(formula(values), asked) for values in (step.line, step.byte))
-    address, issues, pieces_ = shared_address(asked, step), len(step.shared), int((step.line != -1).sum())
-    beyond = f"issue >= {issues}" if pieces_ == 32 * issues else f"issue * 32 + lane >= {pieces_}"
-    return FILL.substitute(
-        what=f"A warp's part of {operand.upper()}", issues=issues, fragment=asked.cell.fragment.id, operand=operand,
-        tile=f"{asked.tile.rows}x{asked.tile.cols}", beyond=beyond, line=line, byte=byte,
-        shared=known(str(address) if address else None, asked),
-    )  # fmt: skip
-
-
-def _called(operand: str, side: str, along_k: bool) -> str:
-    """The call that fills a part; `along_k`: lines lie along k, so that they are counted along m or n."""
-    start = ("first", "k0") if along_k else ("k0", "first")
+def _start(operand: str, along_k: bool) -> tuple[str, str]:
+    """Where a tile begins, and what there is from there on; `along_k`: lines lie along k."""
+    side = {"a": "m", "b": "n"}[operand]
+    first = (f"{side}0", "k0") if along_k else ("k0", f"{side}0")
     ends = (side, "k") if along_k else ("k", side)
-    at = f"stage + {'part * A::BYTES' if operand == 'a' else 'BYTES_A + part * B::BYTES'}"
-    first = f"{operand} + {start[0]} * ld{operand} + static_cast<long long>({start[1]}) * SIZE"
-    return (f"fill_{operand}({at}, {first}, ld{operand}, {ends[0]} - {start[0]}, "
-            f"({ends[1]} - {start[1]}) * SIZE);")  # fmt: skip
+    return (f"{operand} + {first[0]} * ld{operand} + static_cast<long long>({first[1]}) * SIZE",
+            f"{ends[0]} - {first[0]}, ({ends[1]} - {first[1]}) * SIZE")  # fmt: skip

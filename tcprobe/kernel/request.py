@@ -23,6 +23,7 @@ from tcprobe.isa import arch as archs
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
+from tcprobe.kernel.copies import Copies, copies
 from tcprobe.store.cell import Cell, cell
 from tcprobe.store.choose import Layers
 from tcprobe.store.lookup import layers as folders
@@ -119,6 +120,11 @@ class Gemm:
                 f"{operand}: a warp's part of {size[0]} x {size[1]} is smaller than its swizzle's pattern."
             )
         return plan
+
+    def copies(self, operand: str) -> Copies:
+        """Of a block's tile of A or B into shared memory, and which warp has which."""
+        along_k = self.a == "row" if operand == "a" else self.b == "col"
+        return copies(self.paths[operand], self.warps[operand == "b"], self.warps[0] * self.warps[1], along_k)
 
     @property
     def stage_bytes(self) -> int:
