@@ -2,6 +2,7 @@
 
     python benchmarks/gemm.py check            # shapes, types, majors: elements that are wrong, writes outside D
     python benchmarks/gemm.py rate 4096 8192   # TFLOP/s of ours and theirs, alternately
+    python benchmarks/gemm.py bounds 4096      # cycles of sm_80's, and without copies, fragments or barriers
     python benchmarks/gemm.py one sm_90 bf16   # one short launch, for compute-sanitizer
 
 Needs PyTorch, nvcc and a GPU; kernels of archs before the GPU's are compiled for it and run on it too. Exit code 1: a
@@ -12,11 +13,13 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -59,6 +62,23 @@ RATED = (
     GemmOptions("sm_80", "bf16", (256, 128, 64), warps=(4, 2), stages=3),
     GemmOptions("sm_80", "bf16", (128, 256, 32), warps=(2, 4), stages=4),
 )  # fmt: skip
+BOUND = (
+    *(GemmOptions("sm_80", "bf16", (128, 128, 32), stages=stages) for stages in (3, 4, 5)),
+    GemmOptions("sm_80", "bf16", (128, 128, 64), stages=3),
+    *(GemmOptions("sm_80", "bf16", (128, 256, 32), (2, 4), stages) for stages in (3, 4, 6)),
+    *(GemmOptions("sm_80", "bf16", (128, 256, 64), (2, 4), stages) for stages in (3, 4)),
+    GemmOptions("sm_80", "bf16", (256, 128, 32), (4, 2), 4), GemmOptions("sm_80", "bf16", (256, 128, 64), (4, 2), 3),
+)  # fmt: skip
+# what a kernel does without: a pattern in its text, and what stands there instead
+WITHOUT = {
+    "copies": (r'asm volatile\("cp.async.cg[^;]*;[^;]*;', ""),
+    "fragments": (
+        r'asm volatile\("ldmatrix[^;]*;[^;]*;',
+        'asm volatile("" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address));',
+    ),
+    "barriers": (r"__syncthreads\(\);", ""),
+}
+MOST = 1365  # multiply-adds of mma.sync a cycle an SM of sm_90
 
 
 def ok(code: int) -> None:
@@ -76,7 +96,7 @@ def compiled(kernel: GemmKernel, folder: Path) -> bytes:
     command = [NVCC, f"-gencode=arch=compute_{number},code=sm_{number}", "-Xptxas", "-v", "-cubin", "-o",
                str(stem.with_suffix(".cubin")), str(stem.with_suffix(".cu"))]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode or "C75" in done.stderr or "warning" in done.stderr:
+    if done.returncode or "C75" in done.stderr or "warning" in done.stderr.replace("warning #177", ""):
         print(done.stderr[:2000])
     if done.returncode:
         raise RuntimeError(f"{kernel.name} does not compile")
@@ -176,10 +196,14 @@ def differing(loaded: Loaded, sizes: tuple[int, int, int], seed: int) -> tuple[i
 
 def built(options: list[GemmOptions], folder: Path) -> list[Loaded]:
     """All kernels, compiled side by side."""
+    return loaded(list(map(gemm, options)), folder)
+
+
+def loaded(kernels: list[GemmKernel], folder: Path) -> list[Loaded]:
+    """The same of kernels."""
     with ThreadPoolExecutor(16) as pool:
-        made = list(pool.map(gemm, options))
-        codes = list(pool.map(lambda kernel: compiled(kernel, folder), made))
-    return [Loaded(kernel, code) for kernel, code in zip(made, codes, strict=True)]
+        codes = list(pool.map(lambda kernel: compiled(kernel, folder), kernels))
+    return [Loaded(kernel, code) for kernel, code in zip(kernels, codes, strict=True)]
 
 
 def check(folder: Path) -> dict:
@@ -223,6 +247,48 @@ def clock() -> int:
     return int(text.split()[0]) if text.strip() else 0
 
 
+def clock_under(call, milliseconds: float) -> int:
+    """MHz while a kernel runs that takes so long."""
+    for _ in range(max(4, int(300 / milliseconds))):
+        call()
+    mhz = clock()
+    torch.cuda.synchronize()
+    return mhz
+
+
+def multiply_adds(size: int, milliseconds: float, mhz: int) -> float:
+    """Of a square product, a cycle an SM."""
+    count = torch.cuda.get_device_properties(0).multi_processor_count
+    return size**3 / (milliseconds * 1e-3) / (mhz * 1e6) / count if mhz else 0
+
+
+def bounds(sizes: list[int], folder: Path) -> list[dict]:
+    """Multiply-adds a cycle an SM of sm_80's kernels as they are, and of what is left of them without parts."""
+    answers = []
+    for options in BOUND:
+        whole = gemm(options)
+        kernels = {"": whole}
+        for name, (pattern, instead) in WITHOUT.items():
+            text, count = re.subn(pattern, instead, whole.source)
+            assert count, name
+            kernels[name] = replace(whole, source=text)
+        for size in sizes:
+            held = [Matrix(kind, size, size, True) for kind in (options.type, options.type, whole.asked.out)]
+            for matrix in held[:2]:
+                matrix.put(torch.randn(size, size, device="cuda"))
+            found = {"kernel": whole.name, "warps": options.warps, "stages": options.stages, "size": size}
+            for name, one in zip(kernels, loaded(list(kernels.values()), folder), strict=True):
+                call = one.prepared(*held, (size, size, size))
+                [mine] = timed([call], 3)
+                mhz = clock_under(call, mine)
+                found[f"without {name}" if name else "whole"] = round(multiply_adds(size, mine, mhz))
+                if not name:
+                    found |= {"mhz": mhz, "of_most": round(multiply_adds(size, mine, mhz) / MOST, 3)}
+            answers.append(found)
+            print(found, flush=True)
+    return answers
+
+
 def rate(sizes: list[int], folder: Path) -> list[dict]:
     """TFLOP/s beside PyTorch's."""
     answers, loads = [], built(list(RATED), folder)
@@ -240,12 +306,8 @@ def rate(sizes: list[int], folder: Path) -> list[dict]:
                 theirs = partial(torch._scaled_mm, x, y.T, one, one, out_dtype=torch.bfloat16, use_fast_accum=True)
             mine, other = timed([ours, theirs], 5)
             apart = float((d.get().float() - theirs().float()).abs().max())
-            for _ in range(max(4, int(300 / mine))):
-                ours()
-            mhz = clock()
-            torch.cuda.synchronize()
-            flops = 2 * size**3
-            per_cycle = flops / 2 / (mine * 1e-3) / (mhz * 1e6) / 132 if mhz else 0
+            mhz, flops = clock_under(ours, mine), 2 * size**3
+            per_cycle = multiply_adds(size, mine, mhz)
             answers.append({"kernel": loaded.kernel.name, "warps": getattr(loaded.options, "warps", None),
                             "stages": loaded.options.stages, "size": size, "tflops": round(flops / mine / 1e9, 1),
                             "theirs": round(flops / other / 1e9, 1), "ratio": round(other / mine, 3), "mhz": mhz,
@@ -264,6 +326,8 @@ def main(arguments: list[str]) -> int:
             answer: object = check(folder)
         elif arguments[:1] == ["rate"]:
             answer = rate(list(map(int, arguments[1:])), folder)
+        elif arguments[:1] == ["bounds"]:
+            answer = bounds(list(map(int, arguments[1:])), folder)
         elif arguments[:1] == ["one"]:
             options = GemmOptions(arch(arguments[1]).name, arguments[2])
             bad, outside = differing(built([options], folder)[0], (200, 300, 150), 1)
