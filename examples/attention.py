@@ -29,7 +29,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.names import resolve
 from tcprobe.kernel import pieces
 from tcprobe.kernel.request import swizzle
-from tcprobe.store.cell import Cell, load, operands
+from tcprobe.store.cell import Cell, operands
 from tcprobe.store.lookup import layers
 
 HERE = Path(__file__).parent
@@ -86,6 +86,7 @@ def parts(asked: Attention, multiplies: tuple[str, str], rows: int) -> Parts:
     several = [f"{rows}x{width}" if s.fragment.threads == 32 else None for width in (form.keys, asked.head)]
     step = reduce(s, "row", "softmax", "softmax", several[0])
     of_o = reduce(o, "row", "sum", size=several[1])
+    by_row = f"float {of_o.tile.parameter}, const float (&by)[{len(of_o.plan.groups)}]"
     if step.plan.rows != of_o.plan.rows:
         raise ValueError("S and O have their rows in other lanes.")
     text = [
@@ -95,7 +96,7 @@ def parts(asked: Attention, multiplies: tuple[str, str], rows: int) -> Parts:
         step.code,
         header([convert(s, values["a"])]),
         "// a factor for each row of O (tcprobe reduce D --over row: which elements are of which row)",
-        f"__device__ inline void multiply_rows(float {of_o.tile.parameter}, const float (&by)[{len(of_o.plan.groups)}]) {{",
+        f"__device__ inline void multiply_rows({by_row}) {{",
         *(f"  {of_o.tile.place(i)} *= by[{row}];" for row, group in enumerate(of_o.plan.groups) for i in group),
         "}",
         pieces.store(o, TYPE, arch(asked.arch)),
@@ -150,8 +151,9 @@ def by_warpgroups(asked: Attention) -> str:
     multiplies = [f"wgmma.mma_async.m64n{n}k16.f32.bf16.bf16" for n in (form.keys, asked.head)]
     made = parts(asked, (multiplies[0], multiplies[1]), form.rows)
     bits = {f"bits_{name}": f"{tile.descriptor._replace(start=0).encode():#018x}ull" for name, tile in held.items()}
+    both = zip(starts(held["q"]), starts(held["k"]), strict=True)
     scores = "\n".join(f"    Scores::mma(s[0], q + {at_q // 16}, k + {at_k // 16}, {int(step > 0)});"
-                       for step, (at_q, at_k) in enumerate(zip(starts(held["q"]), starts(held["k"]), strict=True)))  # fmt: skip
+                       for step, (at_q, at_k) in enumerate(both))  # fmt: skip
     values = "\n".join(f"    Values::mma<1, 1, 0, 1>(o, p[{step}], v + {at // 16});"
                        for step, at in enumerate(starts(held["v"])))  # fmt: skip
     return Template((HERE / "attention_sm_90.cu").read_text()).substitute(
@@ -192,17 +194,18 @@ def shared_bytes(asked: Attention) -> int:
 
 def main(arguments: list[str]) -> int:
     """Print the source, or run it."""
-    asked = [Attention(one, int(head), "--causal" in arguments) for one, head in zip(arguments, arguments[1:], strict=False)
-             if (one, head) in {(a, str(h)) for a, h in FORMS}]  # fmt: skip
-    if len(asked) != 1 or set(arguments[2:]) - {"--causal", "--run", "--small"}:
+    known = {(one, str(head)): (one, head) for one, head in FORMS}
+    chosen = known.get((*arguments[:2],))
+    if not chosen or set(arguments[2:]) - {"--causal", "--run", "--small"}:
         print(__doc__)
         return 2
+    asked = Attention(*chosen, "--causal" in arguments)
     if "--run" not in arguments:
-        print(source(asked[0]))
+        print(source(asked))
         return 0
     from attention_run import run
 
-    return run(asked[0], "--small" in arguments)
+    return run(asked, "--small" in arguments)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,9 @@ def launcher(asked: Attention, *given: torch.Tensor):
     form = attention.FORMS[asked.arch, asked.head]
     grid = (length // (form.warps * form.rows), batch * heads, 1)
     scale = np.float32(math.log2(math.e) / math.sqrt(head))
-    return partial(function, grid, (attention.threads(asked), 1, 1), (*held, np.int32(length), scale), shared_mem=shared)
+    return partial(
+        function, grid, (attention.threads(asked), 1, 1), (*held, np.int32(length), scale), shared_mem=shared
+    )
 
 
 def tensor_map(tile: descriptor.SharedTile, matrix: torch.Tensor):

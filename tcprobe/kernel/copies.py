@@ -20,10 +20,12 @@ from tcprobe.isa.arch import WARP
 from tcprobe.layout.banks import IDLE, Ints
 
 FILL = Template("""\
-// The block's tile of $what, global -> shared: $count copies of a warp (tcprobe path $fragment --tile $tile, $parts times)
-// lines, bytes: what there is of the matrix from `global` on; of a whole tile the copies of a `share`, one of STEPS, else all
+// The block's tile of $what, global -> shared, in $count copies of a warp: $parts times those of
+// tcprobe path $fragment --tile $tile
+// lines, bytes: what there is of the matrix from `global` on; copied is a `share`, one of STEPS, or all of no whole tile
 template <bool whole>
-__device__ inline void fill_$operand(unsigned shared, const char* global, long long ld, int lines, int bytes, int share) {
+__device__ inline void fill_$operand(unsigned shared, const char* global, long long ld, int lines, int bytes,
+                              int share) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll(whole ? $rounds : 1)
   for (int round = 0; round < $rounds; ++round) {
@@ -34,6 +36,8 @@ __device__ inline void fill_$operand(unsigned shared, const char* global, long l
   }
 }
 """)
+
+
 class Copies(NamedTuple):
     """Of a tile: arrays of shape (copies, 32), IDLE for lanes without one."""
 

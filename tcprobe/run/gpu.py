@@ -6,8 +6,9 @@ The only file that imports CuPy. Runs inside `worker`, in a process that may be 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,23 @@ class Gpu:
         self._index = 0
         self._memory: Any = None
         self._hosts: list[Any] = [None] * OUTPUTS_KEPT
+
+    @property
+    def cupy(self) -> Any:
+        """The module."""
+        return self._cupy
+
+    @contextmanager
+    def faults(self) -> Iterator[None]:
+        """ProbeError for what goes wrong on the device inside."""
+        cuda = self._cupy.cuda
+        try:
+            yield
+            cuda.runtime.deviceSynchronize()
+        except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError, cuda.cublas.CUBLASError) as error:
+            raise ProbeError(f"the GPU says: {error}.") from None
+        except cuda.memory.OutOfMemoryError as error:
+            raise EnvironmentUnfitError(f"too little memory on the GPU: {error}. Take a smaller --size.") from None
 
     def devices(self) -> list[Device]:
         """Visible GPUs in CUDA's order (CUDA_VISIBLE_DEVICES applies)."""
