@@ -22,7 +22,7 @@ from tcprobe.layout.banks import IDLE, Ints
 FILL = Template("""\
 // The block's tile of $what, global -> shared, in $count copies of a warp: $parts times those of
 // tcprobe path $fragment --tile $tile
-// lines, bytes: what there is of the matrix from `global` on; copied is a `share`, one of STEPS, or all of no whole tile
+// lines, bytes: what there is of the matrix from `global` on; of a whole tile one `share` of STEPS is copied, else all
 template <bool whole>
 __device__ inline void fill_$operand(unsigned shared, const char* global, long long ld, int lines, int bytes,
                               int share) {
