@@ -15,7 +15,8 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.kernel.explain import explained
 from tcprobe.kernel.gemm import GemmOptions, gemm
-from tcprobe.kernel.request import MULTIPLIES, SHARED
+from tcprobe.kernel.request import MULTIPLIES
+from tcprobe.kernel.staged import SHARED
 
 TYPES = [(number, kind) for number in SHARED for kind, ways in MULTIPLIES.items() if ways[-1][0] <= number]
 HOST = """

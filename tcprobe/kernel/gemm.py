@@ -18,7 +18,8 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.kernel import mma_sync, request, wgmma
-from tcprobe.kernel.request import MULTIPLIES, OUTS, Gemm
+from tcprobe.kernel.request import MULTIPLIES, Gemm
+from tcprobe.kernel.staged import OUTS, SHARED
 from tcprobe.kernel.warpgroups import WarpgroupGemm, checked
 from tcprobe.store.choose import Layers
 from tcprobe.text import quoted
@@ -100,20 +101,19 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
     tile = options.tile or (_wide(options.type) if by_warpgroups else _tile(device.number, options.type))
     name = chosen(options.name, FUNCTION) if options.name else (
         f"gemm_{device.name}_{options.type}_{'x'.join(map(str, tile))}")  # fmt: skip
+    given: Any = {"a": options.a, "b": options.b, "stored": options.out, "layers": layers}
     if by_warpgroups:
         _check_warps(options.warps, tile)
-        asked = checked(WarpgroupGemm(
-            options.type, tile, options.stages or 4, options.a, options.b, options.out, layers))  # fmt: skip
-        return GemmKernel(name, wgmma.source(asked, name), asked)
-    plain = request.checked(Gemm(
-        device.name, options.type, tile, options.warps or (2, 2), options.stages or _stages(device.number), options.a,
-        options.b, options.out, layers))  # fmt: skip
+        by_groups = checked(WarpgroupGemm(device.name, options.type, tile, options.stages or 4, **given))
+        return GemmKernel(name, wgmma.source(by_groups, name), by_groups)
+    stages = options.stages or _stages(device.number)
+    plain = request.checked(Gemm(device.name, options.type, tile, stages, **given, warps=options.warps or (2, 2)))
     return GemmKernel(name, mma_sync.source(plain, name), plain)
 
 
 def _tile(number: int, kind: str) -> tuple[int, int, int]:
     """128 x 128, and k that fills a row of the widest swizzle, or half of one where there is little shared memory."""
-    depth = DEPTH if request.SHARED.get(number, 0) > 100 else DEPTH // 2
+    depth = DEPTH if SHARED.get(number, 0) > 100 else DEPTH // 2
     return 128, 128, depth * 8 // dtype(kind).bits
 
 

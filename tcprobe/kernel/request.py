@@ -1,12 +1,9 @@
-"""What is asked of a GEMM, and what an arch can do of it.
+"""What is asked of a GEMM by mma.sync, and what an arch can do of it.
 
 >>> from tcprobe.kernel.request import Gemm
 >>> gemm = Gemm("sm_80", "f16", (128, 128, 64))
 >>> gemm.instruction.name, gemm.warp_tile, gemm.out
 ('mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32', (64, 64), 'f16')
-
-D (m x n) = A (m x k) B (k x n). `a` and `b` say what is contiguous in memory: the rows of A (row) or its columns, and
-the rows or the columns of B (col).
 """
 
 from __future__ import annotations
@@ -14,20 +11,17 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, proven, request
 from tcprobe.ask.path.answer import advance
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch as archs
-from tcprobe.isa.arch import WARP, Arch
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
 from tcprobe.kernel.copies import Copies, copies
-from tcprobe.store.cell import Cell, cell
-from tcprobe.store.choose import Layers
-from tcprobe.store.lookup import layers as folders
-from tcprobe.text import quoted
+from tcprobe.kernel.staged import OTHERS, StagedGemm, check_memory
+from tcprobe.store.cell import Cell
 
 # by type the multiplies of a warp, the first that an arch has, and the first arch that has it
 MULTIPLIES: dict[str, tuple[tuple[int, str], ...]] = {
@@ -38,39 +32,16 @@ MULTIPLIES: dict[str, tuple[tuple[int, str], ...]] = {
     "e5m2": ((89, "mma.m16n8k32.row.col.f32.e5m2.e5m2.f32"),),
     "s8": ((80, "mma.m16n8k32.row.col.s32.s8.s8.s32"), (75, "mma.m8n8k16.row.col.s32.s8.s8.s32")),
 }
-OUTS = {"f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "tf32": ("f32",), "e4m3": ("f16", "bf16", "f32"),
-        "e5m2": ("f16", "bf16", "f32"), "s8": ("s32",)}  # fmt: skip
-# KiB of shared memory that a block may have (CUDA programming guide, technical specifications by compute capability);
-# of sm_88 the guide says nothing: the least of its generation
-SHARED = {75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
-FIRST = 75
 MOST_REGISTERS = 255  # of a thread
-OTHERS = 24  # registers for addresses and the loop, as ptxas takes them
-MOST_STAGES, MOST_WARPS = 16, 16
+MOST_WARPS = 16
 SIZES = (8, 16, 32, 64, 128, 256)
 
 
 @dataclass(frozen=True)
-class Gemm:
-    """`tile` is m x n x k of a block, `warps` how many share it along m and n; `target` as --arch has it."""
+class Gemm(StagedGemm):
+    """`warps` share the tile of a block along m and n."""
 
-    target: str
-    type: str
-    tile: tuple[int, int, int]
     warps: tuple[int, int] = (2, 2)
-    stages: int = 3
-    a: str = "row"
-    b: str = "col"
-    stored: str | None = None
-    layers: Layers | None = None
-
-    @cached_property
-    def arch(self) -> Arch:
-        """The arch, one that there is a kernel for."""
-        one = archs.arch(self.target)
-        if one.number < FIRST:
-            raise UsageError(f"there is no kernel for {one.name}: sm_{FIRST} is the first that there is one for.")
-        return one
 
     @cached_property
     def instruction(self) -> Instruction:
@@ -84,11 +55,6 @@ class Gemm:
                          f"first that multiplies {self.type}.")  # fmt: skip
 
     @property
-    def out(self) -> str:
-        """The type of D in memory."""
-        return out_type(self.type, self.stored)
-
-    @property
     def threads(self) -> int:
         """Of a block."""
         return WARP * self.warps[0] * self.warps[1]
@@ -98,10 +64,6 @@ class Gemm:
         """Rows and columns of D that a warp makes."""
         (m, n, _), (down, across) = self.tile, self.warps
         return m // down, n // across
-
-    def cell(self, operand: str) -> Cell:
-        """The table of an operand."""
-        return cell(self.instruction.fragment(operand), self.arch.name, self.layers or folders(None, False))
 
     @cached_property
     def paths(self) -> dict[str, PathPlan]:
@@ -142,16 +104,6 @@ class Gemm:
         return max(plan.alignment for plan in self.paths.values())
 
     @property
-    def shared_bytes(self) -> int:
-        """Of dynamic shared memory, with what it takes to begin where the swizzles do."""
-        return self.stage_bytes * self.stages + self.alignment
-
-    @property
-    def static_bytes(self) -> int:
-        """Of shared memory that the kernel declares itself."""
-        return 0
-
-    @property
     def wavefronts(self) -> dict[str, dict[str, Any]]:
         """Of A and B: what loads a warp's part of the tile into registers, and its cycles of shared memory."""
         steps = {name: plan.registers for name, plan in self.paths.items()}
@@ -161,9 +113,8 @@ class Gemm:
     @property
     def evidence(self) -> list[str]:
         """What the tables rest on."""
-        d = self.cell("d")
         links = [link for plan in self.paths.values() for link in plan.evidence]
-        return list(dict.fromkeys([*links, f"{d.fragment.id} on {d.arch}: {d.evidence}"]))
+        return list(dict.fromkeys([*links, *super().evidence]))
 
     @property
     def fragments(self) -> tuple[int, int]:
@@ -232,60 +183,6 @@ def _check_registers(gemm: Gemm) -> None:
         wider = (2 * down, across) if gemm.warp_tile[0] >= gemm.warp_tile[1] else (down, 2 * across)
         taken = f"{need} registers a thread ({counted}, {OTHERS} others); there are {MOST_REGISTERS}"
         raise UsageError(f"--tile {_by(gemm.tile)} --warps {_by(gemm.warps)} takes {taken}: try --warps {_by(wider)}.")
-
-
-class Staged(Protocol):
-    """A kernel that goes through stages of shared memory."""
-
-    @property
-    def arch(self) -> Arch:
-        """What it is for."""
-        ...
-
-    @property
-    def stages(self) -> int:
-        """How many."""
-        ...
-
-    @property
-    def stage_bytes(self) -> int:
-        """Of one."""
-        ...
-
-    @property
-    def alignment(self) -> int:
-        """Of the first byte."""
-        ...
-
-    @property
-    def shared_bytes(self) -> int:
-        """Of all."""
-        ...
-
-    @property
-    def static_bytes(self) -> int:
-        """Beside it."""
-        ...
-
-
-def check_memory(gemm: Staged) -> None:
-    """UsageError where its stages are not as many as there can be, with how many there can be."""
-    most = SHARED[gemm.arch.number] << 10
-    if not 2 <= gemm.stages <= MOST_STAGES:
-        raise UsageError(f"--stages {gemm.stages}: 2 to {MOST_STAGES}; one is filled while another is multiplied.")
-    if gemm.shared_bytes + gemm.static_bytes > most:
-        fit = (most - gemm.alignment - gemm.static_bytes) // gemm.stage_bytes
-        near = f"--stages {fit} fits" if fit >= 2 else "take a smaller --tile"
-        raise UsageError(f"{gemm.stages} stages of {gemm.stage_bytes} bytes take {gemm.shared_bytes} bytes of shared "
-                         f"memory; a block on {gemm.arch.name} has at most {most}: {near}.")  # fmt: skip
-
-
-def out_type(kind: str, stored: str | None) -> str:
-    """The type of D in memory, of A's and B's and of --out; UsageError where D is not stored so."""
-    known = OUTS[kind]
-    if stored not in (None, *known):
-        raise UsageError(f"--out {quoted(str(stored))}: products of {kind} are stored as {' or '.join(known)}.")
-    return stored or known[0]
 
 
 def _by(sides: tuple[int, ...]) -> str:

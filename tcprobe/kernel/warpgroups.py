@@ -1,7 +1,7 @@
 """What is asked of a GEMM by wgmma: the tiles behind descriptors, registers and shared memory.
 
 >>> from tcprobe.kernel.warpgroups import WarpgroupGemm
->>> gemm = WarpgroupGemm("bf16", (128, 128, 64))
+>>> gemm = WarpgroupGemm("sm_90", "bf16", (128, 128, 64))
 >>> gemm.consumers, gemm.threads, hex(gemm.tiles["a"].descriptor.encode())
 (2, 384, '0x4000004000010000')
 """
@@ -15,15 +15,11 @@ from typing import Any
 from tcprobe.ask import descriptor
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch as archs
-from tcprobe.isa.arch import WARPGROUP, Arch
+from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
-from tcprobe.kernel.request import OTHERS, check_memory, out_type
-from tcprobe.store.cell import Cell, cell
-from tcprobe.store.choose import Layers
-from tcprobe.store.lookup import layers as folders
+from tcprobe.kernel.staged import OTHERS, StagedGemm, check_memory
 
 # of each type the k of a multiply, its accumulator, A and B
 FORMS = {"f16": "k16.f32.f16.f16", "bf16": "k16.f32.bf16.bf16", "tf32": "k8.f32.tf32.tf32",
@@ -35,21 +31,8 @@ REGISTERS = {1: (40, 232), 2: (24, 240), 3: (32, 160)}
 
 
 @dataclass(frozen=True)
-class WarpgroupGemm:
-    """`tile` is m x n x k of a block: a consumer warpgroup for every 64 of m."""
-
-    type: str
-    tile: tuple[int, int, int]
-    stages: int = 4
-    a: str = "row"
-    b: str = "col"
-    stored: str | None = None
-    layers: Layers | None = None
-
-    @property
-    def arch(self) -> Arch:
-        """The one that has wgmma."""
-        return archs.arch("sm_90")
+class WarpgroupGemm(StagedGemm):
+    """A consumer warpgroup for every 64 rows of a block's tile, and a producer's."""
 
     @property
     def consumers(self) -> int:
@@ -65,15 +48,6 @@ class WarpgroupGemm:
     def instruction(self) -> Instruction:
         """The multiply."""
         return resolve(f"wgmma.mma_async.m64n{self.tile[1]}{FORMS[self.type]}").instruction
-
-    @property
-    def out(self) -> str:
-        """The type of D in memory."""
-        return out_type(self.type, self.stored)
-
-    def cell(self, operand: str) -> Cell:
-        """The table of an operand in registers."""
-        return cell(self.instruction.fragment(operand), "sm_90", self.layers or folders(None, False))
 
     @cached_property
     def tiles(self) -> dict[str, SharedTile]:
@@ -101,7 +75,7 @@ class WarpgroupGemm:
     def shared_bytes(self) -> int:
         """Of dynamic shared memory, with what it takes to begin where the swizzles do; D lies where stages were."""
         d = self.tiles["d"].bytes * self.consumers if "d" in self.tiles else 0
-        return max(self.stage_bytes * self.stages, d) + self.alignment
+        return max(super().shared_bytes, d + self.alignment)
 
     @property
     def static_bytes(self) -> int:
@@ -112,12 +86,6 @@ class WarpgroupGemm:
     def wavefronts(self) -> dict[str, dict[str, Any]]:
         """None: wgmma reads shared memory itself."""
         return {}
-
-    @property
-    def evidence(self) -> list[str]:
-        """What the tables rest on."""
-        d = self.cell("d")
-        return [f"{d.fragment.id} on {d.arch}: {d.evidence}"]
 
     @property
     def registers(self) -> dict[str, int]:
