@@ -12,7 +12,7 @@ from tcprobe.cli import main
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.run.backend import Device
-from tcprobe.run.products import Outcome, product, stored
+from tcprobe.run.products import ProductRun, product, stored
 
 
 def test_a_run_without_a_gpu_says_so(monkeypatch):
@@ -37,7 +37,7 @@ def test_a_gpu_that_a_kernel_is_not_for_is_refused(monkeypatch, target, there, w
         product(gemm(GemmOptions(target, "f16")))
 
 
-OUTCOME = Outcome("A GPU", (523, 389, 331), 0, 0, (512, 512, 512), 100.0, 200.0, 0.5, 0)
+OUTCOME = ProductRun("A GPU", (523, 389, 331), 0, 0, (512, 512, 512), 100.0, 200.0, 0.5, 0)
 
 
 @pytest.mark.parametrize(("outcome", "code", "words"), [

@@ -15,7 +15,7 @@ from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from tcprobe.kernel.gemm import GemmKernel
-    from tcprobe.run.products import Outcome
+    from tcprobe.run.products import ProductRun
     from tcprobe.store.choose import Layers
 
 MAJOR = click.Choice(["row", "col"])
@@ -81,7 +81,7 @@ def gemm(layers: Layers, **asked: Any) -> None:
         raise SystemExit(1)
 
 
-def _outcome(one: GemmKernel, size: tuple[int, int, int] | None) -> Outcome:
+def _outcome(one: GemmKernel, size: tuple[int, int, int] | None) -> ProductRun:
     from tcprobe.run.products import product
 
     return product(one, size)
@@ -94,7 +94,7 @@ def _say_ways(ways: list[dict[str, Any]]) -> None:
             click.echo(escaped(f"  {step}"))
 
 
-def _say_outcome(one: GemmKernel, outcome: Outcome) -> None:
+def _say_outcome(one: GemmKernel, outcome: ProductRun) -> None:
     """What the GPU said."""
     compared, timed = ("x".join(map(str, size)) for size in (outcome.compared, outcome.timed))
     bad = f"{outcome.wrong} elements differ from NumPy's" if outcome.wrong else "equal to NumPy's"

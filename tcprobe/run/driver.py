@@ -94,12 +94,12 @@ def encoded(made: TensorMap, address: int) -> tuple[int, bytes]:
 
 
 def launched(
-    function: int, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int, arguments: Sequence[Any]
+    function: int, grid: tuple[int, int, int], block_sides: tuple[int, int, int], shared: int, passed: Sequence[Any]
 ) -> int:  # fmt: skip
-    """The CUresult of cuLaunchKernel on the default stream; `arguments` are of ctypes, by value as they stand."""
-    addresses = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
+    """The CUresult of cuLaunchKernel on the default stream; `passed` are of ctypes, by value as they stand."""
+    addresses = (ctypes.c_void_p * len(passed))(*map(ctypes.addressof, passed))
     code: int = _library("libcuda.so.1", "nvcuda.dll").cuLaunchKernel(
-        ctypes.c_void_p(function), *map(ctypes.c_uint, (*grid, *block, shared)), None, addresses, None
+        ctypes.c_void_p(function), *map(ctypes.c_uint, (*grid, *block_sides, shared)), None, addresses, None
     )
     return code
 

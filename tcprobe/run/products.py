@@ -24,9 +24,9 @@ from tcprobe.run.multiplicands import matrix, patterns
 if TYPE_CHECKING:
     from tcprobe.kernel.gemm import GemmKernel
 
-Size = tuple[int, int, int]
-COMPARED: Size = (523, 389, 331)  # with an edge on every side of every tile
-TIMED: Size = (4096, 4096, 4096)
+ProductSize = tuple[int, int, int]
+COMPARED: ProductSize = (523, 389, 331)  # with an edge on every side of every tile
+TIMED: ProductSize = (4096, 4096, 4096)
 NUMBERS = range(-3, 4)  # what matrices consist of
 ROUNDS, CALLS = 6, 4
 UNWRITTEN = 0x55
@@ -39,7 +39,7 @@ FASTEST = -1  # CUBLAS_GEMM_DEFAULT
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProductRun:
     """What a GPU says of a kernel: elements of the `compared` product that are not NumPy's, bytes written `outside` D,
     and of the `timed` one the TFLOP/s (10^12 operations) of the kernel and of cuBLAS, None where that has none such.
 
@@ -47,10 +47,10 @@ class Outcome:
     """
 
     device: str
-    compared: Size
+    compared: ProductSize
     wrong: int
     outside: int
-    timed: Size
+    timed: ProductSize
     tflops: float
     cublas: float | None
     ratio: float | None
@@ -67,14 +67,14 @@ class Outcome:
 
 
 class Lines:
-    """A matrix on the GPU, its lines a multiple of 16 bytes apart; `values` are bits in unsigned numbers."""
+    """A matrix on the GPU, its lines a multiple of 16 bytes apart; `bit_patterns` are its bits, as unsigned numbers."""
 
-    def __init__(self, cupy: Any, values: NDArray[Any], gap: int = 16) -> None:
-        self.lines, self.length, self.size = *values.shape, values.itemsize
+    def __init__(self, cupy: Any, bit_patterns: NDArray[Any], gap: int = 16) -> None:
+        self.lines, self.length, self.size = *bit_patterns.shape, bit_patterns.itemsize
         self.ld = -(-self.length * self.size // 16) * 16 + gap
-        image = np.full((self.lines, self.ld), UNWRITTEN, np.uint8)
-        image[:, : self.length * self.size] = np.ascontiguousarray(values).view(np.uint8)
-        self.kind, self.memory = values.dtype, cupy.asarray(image)
+        whole = np.full((self.lines, self.ld), UNWRITTEN, np.uint8)
+        whole[:, : self.length * self.size] = np.ascontiguousarray(bit_patterns).view(np.uint8)
+        self.kind, self.memory = bit_patterns.dtype, cupy.asarray(whole)
 
     @property
     def address(self) -> int:
@@ -88,7 +88,7 @@ class Lines:
         return np.ascontiguousarray(image[:, :used]).view(self.kind), int((image[:, used:] != UNWRITTEN).sum())
 
 
-def product(kernel: GemmKernel, timed: Size | None = None) -> Outcome:
+def product(kernel: GemmKernel, timed: ProductSize | None = None) -> ProductRun:
     """Run it on the first GPU.
 
     EnvironmentUnfitError where there is none, or one that the kernel is not for; ProbeError where the GPU faults.
@@ -102,13 +102,13 @@ def product(kernel: GemmKernel, timed: Size | None = None) -> Outcome:
     with gpu.faults():
         wrong, outside = _compared(gpu, kernel, function, COMPARED)
         tflops, peer, apart = _timed(gpu, kernel, function, timed or TIMED)
-    return Outcome(device.name, COMPARED, wrong, outside, timed or TIMED, tflops, peer,
+    return ProductRun(device.name, COMPARED, wrong, outside, timed or TIMED, tflops, peer,
                    peer and round(tflops / peer, 3), apart)  # fmt: skip
 
 
-def _check(kernel: GemmKernel, name: str, found: str) -> None:
+def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
     """EnvironmentUnfitError where a GPU cannot run the kernel."""
-    needed, there = kernel.asked.arch, arch(found)
+    needed, there = kernel.asked.arch, arch(gpu_arch)
     if kernel.maps and there.name != needed.name:
         raise EnvironmentUnfitError(f"{name} is of {there.name}; a kernel by wgmma runs on {needed.name} alone: take "
                                     f"--arch {there.name}.")  # fmt: skip
@@ -116,9 +116,9 @@ def _check(kernel: GemmKernel, name: str, found: str) -> None:
         raise EnvironmentUnfitError(f"{name} is of {there.name}, older than {needed.name}: take --arch {there.name}.")
 
 
-def _drawn(kernel: GemmKernel, size: Size) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+def _drawn(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
     """A and B as numbers, and their lines in memory as bits."""
-    (m, n, k), asked, rng = size, kernel.asked, np.random.default_rng(21)
+    (m, n, k), asked, rng = mnk, kernel.asked, np.random.default_rng(21)
     held = matrix(asked.instruction, "a")
     known = patterns(np.array(NUMBERS, np.int64), held).astype(f"u{dtype(asked.type).bits // 8}")
     picks = [rng.integers(0, len(NUMBERS), shape, np.int8) for shape in ((m, k), (k, n))]
@@ -127,82 +127,82 @@ def _drawn(kernel: GemmKernel, size: Size) -> tuple[list[NDArray[Any]], list[NDA
     return numbers, [known[pick if rows else pick.T] for pick, rows in zip(picks, along_rows, strict=True)]
 
 
-def _result(kernel: GemmKernel, size: Size) -> NDArray[Any]:
-    return np.full((size[0], size[1]), 0, f"u{dtype(kernel.asked.out).bits // 8}")
+def _result(kernel: GemmKernel, mnk: ProductSize) -> NDArray[Any]:
+    return np.full((mnk[0], mnk[1]), 0, f"u{dtype(kernel.asked.out).bits // 8}")
 
 
-def _compared(gpu: Gpu, kernel: GemmKernel, function: Any, size: Size) -> tuple[int, int]:
+def _compared(gpu: Gpu, kernel: GemmKernel, function: Any, mnk: ProductSize) -> tuple[int, int]:
     """(elements that are not NumPy's, bytes written outside)."""
-    (a, b), images = _drawn(kernel, size)
-    held = [Lines(gpu.cupy, one) for one in (*images, ~_result(kernel, size))]
-    _launcher(kernel, function, held, size)()
+    (a, b), images = _drawn(kernel, mnk)
+    held = [Lines(gpu.cupy, one) for one in (*images, ~_result(kernel, mnk))]
+    _launcher(kernel, function, held, mnk)()
     found, outside = held[2].read()
     return int((found != stored(a @ b, kernel.asked.out)).sum()), outside
 
 
-def stored(values: NDArray[np.int64], out: str) -> NDArray[Any]:
-    """The bits of whole numbers in the type that D is stored as, rounded to the nearest, ties to even.
+def stored(products: NDArray[np.int64], out: str) -> NDArray[Any]:
+    """The bits of whole products in the type that D is stored as, rounded to the nearest, ties to even.
 
     >>> [hex(bits) for bits in stored(np.array([257, 259, -1]), "bf16")]
     ['0x4380', '0x4382', '0xbf80']
     """
     if out == "bf16":
-        bits = values.astype(np.float32).view(np.uint32).astype(np.uint64)
+        bits = products.astype(np.float32).view(np.uint32).astype(np.uint64)
         return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
     kind = {"f16": np.float16, "f32": np.float32, "s32": np.int32}[out]
-    return values.astype(kind).view(f"u{dtype(out).bits // 8}")
+    return products.astype(kind).view(f"u{dtype(out).bits // 8}")
 
 
-def _timed(gpu: Gpu, kernel: GemmKernel, function: Any, size: Size) -> tuple[float, float | None, int | None]:
+def _timed(gpu: Gpu, kernel: GemmKernel, function: Any, mnk: ProductSize) -> tuple[float, float | None, int | None]:
     """(TFLOP/s, cuBLAS's, elements in which the two differ), alternately on the same matrices."""
-    _, images = _drawn(kernel, size)
-    held = [Lines(gpu.cupy, one, 0) for one in (*images, _result(kernel, size), _result(kernel, size))]
-    ours, theirs = _launcher(kernel, function, held[:3], size), _peer(gpu, kernel, [*held[:2], held[3]], size)
+    _, images = _drawn(kernel, mnk)
+    held = [Lines(gpu.cupy, one, 0) for one in (*images, _result(kernel, mnk), _result(kernel, mnk))]
+    ours, theirs = _launcher(kernel, function, held[:3], mnk), _peer(gpu, kernel, [*held[:2], held[3]], mnk)
     best = _least(gpu.cupy, [ours, theirs] if theirs else [ours])
-    rates = [round(2 * size[0] * size[1] * size[2] / ms / 1e9, 1) for ms in best]
+    rates = [round(2 * mnk[0] * mnk[1] * mnk[2] / ms / 1e9, 1) for ms in best]
     if not theirs:
         return rates[0], None, None
     return rates[0], rates[1], int((held[2].read()[0] != held[3].read()[0]).sum())
 
 
-def _launcher(kernel: GemmKernel, function: Any, held: Sequence[Lines], size: Size) -> Callable[[], None]:
+def _launcher(kernel: GemmKernel, function: Any, abd: Sequence[Lines], mnk: ProductSize) -> Callable[[], None]:
     """A function that launches the kernel over A, B and D."""
-    a, b, d = held
-    sizes = [ctypes.c_int(side) for side in size]
+    a, b, d = abd
+    sizes = [ctypes.c_int(side) for side in mnk]
     if kernel.maps:
-        maps = [_map(box, one) for box, one in zip(kernel.maps.values(), held, strict=False)]
+        maps = [_map(box, one) for box, one in zip(kernel.maps.values(), abd, strict=False)]
         arguments = [*maps, ctypes.c_void_p(d.address), ctypes.c_longlong(d.ld), *sizes]
     else:
         arguments = [*(ctypes.c_void_p(one.address) for one in (a, b, d)), *sizes,
                      *(ctypes.c_longlong(one.ld) for one in (a, b, d))]  # fmt: skip
 
     def launch() -> None:
-        code = driver.launched(function.ptr, kernel.grid(*size[:2]), kernel.block, kernel.shared_bytes, arguments)
+        code = driver.launched(function.ptr, kernel.grid(*mnk[:2]), kernel.block, kernel.shared_bytes, arguments)
         if code:
             raise ProbeError(f"{kernel.name} is not launched: {driver.result_name(code)}.")
 
     return launch
 
 
-def _map(box: dict[str, Any], one: Lines) -> Any:
+def _map(tma_box: dict[str, Any], lines: Lines) -> Any:
     """A tensor map of lines, as an argument."""
-    kind, mode = box["data_type"].rpartition("_TYPE_")[2], box["swizzle"].rpartition("_SWIZZLE_")[2]
-    made = packed(kind, (one.length, one.lines), tuple(box["box"]), mode)._replace(strides=(one.ld,))
-    code, raw = driver.encoded(made, one.address)
+    kind, mode = tma_box["data_type"].rpartition("_TYPE_")[2], tma_box["swizzle"].rpartition("_SWIZZLE_")[2]
+    made = packed(kind, (lines.length, lines.lines), tuple(tma_box["box"]), mode)._replace(strides=(lines.ld,))
+    code, raw = driver.encoded(made, lines.address)
     if code:
         raise ProbeError(f"cuTensorMapEncodeTiled: {driver.result_name(code)} for {made}.")
     return (ctypes.c_byte * len(raw)).from_buffer_copy(raw)
 
 
-def _peer(gpu: Gpu, kernel: GemmKernel, held: Sequence[Lines], size: Size) -> Callable[[], None] | None:
+def _peer(gpu: Gpu, kernel: GemmKernel, abd: Sequence[Lines], mnk: ProductSize) -> Callable[[], None] | None:
     """The same product by cublasGemmEx, None where it takes no such types; it counts columns first, so D' = B' A'."""
-    asked, (m, n, k) = kernel.asked, size
+    asked, (m, n, k) = kernel.asked, mnk
     if (asked.type, asked.out) not in PEERS:
         return None
     kind, out, compute, scalar = PEERS[asked.type, asked.out]
     cublas, handle = gpu.cupy.cuda.cublas, gpu.cupy.cuda.device.get_cublas_handle()
     one, zero = np.ones(1, scalar), np.zeros(1, scalar)
-    a, b, d = ((matrix_.address, matrix_.ld // matrix_.size) for matrix_ in held)
+    a, b, d = ((matrix_.address, matrix_.ld // matrix_.size) for matrix_ in abd)
     turned = int(asked.b == "col"), int(asked.a == "col")
 
     def call() -> None:
