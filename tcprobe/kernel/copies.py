@@ -22,14 +22,15 @@ from tcprobe.layout.banks import IDLE, Ints
 FILL = Template("""\
 // The block's tile of $what, global -> shared, in $count copies of a warp: $parts times those of
 // tcprobe path $fragment --tile $tile
-// lines, bytes: what there is of the matrix from `global` on; of a whole tile one `share` of STEPS is copied, else all
+// lines, bytes: what there is of the matrix from `global` on. Of a whole tile one `share` is copied, else all in the
+// first
 template <bool whole>
 __device__ inline void fill_$operand(unsigned shared, const char* global, long long ld, int lines, int bytes,
                               int share) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll(whole ? $rounds : 1)
   for (int round = 0; round < $rounds; ++round) {
-    if (whole && round % STEPS != share) continue;
+    if (whole ? round % SHARES != share : share) continue;
     $issue
     const int line = $line, byte = $byte;
     copy<whole>(shared + $shared, global + line * ld + byte, line < lines ? bytes - byte : 0);

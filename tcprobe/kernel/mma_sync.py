@@ -31,10 +31,15 @@ using B = $struct_b;
 constexpr int WARPS_M = $warps_m, WARPS_N = $warps_n, THREADS = $threads, STAGES = $stages;
 constexpr int TILE_M = $m, TILE_N = $n, TILE_K = $k, WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int DOWN = WARP_M / $rows, ACROSS = WARP_N / $cols;  // fragments of D that a warp has
-constexpr int BYTES_A = WARPS_M * A::BYTES, STAGE = BYTES_A + WARPS_N * B::BYTES, SIZE = $size, STEPS = A::STEPS;
+constexpr int BYTES_A = WARPS_M * A::BYTES, STAGE = BYTES_A + WARPS_N * B::BYTES, SIZE = $size;
+constexpr int STEPS = A::STEPS, SHARES = STEPS - 1;  // copies are made in all k steps of a tile but the last
 
+template <bool all>
+struct Tiles {  // of a block: whether all are `whole`, inside A and B
+  static constexpr bool whole = all;
+};
 // One piece of 16 bytes; of what lies beyond the matrix come zeros: `left` bytes are there, none if it is < 0, and
-// all of them where the `whole` tile is inside
+// all of them where the tile is `whole`
 template <bool whole>
 __device__ inline void copy(unsigned to, const char* from, int left) {
 $copy
@@ -56,59 +61,57 @@ $name(const void* a_, const void* b_, void* d_, int m, int n, int k, long long l
   const char* const a = static_cast<const char*>(a_);
   const char* const b = static_cast<const char*>(b_);
 
-  const bool inside = m0 + TILE_M <= m && n0 + TILE_N <= n;
-  // a share of the copies into a stage of shared memory: the parts of A, then those of B
-  const auto fill = [&](int tile, int share) {
-    if (tile >= tiles) return;
-    const unsigned stage = shared + tile % STAGES * STAGE;
-    const int k0 = tile * TILE_K;
-    const char* const from_a = $from_a;
-    const char* const from_b = $from_b;
-    if (inside && k0 + TILE_K <= k) {
-      fill_a<true>(stage, from_a, lda, $left_a, share);
-      fill_b<true>(stage + BYTES_A, from_b, ldb, $left_b, share);
-    } else if (share == 0) {  // one with an edge: all at once
-      fill_a<false>(stage, from_a, lda, $left_a, share);
-      fill_b<false>(stage + BYTES_A, from_b, ldb, $left_b, share);
-    }
-  };
-
   $word d[DOWN][ACROSS][$d_registers] = {};
-  for (int tile = 0; tile < STAGES - 1; ++tile) {
+  const auto product = [&](auto kind) {
+    constexpr bool WHOLE = decltype(kind)::whole;
+    // a share of the copies into a stage of shared memory: the parts of A, then those of B
+    const auto fill = [&](int tile, int share) {
+      const unsigned stage = shared + tile % STAGES * STAGE;
+      const int k0 = tile * TILE_K;
+      if (tile >= tiles) return;
+      fill_a<WHOLE>(stage, $from_a, lda, $left_a, share);
+      fill_b<WHOLE>(stage + BYTES_A, $from_b, ldb, $left_b, share);
+    };
+    for (int tile = 0; tile < STAGES - 1; ++tile) {
 #pragma unroll
-    for (int share = 0; share < STEPS; ++share) fill(tile, share);
-    $commit
-  }
-  // fragments of two k steps: those of the next are loaded while those of this one are multiplied
-  unsigned fa[2][DOWN * $a_registers], fb[2][ACROSS * $b_registers];
-  const auto load = [&](int tile, int step) {
-    const unsigned stage = shared + tile % STAGES * STAGE;
-    A::load_k(stage + down * A::BYTES, lane, step, fa[step & 1]);
-    B::load_k(stage + BYTES_A + across * B::BYTES, lane, step, fb[step & 1]);
-  };
-  $wait
-  __syncthreads();
-  load(0, 0);
-  for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
-      fill(tile + STAGES - 1, step);  // into the stage of the tile before this one
-      if (step + 1 < STEPS) {
-        load(tile, step + 1);
-      } else {
-        $commit
-        $wait
-        __syncthreads();  // the next tile is there for all, and all have read this one
-        load(tile + 1, 0);
-      }
-#pragma unroll
-      for (int i = 0; i < DOWN; ++i)
-#pragma unroll
-        for (int j = 0; j < ACROSS; ++j)
-          multiply(d[i][j], reinterpret_cast<const unsigned(&)[$a_registers]>(fa[step & 1][i * $a_registers]),
-                   reinterpret_cast<const unsigned(&)[$b_registers]>(fb[step & 1][j * $b_registers]));
+      for (int share = 0; share < SHARES; ++share) fill(tile, share);
+      $commit
     }
-  }
+    // fragments of two k steps: those of the next are loaded while those of this one are multiplied
+    unsigned fa[2][DOWN * $a_registers], fb[2][ACROSS * $b_registers];
+    const auto load = [&](int tile, int step) {
+      const unsigned stage = shared + tile % STAGES * STAGE;
+      A::load_k(stage + down * A::BYTES, lane, step, fa[step & 1]);
+      B::load_k(stage + BYTES_A + across * B::BYTES, lane, step, fb[step & 1]);
+    };
+    $wait
+    __syncthreads();
+    load(0, 0);
+    for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+      for (int step = 0; step < STEPS; ++step) {
+        if (step + 1 < STEPS) {
+          load(tile, step + 1);
+          fill(tile + STAGES - 1, step);  // into the stage of the tile before this one
+        } else {
+          $commit
+          $wait
+          __syncthreads();  // the next tile is there for all, and all have read this one
+          load(tile + 1, 0);
+        }
+#pragma unroll
+        for (int i = 0; i < DOWN; ++i)
+#pragma unroll
+          for (int j = 0; j < ACROSS; ++j)
+            multiply(d[i][j], reinterpret_cast<const unsigned(&)[$a_registers]>(fa[step & 1][i * $a_registers]),
+                     reinterpret_cast<const unsigned(&)[$b_registers]>(fb[step & 1][j * $b_registers]));
+      }
+    }
+  };
+  if (m0 + TILE_M <= m && n0 + TILE_N <= n && k % TILE_K == 0)
+    product(Tiles<true>{});
+  else
+    product(Tiles<false>{});
 
   const int first_row = m0 + down * WARP_M, first_col = n0 + across * WARP_N;
 #pragma unroll

@@ -31,7 +31,7 @@ NUMBERS = range(-3, 4)  # what matrices consist of
 ROUNDS, CALLS = 6, 4
 UNWRITTEN = 0x55
 # cudaDataType and cublasComputeType_t (library_types.h, cublas_api.h) of what cublasGemmEx multiplies, by (type, out)
-FLOAT, WHOLE = (68, np.float32), (70, np.int32)
+FLOAT, WHOLE = (68, np.float32), (72, np.int32)
 PEERS = {("f16", "f16"): (2, 2, *FLOAT), ("f16", "f32"): (2, 0, *FLOAT), ("bf16", "bf16"): (14, 14, *FLOAT),
          ("bf16", "f32"): (14, 0, *FLOAT), ("tf32", "f32"): (0, 0, 77, np.float32),
          ("s8", "s32"): (3, 10, *WHOLE)}  # fmt: skip
