@@ -49,12 +49,17 @@ OTHERS = (
     GemmOptions("sm_90", "bf16", (64, 96, 64), a="col", b="row", out="f32"),
     GemmOptions("sm_90", "f16", (128, 128, 64)), GemmOptions("sm_90", "e4m3", (192, 128, 64)),
     GemmOptions("sm_80", "f16", (64, 256, 32), (1, 4), 4, out="f32"),
+    *(GemmOptions("sm_90", kind, cluster=2) for kind in ("f16", "tf32", "e4m3", "s8")),
+    GemmOptions("sm_90", "bf16", (64, 128, 64), a="col", b="row", cluster=2),
+    GemmOptions("sm_90", "bf16", (192, 128, 64), out="f32", cluster=2),
 )  # fmt: skip
 RATED = (
     GemmOptions("sm_90", "bf16", (128, 128, 64), stages=4), GemmOptions("sm_90", "bf16", (128, 256, 64), stages=4),
-    GemmOptions("sm_90", "bf16", (128, 256, 64), stages=3),
+    GemmOptions("sm_90", "bf16", (128, 256, 64), stages=4, cluster=2),
+    GemmOptions("sm_90", "bf16", (128, 128, 64), stages=4, cluster=2),
     GemmOptions("sm_90", "bf16", (128, 192, 64), stages=4), GemmOptions("sm_90", "bf16", (192, 128, 64), stages=4),
     GemmOptions("sm_90", "e4m3", (128, 256, 128), stages=4, out="bf16"),
+    GemmOptions("sm_90", "e4m3", (128, 256, 128), stages=4, out="bf16", cluster=2),
     GemmOptions("sm_90", "e4m3", (128, 128, 128), stages=4, out="bf16"),
     GemmOptions("sm_80", "bf16", (128, 128, 64), stages=3), GemmOptions("sm_80", "bf16", (128, 128, 32), stages=4),
     GemmOptions("sm_80", "bf16", (128, 128, 64), warps=(2, 4), stages=3),
@@ -336,10 +341,13 @@ def rate(sizes: list[int], folder: Path) -> list[dict]:
             mine, other = timed([ours, theirs], 5)
             apart = float((d.get().float() - theirs().float()).abs().max())
             cycles, flops = clock.cycles(ours), 2 * size**3
-            answers.append({"kernel": loaded.kernel.name, "warps": getattr(loaded.options, "warps", None),
-                            "stages": loaded.options.stages, "size": size, "tflops": round(flops / mine / 1e9, 1),
-                            "theirs": round(flops / other / 1e9, 1), "ratio": round(other / mine, 3), "cycles": round(cycles),
-                            "multiply_adds_a_cycle_an_sm": round(multiply_adds(size, cycles)), "apart": apart})  # fmt: skip
+            answers.append({
+                "kernel": loaded.kernel.name, "warps": getattr(loaded.options, "warps", None),
+                "cluster": getattr(loaded.options, "cluster", None), "stages": loaded.options.stages, "size": size,
+                "tflops": round(flops / mine / 1e9, 1), "theirs": round(flops / other / 1e9, 1),
+                "ratio": round(other / mine, 3), "cycles": round(cycles),
+                "multiply_adds_a_cycle_an_sm": round(multiply_adds(size, cycles)), "apart": apart,
+            })  # fmt: skip
             print(answers[-1], flush=True)
     return answers
 
@@ -360,6 +368,7 @@ def main(arguments: list[str]) -> int:
             asked = [
                 GemmOptions(arch(one).name, kind) for one, kind in zip(arguments[1::2], arguments[2::2], strict=True)
             ]
+            asked += [one._replace(cluster=2) for one in asked if one.arch == "sm_90"]
             wrong = sum(any(differing(one, (200, 300, 150), 1)) for one in built(asked, folder))
             answer = {"products": len(asked), "wrong": wrong}
         else:

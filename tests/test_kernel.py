@@ -166,7 +166,7 @@ def test_it_compiles_without_a_word(number, kind):
 def test_tma_stores_no_piece_that_goes_beyond_a_row(kind):
     """Where a row ends inside a piece of 16 bytes, the block that has its end stores from registers."""
     made = gemm(GemmOptions("sm_90", kind))
-    edge = re.search(r"if \(n % (\d+) && n0 \+ TILE_N > n\) {\s+store\(.*?return;", made.source, re.DOTALL)
+    edge = re.search(r"if \(n % (\d+) && n0 \+ TILE_N > n\) {\s+store\(.*?} else {", made.source, re.DOTALL)
     assert bool(edge) == ("copy_back(" in made.source) == ("map_d" in made.parameters)
     if edge:
         assert int(edge[1]) * dtype(made.asked.out).bits == 128
@@ -179,6 +179,37 @@ def test_other_majors_of_wgmma_compile(a, b):
     made = gemm(GemmOptions("sm_90", "bf16", (128, 96, 64), a=a, b=b))
     library = nvrtc.library()
     assert nvrtc.compile_cuda(library, made.source, "-arch=sm_90a", "-std=c++17") == (True, "")
+
+
+@pytest.mark.parametrize(("kind", "b"), [("bf16", "col"), ("bf16", "row"), ("e4m3", "col")])
+def test_blocks_of_a_cluster_bring_each_other_all_of_b(kind, b):
+    made = gemm(GemmOptions("sm_90", kind, b=b, cluster=2))
+    library = nvrtc.library()
+    assert nvrtc.compile_cuda(library, made.source, "-arch=sm_90a", "-std=c++17") == (True, "")
+    assert "__cluster_dims__(1, 2, 1)" in made.source
+    (m, n, k), size = made.asked.tile, dtype(kind).bits // 8
+    loads = re.findall(
+        r"CLUSTER == (\d)\) load_all\(at \+ BYTES_A \+ (\d+), map_b, barrier, (.*), (.*)\);", made.source
+    )
+    assert len(loads) == made.maps["b"]["boxes"] == len(set(loads))
+    starts = sorted(int(at) for _, at, *_ in loads)
+    assert starts == list(range(0, n * k * size, made.maps["b"]["box_bytes"]))
+    assert sorted(block for block, *_ in loads) == sorted("01" * (len(loads) // 2))
+    assert made.grid(3 * m + 1, 5 * n) == (5, 4, 1)
+    assert made.to_json(None)["grid"][1] == f"(m + {2 * m - 1}) / {2 * m} * 2"
+    for col, block in ((0, 0), (n - 1, 1)):
+        assert f"by block {block} of the cluster for all" in explained(made, (0, col, 0))[1]["steps"][1]
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (GemmOptions("sm_80", "f16", cluster=2), "the kernel of sm_90 alone"),
+    (GemmOptions("sm_90", "f16", cluster=3), "1 or 2 blocks"),
+    (GemmOptions("sm_90", "tf32", (128, 24, 32), cluster=2), "take a multiple of 16"),
+    (GemmOptions("sm_90", "f16", (128, 64, 64), b="row", cluster=2), "take a multiple of 128"),
+])  # fmt: skip
+def test_a_cluster_that_cannot_be_is_refused(options, words):
+    with pytest.raises(UsageError, match=words):
+        gemm(options)
 
 
 REFUSED = {

@@ -36,6 +36,8 @@ def kernel() -> None:
 @click.option("--a", type=MAJOR, default="row", show_default=True, help="What of A is contiguous.")
 @click.option("--b", type=MAJOR, default="col", show_default=True, help="What of B (k x n) is contiguous.")
 @click.option("--out", type=ElementType(), metavar="TYPE", help="Of D in memory. Default: f16, bf16, f32 or s32.")
+@click.option("--cluster", type=Number(1), default=1, show_default=True, metavar="N",
+              help="sm_90: blocks that bring each other parts of B, 1 or 2.")  # fmt: skip
 @click.option("--name", type=Given(), metavar="NAME", help="Of the kernel and its namespace.")
 @click.option(
     "--size",

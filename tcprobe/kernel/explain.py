@@ -120,9 +120,11 @@ def _boxed(gemm: WarpgroupGemm, operand: str, element: At) -> list[str]:
     inner = (k if tile.major == "k" else line) // tile.box[0]
     offset = int(tile.offset(line, k)) + (gemm.tiles["a"].bytes if operand == "b" else 0)
     reader = f"warpgroup {1 + line // LINES}" if operand == "a" else "every consumer"
+    by = f", by block {line * gemm.cluster // whole} of the cluster for all" if (
+        operand == "b" and gemm.cluster > 1) else ""  # fmt: skip
     return [
         _memory(operand, element.of(operand), along_rows, gemm.type),
-        f"TMA, box {inner} of the tile at k {element.k - k}, to byte {offset} of stage "
+        f"TMA, box {inner} of the tile at k {element.k - k}{by}, to byte {offset} of stage "
         f"{element.k // gemm.tile[2] % gemm.stages}",
         f"read by {reader} in k step {k // gemm.instruction.shape.k} of the tile",
     ]  # fmt: skip

@@ -25,6 +25,7 @@ from tcprobe.kernel.staged import OTHERS, StagedGemm, check_memory
 FORMS = {"f16": "k16.f32.f16.f16", "bf16": "k16.f32.bf16.bf16", "tf32": "k8.f32.tf32.tf32",
          "e4m3": "k32.f32.e4m3.e4m3", "e5m2": "k32.f32.e5m2.e5m2", "s8": "k32.s32.s8.s8"}  # fmt: skip
 ALL_REGISTERS = 1 << 16  # of an SM
+ATOM = 8  # lines of a swizzle's pattern
 LINES = 64  # of A and D that a warpgroup multiplies at a time
 # by consumers the registers of a producer's and of a consumer's thread: whole multiples of 8 that 64K registers hold
 REGISTERS = {1: (40, 232), 2: (24, 240), 3: (32, 160)}
@@ -32,7 +33,12 @@ REGISTERS = {1: (40, 232), 2: (24, 240), 3: (32, 160)}
 
 @dataclass(frozen=True)
 class WarpgroupGemm(StagedGemm):
-    """A consumer warpgroup for every 64 rows of a block's tile, and a producer's."""
+    """A consumer warpgroup for every 64 rows of a block's tile, and a producer's.
+
+    `cluster` blocks, 1 or 2, whose tiles lie below each other share the tile of B: each brings a part of it to all.
+    """
+
+    cluster: int = 1
 
     @property
     def consumers(self) -> int:
@@ -60,6 +66,16 @@ class WarpgroupGemm(StagedGemm):
         if dtype(self.out).bits == 16:
             tiles["d"] = descriptor.tile((LINES, n), self.out, "k", _width(self.out, n))
         return tiles
+
+    @property
+    def boxes(self) -> dict[str, dict[str, Any]]:
+        """The tensor maps of A, B and D: type, box, swizzle, what is contiguous; boxes of a shared B are in parts."""
+        boxes = {name: {**descriptor.tma(tile), "major": tile.major} for name, tile in self.tiles.items()}
+        if self.cluster > 1 and self.tiles["b"].major == "k":
+            inner, lines = boxes["b"]["box"]
+            boxes["b"] |= {"box": [inner, lines // self.cluster], "boxes": boxes["b"]["boxes"] * self.cluster,
+                           "box_bytes": boxes["b"]["box_bytes"] // self.cluster}  # fmt: skip
+        return boxes
 
     @property
     def stage_bytes(self) -> int:
@@ -108,5 +124,17 @@ def checked(gemm: WarpgroupGemm) -> WarpgroupGemm:
     if count + OTHERS > there:
         raise UsageError(f"--tile: {count} accumulators and {OTHERS} other registers are more than the {there} that a "
                          f"thread of {gemm.threads} has; nearest: m 128.")  # fmt: skip
+    _check_cluster(gemm)
     check_memory(gemm)
     return gemm
+
+
+def _check_cluster(gemm: WarpgroupGemm) -> None:
+    """UsageError for a cluster that is none, or whose blocks cannot share out the boxes of B."""
+    if gemm.cluster not in (1, 2):
+        raise UsageError(f"--cluster {gemm.cluster}: 1 or 2 blocks; with 2 each brings half of B to both.")
+    tile = gemm.tiles["b"]
+    least = ATOM if tile.major == "k" else tile.box[0]
+    if gemm.cluster > 1 and tile.lines % (gemm.cluster * least):
+        raise UsageError(f"--cluster {gemm.cluster}: n {tile.lines} has no halves of whole boxes: take a multiple of "
+                         f"{gemm.cluster * least}.")  # fmt: skip
