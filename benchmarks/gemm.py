@@ -38,12 +38,12 @@ DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 SHAPES = ((128, 128, 64), (1, 1, 1), (127, 129, 65), (300, 77, 193), (513, 260, 31), (64, 1000, 130))
 FORMS = (
     *((target, kind, "row", "col") for target, kind in (
-        ("sm_75", "f16"), ("sm_75", "s8"), ("sm_80", "f16"), ("sm_80", "bf16"), ("sm_80", "tf32"), ("sm_80", "s8"),
-        ("sm_89", "e4m3"), ("sm_89", "e5m2"), ("sm_90", "f16"), ("sm_90", "bf16"), ("sm_90", "tf32"), ("sm_90", "e4m3"),
-        ("sm_90", "e5m2"), ("sm_90", "s8"))),
+        ("sm_70", "f16"), ("sm_75", "f16"), ("sm_75", "s8"), ("sm_80", "f16"), ("sm_80", "bf16"), ("sm_80", "tf32"),
+        ("sm_80", "s8"), ("sm_89", "e4m3"), ("sm_89", "e5m2"), ("sm_90", "f16"), ("sm_90", "bf16"), ("sm_90", "tf32"),
+        ("sm_90", "e4m3"), ("sm_90", "e5m2"), ("sm_90", "s8"))),
     *(("sm_80", kind, a, b) for kind in ("f16", "tf32", "s8") for a, b in (("col", "row"), ("row", "row"))),
     *(("sm_90", "bf16", a, b) for a, b in (("col", "col"), ("row", "row"), ("col", "row"))),
-    ("sm_75", "f16", "col", "row"),
+    ("sm_75", "f16", "col", "row"), ("sm_70", "f16", "col", "row"),
 )  # fmt: skip
 OTHERS = (
     GemmOptions("sm_90", "bf16", (64, 96, 64), a="col", b="row", out="f32"),

@@ -20,8 +20,8 @@ from tcprobe.isa.arch import WARP
 from tcprobe.layout.banks import IDLE, Ints
 
 FILL = Template("""\
-// The block's tile of $what, global -> shared, in $count copies of a warp: $parts times those of
-// tcprobe path $fragment --tile $tile
+// The block's tile of $what, global -> shared, in $count copies of a warp: $parts times those of the path of
+// $fragment, tile $tile (tcprobe path)
 // lines, bytes: what there is of the matrix from `global` on. Of a whole tile one `share` is copied, else all in the
 // first
 template <bool whole>

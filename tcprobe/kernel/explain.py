@@ -77,7 +77,7 @@ def _factor(gemm: Gemm, operand: str, element: At) -> list[str]:
         _memory(operand, (row, col), along_rows, gemm.type),
         f"{step.instruction} by thread {issue % warps * WARP + lane} (round {issue // warps}), to byte {offset} of "
         f"stage {stage}",
-        f"{plan.registers.instruction} by {which}, k step {at[operand == 'a'] // gemm.instruction.shape.k}",
+        f"{plan.registers.instruction} by {which}, k step {at[operand == 'a'] // gemm.shape.k}",
         f"registers: {_held(gemm.cell(operand), at, operand)}",
     ]  # fmt: skip
 
@@ -106,8 +106,10 @@ def _result(gemm: Gemm, element: At) -> list[str]:
     warp = row // m * gemm.warps[1] + col // n
     lane, i = _slot(cell, (row, col))
     down, across = row % m // cell.fragment.rows, col % n // cell.fragment.cols
+    offset = row * gemm.line + col * dtype(gemm.out).bits // 8
     return [
         f"registers: warp {warp}, lane {lane}, d[{down}][{across}][{i}]",
+        *([f"shared memory: byte {offset}, where the stages were"] if gemm.line else []),
         _memory("d", (element.row, element.col), True, gemm.out),
     ]  # fmt: skip
 

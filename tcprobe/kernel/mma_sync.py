@@ -34,10 +34,6 @@ constexpr int DOWN = WARP_M / $rows, ACROSS = WARP_N / $cols;  // fragments of D
 constexpr int BYTES_A = WARPS_M * A::BYTES, STAGE = BYTES_A + WARPS_N * B::BYTES, SIZE = $size;
 constexpr int STEPS = A::STEPS, SHARES = STEPS - 1;  // copies are made in all k steps of a tile but the last
 
-template <bool all>
-struct Tiles {  // of a block: whether all are `whole`, inside A and B
-  static constexpr bool whole = all;
-};
 // One piece of 16 bytes; of what lies beyond the matrix come zeros: `left` bytes are there, none if it is < 0, and
 // all of them where the tile is `whole`
 template <bool whole>
@@ -49,6 +45,56 @@ $fills
 $multiply
 $store
 $raster
+// D += A B over all k: `whole`, all tiles are inside A and B; m0, n0: where the block's begin
+template <bool whole>
+__device__ inline void multiply_all($word (&d)[DOWN][ACROSS][$d_registers], unsigned shared, const char* a,
+                                    const char* b, int m0, int n0, int m, int n, int k, long long lda, long long ldb) {
+  const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = warp / WARPS_N, across = warp % WARPS_N;
+  const int tiles = (k + TILE_K - 1) / TILE_K;
+  // a share of the copies into a stage of shared memory: the parts of A, then those of B
+  const auto fill = [&](int tile, int share) {
+    const unsigned stage = shared + tile % STAGES * STAGE;
+    const int k0 = tile * TILE_K;
+    if (tile >= tiles) return;
+    fill_a<whole>(stage, $from_a, lda, $left_a, share);
+    fill_b<whole>(stage + BYTES_A, $from_b, ldb, $left_b, share);
+  };
+  for (int tile = 0; tile < STAGES - 1; ++tile) {
+#pragma unroll
+    for (int share = 0; share < SHARES; ++share) fill(tile, share);
+    $commit
+  }
+  // fragments of two k steps: those of the next are loaded while those of this one are multiplied
+  unsigned fa[2][DOWN * $a_registers], fb[2][ACROSS * $b_registers];
+  const auto load = [&](int tile, int step) {
+    const unsigned stage = shared + tile % STAGES * STAGE;
+    A::load_k(stage + down * A::BYTES, lane, step, fa[step & 1]);
+    B::load_k(stage + BYTES_A + across * B::BYTES, lane, step, fb[step & 1]);
+  };
+  $wait
+  __syncthreads();
+  load(0, 0);
+  for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+      if (step + 1 < STEPS) {
+        load(tile, step + 1);
+        fill(tile + STAGES - 1, step);  // into the stage of the tile before this one
+      } else {
+        $commit
+        $wait
+        __syncthreads();  // the next tile is there for all, and all have read this one
+        load(tile + 1, 0);
+      }
+#pragma unroll
+      for (int i = 0; i < DOWN; ++i)
+#pragma unroll
+        for (int j = 0; j < ACROSS; ++j)
+          multiply(d[i][j], reinterpret_cast<const unsigned(&)[$a_registers]>(fa[step & 1][i * $a_registers]),
+                   reinterpret_cast<const unsigned(&)[$b_registers]>(fb[step & 1][j * $b_registers]));
+    }
+  }
+}
 extern "C" __global__ void __launch_bounds__(THREADS)
 $name(const void* a_, const void* b_, void* d_, int m, int n, int k, long long lda, long long ldb, long long ldd) {
   extern __shared__ unsigned char smem[];
@@ -57,72 +103,52 @@ $name(const void* a_, const void* b_, void* d_, int m, int n, int k, long long l
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = warp / WARPS_N, across = warp % WARPS_N;
   unsigned row, col;
   place(row, col);
-  const int m0 = row * TILE_M, n0 = col * TILE_N, tiles = (k + TILE_K - 1) / TILE_K;
+  const int m0 = row * TILE_M, n0 = col * TILE_N;
   const char* const a = static_cast<const char*>(a_);
   const char* const b = static_cast<const char*>(b_);
 
   $word d[DOWN][ACROSS][$d_registers] = {};
-  const auto product = [&](auto kind) {
-    constexpr bool WHOLE = decltype(kind)::whole;
-    // a share of the copies into a stage of shared memory: the parts of A, then those of B
-    const auto fill = [&](int tile, int share) {
-      const unsigned stage = shared + tile % STAGES * STAGE;
-      const int k0 = tile * TILE_K;
-      if (tile >= tiles) return;
-      fill_a<WHOLE>(stage, $from_a, lda, $left_a, share);
-      fill_b<WHOLE>(stage + BYTES_A, $from_b, ldb, $left_b, share);
-    };
-    for (int tile = 0; tile < STAGES - 1; ++tile) {
-#pragma unroll
-      for (int share = 0; share < SHARES; ++share) fill(tile, share);
-      $commit
-    }
-    // fragments of two k steps: those of the next are loaded while those of this one are multiplied
-    unsigned fa[2][DOWN * $a_registers], fb[2][ACROSS * $b_registers];
-    const auto load = [&](int tile, int step) {
-      const unsigned stage = shared + tile % STAGES * STAGE;
-      A::load_k(stage + down * A::BYTES, lane, step, fa[step & 1]);
-      B::load_k(stage + BYTES_A + across * B::BYTES, lane, step, fb[step & 1]);
-    };
-    $wait
-    __syncthreads();
-    load(0, 0);
-    for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-      for (int step = 0; step < STEPS; ++step) {
-        if (step + 1 < STEPS) {
-          load(tile, step + 1);
-          fill(tile + STAGES - 1, step);  // into the stage of the tile before this one
-        } else {
-          $commit
-          $wait
-          __syncthreads();  // the next tile is there for all, and all have read this one
-          load(tile + 1, 0);
-        }
-#pragma unroll
-        for (int i = 0; i < DOWN; ++i)
-#pragma unroll
-          for (int j = 0; j < ACROSS; ++j)
-            multiply(d[i][j], reinterpret_cast<const unsigned(&)[$a_registers]>(fa[step & 1][i * $a_registers]),
-                     reinterpret_cast<const unsigned(&)[$b_registers]>(fb[step & 1][j * $b_registers]));
-      }
-    }
-  };
   if (m0 + TILE_M <= m && n0 + TILE_N <= n && k % TILE_K == 0)
-    product(Tiles<true>{});
+    multiply_all<true>(d, shared, a, b, m0, n0, m, n, k, lda, ldb);
   else
-    product(Tiles<false>{});
+    multiply_all<false>(d, shared, a, b, m0, n0, m, n, k, lda, ldb);
 
+$epilogue}
+}  // namespace $name
+""")
+STRAIGHT = Template("""\
   const int first_row = m0 + down * WARP_M, first_col = n0 + across * WARP_N;
 #pragma unroll
   for (int i = 0; i < DOWN; ++i)
 #pragma unroll
     for (int j = 0; j < ACROSS; ++j) {
       const int at_row = first_row + i * $rows, at_col = first_col + j * $cols;
-      store(static_cast<char*>(d_) + at_row * ldd + at_col * $out_size, ldd, m - at_row, n - at_col, d[i][j], lane);
+      store(static_cast<char*>(d_) + at_row * ldd + at_col * $size, ldd, m - at_row, n - at_col, d[i][j], lane);
     }
-}
-}  // namespace $name
+""")
+BY_ROWS = Template("""\
+  // D goes through the stages, so that it leaves in pieces of 16 bytes; 16 more a row spare bank conflicts
+  constexpr int LINE = TILE_N * $size, GAP = $gap;
+  char* const rows = reinterpret_cast<char*>(smem) + (shared - static_cast<unsigned>(__cvta_generic_to_shared(smem)));
+  __syncthreads();  // all have read the last tile
+#pragma unroll
+  for (int i = 0; i < DOWN; ++i)
+#pragma unroll
+    for (int j = 0; j < ACROSS; ++j)
+      store(rows + (down * WARP_M + i * $rows) * GAP + (across * WARP_N + j * $cols) * $size, GAP, $rows, $cols,
+            d[i][j], lane);
+  __syncthreads();
+  for (int piece = threadIdx.x; piece < TILE_M * LINE / 16; piece += THREADS) {
+    const int line = piece / (LINE / 16), byte = piece % (LINE / 16) * 16, left = (n - n0) * $size - byte;
+    if (m0 + line >= m) break;
+    const uint4* const from = reinterpret_cast<const uint4*>(rows + line * GAP + byte);
+    char* const to = static_cast<char*>(d_) + (m0 + line) * ldd + n0 * $size + byte;
+    if (left >= 16) {
+      *reinterpret_cast<uint4*>(to) = *from;
+    } else {
+      for (int j = 0; j < left; ++j) to[j] = reinterpret_cast<const char*>(from)[j];
+    }
+  }
 """)
 ASYNC = """\
   if (whole) {
@@ -154,22 +180,28 @@ def source(gemm: Gemm, called: str) -> str:
     lanes = gemm.arch.number >= 80
     a, b = gemm.paths["a"], gemm.paths["b"]
     starts = {"a": _start("a", gemm.a == "row"), "b": _start("b", gemm.b == "col")}
-    d, size = gemm.cell("d"), dtype(gemm.out).bits // 8
+    d = gemm.cell("d")
     return KERNEL.substitute(
         version=__version__, m=m, n=n, k=k, last_m=m - 1, last_n=n - 1, type=gemm.type, out=gemm.out,
         arch=gemm.arch.name, a_major=CONTIGUOUS[gemm.a], b_major=CONTIGUOUS[gemm.b], threads=gemm.threads,
         shared_bytes=gemm.shared_bytes, name=called, path_a=path_code(a), path_b=path_code(b), struct_a=name(a),
-        struct_b=name(b), warps_m=gemm.warps[0], warps_n=gemm.warps[1], stages=gemm.stages, rows=row.shape.m,
-        cols=row.shape.n, size=dtype(gemm.type).bits // 8, copy=ASYNC if lanes else PLAIN,
+        struct_b=name(b), warps_m=gemm.warps[0], warps_n=gemm.warps[1], stages=gemm.stages, rows=gemm.shape.m,
+        cols=gemm.shape.n, size=dtype(gemm.type).bits // 8, copy=ASYNC if lanes else PLAIN,
         fills="".join(fill(name, gemm.paths[name], gemm.copies(name)) for name in "ab"), instruction=row.id,
         multiply=multiply.function(row),
         store=pieces.store(d, gemm.out, gemm.arch), raster=pieces.RASTER.substitute(cluster=1),
         alignment=gemm.alignment,
         from_a=starts["a"][0], from_b=starts["b"][0], left_a=starts["a"][1], left_b=starts["b"][1],
         word=multiply.word(d.fragment)[0], d_registers=d.fragment.registers, a_registers=row.fragment("a").registers,
-        b_registers=row.fragment("b").registers, out_size=size, commit=COMMIT if lanes else "",
+        b_registers=row.fragment("b").registers, epilogue=_epilogue(gemm), commit=COMMIT if lanes else "",
         wait=WAIT.format(gemm.stages - 2) if lanes else "",
     )  # fmt: skip
+
+
+def _epilogue(gemm: Gemm) -> str:
+    """D by rows where a tile of it has room where the stages were, else straight from registers."""
+    return (BY_ROWS if gemm.line else STRAIGHT).substitute(
+        rows=gemm.shape.m, cols=gemm.shape.n, size=dtype(gemm.out).bits // 8, gap=gemm.line)  # fmt: skip
 
 
 def _start(operand: str, along_k: bool) -> tuple[str, str]:

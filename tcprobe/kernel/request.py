@@ -17,15 +17,22 @@ from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, proven, request
 from tcprobe.ask.path.answer import advance
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
 from tcprobe.kernel.copies import Copies, copies
+from tcprobe.kernel.quadrants import shape
 from tcprobe.kernel.staged import OTHERS, StagedGemm, check_memory
 from tcprobe.store.cell import Cell
 
 # by type the multiplies of a warp, the first that an arch has, and the first arch that has it
 MULTIPLIES: dict[str, tuple[tuple[int, str], ...]] = {
-    "f16": ((80, "mma.m16n8k16.row.col.f32.f16.f16.f32"), (75, "mma.m16n8k8.row.col.f32.f16.f16.f32")),
+    "f16": (
+        (80, "mma.m16n8k16.row.col.f32.f16.f16.f32"),
+        (75, "mma.m16n8k8.row.col.f32.f16.f16.f32"),
+        (70, "mma.m8n8k4.row.col.f32.f16.f16.f32"),
+    ),
     "bf16": ((80, "mma.m16n8k16.row.col.f32.bf16.bf16.f32"),),
     "tf32": ((80, "mma.m16n8k8.row.col.f32.tf32.tf32.f32"),),
     "e4m3": ((89, "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"),),
@@ -34,6 +41,7 @@ MULTIPLIES: dict[str, tuple[tuple[int, str], ...]] = {
 }
 MOST_REGISTERS = 255  # of a thread
 MOST_WARPS = 16
+PIECE = 16  # bytes of a row that a thread stores at once
 SIZES = (8, 16, 32, 64, 128, 256)
 
 
@@ -53,6 +61,11 @@ class Gemm(StagedGemm):
         first = MULTIPLIES[self.type][-1][0]
         raise UsageError(f"{self.arch.name} has no multiply of {self.type}: it has those of {able}; sm_{first} is the "
                          f"first that multiplies {self.type}.")  # fmt: skip
+
+    @property
+    def shape(self) -> Shape:
+        """m x n x k that a warp multiplies at once."""
+        return shape(self.instruction)
 
     @property
     def threads(self) -> int:
@@ -104,6 +117,13 @@ class Gemm(StagedGemm):
         return max(plan.alignment for plan in self.paths.values())
 
     @property
+    def line(self) -> int:
+        """Bytes from row to row of D in shared memory, 0 where it does not fit where the stages were."""
+        (m, n, _), size = self.tile, dtype(self.out).bits // 8
+        apart = n * size + PIECE  # that much more spares bank conflicts
+        return apart if m * apart <= self.stage_bytes * self.stages else 0
+
+    @property
     def wavefronts(self) -> dict[str, dict[str, Any]]:
         """Of A and B: what loads a warp's part of the tile into registers, and its cycles of shared memory."""
         steps = {name: plan.registers for name, plan in self.paths.items()}
@@ -119,7 +139,7 @@ class Gemm(StagedGemm):
     @property
     def fragments(self) -> tuple[int, int]:
         """How many along m and n a warp has."""
-        (m, n), (rows, cols, _) = self.warp_tile, self.instruction.shape
+        (m, n), (rows, cols, _) = self.warp_tile, self.shape
         return m // rows, n // cols
 
     @property
@@ -160,17 +180,17 @@ def checked(gemm: Gemm) -> Gemm:
 
 
 def _check_tile(gemm: Gemm) -> None:
-    row, (m, n), k = gemm.instruction, gemm.warp_tile, gemm.tile[2]
+    least_, (m, n), k = gemm.shape, gemm.warp_tile, gemm.tile[2]
     if not 1 <= gemm.warps[0] * gemm.warps[1] <= MOST_WARPS:
         raise UsageError(f"--warps {_by(gemm.warps)}: a block has 1 to {MOST_WARPS} warps here.")
-    for name, part, least, whole, count in (("m", m, row.shape.m, gemm.tile[0], gemm.warps[0]),
-                                            ("n", n, 2 * row.shape.n, gemm.tile[1], gemm.warps[1]),
-                                            ("k", k, 2 * row.shape.k, k, 1)):  # fmt: skip
+    for name, part, least, whole, count in (("m", m, least_.m, gemm.tile[0], gemm.warps[0]),
+                                            ("n", n, 2 * least_.n, gemm.tile[1], gemm.warps[1]),
+                                            ("k", k, 2 * least_.k, k, 1)):  # fmt: skip
         if part * count != whole or part % least or part not in SIZES:
             near = [size * count for size in SIZES if size % least == 0]
             listed = ", ".join(map(str, sorted(near, key=lambda size: abs(size - whole))[:2]))
             raise UsageError(f"--tile {_by(gemm.tile)}: {name} {whole} is not {count} times a power of two that is a "
-                             f"multiple of {least}, as {row.shape} and --warps {_by(gemm.warps)} need; nearest: {name} "
+                             f"multiple of {least}, as {least_} and --warps {_by(gemm.warps)} need; nearest: {name} "
                              f"{listed}.")  # fmt: skip
     _ = gemm.out
 

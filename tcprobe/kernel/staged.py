@@ -14,6 +14,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import arch as archs
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
+from tcprobe.kernel.quadrants import joined
 from tcprobe.store.cell import Cell, cell
 from tcprobe.store.choose import Layers
 from tcprobe.store.lookup import layers as folders
@@ -24,8 +25,9 @@ OUTS = {"f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "tf32": ("f32",), "e4m3"
         "e5m2": ("f16", "bf16", "f32"), "s8": ("s32",)}  # fmt: skip
 # KiB of shared memory that a block may have (CUDA programming guide, technical specifications by compute capability);
 # of sm_88 the guide says nothing: the least of its generation
-SHARED = {75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
-FIRST = 75
+SHARED = {70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 103: 227,
+          110: 227, 120: 99, 121: 99}  # fmt: skip
+FIRST = 70
 OTHERS = 24  # registers for addresses and the loop, as ptxas takes them
 MOST_STAGES = 16
 
@@ -108,7 +110,7 @@ class StagedGemm(ABC):
 
     def cell(self, operand: str) -> Cell:
         """The table of an operand in registers."""
-        return cell(self.instruction.fragment(operand), self.arch.name, self.layers or folders(None, False))
+        return joined(cell(self.instruction.fragment(operand), self.arch.name, self.layers or folders(None, False)))
 
 
 def check_memory(gemm: StagedGemm) -> None:

@@ -147,7 +147,7 @@ __device__ inline void arrive(unsigned barrier) {
 #pragma unroll
   for (int block = 0; block < CLUSTER; ++block)
     asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;"
-                 " mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];}"
+                 " mbarrier.arrive.shared::cluster.b64 _, [there];}"
                  : : "r"(barrier), "r"(block) : "memory");
 }
 """

@@ -245,7 +245,7 @@ def _k_step(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
     step = plan.registers
     count = ahead.issues // step.warps
     yield f"  for (unsigned j = 0; j < {count}; ++j)"
-    apart = _apart(step, ahead.steps)
+    apart = _apart(step, ahead.steps) if parts == 1 else 0
     if apart:  # the compiler makes an immediate of it
         yield f"    load_issue(shared + j * {apart}, lane, k * {count}, registers + {_scaled('j', whole, parts)});"
     else:
