@@ -27,7 +27,7 @@ def kernel() -> None:
 
 
 @kernel.command(short_help="D = A B for an arch and a type.")
-@click.option("--arch", type=Given(), required=True, metavar="sm_XX", help="Compute capability from sm_75 on, or h100.")
+@click.option("--arch", type=Given(), required=True, metavar="sm_XX", help="Compute capability from sm_70 on, or h100.")
 @click.option("--type", "type", type=ElementType(), required=True, metavar="TYPE",
               help="Of A and B: f16, bf16, tf32, e4m3, e5m2 or s8.")  # fmt: skip
 @click.option("--tile", type=Sides(3, "MxNxK"), help="Of a block. Default: 128x128 and 128 bytes of k, or 64.")

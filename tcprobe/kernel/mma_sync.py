@@ -1,4 +1,4 @@
-"""The kernel of sm_75 to sm_89 and of Blackwell by mma.sync: shared memory filled by lanes, ldmatrix, mma.
+"""The kernel of sm_70 to sm_89 and of Blackwell by mma.sync: shared memory filled by lanes, ldmatrix, mma.
 
 A block's tile of A is cut along m into the parts of its rows of warps, its tile of B likewise along n; each part lies
 in shared memory as the path of that part says, so that a warp's loads are the path's own.
