@@ -72,7 +72,7 @@ BOUND = (
     GemmOptions("sm_80", "bf16", (128, 128, 64), stages=3),
     *(GemmOptions("sm_80", "bf16", (128, 256, 32), (2, 4), stages) for stages in (4, 6)),
     GemmOptions("sm_80", "bf16", (128, 256, 64), (2, 4), 3),
-    GemmOptions("sm_80", "bf16", (256, 128, 32), (4, 2), 4), GemmOptions("sm_80", "bf16", (256, 128, 64), (4, 2), 3),
+    GemmOptions("sm_80", "bf16", (256, 128, 64), (4, 2), 3),
 )  # fmt: skip
 # what a kernel does without: a pattern in its text, and what stands there instead
 WITHOUT = {

@@ -21,19 +21,22 @@ from tcprobe.layout.banks import IDLE, Ints
 
 FILL = Template("""\
 // The block's tile of $what, global -> shared, in $count copies of a warp: $parts times those of the path of
-// $fragment, tile $tile (tcprobe path)
-// lines, bytes: what there is of the matrix from `global` on. Of a whole tile one `share` is copied, else all in the
-// first
+// $fragment, tile $tile (tcprobe path). Where a thread's first piece is, from where the tile begins:
+__device__ inline const char* first_$operand(const char* global, long long ld) {
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  $first
+  asm("" : "+l"(global));  // one register pair: no part of the address is computed again
+  return global;
+}
+// lines, bytes: what there is of the matrix from where the tile begins
 template <bool whole>
-__device__ inline void fill_$operand(unsigned shared, const char* global, long long ld, int lines, int bytes,
-                              int share) {
+__device__ inline void fill_$operand(unsigned shared, const char* first, long long ld, int lines, int bytes) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll(whole ? $rounds : 1)
   for (int round = 0; round < $rounds; ++round) {
-    if (whole ? round % SHARES != share : share) continue;
     $issue
     const int line = $line, byte = $byte;
-    copy<whole>(shared + $shared, global + line * ld + byte, line < lines ? bytes - byte : 0);
+    copy<whole>(shared + $shared, first + $on, line < lines ? bytes - byte : 0);
   }
 }
 """)
@@ -87,7 +90,8 @@ def fill(operand: str, plan: PathPlan, all_: Copies) -> str:
     """`fill_a` or `fill_b`; UsageError where addresses have no closed form."""
     count, tile, there = len(all_.line), plan.asked.tile, int((all_.line != IDLE).sum())
     number = f"round * {all_.warps} + warp"
-    line, byte, shared = _addresses(operand, all_)
+    line, byte, shared = (f"{own}{on}" for own, on in _addresses(operand, all_))
+    own, on = _apart(all_, *_addresses(operand, all_)[:2])
     issue = [f"const unsigned issue = {'warp' if all_.moves else number};"]
     if there < WARP * count:
         issue.append(f"if (({number}) * {WARP} + lane >= {there}) continue;")
@@ -96,12 +100,21 @@ def fill(operand: str, plan: PathPlan, all_: Copies) -> str:
     return FILL.substitute(
         what=operand.upper(), count=count, fragment=plan.asked.cell.fragment.id, tile=f"{tile.rows}x{tile.cols}",
         parts=count // len(plan.transfer.issues()), operand=operand, rounds=all_.rounds, line=line, byte=byte,
-        shared=shared, issue="\n    ".join(issue),
+        shared=shared, first=own, on=on, issue="\n    ".join(issue),
     )  # fmt: skip
 
 
-def _addresses(operand: str, all_: Copies) -> list[str]:
-    """Line, byte and shared memory of a thread's copy of a round, in C."""
+def _apart(all_: Copies, line: tuple[str, str], byte: tuple[str, str]) -> tuple[str, str]:
+    """What moves `global` to a thread's first piece, and where the one of a round is from there."""
+    if not all_.moves:
+        return "(void)lane, (void)warp, (void)ld;", "line * ld + byte"
+    moved = [on.removeprefix(" + ") for _, on in (line, byte)]
+    on = " + ".join(text for text in (moved[0] and f"{moved[0]} * ld", moved[1]) if text)
+    return f"const unsigned issue = warp;\n  global += {line[0]} * ld + {byte[0]};", on or "0"
+
+
+def _addresses(operand: str, all_: Copies) -> list[tuple[str, str]]:
+    """Line, byte and shared memory of a thread's first copy, in C, and how far on the one of a round is."""
     moves = all_.moves
     found = [formula(values[: all_.warps] if moves else values) for values in all_[:3]]
     if moves:
@@ -109,5 +122,5 @@ def _addresses(operand: str, all_: Copies) -> list[str]:
     if None in found:
         raise UsageError(f"{operand}: addresses in the tile have no closed form, so no code can be made.")
     own, on = found[:3], found[3:] or ["0"] * 3
-    return [f"({one})" if move == "0" else f"({one}) + ({str(move).replace('issue', 'round')})"
+    return [(f"({one})", "" if move == "0" else f" + ({str(move).replace('issue', 'round')})")
             for one, move in zip(own, on, strict=True)]  # fmt: skip

@@ -31,8 +31,7 @@ using B = $struct_b;
 constexpr int WARPS_M = $warps_m, WARPS_N = $warps_n, THREADS = $threads, STAGES = $stages;
 constexpr int TILE_M = $m, TILE_N = $n, TILE_K = $k, WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int DOWN = WARP_M / $rows, ACROSS = WARP_N / $cols;  // fragments of D that a warp has
-constexpr int BYTES_A = WARPS_M * A::BYTES, STAGE = BYTES_A + WARPS_N * B::BYTES, SIZE = $size;
-constexpr int STEPS = A::STEPS, SHARES = STEPS - 1;  // copies are made in all k steps of a tile but the last
+constexpr int BYTES_A = WARPS_M * A::BYTES, STAGE = BYTES_A + WARPS_N * B::BYTES, SIZE = $size, STEPS = A::STEPS;
 
 // One piece of 16 bytes; of what lies beyond the matrix come zeros: `left` bytes are there, none if it is < 0, and
 // all of them where the tile is `whole`
@@ -51,17 +50,20 @@ __device__ inline void multiply_all($word (&d)[DOWN][ACROSS][$d_registers], unsi
                                     const char* b, int m0, int n0, int m, int n, int k, long long lda, long long ldb) {
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = warp / WARPS_N, across = warp % WARPS_N;
   const int tiles = (k + TILE_K - 1) / TILE_K;
-  // a share of the copies into a stage of shared memory: the parts of A, then those of B
-  const auto fill = [&](int tile, int share) {
+  const char* next_a = first_a($from_a, lda);
+  const char* next_b = first_b($from_b, ldb);
+  // into a stage of shared memory, one tile after the other: the parts of A, then those of B
+  const auto fill = [&](int tile) {
     const unsigned stage = shared + tile % STAGES * STAGE;
     const int k0 = tile * TILE_K;
     if (tile >= tiles) return;
-    fill_a<whole>(stage, $from_a, lda, $left_a, share);
-    fill_b<whole>(stage + BYTES_A, $from_b, ldb, $left_b, share);
+    fill_a<whole>(stage, next_a, lda, $left_a);
+    fill_b<whole>(stage + BYTES_A, next_b, ldb, $left_b);
+    next_a += $on_a;
+    next_b += $on_b;
   };
   for (int tile = 0; tile < STAGES - 1; ++tile) {
-#pragma unroll
-    for (int share = 0; share < SHARES; ++share) fill(tile, share);
+    fill(tile);
     $commit
   }
   // fragments of two k steps: those of the next are loaded while those of this one are multiplied
@@ -79,7 +81,7 @@ __device__ inline void multiply_all($word (&d)[DOWN][ACROSS][$d_registers], unsi
     for (int step = 0; step < STEPS; ++step) {
       if (step + 1 < STEPS) {
         load(tile, step + 1);
-        fill(tile + STAGES - 1, step);  // into the stage of the tile before this one
+        if (step == 0) fill(tile + STAGES - 1);  // into the stage of the tile before this one
       } else {
         $commit
         $wait
@@ -192,6 +194,7 @@ def source(gemm: Gemm, called: str) -> str:
         store=pieces.store(d, gemm.out, gemm.arch), raster=pieces.RASTER.substitute(cluster=1),
         alignment=gemm.alignment,
         from_a=starts["a"][0], from_b=starts["b"][0], left_a=starts["a"][1], left_b=starts["b"][1],
+        on_a=starts["a"][2], on_b=starts["b"][2],
         word=multiply.word(d.fragment)[0], d_registers=d.fragment.registers, a_registers=row.fragment("a").registers,
         b_registers=row.fragment("b").registers, epilogue=_epilogue(gemm), commit=COMMIT if lanes else "",
         wait=WAIT.format(gemm.stages - 2) if lanes else "",
@@ -204,10 +207,14 @@ def _epilogue(gemm: Gemm) -> str:
         rows=gemm.shape.m, cols=gemm.shape.n, size=dtype(gemm.out).bits // 8, gap=gemm.line)  # fmt: skip
 
 
-def _start(operand: str, along_k: bool) -> tuple[str, str]:
-    """Where a tile begins, and what there is from there on; `along_k`: lines lie along k."""
+def _start(operand: str, along_k: bool) -> tuple[str, str, str]:
+    """Where tile 0 begins, what there is from where a tile begins, and how far the next one is on.
+
+    `along_k`: lines lie along k.
+    """
     side = {"a": "m", "b": "n"}[operand]
-    first = (f"{side}0", "k0") if along_k else ("k0", f"{side}0")
-    ends = (side, "k") if along_k else ("k", side)
-    return (f"{operand} + {first[0]} * ld{operand} + static_cast<long long>({first[1]}) * SIZE",
-            f"{ends[0]} - {first[0]}, ({ends[1]} - {first[1]}) * SIZE")  # fmt: skip
+    ends = ((side, f"{side}0"), ("k", "k0")) if along_k else (("k", "k0"), (side, f"{side}0"))
+    left = f"{ends[0][0]} - {ends[0][1]}, ({ends[1][0]} - {ends[1][1]}) * SIZE"
+    if along_k:
+        return f"{operand} + {side}0 * ld{operand}", left, "TILE_K * SIZE"
+    return f"{operand} + {side}0 * SIZE", left, f"TILE_K * ld{operand}"
