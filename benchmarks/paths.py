@@ -1,6 +1,7 @@
 """Wavefronts of paths, predicted and counted: by the clock of a GPU, or by its counters while the emitted code runs.
 
     python benchmarks/paths.py [--device N]     by the clock
+    python benchmarks/paths.py --cycles         whole plans, beside what measured costs say of them
     python benchmarks/paths.py --ncu            by Nsight Compute, which must be installed
 
 plans a path for every fragment, major and place in shared memory that has one. By the clock, the very addresses of its
@@ -8,6 +9,8 @@ issues are timed as `tcprobe run --family banks` times patterns: 16 warps, many 
 whole cycles, so those of each are rounded before they are added. By the counters, the emitted header of a path runs
 once in one warp: `fill` and `load`, or `store` and `drain`, with plain loads and stores between global and shared
 memory. Prints a Markdown table of what the rule of banks says of all issues together, and of what is counted.
+With --cycles all issues of a plan run in a loop, eight in flight, in 16 warps and in one: cycles of an SM beside those
+that `tcprobe path` says, and cycles of a warp alone. Of the plans' plain fills the half in shared memory is timed.
 """
 
 import argparse
@@ -24,12 +27,16 @@ import numpy as np
 from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.cuda import name as struct
 from tcprobe.ask.path.cuda import source
+from tcprobe.ask.plan_cost import MeasuredCosts, accesses_cost, measured_name
 from tcprobe.errors import UsageError
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import accesses
-from tcprobe.probes import banks
+from tcprobe.probes import banks, dialogues, timing
 from tcprobe.probes.bank_experiments import BankExperiment
 from tcprobe.probes.banks import AREA, Cases
+from tcprobe.probes.timing import IMAGE_WORDS, Loop, TimedBlock
 from tcprobe.store.cell import load
+from tcprobe.store.choose import default
 
 F16, HALF = "mma.m16n8k16.row.col.f32.f16.f16.f32", "mma.m16n8k16.row.col.f16.f16.f16.f16"
 TF32, S8 = "mma.m16n8k8.row.col.f32.tf32.tf32.f32", "mma.m16n8k32.row.col.s32.s8.s8.s32"
@@ -40,6 +47,7 @@ FRAGMENTS = {f"{F16}.a": "64x64", f"{F16}.b": "64x64", f"{TF32}.a": "64x32", f"{
 PLACES = ("plain", "pad:16", "sw:2,4,3", "sw:3,4,3", "sw:2,5,2")
 COUNTER = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 OF_LOAD, OF_STORE = COUNTER.format("ld"), COUNTER.format("st")
+WARPS, FLIGHT, PART = 16, 8, 32  # of timed plans: warps, issues in flight, issues in a loop
 MODULE = 16  # kernels that are compiled together
 NCU = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute")  # where it is, if not on PATH
 KERNEL = """
@@ -83,10 +91,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--ncu", action="store_true")
+    parser.add_argument("--cycles", action="store_true")
     parser.add_argument("--kernels", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.kernels:
         run_kernels()
+    elif asked.cycles:
+        print("\n".join(cycled(asked.device)))
     else:
         print("\n".join(counted() if asked.ncu else clocked(asked.device)))
 
@@ -106,11 +117,9 @@ def clocked(device):
 
 def timed(device, found):
     """Cycles of all issues of each step together."""
-    from tcprobe.run.gpu import Gpu
     from tcprobe.run.worker import Desk
 
-    gpu = Gpu()
-    gpu.open(device)
+    gpu = opened(device)
     names = sorted({name for _, name, *_ in found})
     assert gpu.load([banks.kernel(accesses()[name]) for name in names]) == {}
     desk, rows = Desk(gpu, gpu.devices()[device], None), {}
@@ -124,6 +133,76 @@ def timed(device, found):
         for n, part in zip(chosen, np.split(cycles.round().astype(int), ends[:-1]), strict=True):
             rows[n] = int(part.sum())
     return [rows[n] for n in range(len(found))]
+
+
+def opened(device):
+    from tcprobe.run.gpu import Gpu
+
+    gpu = Gpu()
+    gpu.open(device)
+    return gpu
+
+
+# --- whole plans ----------------------------------------------------------------------------------------------------
+
+
+def cycled(device):
+    """A table of plans: predicted and measured cycles of an SM with WARPS warps, and measured ones of one warp."""
+    costs_on, found = MeasuredCosts("sm_90", default()), list(steps())
+    predicted = [accesses_cost(name, len(shared), count, costs_on) for _, name, shared, count in found]
+    measured = run_steps(opened(device), found)
+    rows = {}
+    for (what, *_), said, clock in zip(found, predicted, measured, strict=True):
+        row = rows.setdefault(what, np.zeros(3))
+        row += (said.interval, *clock)
+    yield f"| fragment | global | shared | `path` says | clock, {WARPS} warps | clock, one warp |"
+    yield "|---|---|---|--:|--:|--:|"
+    for what, row in rows.items():
+        yield f"| {' | '.join(what)} | {' | '.join(f'{value:.1f}' for value in row)} |"
+    said, clock, _ = np.array(list(rows.values())).T
+    off = np.abs(said / clock - 1)
+    yield (f"\n{(off <= 0.05).sum()} of {len(off)} plans within 5 %, median {np.median(off):.1%}, "
+           f"at most {off.max():.1%}")  # fmt: skip
+
+
+def run_steps(gpu, found):
+    """(cycles of an SM, cycles of one warp) of all issues of each step, from the clock."""
+    parts = {}  # by access and how many: (step, addresses)
+    for n, (_, name, shared, _) in enumerate(found):
+        for start in range(0, len(shared), PART):
+            part = shared[start : start + PART]
+            parts.setdefault((name, len(part)), []).append((n, np.maximum(part, 0)))
+    loops = {key: issues_loop(*key) for key in parts}
+    assert gpu.load([loop.kernel() for loop in loops.values()]) == {}
+    cycles = np.zeros((len(found), 2))
+    for (name, count), given in parts.items():
+        images = np.zeros((len(given), IMAGE_WORDS // WARP, WARP), np.uint32)
+        images[:, :count] = [part for _, part in given]
+        blocks = [TimedBlock(warps * WARP, n) for n in range(len(given)) for warps in (WARPS, 1)]
+        kernel, alone = loops[name, count].kernel(), gpu.shared_bytes() // 2 + 1024
+        launch = timing.launch(kernel, blocks, alone, images.view(np.uint8).reshape(1, -1))
+        least = timing.decode(launch, gpu.run([launch])[0])[:, timing.RUNS].reshape(-1, 2)
+        for (n, _), (many, one) in zip(given, least, strict=True):
+            cycles[n] += count * many / WARPS, count * one
+    return cycles
+
+
+def issues_loop(name, count):
+    """A loop over so many issues of an access, whose addresses are words of the image."""
+    move = dialogues("cost")[measured_name(name)].move
+    held = [[f"%v{j * move.registers + r}" for r in range(move.registers)] for j in range(FLIGHT)]
+    body = []
+    for j in range(count):
+        body.append(move.written(held[j % FLIGHT], f"%at{j}"))
+        if move.loads and (j % FLIGHT == FLIGHT - 1 or j == count - 1):
+            body += [f"xor.b32 %joined, %joined, {v};" for names in held[: j % FLIGHT + 1] for v in names]
+    addresses = [f"%at{j}" for j in range(count)]
+    names = [v for one in held for v in one]
+    return Loop(
+        f"{name}.{count}", "plan", move.target, count, [*body, *(f"add.u32 {a}, {a}, %zero;" for a in addresses)],
+        [*addresses, *names, "%joined"], ["%joined"], (), [f"add.u32 {a}, {a}, %memory;" for a in addresses],
+        threads=WARPS * WARP, shared=True,
+    )  # fmt: skip
 
 
 # --- by the counters ------------------------------------------------------------------------------------------------

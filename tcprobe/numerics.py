@@ -45,6 +45,8 @@ def model(form: Instruction, arch: str | None = None, layers: Layers | None = No
     if sourced is None:
         raise UsageError(f"{form.id} has no model on {name}: its arithmetic was not measured. "
                          f"`tcprobe run --family {KIND} '{subject(form)}'` measures it on a GPU.")  # fmt: skip
+    if form.scales:
+        raise UsageError(f"{form.id} has scales: its parameters are known, products of it are not computed here.")
     body = sourced.finding.body
     if body.unfit:
         raise UsageError(f"{form.id} has no model on {name}: no parameters describe it: {body.unfit}")

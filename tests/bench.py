@@ -96,6 +96,10 @@ class Machine:
         self.loaded |= {kernel.name: kernel for kernel in kernels}
         return {}
 
+    def unload(self, names):
+        for name in names:
+            del self.loaded[name]
+
     def run(self, launches):
         return [self.one(launch) for launch in launches]
 

@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import signal
 import sys
 from importlib.util import find_spec
 
@@ -16,6 +17,8 @@ from tcprobe.system.children import Scratch
 
 pytest_plugins = ("sampling", "failures")
 os.environ.pop("COLUMNS", None)  # answers keep to its width
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts its background jobs
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # what is read of the published tables stays: to look it over took a tenth of the time
 gc.set_threshold(100_000, 50, 100)
 QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]

@@ -188,6 +188,8 @@ def softmaxes(cells_, tiles_=((1, 1), (2, 3)), steps=3):
             continue
         table, count = found.tile.table, len(found.plan.groups)
         row, col = (np.array(table.values[axis]).reshape(fragment.threads, -1) for axis in ("row", "col"))
+        if fragment.products > 1:  # the rows of several products are counted through
+            row = row + np.array(table.values["product"]).reshape(row.shape) * table.extent["row"]
         matrix = np.random.default_rng(9).integers(-6, 7, (steps, row.max() + 1, col.max() + 1)).astype(np.float32)
         matrix[0, 3] = -np.inf
         shaped = f"[{down * across}][{cell.table.elements}]" if size else f"[{cell.table.elements}]"

@@ -4,24 +4,29 @@ import fnmatch
 from collections import Counter
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from cost_model import FP8, HOPPER, LOAD, MMA, WGMMA, Clock, codes, concluded, core
 
 from tcprobe.ask.cost import InstructionCost, beside
+from tcprobe.ask.cost import words as said
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.pages import costs
-from tcprobe.probes import dialogues
+from tcprobe.probes import cost_clock, dialogues
+from tcprobe.probes.cost_overlap import BOX, FMA
 from tcprobe.probes.experiment import Context, TimedCode
-from tcprobe.probes.timing import LONG, SHORT
+from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT
 from tcprobe.references.cost import rows, stated
 from tcprobe.run.conclude import conclude
 from tcprobe.sass.loops import timed
 from tcprobe.store import findings, kinds
 from tcprobe.store.finding import Finding, Key
+from tcprobe.store.kinds.cost import FULL_LOAD
 from tcprobe.store.results import Results
 
 __all__ = ("codes",)
@@ -69,8 +74,9 @@ def test_an_emulated_form_counts_its_changing_loops(codes):
 
 def test_a_warpgroup_is_read_back(codes):
     def cycles(op, row):
-        if "fma" in op.variant:
-            return 128
+        pairs = {"both": 150, "first": 128, "second": 96}
+        if op.variant.split(".")[0] in pairs:
+            return pairs[op.variant.split(".")[0]]
         groups, trip = int(row[0]) // WARPGROUP, op.variant[1] == "t"
         place = {"s": 10, "r": 0}[op.variant[0]]
         count = int(op.variant[2:].removesuffix(".mn"))
@@ -86,6 +92,32 @@ def test_a_warpgroup_is_read_back(codes):
     assert trips["registers", 2, 4] == 120 + 6 * 128
     assert {(f.swizzle, f.major) for f in found.forms} == {(s, m) for s in (0, 32, 64, 128) for m in ("k", "mn")}
     assert found.macs_per_cycle == 2048
+    assert {name: pair.hidden for name, pair in found.overlap.items()} == dict.fromkeys(
+        (FMA, BOX), (128 + 96 - 150) / 96
+    )
+
+
+def test_the_clock_under_full_load_is_read_back(codes):
+    def cycles(op, row):
+        assert int(row[0]) == 256
+        return 8 * 1.5
+
+    body = concluded(f"{FULL_LOAD}.{MMA}", cycles, codes, rate=1.25)
+    assert [(c.data, c.mhz, c.cycles) for c in body.clocks] == [("zeros", 1250, 1.5), ("random", 1250, 1.5)]
+    assert body.opcodes == {"HMMA.16816.F32": 1}
+    cost = InstructionCost(f"{FULL_LOAD}.{MMA}", "sm_90", body, "")
+    assert "all SMs at work, random: 1250 MHz, one every 1.5 cycles an SM" in "".join(said(cost))
+    assert cost.to_json()["clocks"][0] == {"data": "zeros", "mhz": 1250.0, "cycles": 1.5}
+
+
+@pytest.mark.parametrize("row", cost_clock.rows(), ids=lambda row: row.id)
+def test_a_load_of_numbers_is_finite_and_random(row):
+    image = cost_clock.numbers(row.type("a"))
+    assert image.shape == (IMAGE_WORDS,)
+    assert len(np.unique(image)) > IMAGE_WORDS / 2
+    kind = {"f16": np.float16, "tf32": np.float32, "f64": np.float64, "e4m3": ml_dtypes.float8_e4m3fn, "s8": np.int8}
+    held = np.repeat(image, 2) if row.type("a") == "f64" else image
+    assert np.isfinite(held.view(kind[row.type("a")]).astype(float)).all()
 
 
 def test_a_move_is_read_back(codes):

@@ -7,6 +7,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.run import runner
 from tcprobe.run.process import Worker
+from tcprobe.run.selection import select
 from tcprobe.store.results import Results
 
 pytestmark = pytest.mark.gpu
@@ -18,7 +19,7 @@ def measured(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     with runner.Session(Worker()) as session:
         device = runner.choose(session.devices)
-        chosen = [e for e in runner.select((), "banks") if e.target.on(arch(device.arch))]
+        chosen = [e for e in select((), "banks") if e.target.on(arch(device.arch))]
         items = list(runner.measure(session, device, chosen, Results(folder)))
     return arch(device.arch), folder, {one.subject: one for one in items if not isinstance(one, runner.Done)}
 

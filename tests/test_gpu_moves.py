@@ -23,6 +23,7 @@ from tcprobe.references import Claim, cute, ptx_isa
 from tcprobe.run import runner
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.process import Worker
+from tcprobe.run.selection import select
 from tcprobe.sass import toolchain
 from tcprobe.sass.moves import derive_moves
 from tcprobe.store.measurement import Measurement
@@ -45,7 +46,7 @@ def run(root, worker=Worker(), patterns=tuple(f"{family}.*" for family in FAMILI
     results = Results(root)
     with runner.Session(worker) as session:
         device = runner.choose(session.devices)
-        items = list(runner.measure(session, device, runner.select(patterns), results))
+        items = list(runner.measure(session, device, select(patterns), results))
     return device, {m.experiment: m for m in items if isinstance(m, Measurement)}
 
 

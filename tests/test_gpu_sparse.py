@@ -17,6 +17,7 @@ from tcprobe.probes.sparse_images import fields, random_metadata
 from tcprobe.run import runner
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.process import Worker
+from tcprobe.run.selection import select
 from tcprobe.run.verify import verify
 from tcprobe.store.cell import operands
 from tcprobe.store.results import Results, published
@@ -32,7 +33,7 @@ def whole(tmp_path_factory):
     results = Results(tmp_path_factory.mktemp("sparse"))
     with runner.Session(Worker()) as session:
         device = runner.choose(session.devices)
-        chosen = [experiment for experiment in runner.select(["mma.sp*"]) if experiment.id in SPARSE]
+        chosen = [experiment for experiment in select(["mma.sp*"]) if experiment.id in SPARSE]
         items = list(runner.measure(session, device, chosen, results))
     return device, {m.experiment: m for m in items if not isinstance(m, runner.Done)}
 

@@ -7,6 +7,7 @@ from tcprobe.isa.tensor_map import SPANS, SWIZZLES
 from tcprobe.probes.tensor_maps import TARGET
 from tcprobe.run import runner
 from tcprobe.run.process import Worker
+from tcprobe.run.selection import select
 from tcprobe.store.results import Results
 
 pytestmark = pytest.mark.gpu
@@ -18,7 +19,7 @@ def run(folder):
         device = runner.choose(session.devices)
         if not TARGET.on(arch(device.arch)):
             pytest.skip(f"{device.arch} has no tensor maps")
-        items = list(runner.measure(session, device, runner.select((), "tma"), Results(folder)))
+        items = list(runner.measure(session, device, select((), "tma"), Results(folder)))
     return device.arch, {one.subject: one for one in items if not isinstance(one, runner.Done)}
 
 

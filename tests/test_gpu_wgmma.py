@@ -9,6 +9,7 @@ from tcprobe.probes.descriptor_experiments import DescriptorExperiment, ProductE
 from tcprobe.run import runner, verify
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.process import Worker
+from tcprobe.run.selection import select
 from tcprobe.run.verify_case import verifiable
 from tcprobe.store.cell import operands
 from tcprobe.store.results import Results, published
@@ -29,7 +30,7 @@ def gpu():
 def test_forms_give_the_published_tables(gpu, tmp_path):
     with runner.Session(Worker()) as session:
         device = runner.choose(session.devices)
-        items = list(runner.measure(session, device, runner.select(PATTERNS), Results(tmp_path)))
+        items = list(runner.measure(session, device, select(PATTERNS), Results(tmp_path)))
     measured = [m for m in items if not isinstance(m, runner.Done)]
     assert len(measured) > 30
     for found in measured:

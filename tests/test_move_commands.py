@@ -14,6 +14,7 @@ from tcprobe.probes import experiments
 from tcprobe.probes.moves import FAMILIES
 from tcprobe.run import runner
 from tcprobe.run.process import Worker
+from tcprobe.run.selection import select
 from tcprobe.store.measurement import MEMORY, Measurement
 from tcprobe.store.results import Results
 
@@ -28,7 +29,7 @@ EMULATED = (sys.executable, str(Path(__file__).parent / "emulated_worker.py"))
 @pytest.mark.sampled(3)
 def test_a_fault_costs_its_own_experiment_only(tmp_path, family, mode, limit):
     culprit = next(e.id for e in MOVES if e.group == family)
-    chosen = runner.select((f"{family}.m8n8*", "wmma.m8n8k4.a.row.f64"))
+    chosen = select((f"{family}.m8n8*", "wmma.m8n8k4.a.row.f64"))
     results = Results(tmp_path)
     with runner.Session(Worker((*EMULATED, mode, culprit), limit)) as session:
         found = list(runner.measure(session, session.devices[0], chosen, results))

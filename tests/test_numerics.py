@@ -103,6 +103,8 @@ def variants(rule):
         )
     if rule.unread_bits:
         yield replaced(rule, unread_bits=rule.unread_bits - 1)
+    if rule.through_f32:
+        yield replaced(rule, through_f32=None)
     yield from (replaced(rule, subnormals=replaced(rule.subnormals, **{name: False})) for name in "ab")
 
 
@@ -169,7 +171,7 @@ def test_every_form_is_of_one_arithmetic_and_has_a_kernel():
 def folder(tmp_path_factory):
     """Results of some forms, as a GPU would leave them."""
     place = tmp_path_factory.mktemp("numerics")
-    for id_ in (core.MMA, core.MMA_FP8, core.WGMMA_FP8, core.F64, core.S8):
+    for id_ in (core.MMA, core.MMA_FP8, core.TF32, core.WGMMA_FP8, core.F64, core.S8):
         findings.write(Results(place), core.finding(id_, core.RULES[id_]))
     return place
 
@@ -262,10 +264,12 @@ def test_cases_of_a_file(folder, tmp_path):
     ("arguments", "words"),
     [
         (("--a", "1", "--b", "1"), "takes 16 values"),
-        (("--a", ",".join(["0.1"] * 16), "--b", ",".join(["1"] * 16)), "no number of type f16"),
+        (("--a", ",".join(["0.1"] * 16), "--b", ",".join(["1"] * 16)), "Error: 0.1 is no number of type f16"),
         (("--a", ",".join(["0x7e00"] * 16), "--b", ",".join(["1"] * 16)), "is NaN"),
         (("--a", ",".join(["0x12345"] * 16), "--b", ",".join(["1"] * 16)), "16 bits"),
         (("--a", ",".join(["x"] * 16), "--b", ",".join(["1"] * 16)), "neither a number"),
+        (("--a", ",".join(["0x_1"] * 16), "--b", ",".join(["1"] * 16)), "neither a number"),
+        (("--a", ",".join(["1e999"] * 16), "--b", ",".join(["1"] * 16)), "larger than every number"),
         (("--a", "1"), "needs --a and --b"),
         (("--bound", "24"), "multiple of 16"),
         (("--split", "2"), "--bound"),
@@ -337,5 +341,7 @@ def test_the_page_has_every_arithmetic(folder):
     text = "\n".join(numerics_page.page(Results(folder)))
     assert f"| `{core.MMA_FP8}` | 16 + 16 | 25 | 23 bits, toward zero | after |" in text
     assert f"| `{core.WGMMA_FP8}` | 32 | 13 | 13 bits, toward zero | in the group | 0 of 1024 | K 32 F 13 |" in text
+    assert f"| `{core.WGMMA_FP8}` |  | 0x7fffffff |  | +0 | ABCD |  |" in text
+    assert f"| `{core.TF32}` | -133 | 0x7fffffff | infinity | +0 | ABCD | low 13 bits of A, B unread |" in text
     assert f"| `{core.F64}` | 1, fused |  | 52 bits, nearest even |" in text
     assert f"| `{core.S8}` | wraps | clamps | 2048 | 0 |" in text

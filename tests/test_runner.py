@@ -15,6 +15,7 @@ from tcprobe.errors import EnvironmentUnfitError, NewerSchemaError, StarvedError
 from tcprobe.run import origin, runner
 from tcprobe.run.backend import Device
 from tcprobe.run.process import Worker
+from tcprobe.run.selection import select
 from tcprobe.store.results import Results
 
 HERE = Path(__file__).parent
@@ -30,7 +31,7 @@ def run(root, spec, patterns=FEW, force=False):
     results = Results(root)
     with runner.Session(spec) as session:
         device = runner.choose(session.devices)
-        todo = runner.select(patterns)
+        todo = select(patterns)
         todo = todo if force else runner.missing(todo, device, results)[0]
         items = list(runner.measure(session, device, todo, results))
     return {m.experiment: m for m in items if not isinstance(m, runner.Done)}
@@ -39,7 +40,7 @@ def run(root, spec, patterns=FEW, force=False):
 def test_a_run_measures_everything_and_saves_it(tmp_path):
     found = run(tmp_path, worker("fine"))
     assert {m.status for m in found.values()} == {"measured"}
-    assert set(found) == {e.id for e in runner.select(FEW)}
+    assert set(found) == {e.id for e in select(FEW)}
     saved = Results(tmp_path)
     assert {e: saved.measurement("sm_90", "emulated", e) for e in found} == found
     assert run(tmp_path, worker("fine")) == {}  # nothing is missing
@@ -72,7 +73,7 @@ def test_a_launch_that_goes_wrong_costs_itself_only(tmp_path, mode, limit, words
     assert failed == {CULPRIT}
     assert found[CULPRIT].status == "failed"
     assert words in found[CULPRIT].words
-    assert set(found) == {e.id for e in runner.select(FEW)}
+    assert set(found) == {e.id for e in select(FEW)}
     again = run(tmp_path, worker("fine"))  # a failure is tried again
     assert {e: m.status for e, m in again.items()} == {CULPRIT: "measured"}
 
@@ -114,7 +115,7 @@ def test_killing_the_tool_leaves_whole_files_only(tmp_path, seed):
         json.loads(path.read_text())
     patterns = ("wmma.m8n8k4.*", "wmma.m16n16k8.*", "mma.m8n8k16.*")
     added = run(tmp_path, worker("fine"), patterns)
-    assert set(whole) | set(added) == {e.id for e in runner.select(patterns)}
+    assert set(whole) | set(added) == {e.id for e in select(patterns)}
     assert not set(whole) & set(added)
 
 
@@ -136,7 +137,7 @@ def test_damaged_files_are_measured_again_newer_ones_are_not_touched(tmp_path):
     whole = path.read_text()
     path.write_text(whole[:100])
     device = Device(0, "emulated tensor core", "sm_90", "none", "none", "none", "emulated")
-    todo, complaints = runner.missing(runner.select(FEW), device, Results(tmp_path))
+    todo, complaints = runner.missing(select(FEW), device, Results(tmp_path))
     assert [e.id for e in todo] == [CULPRIT]
     assert str(path) in complaints[0]
     assert run(tmp_path, worker("fine")) == {CULPRIT: found[CULPRIT]}
@@ -149,8 +150,8 @@ def test_a_changed_probe_is_measured_again(tmp_path, monkeypatch):
     run(tmp_path, worker("fine"))
     monkeypatch.setattr(origin, "ptx_hash", lambda kernels: "another")
     device = Device(0, "emulated tensor core", "sm_90", "none", "none", "none", "emulated")
-    todo, _ = runner.missing(runner.select(FEW), device, Results(tmp_path))
-    assert todo == runner.select(FEW)
+    todo, _ = runner.missing(select(FEW), device, Results(tmp_path))
+    assert todo == select(FEW)
 
 
 DEVICES = [Device(0, "NVIDIA A100", "sm_80", "580", "13.0", "c"), Device(1, "NVIDIA H200", "sm_90", "580", "13.0", "c")]

@@ -20,6 +20,7 @@ from tcprobe.system.children import Scratch
 ROWS = [row for row in inventory.instructions().values() if row.named_apart]
 TARGETS = [(row, own) for row in ARCHS for own in row.targets]
 EVERY = 37
+AT_ONCE = 500  # forms that one ptxas takes well within its limit, on a busy machine too
 KIND = "mma.m16n8k{k}.row.col.kind::f8f6f4.{d}.{a}.{b}.{d}"
 FP8 = [(a, b) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")]
 NEW = [KIND.format(k=16, d=d, a=a, b=b) for d in ("f16", "f32") for a, b in FP8] + [
@@ -46,7 +47,8 @@ def refused(row, own, forms):
 
 def disagreements(row, own, forms):
     """Forms of which the inventory says another thing than ptxas, but for those that this ptxas is too old for."""
-    words = refused(row, own, forms)
+    parts = (forms[first : first + AT_ONCE] for first in range(0, len(forms), AT_ONCE))
+    words = {id_: why for part in parts for id_, why in refused(row, own, part).items()}
     return [
         (form.id, words.get(form.id, "accepted"))
         for form in forms

@@ -6,10 +6,12 @@ import re
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import nvrtc
 import pytest
 
+from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.ask.descriptor import cuda
 from tcprobe.ask.trace import held
 from tcprobe.errors import RowError
@@ -20,8 +22,9 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout import descriptor
 from tcprobe.layout.descriptor import decode
 from tcprobe.layout.table import selected, slot_table
-from tcprobe.run import multiplicands, verify, verify_case, verify_source
+from tcprobe.run import multiplicands, verify, verify_case, verify_floats, verify_source
 from tcprobe.store.cell import operands, selection
+from tcprobe.store.choose import alone
 from tcprobe.store.results import published
 
 EXAMPLES = json.loads((Path(__file__).parent / "data" / "worked_examples.json").read_text())["examples"]
@@ -69,7 +72,8 @@ class Warp:
     these lines' descriptors as `layout.descriptor` has it.
     """
 
-    def __init__(self, todo):
+    def __init__(self, todo, rule=None):
+        self.rule = rule
         found = [case for pair in todo for case in verify_case.cases(*pair)]
         self.cases = {verify_source.name(case): case for case in found}
         self.texts = {}
@@ -136,9 +140,18 @@ class Warp:
             most = 9 if operand == "c" else 1 if held.type == "b1" else 3
             numbers = {dtype(held.type).pattern(v, held.slot_bits): v for v in range(-most, most + 1)
                        if not (v < 0 and held.type in ("u8", "u4", "b1"))}  # fmt: skip
+            if not set(found[operand].ravel().tolist()) <= set(numbers):
+                return self.floats(row, found, index)
             values.append(np.vectorize(numbers.__getitem__)(found[operand]))
         product = multiplicands.product(row, multiplicands.Multiplicands(*values, index))
         return multiplicands.patterns(product, d)
+
+    def floats(self, row, found, index):
+        """By the model, or another than the results say."""
+        kinds = [multiplicands.matrix(row, o).type for o in "abc"]
+        bits = (found[o].astype(np.uint64).astype(FORMATS[kind].word) for o, kind in zip("abc", kinds, strict=True))
+        rule = self.rule or verify_floats.modelled_by(row, "sm_90", alone(RESULTS))
+        return verify_floats.modelled_bits(row, rule, verify_floats.RandomFloats(*bits, index))
 
 
 def mistaken(cell):
@@ -208,6 +221,36 @@ def test_a_warp_with_the_published_layouts_is_verified(name):
         assert one.good, one
         assert one.unread == ({} if not row.id.startswith("wmma") else one.unread)
         assert one.noticed
+        rule = verify_floats.modelled_by(row, "sm_90", alone(RESULTS))
+        size = row.shape.m * row.shape.n * row.products * len(one.case.swizzles)
+        assert one.floats == (verify.FloatResults(size, 0, "") if rule else None)
+
+
+def test_an_arithmetic_other_than_the_model_is_found_out():
+    """One that rounds to nearest even in place of toward zero: whole numbers are exact all the same."""
+    row = resolve("mma.m16n8k8.row.col.f32.f16.f16.f32").instruction
+    todo = [(row, operands(row, "sm_90", RESULTS))]
+    rule = verify_floats.modelled_by(row, "sm_90", alone(RESULTS))
+    other = msgspec.structs.replace(rule, rounding="nearest even")
+    (found,) = verify.verify(Warp(todo, other), todo, seed=3)
+    assert found.exact
+    assert not found.good
+    assert 0 < found.to_json()["wrong_bits"] < found.to_json()["float_results"] == 128
+    assert "of random floats: 0x" in found.floats.first
+
+
+def test_random_floats_of_a_sparse_multiply_meet_the_rows_that_the_metadata_picks():
+    """The model's bits of ones at random places are the counts of what meets."""
+    row = resolve("mma.sp.m16n8k32.row.col.f32.f16.f16.f32").instruction
+    given = verify_floats.draw_floats(row, np.random.default_rng(5))
+    whole = [
+        np.random.default_rng(n).integers(1, 4, x.shape).astype(np.float16) for n, x in enumerate((given.a, given.b))
+    ]
+    given = verify_floats.RandomFloats(*(x.view(np.uint16) for x in whole), np.zeros_like(given.c), given.index)
+    rule = verify_floats.modelled_by(row, "sm_90", alone(RESULTS))
+    d = verify_floats.modelled_bits(row, rule, given).view(np.float32)
+    a, b = (x.astype(np.int64) for x in whole)
+    assert (d == multiplicands.dense(sparsity(row.metadata), a, given.index) @ b).all()
 
 
 def test_a_wrong_table_is_found_out():

@@ -13,7 +13,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from tcprobe.arithmetic.formats import FORMATS
-from tcprobe.arithmetic.parameters import AFTER, TOWARD_ZERO, Arithmetic, ElementTypes
+from tcprobe.arithmetic.parameters import AFTER, BEFORE, TOWARD_ZERO, Arithmetic, ElementTypes
 from tcprobe.errors import UsageError
 
 
@@ -28,12 +28,18 @@ def bound(types: ElementTypes, rule: Arithmetic, length: int, parts: int = 1) ->
 
 def _multiply(types: ElementTypes, rule: Arithmetic) -> Fraction:
     """1 + e of one multiply: that of all its sums."""
-    unit = Fraction(1, 1 << rule.result_bits + (rule.rounding != TOWARD_ZERO))
-    factor = Fraction(1)
+    own = _unit(rule.result_bits, rule.rounding)
+    unit = _unit(FORMATS["f32"].fraction, rule.through_f32) if rule.through_f32 else own
+    factor = 1 + own if rule.through_f32 else Fraction(1)
     for group in rule.groups:
         cut = 0 if rule.fraction_bits is None else Fraction(len(group) + 1, 1 << rule.fraction_bits)
-        factor *= (1 + cut) * (1 + unit)
+        factor *= (1 + cut) * (1 + unit) ** (len(group) + 1 if rule.c == BEFORE else 1)
     return factor * (1 + _added(types)) if rule.c == AFTER else factor
+
+
+def _unit(bits: int, rounding: str) -> Fraction:
+    """How far rounding to so many bits goes."""
+    return Fraction(1, 1 << bits + (rounding != TOWARD_ZERO))
 
 
 def _added(types: ElementTypes) -> Fraction:

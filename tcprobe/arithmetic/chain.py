@@ -20,6 +20,7 @@ SUBNORMAL = -1022  # the exponent, as frexp has it, of the largest subnormal num
 NOTHING = -(1 << 20)
 FAR = 300  # exponents from which on the smaller term is less than any digit of the larger
 SPLIT = 2.0**27 + 1
+ORDINARY = 2.0**200  # from its reciprocal to it products and what rounding takes from them are normal numbers
 
 
 def fused(rule: Arithmetic, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
@@ -33,6 +34,10 @@ def fused(rule: Arithmetic, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -
 
 def fma(a: Floats, b: Floats, c: Floats) -> Floats:
     """a x b + c with one rounding to nearest even."""
+    if all(map(_ordinary, (a, b, c))):
+        top, small = _apart(a, b, c)
+        nearest = top + small
+        return np.where(nearest == 0, a * b + c, nearest)
     a, b, c = np.broadcast_arrays(a, b, c)
     with np.errstate(all="ignore"):
         finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
@@ -44,6 +49,20 @@ def fma(a: Floats, b: Floats, c: Floats) -> Floats:
     for at in zip(*np.nonzero(edge), strict=True):
         result[at] = _exact(float(a[at]), float(b[at]), float(c[at]))
     return result
+
+
+def _ordinary(x: Floats) -> bool:
+    """Whether no number is so large or small that it has to be scaled."""
+    size = abs(x)
+    return bool(((size < ORDINARY) & ((size > 1 / ORDINARY) | (size == 0))).all())
+
+
+def _apart(a: Floats, b: Floats, c: Floats) -> tuple[Floats, Floats]:
+    """a x b + c as two numbers, the second rounded to odd, so that their sum is rounded once."""
+    high, low = _product(a, b)
+    first, first_rest = _sum(c, low)
+    top, top_rest = _sum(high, first)
+    return top, _odd(*_sum(top_rest, first_rest))
 
 
 def _scaled(a: Floats, b: Floats, c: Floats) -> tuple[tuple[Floats, Floats], NDArray[np.int32]]:
@@ -58,10 +77,7 @@ def _scaled(a: Floats, b: Floats, c: Floats) -> tuple[tuple[Floats, Floats], NDA
 
 def _fma(a: Floats, b: Floats, c: Floats) -> tuple[Floats, Floats]:
     """Rounded to nearest even, and to odd: then a second rounding, to fewer bits, does no harm."""
-    high, low = _product(a, b)
-    first, first_rest = _sum(c, low)
-    top, top_rest = _sum(high, first)
-    small = _odd(*_sum(top_rest, first_rest))
+    top, small = _apart(a, b, c)
     nearest = top + small
     zero = (a * b == 0) & (c == 0)
     return np.where(zero, a * b + c, nearest), np.where(zero, a * b + c, _odd(*_sum(top, small)))

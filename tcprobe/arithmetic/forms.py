@@ -16,7 +16,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 
-Alike = tuple[str, ElementTypes, int, str | None]
+Alike = tuple[str, ElementTypes, int, str | None, tuple[tuple[str, int], ...]]
 
 
 def types(row: Instruction) -> ElementTypes:
@@ -28,10 +28,10 @@ def types(row: Instruction) -> ElementTypes:
 
 @cache
 def together() -> MappingProxyType[str, tuple[Instruction, ...]]:
-    """By the first form's id all forms of one arithmetic. Those with scales or in tensor memory have no probe."""
+    """By the first form's id all forms of one arithmetic. Those in tensor memory have no probe."""
     by_kind: dict[Alike, list[Instruction]] = {}
     for row in inventory.instructions().values():
-        if row.multiplies and not row.unprobed and not row.scales:
+        if row.multiplies and not row.unprobed:
             by_kind.setdefault(_alike(row), []).append(row)
     return MappingProxyType({rows[0].id: tuple(rows) for rows in by_kind.values()})
 
@@ -40,13 +40,14 @@ def subject(row: Instruction) -> str:
     """The id under which a form's arithmetic is measured; UsageError where it has no probe."""
     found = _subjects().get(row.id)
     if found is None:
-        why = "it multiplies nothing" if not row.multiplies else row.unprobed or "its scales have no probe of numerics"
+        why = row.unprobed or "it multiplies nothing"
         raise UsageError(f"{row.id} has no model of its arithmetic: {why}.")
     return found
 
 
 def _alike(row: Instruction) -> Alike:
-    return row.family, types(row), row.shape.k, row.kind
+    scales = tuple((scale.type, scale.rows * scale.cols) for scale in row.scales)
+    return row.family, types(row), row.shape.k, row.kind, scales
 
 
 @cache

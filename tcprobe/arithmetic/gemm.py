@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.arithmetic.chain import fused
 from tcprobe.arithmetic.formats import FORMATS
-from tcprobe.arithmetic.model import CACHED, factor, multiplied
+from tcprobe.arithmetic.model import CACHED, factor, multiplied, separate
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes
 from tcprobe.errors import UsageError
 
@@ -36,7 +35,7 @@ def gemm(types: ElementTypes, rule: Arithmetic, matrices: tuple[Bits, Bits, Bits
     if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]) or a.shape[1] % depth:
         raise UsageError(f"A {a.shape}, B {b.shape} and C {c.shape} are no product whose k is a multiple of {depth}.")
     if rule.fraction_bits is None:
-        return _fused(rule, matrices)
+        return _separate(types, rule, matrices)
     first, second = factor("a", types.a, rule, a), factor("b", types.b, rule, np.ascontiguousarray(b.T))
     d = np.array(c, FORMATS[types.c].word)
     for at in range(0, a.shape[1], depth):
@@ -58,9 +57,14 @@ def _tiles(shape: tuple[int, ...], depth: int) -> list[tuple[slice, slice]]:
     return [(slice(row, row + rows), slice(col, col + cols)) for row, col in starts]
 
 
-def _fused(rule: Arithmetic, matrices: tuple[Bits, Bits, Bits]) -> Bits:
-    a, b, d = matrices
-    for at in range(0, a.shape[1], rule.products):
-        part = slice(at, at + rule.products)
-        d = fused(rule, a[:, None, part], b.T[None, :, part], d)
-    return d
+def _separate(types: ElementTypes, rule: Arithmetic, matrices: tuple[Bits, Bits, Bits]) -> Bits:
+    a, b, c = matrices
+    made = np.empty(c.shape, FORMATS[types.d].word)
+    for rows, cols in _tiles(c.shape, 1):
+        then, d = types, c[rows, cols]
+        for at in range(0, a.shape[1], rule.products):
+            part = slice(at, at + rule.products)
+            d = separate(then, rule, (a[rows, None, part], b.T[None, cols, part], d))
+            then = ElementTypes(types.a, types.b, types.d, types.d)
+        made[rows, cols] = d
+    return made

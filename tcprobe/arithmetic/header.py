@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tcprobe.arithmetic.formats import FORMATS, FloatFormat
-from tcprobe.arithmetic.model import nan_bits
-from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes
+from tcprobe.arithmetic.model import in_f32, nan_bits
+from tcprobe.arithmetic.parameters import AFTER, BEFORE, NEAREST, Arithmetic, ElementTypes
 
 SPECIAL = {"none": 0, "nan": 1, "ieee": 2}
 NO_FLOOR = -(1 << 20)
@@ -42,21 +42,24 @@ def _struct(entry: Entry) -> str:
     ends = [sum(map(len, rule.groups[: n + 1])) for n in range(len(rule.groups))]
     forms = [FORMATS[kinds.a], FORMATS[kinds.b], FORMATS[kinds.c], FORMATS[kinds.d]]
     forms[:2] = [form.without(rule.unread_bits) if form.name == "tf32" else form for form in forms[:2]]
+    sums, sum_rule = (FORMATS["f32"], in_f32(rule)) if rule.through_f32 else (forms[3], rule)
     floor = NO_FLOOR if rule.exponent_floor is None else rule.exponent_floor
     exact = rule.fraction_bits is None
     constants = {
         "int products": len(order), "int groups": len(ends), "int fraction_bits": 0 if exact else rule.fraction_bits,
-        "int result_bits": rule.result_bits, "int exponent_floor": floor,
+        "int result_bits": rule.result_bits, "int sum_bits": sum_rule.result_bits, "int exponent_floor": floor,
         "unsigned long long nan": f"{nan_bits(forms[3], rule):#x}ull",
+        "unsigned long long sum_nan": f"{nan_bits(sums, sum_rule):#x}ull",
     }  # fmt: skip
     flags = {
-        "exact": exact, "nearest": rule.rounding == NEAREST, "c_last": rule.c == AFTER,
+        "exact": exact, "nearest": rule.rounding == NEAREST, "sum_nearest": sum_rule.rounding == NEAREST,
+        "narrowed": rule.through_f32 is not None, "c_first": rule.c == BEFORE, "c_last": rule.c == AFTER,
         "negative_zero": bool(rule.negative_zero), "largest": rule.overflow == "largest",
         **{f"subnormal_{name}": getattr(rule.subnormals, name) is not False for name in "abcd"},
         **{f"normalized_{name}": name in rule.normalized for name in "abc"},
     }  # fmt: skip
     lines = [f"/// {entry.words}", f"struct {entry.name} {{"]
-    lines += [f"  using {name} = {_format(form)};" for name, form in zip("ABCD", forms, strict=True)]
+    lines += [f"  using {name} = {_format(form)};" for name, form in zip("ABCDS", [*forms, sums], strict=True)]
     lines += [f"  static constexpr {name} = {value};" for name, value in constants.items()]
     lines += [f"  static constexpr bool {name} = {str(value).lower()};" for name, value in flags.items()]
     lines += [_listed("product", order), _listed("end", ends), "};", ""]
@@ -171,9 +174,10 @@ TCPROBE_HD bits summed(const T* a, const T* b, bits c, int first, int last) {
     }
     if (x.significand && y.significand && x.exponent + y.exponent > top) top = x.exponent + y.exponent;
   }
-  if (nan || (plus && minus)) return F::nan;
-  if (plus || minus) return F::D::infinity | (minus ? F::D::sign : 0);
-  if (top == nothing) return F::negative_zero && negative ? F::D::sign : 0;
+  using S = typename F::S;
+  if (nan || (plus && minus)) return F::sum_nan;
+  if (plus || minus) return S::infinity | (minus ? S::sign : 0);
+  if (top == nothing) return F::negative_zero && negative ? S::sign : 0;
   if (top < F::exponent_floor) top = F::exponent_floor;
   long long total = own.significand ? cut(own.significand, F::fraction_bits - C::fraction, top - own.exponent) : 0;
   for (int i = first; i < last; ++i) {
@@ -183,7 +187,8 @@ TCPROBE_HD bits summed(const T* a, const T* b, bits c, int first, int last) {
     constexpr int more = F::fraction_bits - F::A::fraction - F::B::fraction;
     if (product) total += cut(product, more, top - x.exponent - y.exponent);
   }
-  return rounded<typename F::D>(total, top - F::fraction_bits, F::result_bits, F::nearest, F::largest, F::subnormal_d);
+  const bool largest = F::largest && !F::narrowed, subnormals = F::subnormal_d || F::narrowed;
+  return rounded<S>(total, top - F::fraction_bits, F::sum_bits, F::sum_nearest, largest, subnormals);
 }
 
 TCPROBE_HD inline double double_of(bits x) {
@@ -193,13 +198,12 @@ TCPROBE_HD inline double double_of(bits x) {
 }
 
 /// x + y to nearest even, of 16 or 32 bits, by whole numbers: no compiler's option changes it.
-template <class F>
-TCPROBE_HD bits added(bits x, bits y) {
-  using D = typename F::D;
+template <class D>
+TCPROBE_HD bits added(bits x, bits y, bits nan) {
   const decoded one = D::decode(x), other = D::decode(y);
   if (one.what != finite || other.what != finite) {
-    if (one.what == not_a_number || other.what == not_a_number) return F::nan;
-    if (one.what == other.what && one.negative != other.negative) return F::nan;
+    if (one.what == not_a_number || other.what == not_a_number) return nan;
+    if (one.what == other.what && one.negative != other.negative) return nan;
     return one.what == infinite ? x : y;
   }
   if (!one.significand && !other.significand) return one.negative && other.negative ? D::sign : 0;
@@ -212,6 +216,55 @@ TCPROBE_HD bits added(bits x, bits y) {
   const long long rest = inexact ? (low.significand < 0 ? kept - 1 : kept + 1) : kept;
   const long long total = high.significand * (1ll << room) + rest;
   return rounded<D>(total, high.exponent - D::fraction - room, D::fraction, true, false, true);
+}
+
+/// A number as a sum's, which holds it exactly.
+template <class F>
+TCPROBE_HD bits widened(const decoded& x, int fraction) {
+  using S = typename F::S;
+  if (x.what == not_a_number) return F::sum_nan;
+  const long long size = x.negative ? -x.significand : x.significand;
+  const bits whole = rounded<S>(size, x.exponent - fraction, S::fraction, true, false, true);
+  return (x.what == infinite ? S::infinity : whole) | (x.negative ? S::sign : 0);
+}
+
+/// One product, as a number of a sum.
+template <class F>
+TCPROBE_HD bits multiplied(bits a, bits b) {
+  const decoded x = F::A::decode(a), y = F::B::decode(b);
+  decoded product = {x.significand * y.significand, x.exponent + y.exponent, x.negative != y.negative, finite};
+  if (x.what != finite || y.what != finite) {
+    const bool zero = (x.what == finite && !x.significand) || (y.what == finite && !y.significand);
+    product.what = x.what == not_a_number || y.what == not_a_number || zero ? not_a_number : infinite;
+  }
+  return widened<F>(product, F::A::fraction + F::B::fraction);
+}
+
+/// C and the sums of the groups, each from zero, product after product.
+template <class F, class T>
+TCPROBE_HD bits partial(const T* a, const T* b, bits c) {
+  using S = typename F::S;
+  bits total = widened<F>(F::C::decode(c), F::C::fraction);
+  for (int group = 0, i = 0; group < F::groups; ++group) {
+    bits sum = F::negative_zero ? S::sign : 0;
+    for (; i < F::end(group); ++i) {
+      sum = added<S>(sum, multiplied<F>(a[F::product(i)], b[F::product(i)]), F::sum_nan);
+    }
+    total = added<S>(total, sum, F::sum_nan);
+  }
+  return total;
+}
+
+/// A sum rounded to D, whose zeros keep their sign.
+template <class F>
+TCPROBE_HD bits narrow(bits sum) {
+  using D = typename F::D;
+  const decoded x = F::S::decode(sum);
+  if (x.what == not_a_number) return F::nan;
+  const long long size = x.negative ? -x.significand : x.significand;
+  const int unit = x.exponent - F::S::fraction;
+  const bits whole = rounded<D>(size, unit, F::result_bits, F::nearest, F::largest, F::subnormal_d);
+  return (x.what == infinite ? D::infinity : whole) | (x.negative ? D::sign : 0);
 }
 
 /// A chain of fused multiply-adds in f64.
@@ -228,15 +281,19 @@ TCPROBE_HD bits chain(const T* a, const T* b, bits c) {
 /// D of one dot product: F::products elements of A and of B, and C, all as bits.
 template <class F, class T>
 TCPROBE_HD bits dot(const T* a, const T* b, bits c) {
-  if constexpr (F::exact) {
+  if constexpr (F::exact && !F::c_first) {
     return chain<F>(a, b, c);
+  } else if constexpr (F::c_first) {
+    const bits sum = partial<F>(a, b, c);
+    return F::narrowed ? narrow<F>(sum) : sum;
   } else {
     bits d = F::c_last ? 0 : summed<F, typename F::C>(a, b, c, 0, F::end(0));
-    if (F::c_last) d = summed<F, typename F::D>(a, b, 0, 0, F::end(0));
+    if (F::c_last) d = summed<F, typename F::S>(a, b, 0, 0, F::end(0));
     for (int group = 1; group < F::groups; ++group) {
-      d = summed<F, typename F::D>(a, b, d, F::end(group - 1), F::end(group));
+      d = summed<F, typename F::S>(a, b, d, F::end(group - 1), F::end(group));
     }
-    return F::c_last ? added<F>(d, c) : d;
+    if (F::narrowed) d = narrow<F>(d);
+    return F::c_last ? added<typename F::D>(d, c, F::nan) : d;
   }
 }
 }  // namespace numerics

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.arithmetic.chain import fused
 from tcprobe.arithmetic.formats import FINITE, FORMATS, INFINITE, NAN, Decoded, FloatFormat, Ints, decode, values_of
-from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes
+from tcprobe.arithmetic.parameters import AFTER, BEFORE, NEAREST, Arithmetic, ElementTypes
+from tcprobe.arithmetic.partial import partial_sums
 
 Bits = NDArray[Any]
 Factors = tuple[Decoded, Decoded]
@@ -64,7 +66,7 @@ def dot(types: ElementTypes, rule: Arithmetic, operands: tuple[Bits, Bits, Bits]
     """D's bits of dot products: A and B of shape (..., products), C of shape (...), all as bits."""
     a, b, c = operands
     if rule.fraction_bits is None:
-        return fused(rule, a, b, c)
+        return separate(types, rule, operands)
     rows, results = max(1, CACHED // rule.products), np.empty(c.size, FORMATS[types.d].word)
     lines = a.reshape(c.size, -1), b.reshape(c.size, -1), c.reshape(-1)
     for part in (slice(at, at + rows) for at in range(0, c.size, rows)):
@@ -73,9 +75,21 @@ def dot(types: ElementTypes, rule: Arithmetic, operands: tuple[Bits, Bits, Bits]
     return results.reshape(c.shape)
 
 
+def separate(types: ElementTypes, rule: Arithmetic, operands: tuple[Bits, Bits, Bits]) -> Bits:
+    """As `dot`, where every product is added by itself; operands may be broadcast against each other."""
+    if rule.c != BEFORE:
+        return fused(rule, *operands)
+    d = FORMATS[types.d]
+    sums = partial_sums(types, rule, operands)
+    return narrowed(d, rule, sums).astype(d.word) if rule.through_f32 else sums
+
+
 def multiplied(types: ElementTypes, rule: Arithmetic, factors: Factors, c: Bits) -> Bits:
     """As `dot`, of decoded factors, which may be broadcast against each other."""
     d = FORMATS[types.d]
+    if rule.through_f32:
+        wide = msgspec.structs.replace(types, d="f32")
+        return narrowed(d, rule, multiplied(wide, in_f32(rule), factors, c)).astype(d.word)
     last = rule.c == AFTER
     result = np.zeros(c.shape, d.word)
     own = decode(d, result) if last else factor("c", types.c, rule, c)
@@ -84,6 +98,24 @@ def multiplied(types: ElementTypes, rule: Arithmetic, factors: Factors, c: Bits)
         result = summed(d, rule, part, own)
         own = _kept(decode(d, result), rule.subnormals.c)
     return _added(d, rule, result, c) if last else result
+
+
+def in_f32(rule: Arithmetic) -> Arithmetic:
+    """The same sums, rounded to f32 alone."""
+    rounding: Any = rule.through_f32
+    kept = msgspec.structs.replace(rule.subnormals, d=None)
+    return msgspec.structs.replace(rule, result_bits=FORMATS["f32"].fraction, rounding=rounding, through_f32=None,
+                                   nan=None, overflow=None, subnormals=kept)  # fmt: skip
+
+
+def narrowed(d: FloatFormat, rule: Arithmetic, bits: Bits) -> Bits:
+    """f32 rounded to D, whose zeros keep their sign."""
+    number = decode(FORMATS["f32"], bits)
+    whole = msgspec.structs.replace(rule, fraction_bits=0)
+    size = rounded(d, whole, abs(number.significand), number.exponent.astype(np.int64) - number.fraction)
+    size = np.where(number.kind == INFINITE, d.infinity, size)
+    signed = np.where(number.negative, size | 1 << d.bits - 1, size)
+    return np.where(number.kind == NAN, nan_bits(d, rule), signed)
 
 
 def picked(group: tuple[int, ...]) -> Any:

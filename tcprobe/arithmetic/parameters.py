@@ -12,9 +12,13 @@ import msgspec
 
 Bits = Annotated[int, msgspec.Meta(ge=0, le=64)]
 Product = Annotated[int, msgspec.Meta(ge=0, lt=4096)]
-IN_GROUP, AFTER = "in the group", "after"
-TOWARD_ZERO, NEAREST = "toward zero", "nearest even"
 Rounding = Literal["toward zero", "nearest even"]
+PlaceOfC = Literal["in the group", "after", "before"]
+IN_GROUP: PlaceOfC = "in the group"
+AFTER: PlaceOfC = "after"
+BEFORE: PlaceOfC = "before"
+TOWARD_ZERO: Rounding = "toward zero"
+NEAREST: Rounding = "nearest even"
 
 
 class Subnormals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,21 +31,25 @@ class Subnormals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a form of floats. `fraction_bits` None: sums are exact, each a fused multiply-add.
+    """Of a form of floats. `fraction_bits` None: every product is added by itself, rounded once.
 
     A term is cut toward zero to a multiple of 2^(top - fraction_bits), top being the largest exponent of the group's
     products (sums of their factors' exponents) and of C, at least `exponent_floor`. `result_bits` is what is kept of a
     sum below its leading one. `unread_bits`: low bits of A and B that are not looked at. `overflow`: what a sum beyond
     the largest number becomes. `negative_zero`: whether a sum of negative zeros is one; all other zeros are positive.
     `normalized`: operands whose subnormals have the exponent of their leading bit, since they are converted to a wider
-    type before the multiply; those of the others have the least exponent of normal numbers.
+    type before the multiply; those of the others have the least exponent of normal numbers. `c`: C is a term of the
+    first group; or is added after the last, or before: then each group is summed from zero and its sum added to C,
+    group after group. `through_f32`: how a sum is rounded to f32 before that is rounded to D, a narrower type.
+    `summed_first`: so many products next to each other are summed exactly; their sum, scaled, is one term, aligned by
+    the exponents of its scales alone.
     """
 
     groups: tuple[tuple[Product, ...], ...]
     fraction_bits: Bits | None
     result_bits: Bits
     rounding: Rounding
-    c: Literal["in the group", "after"] = "in the group"
+    c: PlaceOfC = "in the group"
     exponent_floor: int | None = None
     alignment: Literal["truncate"] = "truncate"
     subnormals: Subnormals = Subnormals()
@@ -50,6 +58,8 @@ class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     negative_zero: bool | None = None
     unread_bits: Bits = 0
     normalized: tuple[Literal["a", "b", "c"], ...] = ()
+    through_f32: Rounding | None = None
+    summed_first: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 1
 
     @property
     def products(self) -> int:

@@ -24,7 +24,7 @@ KIND, MEASURED = "banks", "sm_90"  # the arch whose rule the others borrow
 class BankRules:
     """The rules by access that answer for arch `asked`; they are `arch`'s. `measured`: how, if it is published.
 
-    `tags` of the sources of accesses that look them up.
+    `tags` of the sources of accesses that look them up. `layers`: the findings that were asked, None for none.
     """
 
     asked: str
@@ -32,6 +32,7 @@ class BankRules:
     rules: Mapping[str, BankRule]
     measured: str | None
     tags: Mapping[str, SourceTags] = field(default_factory=dict)
+    layers: Layers | None = field(default=None, repr=False, compare=False)
 
     def rule(self, row: SharedAccess) -> BankRule:
         """Of one access; UsageError where the arch does not have it."""
@@ -58,11 +59,11 @@ class BankRules:
 
 def rules_for(name: str | None, results: Results | Layers) -> BankRules:
     """The rules for arch `name`, sm_90 without one; UsageError for an unknown arch, DataError for a damaged file."""
-    asked = arch(name or MEASURED).name
+    asked, layers = arch(name or MEASURED).name, layers_of(results)
     for source in dict.fromkeys((asked, MEASURED)):
-        found = {n: one.finding for n, one in layers_of(results).findings(KIND, source).items()}
+        found = {n: one.finding for n, one in layers.findings(KIND, source).items()}
         if found.keys() == {row.name for row in accesses().values() if row.target.on(arch(source))}:
             rules = {n: finding.body.rule for n, finding in found.items()}
             tags = {n: finding.body.tags for n, finding in found.items() if finding.body.tags}
-            return BankRules(asked, source, rules, words(list(found.values())), tags)
-    return BankRules(asked, MEASURED, designed(), None)
+            return BankRules(asked, source, rules, words(list(found.values())), tags, layers)
+    return BankRules(asked, MEASURED, designed(), None, layers=layers)

@@ -47,12 +47,15 @@ class InstructionCost(NamedTuple):
     def to_json(self, partner: str | None = None) -> dict[str, Any]:
         """Plain data; with a partner what their overlap is."""
         body = msgspec.to_builtins(self.body)
+        points = [point for point in (body.get("interval"), *body.get("curve", [])) if isinstance(point, dict)]
+        for point in points if isinstance(self.body.latency, dict) else []:
+            point.setdefault("chains", 1)
         told = {"id": self.id, "arch": self.arch, "latency": body.get("latency"), "interval": body.get("interval"),
                 "one_warp": body.get("one_warp"), "curve": body.get("curve", []),
                 "macs_per_cycle": body.get("macs_per_cycle"), "opcodes": body["opcodes"],
                 "round_trip": body.get("round_trip", []), "emulated": self.body.emulated, "at_most": self.body.at_most,
                 "spread": self.body.spread, "evidence": self.evidence}  # fmt: skip
-        more = {name: body[name] for name in ("forms", "passes", "random", "mhz", "refused") if name in body}
+        more = {name: body[name] for name in ("forms", "passes", "random", "mhz", "clocks", "refused") if name in body}
         together = {"overlap": overlap_json(partner, self.overlap(partner))} if partner else {}
         return {**told, **more, **together, "stated": [row._asdict() for row in stated(self.id)]}
 
@@ -156,7 +159,7 @@ def _intervals(body: Body) -> Iterator[str]:
 
 
 def _flight(flight: Flight | Trip) -> str:
-    place = "A in shared memory" if flight.a == "shared" else "A in registers"
+    place = "A in registers" if flight.a == "registers" else f"A in {flight.a} memory"
     groups = "1 warpgroup" if flight.warpgroups == 1 else f"{flight.warpgroups} warpgroups"
     return f"{place}, {groups}, {flight.in_flight} in flight"
 
@@ -167,6 +170,8 @@ def _others(body: Body) -> Iterator[str]:
         yield f"one every {form.cycles:g} cycles, A in {form.a}, {swizzle}, major {form.major}"
     for one in body.passes[1:]:
         yield f"one every {one.cycles:g} cycles where banks take {one.passes} passes"
+    for clock in body.clocks:
+        yield f"all SMs at work, {clock.data}: {clock.mhz:g} MHz, one every {clock.cycles:g} cycles an SM"
     if body.random:
         yield f"random inputs take {body.random:g} times the cycles of zeros"
     for variant, why in body.refused.items():

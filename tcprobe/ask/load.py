@@ -22,6 +22,7 @@ from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.memory import NOTHING, Memory
 from tcprobe.ask.path.registers import vector
 from tcprobe.ask.path.request import MOST_LD
+from tcprobe.ask.plan_cost import PlanCycles
 from tcprobe.ask.tile import Tile
 from tcprobe.errors import InternalError, UsageError
 from tcprobe.isa.arch import WARP
@@ -83,6 +84,12 @@ class StraightLoad:
         return sum(-(-len(np.unique(first)) * move.width // SECTOR) for first in warps)
 
     @property
+    def cycles(self) -> dict[str, PlanCycles]:
+        """Of the loads by instruction: nothing is measured of what comes from global memory."""
+        names = dict.fromkeys(move.instruction for move in self.moves)
+        return {name: PlanCycles(missing=("loads from global memory",)) for name in names}
+
+    @property
     def formulas(self) -> tuple[str | None, str | None]:
         """Line, and byte in it, in lane and issue: the number of the move."""
         line, byte = (formula(np.stack([getattr(move, name) for move in self.moves])) for name in ("line", "byte"))
@@ -99,6 +106,7 @@ class StraightLoad:
             "global": self.tile.contiguous, "ld": self.ld, "proven": True,
             "steps": [{"kind": "global->registers", "instruction": name, "sectors": sum(map(self.sectors, moves)),
                        "least": sum(map(self.least, moves)),
+                       "cycles": self.cycles[name].to_json(),
                        "issues": [self._issue(move) for move in moves]} for name, moves in steps.items()],
             "formula": {"line": line, "byte": byte}, "evidence": [self.cell.evidence],
         }  # fmt: skip

@@ -12,7 +12,8 @@ from tcprobe.isa.arch import arch
 from tcprobe.store.choose import Layers
 
 COMPARED = ("group", "groups", "fraction_bits", "c", "result", "exponent_floor", "subnormals", "nan", "overflow",
-            "satfinite", "negative_zero", "unread_bits", "normalized", "emulated")  # fmt: skip
+            "satfinite", "negative_zero", "unread_bits", "normalized", "through_f32",
+            "summed_first", "emulated")  # fmt: skip
 
 
 class ChangedNumerics(NamedTuple):

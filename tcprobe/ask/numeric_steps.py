@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,8 +17,8 @@ from tcprobe.arithmetic.bound import bound
 from tcprobe.arithmetic.formats import FORMATS, NAN, bits_of, decode, values_of
 from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.gemm import gemm
-from tcprobe.arithmetic.model import NOTHING, aligned, factor, picked, summed
-from tcprobe.arithmetic.parameters import AFTER, Arithmetic, ElementTypes, Integers
+from tcprobe.arithmetic.model import NOTHING, aligned, factor, in_f32, picked, separate, summed
+from tcprobe.arithmetic.parameters import AFTER, BEFORE, Arithmetic, ElementTypes, Integers
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
@@ -53,18 +55,28 @@ def _bits(kinds: ElementTypes, name: str, text: str) -> Any:
     kind = getattr(kinds, name)
     word = np.uint64 if kind == "f64" else np.uint32
     try:
+        if "_" in text:
+            raise ValueError
         if text.lower().startswith("0x"):
             bits = int(text, 16)
             if bits >> dtype(kind).bits:
                 raise UsageError(f"{text} has more than the {dtype(kind).bits} bits of {kind}.")
         else:
-            values = np.array([float(text) if kinds.is_float else int(text)])
+            values = np.array([_float(name, text) if kinds.is_float else int(text)])
             bits = int(numerics.bits_in(kinds, name, values)[0])
     except ValueError:
         raise UsageError(f"{name.upper()}: {text!r} is neither a number nor bits as 0x3c00.") from None
     if kind in FORMATS and decode(FORMATS[kind], np.array([bits], np.uint64))[3][0] == NAN:
         raise UsageError(f"{name.upper()}: {text} is NaN: a case takes numbers.")
     return word(bits)
+
+
+def _float(name: str, text: str) -> float:
+    """A number as it is written; UsageError for one that only infinity could stand for."""
+    value = float(text)
+    if math.isinf(value) and "inf" not in text.lower():
+        raise UsageError(f"{name.upper()}: {text} is larger than every number of 64 bits.")
+    return value
 
 
 def result(form: Instruction, rule: Arithmetic | Integers, case: DotProduct) -> str:
@@ -105,8 +117,10 @@ def _case(form: Instruction, line: str) -> DotProduct:
 def steps(form: Instruction, rule: Arithmetic | Integers, case: DotProduct) -> Iterator[str]:
     """Every sum: its terms as they are aligned, what was cut, the exact sum, and what it is rounded to."""
     kinds = types(form)
-    if isinstance(rule, Arithmetic) and rule.fraction_bits is not None:
-        yield from _sums(kinds, rule, case)
+    if isinstance(rule, Arithmetic):
+        yield from (_separate if rule.fraction_bits is None else _sums)(kinds, rule, case)
+    if isinstance(rule, Arithmetic) and rule.through_f32:
+        yield f"rounded to {kinds.d}, {rule.rounding}"
     d = result(form, rule, case)
     value = numerics.values_of_d(kinds, np.array([int(d, 16)], np.uint64 if kinds.d == "f64" else np.uint32))[0]
     if kinds.d == "f16":
@@ -114,8 +128,30 @@ def steps(form: Instruction, rule: Arithmetic | Integers, case: DotProduct) -> I
     yield f"D = {d} = {value!s}"
 
 
+def _separate(kinds: ElementTypes, rule: Arithmetic, case: DotProduct) -> Iterator[str]:
+    """Products that are added by themselves: the sum with each that comes."""
+    apart = rule.c == BEFORE
+    wide = "f32" if apart else kinds.d
+    whole = msgspec.structs.replace(kinds, c=wide, d=wide)
+    c = np.zeros(1, FORMATS[wide].word) if apart else np.asarray(case.c)[None]
+    for group in rule.groups if apart else (tuple(chain.from_iterable(rule.groups)),):
+        for n, k in enumerate(group, 1):
+            part = msgspec.structs.replace(rule, groups=(group[:n],), through_f32=None)
+            sum_ = separate(whole, part, (case.a[None], case.b[None], c))
+            yield f"k {k}: sum {_hex(wide, sum_[0])} = {values_of(FORMATS[wide], sum_)[0]!s}"
+    if apart:
+        yield f"C plus the sum of k {_ends(rule)}, to nearest even"
+
+
+def _ends(rule: Arithmetic) -> str:
+    """The products of each group."""
+    return ", plus that of k ".join(f"{group[0]} to {group[-1]}" for group in rule.groups)
+
+
 def _sums(kinds: ElementTypes, rule: Arithmetic, case: DotProduct) -> Iterator[str]:
-    d, kept = FORMATS[kinds.d], rule.fraction_bits or 0
+    wide = "f32" if rule.through_f32 else kinds.d
+    rule = in_f32(rule) if rule.through_f32 else rule
+    d, kept = FORMATS[wide], rule.fraction_bits or 0
     factors = factor("a", kinds.a, rule, case.a[None]), factor("b", kinds.b, rule, case.b[None])
     own = np.asarray(case.c)[None]
     c = decode(d, np.zeros(1, d.word)) if rule.c == AFTER else factor("c", kinds.c, rule, own)
@@ -129,7 +165,7 @@ def _sums(kinds: ElementTypes, rule: Arithmetic, case: DotProduct) -> Iterator[s
             yield f"sum {number}: top 2^{top}, terms are multiples of 2^{top - kept}"
             yield from _terms(group, terms, part, kept)
             yield f"  sum {int(terms.products[0].sum() + terms.c[0])} x 2^{top - kept}"
-        yield f"  rounded {rule.rounding}: {_hex(kinds.d, result_[0])} = {values_of(d, result_)[0]!s}"
+        yield f"  rounded {rule.rounding}: {_hex(wide, result_[0])} = {values_of(d, result_)[0]!s}"
         c = decode(d, result_)
     if rule.c == AFTER:
         yield "C is added last, to nearest even"

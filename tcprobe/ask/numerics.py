@@ -9,7 +9,7 @@ from typing import Any
 
 from tcprobe import numerics
 from tcprobe.arithmetic.forms import subject, types
-from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes, Integers
+from tcprobe.arithmetic.parameters import AFTER, BEFORE, IN_GROUP, NEAREST, Arithmetic, ElementTypes, Integers
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
@@ -92,6 +92,15 @@ class FormNumerics:
     def lines(self) -> Iterator[str]:
         """In words."""
         yield f"{self.form.id} on {self.arch}"
+        yield from self.parameters
+        if self.emulated:
+            yield lowering_words(self.lowering, self.form) if self.lowering else "emulated"
+        yield from self._others
+        yield self.evidence
+
+    @property
+    def parameters(self) -> Iterator[str]:
+        """What it computes, a line each."""
         if isinstance(self.rule, Arithmetic):
             yield from _words(self.rule, self.types)
         elif isinstance(self.rule, Integers):
@@ -101,10 +110,6 @@ class FormNumerics:
             yield "no parameters of the model describe it; `tcprobe run` saved cases of what it gives"
         elif self.published:
             yield from _published(self.published)
-        if self.emulated:
-            yield lowering_words(self.lowering, self.form) if self.lowering else "emulated"
-        yield from self._others
-        yield self.evidence
 
     @property
     def _others(self) -> Iterator[str]:
@@ -116,7 +121,8 @@ class FormNumerics:
 
 
 NOTHING = dict.fromkeys(("group", "groups", "fraction_bits", "alignment", "c", "result", "exponent_floor", "subnormals",
-                         "nan", "overflow", "satfinite", "negative_zero", "unread_bits", "normalized"))  # fmt: skip
+                         "nan", "overflow", "satfinite", "negative_zero", "unread_bits", "normalized",
+                         "through_f32", "summed_first"))  # fmt: skip
 
 
 def _floats(rule: Arithmetic) -> dict[str, Any]:
@@ -127,7 +133,8 @@ def _floats(rule: Arithmetic) -> dict[str, Any]:
         "result": {"bits": rule.result_bits, "rounding": rule.rounding}, "exponent_floor": rule.exponent_floor,
         "subnormals": {name: getattr(rule.subnormals, name) for name in "abcd"}, "nan": rule.nan,
         "overflow": rule.overflow, "negative_zero": rule.negative_zero, "unread_bits": rule.unread_bits,
-        "normalized": list(rule.normalized),
+        "normalized": list(rule.normalized), "through_f32": rule.through_f32,
+        "summed_first": rule.summed_first,
     }  # fmt: skip
 
 
@@ -137,17 +144,24 @@ def _verb(overflow: str | None) -> str:
 
 def _words(rule: Arithmetic, kinds: ElementTypes) -> Iterator[str]:
     """The parameters, a line each."""
-    if rule.fraction_bits is None:
+    if rule.c == BEFORE:
+        each = "; then ".join(f"k {_ks(group)}" for group in rule.groups)
+        yield f"products are added one by one in f32, to nearest even, from zero: {each}"
+    elif rule.fraction_bits is None:
         yield f"a chain of fused multiply-adds from C on, k {_ks([k for group in rule.groups for k in group])}"
     else:
         yield _groups(rule)
         multiple = f"2^(top - {rule.fraction_bits})"
         yield f"each term is cut toward zero to a multiple of {multiple}, top the largest exponent of the terms"
+    if rule.summed_first > 1:
+        yield f"{rule.summed_first} products at a time are summed exactly and scaled: one term, aligned by its scales"
     if rule.exponent_floor is not None:
         yield f"top is at least {rule.exponent_floor}"
-    yield f"C is added {'last, to nearest even' if rule.c == AFTER else 'in the first sum'}"
-    rounded = "to nearest even" if rule.rounding == NEAREST else rule.rounding
-    yield f"a sum is rounded {rounded} to {rule.result_bits} bits below its leading one"
+    yield f"C is added {PLACES[rule.c]}"
+    if rule.through_f32:
+        yield f"a sum is rounded {_to(rule.through_f32)} to f32, and that to D; a negative one that becomes zero is -0"
+    what = "D" if rule.through_f32 else "a sum"
+    yield f"{what} is rounded {_to(rule.rounding)} to {rule.result_bits} bits below its leading one"
     lost = ", ".join(name.upper() for name in "abcd" if getattr(rule.subnormals, name) is False)
     yield f"subnormals count{f', but not of {lost}' if lost else ''}"
     if rule.normalized:
@@ -158,6 +172,13 @@ def _words(rule: Arithmetic, kinds: ElementTypes) -> Iterator[str]:
         yield f"a sum beyond {kinds.d}'s largest number is {becomes}"
     if rule.unread_bits:
         yield f"the low {rule.unread_bits} bits of A and B are not read"
+
+
+PLACES = {IN_GROUP: "in the first sum", AFTER: "last, to nearest even", BEFORE: "to each sum in turn, to nearest even"}
+
+
+def _to(rounding: str) -> str:
+    return f"to {rounding}" if rounding == NEAREST else rounding
 
 
 def _groups(rule: Arithmetic) -> str:
@@ -183,7 +204,7 @@ def answer(form: Instruction, name: str | None, layers: Layers) -> FormNumerics:
     if not form.target.on(device):
         raise UsageError(f"{form.id} needs {form.target.name}; {device.name} does not have it.")
     sourced = numerics.measured(form, device.name, layers)
-    said = published(types(form).a, device.name, form.family) if types(form).is_float else None
+    said = published(form, device.name) if types(form).is_float else None
     if sourced is None and said is None:
         raise UsageError(f"{form.id} was not measured on {device.name}, and nobody published its arithmetic there. "
                          f"`tcprobe run --family numerics '{subject(form)}'` measures it on a GPU.")  # fmt: skip

@@ -19,6 +19,7 @@ from typing import Any
 
 from tcprobe.ask.bank_access import Walk
 from tcprobe.ask.bank_rules import BankRules
+from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost
 from tcprobe.ask.propose import Proposal, propose
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.ask.tile_cost import TileCost, cost
@@ -34,6 +35,15 @@ class TileAnswer:
     proposals: tuple[Proposal, ...]
     rules: BankRules
 
+    @property
+    def cycles(self) -> dict[str, PlanCycles]:
+        """What each access costs, by its name."""
+        costs_on = MeasuredCosts.of(self.rules)
+        return {
+            c.access: accesses_cost(c.access.partition("@")[0], c.instructions, c.wavefronts, costs_on)
+            for c in self.costs
+        }
+
     def to_json(self, explains: bool = False) -> dict[str, Any]:
         """Plain data; one entry for each access in every list. With `explains` the phases of the worst instructions."""
         tile, costs = self.tile, self.costs
@@ -42,7 +52,8 @@ class TileAnswer:
             "pitch": self.shared.pitch(tile), "block": self.shared.block or None, "bytes": self.shared.bytes(tile),
             "accesses": [c.access for c in costs],
             "instructions": [c.instructions for c in costs], "wavefronts": [c.wavefronts for c in costs],
-            "ideal": [c.ideal for c in costs], "rule": self.rules.to_json(),
+            "ideal": [c.ideal for c in costs], "cycles": [c.to_json() for c in self.cycles.values()],
+            "rule": self.rules.to_json(),
         }  # fmt: skip
         if explains:
             plain["worst"] = [{"instruction": c.worst, "phases": [p.to_json() for p in c.phases]} for c in costs]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tcprobe.ask.compare import Against
     from tcprobe.ask.convert import Conversion
     from tcprobe.ask.convert.stmatrix import Stored
+    from tcprobe.ask.plan_cost import PlanCycles
     from tcprobe.ask.trace import Holder, Meeting, Trace
     from tcprobe.run.backend import Device
     from tcprobe.run.verify import Verified
@@ -91,6 +92,7 @@ def conversion(answer: Conversion, aside: bool) -> None:
     if answer.plan:
         fewest = "; no scheme of 32-bit words has fewer shuffles" if answer.fewest and "shuffle" in answer.costs else ""
         say(f"a lane: {answer.words}{fewest}")
+        _say_cycles(say, {"moves between lanes": answer.cycles} if answer.costs else {})
     if tiles.order:
         say(f"order of k: {' '.join(map(str, tiles.order))}")
         say("  place k of this factor holds that k of the matrix; the other factor needs the same order")
@@ -101,6 +103,13 @@ def conversion(answer: Conversion, aside: bool) -> None:
         say(f"\n{answer.code}\n")
     for words in dict.fromkeys(map(origin, (tiles.source, tiles.target))):
         say(words)
+
+
+def _say_cycles(say: Callable[[str], None], cycles: Mapping[str, PlanCycles]) -> None:
+    from tcprobe.ask.plan_cost import told
+
+    for line in told(cycles):
+        say(f"cycles, {line}")
 
 
 def stored(answer: Stored, aside: bool) -> None:
@@ -115,6 +124,7 @@ def stored(answer: Stored, aside: bool) -> None:
         f"start aligned to {answer.alignment}")  # fmt: skip
     say(answer.conversion.summary + f"; a lane: {answer.conversion.words}")
     say(f"{len(answer.addresses)} x {answer.ptx}: {answer.wavefronts} wavefronts of all warps, at least {answer.ideal}")
+    _say_cycles(say, {answer.access: answer.cycles})
     threads = cell.fragment.threads
     said = of_holder(str(answer.formula), threads) if answer.formula else "no closed form"
     say(f"  byte of {holder(threads)} 0 to {threads - 1}: {said}")
@@ -152,6 +162,7 @@ def verified(verdict: Verified) -> None:
     """`verify`: one multiply."""
     mark = click.style("ok   ", fg="green") if verdict.good else click.style("WRONG", fg="red")
     words = [verdict.first] if not verdict.exact else []
+    words += [verdict.floats.first] if verdict.floats and verdict.floats.wrong else []
     words += [f"never read: {o.upper()} i = {', '.join(map(str, i))}" for o, i in verdict.unread.items()]
     if verdict.expected not in (None, verdict.unread):
         words.append(f"the results say never read: {verdict.expected}")
@@ -166,12 +177,19 @@ def verified_all(device: Device, verdicts: Sequence[Verified], others: int, unto
     """The counts at the end of `verify`; `untold` forms have tables that nobody says."""
     exact, noticed = (sum(getattr(v, name) for v in verdicts) for name in ("exact", "noticed"))
     click.echo(f"{bold(escaped(device.name))} ({device.arch}): D exact in {exact} of {len(verdicts)} multiplies; "
-               f"a wrong layout of A noticed in {noticed}; tables: "
+               f"a wrong layout of A noticed in {noticed}; {_by_model(verdicts)}tables: "
                f"{escaped(', '.join(dict.fromkeys(v.source for v in verdicts)))}")  # fmt: skip
     if others:
         click.echo(f"{others} forms are not of {device.arch}", err=True)
     if untold:
         click.echo(f"of {untold} forms nobody says all tables on {device.arch}: `tcprobe run` measures them", err=True)
+
+
+def _by_model(verdicts: Sequence[Verified]) -> str:
+    """Of random floats, how many results are the model's bits; nothing where no form has a model."""
+    found = [verdict.floats for verdict in verdicts if verdict.floats]
+    count, wrong = sum(one.results for one in found), sum(one.wrong for one in found)
+    return f"of random floats {count - wrong} of {count} results the model's bits; " if found else ""
 
 
 def _by(answer: Trace, meeting: Meeting) -> str:

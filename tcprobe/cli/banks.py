@@ -14,7 +14,8 @@ import click
 from click.core import ParameterSource
 
 from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCHS, JSON, Given, Named, fragment_names, read_results, told
+from tcprobe.cli.options import ARCHS, JSON, Given, Named, fragment_names, read_results
+from tcprobe.cli.options import told as noted
 from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
 from tcprobe.errors import UsageError
 
@@ -255,16 +256,20 @@ def _held(asked: dict[str, Any]) -> Cell | None:
     if not asked["fragment"]:
         return None
     cell, note = meant(asked["fragment"], asked["name"], asked["layers"])
-    told(note)
+    noted(note)
     return cell
 
 
 def _tile_text(answered: TileAnswer) -> None:
+    from tcprobe.ask.plan_cost import told
+
     tile, shared, costs = answered.tile, answered.shared, answered.costs
     cut = f"{shared.blocks(tile)} blocks of " if shared.blocks(tile) > 1 else ""
     place = f"{shared}, {cut}{shared.pitch(tile)} bytes a line, {shared.bytes(tile)} bytes"
     click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}")
     _cost_lines(costs)
+    for line in told(answered.cycles):
+        click.echo(f"cycles, {line}")
     for cost in costs:
         if cost.wavefronts > cost.ideal:
             click.echo(f"{cost.access}, instruction {cost.worst}, one of the worst:")

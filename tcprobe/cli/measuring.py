@@ -172,7 +172,7 @@ def _check_family(family: str | None) -> None:
     """UsageError, which names the kinds of findings too, unless there is such a family."""
     from tcprobe.isa import inventory
     from tcprobe.isa.names import wrong
-    from tcprobe.run.runner import KINDS
+    from tcprobe.run.selection import KINDS
     from tcprobe.store import kinds
 
     known = [*kinds.names(), *KINDS]

@@ -35,7 +35,7 @@ def _text(plan: OperandPlan) -> None:
                f"in global memory: major {held.major}")  # fmt: skip
     click.echo(f"in shared memory {shared}: {tile.line_bytes // shared.block} blocks of {shared.block} bytes of each "
                f"of {tile.lines} lines, {shared.bytes(tile)} bytes, start aligned to {plan.alignment}")  # fmt: skip
-    steps_table(plan.steps)
+    steps_table(plan.asked, plan.steps)
     for step in plan.steps:
         steps_words(asked, step)
     click.echo(f"  descriptor {one.encode():#018x} | start address / 16: LBO {one.lbo}, SBO {one.sbo}, "

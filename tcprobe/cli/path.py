@@ -136,7 +136,7 @@ def _plan_text(plan: PathPlan) -> None:
                f"in global memory")  # fmt: skip
     click.echo(f"in shared memory {shared}: {shared.words(tile)}, {shared.bytes(tile)} bytes, "
                f"start aligned to {plan.alignment}")  # fmt: skip
-    steps_table(plan.steps)
+    steps_table(plan.asked, plan.steps)
     for step in plan.steps:
         steps_words(plan.asked, step)
         if step is plan.registers:
@@ -188,6 +188,8 @@ def _count(plan: PathPlan) -> str:
 
 
 def _load_text(plan: StraightLoad) -> None:
+    from tcprobe.ask.plan_cost import told as said
+
     tile, fragment = plan.tile, plan.cell.fragment
     click.echo(f"{fragment.id}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, "
                f"{plan.ld_bytes} bytes apart")  # fmt: skip
@@ -197,6 +199,8 @@ def _load_text(plan: StraightLoad) -> None:
         slots = " ".join(f"{i}-{i + last}" if last else str(i) for i in move.slots)
         lines.append((str(number), move.instruction, slots, str(plan.sectors(move)), str(plan.least(move))))
     table(lines)
+    for line in said(plan.cycles):
+        click.echo(f"cycles, {line}")
     for where, text in zip(("line", "byte in it"), plan.formulas, strict=True):
         click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")
     click.echo(f"proven: all {plan.cell.table.points} slots' elements come to their places")

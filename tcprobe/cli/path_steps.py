@@ -29,9 +29,14 @@ def write(text: str, asked: Mapping[str, Any]) -> None:
         click.echo(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)
 
 
-def steps_table(steps: Sequence[PathStep]) -> None:
-    """A line for each step."""
+def steps_table(asked: TileRequest, steps: Sequence[PathStep]) -> None:
+    """A line for each step, then what they cost in cycles."""
+    from tcprobe.ask.path.cycles import path_cycles
+    from tcprobe.ask.plan_cost import told
+
     table([("step", "instruction", "issues", "wavefronts", "ideal"), *(_row(step) for step in steps)])
+    for line in told(path_cycles(asked, steps)):
+        click.echo(f"cycles, {line}")
 
 
 def steps_words(asked: TileRequest, step: PathStep) -> None:

@@ -261,6 +261,9 @@ def _named(text: str, tables: Sequence[Cell], name: str | None) -> str:
 def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:
     """Check the tables on a live GPU: operands go in and out by emitted code, D is compared with NumPy.
 
+    D of whole numbers is compared with NumPy, D of random floats with the model of the form's arithmetic, bit by bit,
+    where it was measured (`tcprobe numerics`).
+
     Fragments go by the CUDA header; factors in shared memory by the formula and the line of `tcprobe descriptor`, with
     every swizzle and major, A in registers and in shared memory. INSTRUCTION is shortened or a pattern; without one
     every form that the GPU has (of a warpgroup's N 8, 24, 64, 128 and 256), sparse ones under each selector with
@@ -291,7 +294,7 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     if not todo:
         raise UsageError(f"nothing is known of {untold[0]} on {row.name}: `tcprobe run` measures it.")
     verdicts = []
-    for verdict in verified(gpu, todo, seed):
+    for verdict in verified(gpu, todo, seed, layers):
         verdicts.append(verdict)
         if as_json:
             click.echo(json.dumps(verdict.to_json()))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tcprobe.ask.cost import InstructionCost, archs, beside, costs, number_of
 from tcprobe.pages.tables import MADE, fitting, grid
 from tcprobe.store.choose import Layers, alone
-from tcprobe.store.kinds.cost import Body, Point
+from tcprobe.store.kinds.cost import FULL_LOAD, Body, Point
 from tcprobe.store.results import Results
 from tcprobe.text import markdown
 
@@ -15,6 +15,7 @@ HEADS = ("instruction", "latency A, B, C", "one warp", "an SM", "warps x chains"
 GROUP_HEADS = ("instruction", "interval, A shared", "A in registers", "round trip, A shared", "multiply-adds a cycle")
 MOVE_HEADS = ("instruction", "latency", "one warp", "an SM", "warps", "2, 4, 8 passes")
 COPY_HEADS = ("instruction", "round trip")
+CLOCK_HEADS = ("all SMs at work", "MHz, zeros", "MHz, random", "random over zeros", "cycles, zeros", "cycles, random")
 
 
 def there(results: Results) -> bool:
@@ -39,12 +40,14 @@ def _tables(name: str, layers: Layers) -> Iterator[str]:
     multiplies = [cost for cost in found if isinstance(cost.body.latency, dict)]
     groups = [cost for cost in found if isinstance(cost.body.interval, list)]
     moves = [cost for cost in found if isinstance(cost.body.interval, Point) and cost not in multiplies]
-    copies = [cost for cost in found if cost.body.interval is None]
+    copies = [cost for cost in found if cost.body.round_trip and cost.body.interval is None]
+    loads = [cost for cost in found if cost.body.clocks]
     for heads, lines in (
         (HEADS, map(_multiply, multiplies)),
         (GROUP_HEADS, map(_group, groups)),
         (MOVE_HEADS, map(_move, moves)),
         (COPY_HEADS, map(_copy, copies)),
+        (CLOCK_HEADS, map(_clocks, loads)),
     ):
         rows = list(lines)
         if rows:
@@ -83,6 +86,12 @@ def _move(cost: InstructionCost) -> Sequence[str]:
 
 def _copy(cost: InstructionCost) -> Sequence[str]:
     return f"`{cost.id}`", _trips(cost.body)
+
+
+def _clocks(cost: InstructionCost) -> Sequence[str]:
+    zeros, random = (next(clock for clock in cost.body.clocks if clock.data == data) for data in ("zeros", "random"))
+    name, share = cost.id.removeprefix(f"{FULL_LOAD}."), f"{random.mhz / zeros.mhz:.0%}"
+    return f"`{name}`", f"{zeros.mhz:g}", f"{random.mhz:g}", share, f"{zeros.cycles:g}", f"{random.cycles:g}"
 
 
 def _trips(body: Body) -> str:

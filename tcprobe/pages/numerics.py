@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tcprobe.arithmetic.forms import subject, types
-from tcprobe.arithmetic.parameters import Arithmetic
+from tcprobe.arithmetic.forms import subject
+from tcprobe.arithmetic.parameters import BEFORE, Arithmetic
 from tcprobe.isa import inventory
 from tcprobe.pages.tables import MADE, code
 from tcprobe.references.numerics import published
@@ -17,6 +17,7 @@ from tcprobe.text import markdown
 
 KIND = "numerics"
 HEAD = ("form", "products a sum", "F", "result", "C", "wrong of cases", "published")
+ENDS = ("form", "least exponent", "NaN", "beyond the largest", "all -0", "subnormals", "otherwise")
 WHOLE = ("form of integers", "beyond 32 bits", "with .satfinite", "cases", "wrong")
 
 
@@ -31,8 +32,21 @@ def page(results: Results) -> Iterator[str]:
         if found:
             yield from ("", f"## {name}", "", markdown(words(found)) + ".", "")
             yield from _table([one for one in found if one.body.floats])
+            yield from _ends([one for one in found if one.body.floats])
             yield from _unfit([one for one in found if one.body.unfit])
             yield from _integers([one for one in found if one.body.integers])
+
+
+def brief(finding: Finding) -> str:
+    """A row of the page in words."""
+    body = finding.body
+    if body.unfit:
+        return "no model"
+    said = (
+        zip(HEAD[1:5], _parameters(body.floats), strict=True) if body.floats else [(WHOLE[1], body.integers.overflow)]
+    )
+    words_ = ", ".join(f"{name} {value}" for name, value in said if value)
+    return f"{words_}; {body.wrong} of {body.random} cases wrong"
 
 
 def _table(found: Sequence[Finding]) -> Iterator[str]:
@@ -40,6 +54,34 @@ def _table(found: Sequence[Finding]) -> Iterator[str]:
     for finding in _sorted(found):
         yield _row([*code([finding.subject]), *_parameters(finding.body.floats),
                     f"{finding.body.wrong} of {finding.body.random}", _published(finding)])  # fmt: skip
+
+
+def _ends(found: Sequence[Finding]) -> Iterator[str]:
+    """What becomes of terms and sums at the ends of the formats."""
+    yield from ("", "A cell without a word: no case of the form can show it, or its types have no such number.", "")
+    yield from (_row(ENDS), _row(["---"] * len(ENDS)))
+    for finding in _sorted(found):
+        rule = finding.body.floats
+        floor = "" if rule.exponent_floor is None else str(rule.exponent_floor)
+        zero = "-0" if rule.negative_zero else "+0"
+        yield _row([*code([finding.subject]), floor, rule.nan or "several", rule.overflow or "", zero,
+                    _subnormals(rule), _otherwise(rule)])  # fmt: skip
+
+
+def _subnormals(rule: Arithmetic) -> str:
+    """The operands whose subnormals count, and those whose do not."""
+    told = {name: getattr(rule.subnormals, name) for name in "abcd"}
+    count, lost = ("".join(name for name, value in told.items() if value is kept) for kept in (True, False))
+    return " ".join(filter(None, (count.upper(), f"not {lost.upper()}" if lost else "")))
+
+
+def _otherwise(rule: Arithmetic) -> str:
+    """Operands that are not read as they are stored, and sums that are not of D's type."""
+    unread = f"low {rule.unread_bits} bits of A, B unread" if rule.unread_bits else ""
+    normal = f"{', '.join(rule.normalized).upper()} normalized" if rule.normalized else ""
+    through = f"sums are f32, {rule.through_f32}" if rule.through_f32 else ""
+    first = f"{rule.summed_first} products summed first" if rule.summed_first > 1 else ""
+    return "; ".join(filter(None, (unread, normal, through, first)))
 
 
 def _unfit(found: Sequence[Finding]) -> Iterator[str]:
@@ -52,7 +94,8 @@ def _unfit(found: Sequence[Finding]) -> Iterator[str]:
 def _parameters(rule: Arithmetic) -> list[str]:
     sizes = [len(group) for group in rule.groups]
     exact = rule.fraction_bits is None
-    groups = "1, fused" if exact else str(sizes[0]) if len(sizes) == 1 else " + ".join(map(str, sizes))
+    single = f"1, in f32: {' + '.join(map(str, sizes))}" if rule.c == BEFORE else "1, fused"
+    groups = single if exact else str(sizes[0]) if len(sizes) == 1 else " + ".join(map(str, sizes))
     result = f"{rule.result_bits} bits, {rule.rounding}"
     return [groups, "" if exact else str(rule.fraction_bits), result, rule.c]
 
@@ -60,7 +103,7 @@ def _parameters(rule: Arithmetic) -> list[str]:
 def _published(finding: Finding) -> str:
     """What others say of the chip: products and F, where they speak of such an instruction."""
     row = inventory.instructions()[finding.subject]
-    said = published(types(row).a, finding.arch, row.family)
+    said = published(row, finding.arch)
     if said is None or row.family not in said.families:
         return ""
     return " ".join(f"{name} {value}" for name, value in (("K", said.products), ("F", said.fraction_bits)) if value)
@@ -81,7 +124,7 @@ def _sorted(found: Sequence[Finding]) -> list[Finding]:
 
 def _measurable(id_: str) -> bool:
     row = inventory.instructions()[id_]
-    return row.multiplies and not row.unprobed and not row.scales
+    return row.multiplies and not row.unprobed
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -14,6 +14,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tcprobe.errors import ProbeError
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.target import Target
 from tcprobe.probes import timing
 from tcprobe.probes.experiment import Bench, Dialogue, Reading, lines_of, of_lines
 from tcprobe.probes.proof import Counts, Seen, lines, own, prove, seen
@@ -68,6 +70,24 @@ class Costs(Dialogue):
         return {**reading, "code": of_lines(lines(codes))}
 
 
+@dataclass(frozen=True)
+class OfRow(Dialogue):
+    """What experiments on one instruction of the inventory have in common."""
+
+    row: Instruction
+    kind: ClassVar[str] = KIND
+
+    @property
+    def id(self) -> str:
+        """The instruction's."""
+        return self.row.id
+
+    @property
+    def target(self) -> Target:
+        """The instruction's."""
+        return self.row.target
+
+
 @dataclass
 class ProvedNumbers:
     """The numbers of a reading that machine code proves; `refused` says of the others why they are none."""
@@ -98,7 +118,7 @@ class ProvedNumbers:
     ) -> Floats | None:
         """As `proved`, `wanted` being all that one round holds."""
         try:
-            prove(variant, self.code(variant), wanted, around)
+            self.hold(variant, wanted, around)
         except ProbeError as error:
             self.refused[variant] = str(error)
             return None
@@ -108,6 +128,10 @@ class ProvedNumbers:
         apart = np.abs(cycles[:, :RUNS] - np.median(cycles[:, :RUNS], axis=1)[:, None])
         self._spreads += (np.maximum(np.sort(apart, axis=1)[:, 1] - noise, 0) / least).tolist()
         return np.asarray(least.round(DECIMALS), np.float64)
+
+    def hold(self, variant: str, wanted: Mapping[str, int], around: Mapping[str, int]) -> None:
+        """ProbeError where a loop does not hold what was written."""
+        prove(variant, self.code(variant), wanted, around)
 
     @property
     def spread(self) -> float:

@@ -1,7 +1,8 @@
 """Loops of warp-level multiplies: chains through each operand, independent chains, and one copy for comparison.
 
 - c1, c2, c4, c8: so many chains D = A B + D, side by side. c1 is also the chain through C
-- a, b: D's registers are the next one's A or B, as far as they reach; any bits will do
+- a, b: D's registers are the next one's A or B, as far as they reach; any bits will do. Of wmma, which is two opcodes,
+  one's D goes there, the other's into C
 - once: the same with a single copy: what one of them becomes in such a loop
 
 With `changed`, A and B change before every copy by a zero that only memory knows: otherwise what an emulated form does
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
@@ -21,9 +23,8 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.native import is_native, tensor
 from tcprobe.isa.operand import Role
-from tcprobe.isa.target import Target
 from tcprobe.probes import cost_overlap, ptx
-from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
+from tcprobe.probes.cost import DECIMALS, KIND, Costs, OfRow, ProvedNumbers, Run
 from tcprobe.probes.experiment import Context, Reading
 from tcprobe.probes.proof import MOVES, Counts, Seen
 from tcprobe.probes.timing import RANDOM, Loop, TimedBlock, threads_for
@@ -152,12 +153,14 @@ class Chained:
             given["c"] = [results[j % len(results)] for j in range(len(c))]
             return [f"xor.b32 {given['c'][j % len(c)]}, {given['c'][j % len(c)]}, {name};"
                     for j, name in enumerate(results) if j >= len(c)]  # fmt: skip
-        whole = self.row.family == "wmma" or may_be_emulated(self.row)
+        emulated = may_be_emulated(self.row)
+        whole = self.row.family == "wmma" and not emulated
         half = max(1, len(results) // 2) if self.row.family == "wmma" else len(results)
         count = min(len(own), half)
         given[self.through] = [*results[:count], *own[count:]]
-        if whole and len(c) == len(results):
-            given["c"] = [*c[:count], *results[count:]]
+        rest = results[half if whole else count :] if whole or emulated else []
+        if len(c) >= len(rest):
+            given["c"] = [*c[: len(c) - len(rest)], *rest]
         return []
 
 
@@ -196,21 +199,8 @@ def may_be_emulated(row: Instruction) -> bool:
     return (a in ("e4m3", "e5m2", "s4", "u4", "b1") and not row.kind) or row.products > 1
 
 
-@dataclass(frozen=True)
-class MultiplyCosts(Costs):
+class MultiplyCosts(OfRow, Costs):
     """Latency by operand, the curve over warps and chains, and the interval of a warp's multiply."""
-
-    row: Instruction
-
-    @property
-    def id(self) -> str:
-        """The instruction's."""
-        return self.row.id
-
-    @property
-    def target(self) -> Target:
-        """The instruction's."""
-        return self.row.target
 
     def runs(self) -> dict[str, Run]:
         """Every loop, by its name; independent chains with every number of warps."""
@@ -243,6 +233,8 @@ def body(row: Instruction, numbers: ProvedNumbers, changed: bool) -> Body:
     bounds = (
         [o for o in latency if _has_moves(numbers.code((f"{o}1" if o == "c" else o) + end), copies)] if native else []
     )
+    if row.type("c") != row.type("d"):  # what reaches no A or B goes into C, by way of a conversion
+        bounds += [o for o in "ab" if latency.get(o, inf) <= latency.get("c", 0)]
     if not native and latency.get("c", 0) < min((latency[o] for o in latency if o != "c"), default=0):
         bounds.append("c")
     return Body(

@@ -7,16 +7,20 @@ Of warpgroup multiplies up to four are in flight meanwhile. ARITHMETIC instructi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.probes.cost import DECIMALS, ProvedNumbers, Run
 from tcprobe.probes.proof import Counts
+from tcprobe.probes.ptx import Bytes
 from tcprobe.probes.timing import Loop, TimedBlock
+from tcprobe.references.shared_memory.tensor_map import TensorMap, packed
 from tcprobe.store.kinds.cost import Overlap
 
 COPIES = 8
@@ -26,60 +30,95 @@ WIDE_ARITHMETIC = 32  # beside a warpgroup multiply
 BASE = 4096
 LOAD = "ldmatrix.m8n8.x4.shared.b16"
 FMA = "fma.rn.f32"
-PARTNERS = (LOAD, FMA)
+BOX = "cp.async.bulk.tensor.2d"
+FENCE = "WARPGROUP.ARRIVE"  # the compiler puts one behind every wait of its own
+BOX_BYTES, STAGES = 8 << 10, 4
+BARRIERS_AT, STAGES_AT = 60 << 10, 64 << 10  # in shared memory, behind the factors of a warpgroup multiply
+INPUT_BYTES = 64 << 10  # the tensor of the boxes, all zeros
 Part = Literal["both", "first", "second"]
 PARTS: tuple[Part, ...] = ("both", "first", "second")
 
 
 @dataclass(frozen=True)
 class Partner:
-    """What goes with a multiply: lines of each copy, what they fill, what stands at the end of a round."""
+    """What goes with a multiply: lines of each copy, at the end of a round, before and after the loop.
+
+    `loaded` and `results` are registers as in Loop. `opcodes` are what machine code has of it, in a round, and `kept`
+    what else it needs there, such as waits; `ptx` the version it needs. `maps` are of tensors in the input.
+    """
 
     name: str
-    count: int
+    lines: Sequence[Sequence[str]]
+    opcodes: Counts
+    loaded: Sequence[str] = ()
+    results: Sequence[str] = ()
+    registers: Sequence[str] = ()
+    before: Sequence[str] = ()
+    end: Sequence[str] = ()
+    after: Sequence[str] = ()
+    kept: tuple[str, ...] = ()
+    ptx: str = "7.8"
+    maps: tuple[TensorMap, ...] = ()
 
-    def lines(self, copy: int) -> list[str]:
-        """With copy number `copy`."""
-        if self.name == LOAD:
-            names = ", ".join(f"%l{4 * copy + j}" for j in range(4))
-            return [f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{names}}}, [%at{copy}];"]
-        return [f"fma.rn.f32 %f{j % COPIES}, %f{j % COPIES}, %g, %h;" for j in range(self.count)]
 
-    @property
-    def end(self) -> list[str]:
-        """After all copies."""
-        if self.name != LOAD:
-            return []
-        joined = [f"xor.b32 %joined, %joined, %l{j};" for j in range(4 * COPIES)]
-        return [*joined, *(f"add.u32 %at{copy}, %at{copy}, %zero;" for copy in range(COPIES))]
+def arithmetic(count: int) -> Partner:
+    """So many fma.rn.f32 with each copy."""
+    results = [f"%f{j}" for j in range(COPIES)]
+    lines = [f"fma.rn.f32 %f{j % COPIES}, %f{j % COPIES}, %g, %h;" for j in range(count)]
+    return Partner(FMA, [lines] * COPIES, {"FFMA": COPIES * count}, ["%g", "%h", *results], results)
 
-    @property
-    def before(self) -> list[str]:
-        """Addresses of rows."""
-        if self.name != LOAD:
-            return []
-        first = [f"mad.lo.u32 %at0, %from, 16, {BASE};"]
-        return [*first, *(f"add.u32 %at{copy}, %at{copy - 1}, %zero;" for copy in range(1, COPIES))]
 
-    @property
-    def loaded(self) -> list[str]:
-        """Registers that come from memory."""
-        return ["%joined"] if self.name == LOAD else ["%g", "%h", *self.results]
+def loading() -> Partner:
+    """An ldmatrix.x4 with each copy, whose data are joined."""
+    held = [", ".join(f"%l{4 * copy + j}" for j in range(4)) for copy in range(COPIES)]
+    lines = [[f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{names}}}, [%at{copy}];"] for copy, names in enumerate(held)]
+    first = [f"mad.lo.u32 %at0, %from, 16, {BASE};"]
+    joined = [f"xor.b32 %joined, %joined, %l{j};" for j in range(4 * COPIES)]
+    return Partner(
+        LOAD, lines, {"LDSM.16.M88.4": COPIES}, ["%joined"], ["%joined"],
+        [f".reg .b32 %l<{4 * COPIES}>;", f".reg .u32 %at<{COPIES}>;"],
+        [*first, *(f"add.u32 %at{copy}, %at{copy - 1}, %zero;" for copy in range(1, COPIES))],
+        [*joined, *(f"add.u32 %at{copy}, %at{copy}, %zero;" for copy in range(COPIES))],
+    )  # fmt: skip
 
-    @property
-    def results(self) -> list[str]:
-        """Registers that are consumed."""
-        return ["%joined"] if self.name == LOAD else [f"%f{j}" for j in range(COPIES)]
 
-    @property
-    def registers(self) -> list[str]:
-        """Those that are neither."""
-        return [f".reg .b32 %l<{4 * COPIES}>;", f".reg .u32 %at<{COPIES}>;"] if self.name == LOAD else []
+def copying() -> Partner:
+    """A TMA box of BOX_BYTES with each copy, by one thread; all wait for the box STAGES before it, as a pipeline does.
 
-    @property
-    def opcodes(self) -> Counts:
-        """What machine code has of it, in a round."""
-        return {"LDSM.16.M88.4": COPIES} if self.name == LOAD else {"FFMA": COPIES * self.count}
+    A barrier is used twice in a round, so a use's parity is always the same.
+    """
+    area, barrier = "%memory+" + str(STAGES_AT), "%memory+" + str(BARRIERS_AT)
+    lines = [
+        [
+            *_waited(f"{barrier}+{8 * (copy % STAGES)}", 1 - copy // STAGES, str(copy)),
+            f"@%one mbarrier.arrive.expect_tx.shared::cta.b64 _, [{barrier}+{8 * (copy % STAGES)}], {BOX_BYTES};",
+            f"@%one {BOX}.shared::cluster.global.mbarrier::complete_tx::bytes "
+            f"[{area}+{BOX_BYTES * (copy % STAGES)}], [%map, {{%zero, %zero}}], [{barrier}+{8 * (copy % STAGES)}];",
+        ]
+        for copy in range(COPIES)
+    ]  # fmt: skip
+    return Partner(
+        BOX, lines, {"UTMALDG.2D": COPIES}, registers=[".reg .pred %one, %done;", ".reg .u64 %map;"],
+        before=[
+            "setp.eq.u32 %one, %lane, 0;",
+            *(f"@%one mbarrier.init.shared::cta.b64 [{barrier}+{8 * stage}], 1;" for stage in range(STAGES)),
+            "fence.mbarrier_init.release.cluster;",
+            "fence.proxy.async;",
+            "mad.wide.u32 %map, %x, 128, %maps;",
+            "fence.proxy.tensormap::generic.acquire.gpu [%map], 128;",
+            "bar.sync 0, %warps;",
+        ],
+        after=[line for n in range(STAGES) for line in _waited(f"{barrier}+{8 * n}", 1, f"END{n}")],
+        kept=("SYNCS", "ELECT", FENCE), ptx="8.3", maps=(packed("UINT8", (128, 256), (128, BOX_BYTES // 128)),),
+    )  # fmt: skip
+
+
+def _waited(barrier: str, parity: int, label: str) -> list[str]:
+    return [
+        f"WAIT{label}:",
+        f"mbarrier.try_wait.parity.shared::cta.b64 %done, [{barrier}], {parity};",
+        f"@!%done bra WAIT{label};",
+    ]
 
 
 def partners(row: Instruction) -> list[Partner]:
@@ -87,7 +126,7 @@ def partners(row: Instruction) -> list[Partner]:
     if row.id not in overlapped():
         return []
     wide = row.threads == WARPGROUP
-    return [Partner(FMA, WIDE_ARITHMETIC)] if wide else [Partner(LOAD, 1), Partner(FMA, ARITHMETIC)]
+    return [arithmetic(WIDE_ARITHMETIC), copying()] if wide else [loading(), arithmetic(ARITHMETIC)]
 
 
 def overlapped() -> list[str]:
@@ -108,15 +147,16 @@ def joined(first: Loop, partner: Partner, part: Part) -> Loop:
     """The loop of a multiply, each copy of it a list of lines in `first.body`, with its partner, or one alone."""
     lines = [
         line for copy in range(COPIES)
-        for line in (*(_copy(first, copy) if part != "second" else []),
-                     *(partner.lines(copy) if part != "first" else []))
+        for group in (_copy(first, copy) if part != "second" else [], partner.lines[copy] if part != "first" else [])
+        for line in group
     ]  # fmt: skip
     head = first.body[: len(first.body) % COPIES] if part != "second" else []
     return Loop(
-        first.subject, f"{part}.{partner.name}", first.target, COPIES,
+        first.subject, f"{part}.{partner.name}", first.target.at_least(partner.ptx), COPIES,
         [*head, *lines, *(partner.end if part != "first" else [])], [*first.loaded, *partner.loaded],
         [*first.results, *partner.results], [*first.registers, *partner.registers], [*first.before, *partner.before],
-        first.after, first.wide, first.threads, shared=True,
+        [*first.after, *(partner.after if part != "first" else [])], first.wide, first.threads, shared=True,
+        mapped=bool(partner.maps),
     )  # fmt: skip
 
 
@@ -128,8 +168,17 @@ def _copy(loop: Loop, copy: int) -> list[str]:
 
 def runs(row: Instruction, first: Loop, block: TimedBlock) -> dict[str, Run]:
     """Of every partner the pair and both alone."""
-    return {f"{part}.{partner.name}": Run(joined(first, partner, part).kernel(), [block])
-            for partner in partners(row) for part in PARTS}  # fmt: skip
+    return {
+        f"{part}.{partner.name}": Run(
+            joined(first, partner, part).kernel(), [block], partner.maps, zeros() if partner.maps else None
+        )
+        for partner in partners(row) for part in PARTS
+    }  # fmt: skip
+
+
+def zeros() -> Bytes:
+    """What a tensor map's input holds."""
+    return np.zeros((1, INPUT_BYTES), np.uint8)
 
 
 def overlaps(
@@ -140,14 +189,20 @@ def overlaps(
     own = {opcode: COPIES * n for opcode, n in each.items()}
     for partner in partners(row):
         wanted = {"both": {**own, **partner.opcodes}, "first": own, "second": partner.opcodes}
-        cycles = [
-            numbers.whole(f"{part}.{partner.name}", wanted[part], around if part != "second" else {}, COPIES)
-            for part in PARTS
-        ]
+        cycles = []
+        for part in PARTS:
+            variant = f"{part}.{partner.name}"
+            beside = {**(around if part != "second" else {}), **_kept(numbers.each(variant), partner)}
+            cycles.append(numbers.whole(variant, wanted[part], beside, COPIES))
         if all(one is not None for one in cycles):
             together, *alone = (round(float(one[0]), DECIMALS) for one in cycles if one is not None)
             found[partner.name] = Overlap(alone, together, WARPS if row.threads == WARP else WARPGROUP // WARP)
     return found
+
+
+def _kept(loop_opcodes: Mapping[str, int], partner: Partner) -> Mapping[str, int]:
+    """What a loop has of what a partner needs beside its own opcodes."""
+    return {opcode: n for opcode, n in loop_opcodes.items() if opcode.startswith(partner.kept)}
 
 
 def rows() -> list[Instruction]:

@@ -17,16 +17,15 @@ from typing import Literal, NamedTuple
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.target import Target
 from tcprobe.layout.descriptor import Descriptor
 from tcprobe.probes import cost_overlap, ptx
-from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
+from tcprobe.probes.cost import DECIMALS, KIND, Costs, OfRow, ProvedNumbers, Run
 from tcprobe.probes.cost_multiplies import METADATA
 from tcprobe.probes.experiment import Context, Reading
 from tcprobe.probes.proof import Counts, stem
-from tcprobe.probes.timing import RANDOM, Loop, TimedBlock
+from tcprobe.probes.timing import IMAGE_WORDS, RANDOM, Loop, TimedBlock
 from tcprobe.store.kinds.cost import Body, ByLayout, Flight, Place, Trip
 
 __all__ = ("KIND", "experiments")
@@ -81,10 +80,12 @@ class Flown:
     def _before(self, names: Sequence[str]) -> list[str]:
         """Shared memory of the block's image, descriptors from the plan, an accumulator of zeros."""
         return [
-            "shl.b32 %to, %lane, 2;",
-            "ld.global.u32 %fill, [%data];",
-            "mov.u32 %meta, %to;",
+            "shl.b32 %meta, %lane, 2;",
             "FILL:",
+            f"shr.u32 %to, %meta, {(4 * WARPGROUP).bit_length() - 1};",
+            f"and.b32 %to, %to, {IMAGE_WORDS // WARP - 1};",
+            f"mad.wide.u32 %wide, %to, {4 * WARP}, %data;",
+            "ld.global.u32 %fill, [%wide];",
             "add.u32 %sum, %memory, %meta;",
             "st.shared.u32 [%sum], %fill;",
             "mad.lo.u32 %meta, %threads, 4, %meta;",
@@ -164,21 +165,8 @@ def flown(row: Instruction) -> list[Flown]:
     return made
 
 
-@dataclass(frozen=True)
-class WarpgroupCosts(Costs):
+class WarpgroupCosts(OfRow, Costs):
     """Intervals and round trips of a warpgroup multiply by where A is, warpgroups and how many are in flight."""
-
-    row: Instruction
-
-    @property
-    def id(self) -> str:
-        """The instruction's."""
-        return self.row.id
-
-    @property
-    def target(self) -> Target:
-        """The instruction's."""
-        return self.row.target
 
     def runs(self) -> dict[str, Run]:
         """Every loop by its name."""

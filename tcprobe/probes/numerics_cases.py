@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tcprobe.arithmetic.formats import FORMATS, FloatFormat
 from tcprobe.arithmetic.parameters import ElementTypes
+from tcprobe.arithmetic.scales import BlockScales
 from tcprobe.isa.dtypes import dtype
 
 Bits = NDArray[Any]
@@ -33,11 +34,17 @@ class MultiplySize(NamedTuple):
 
 
 class Images(NamedTuple):
-    """A (images, products, m, k), B (.., n, k), C (.., m, n), as bits."""
+    """A (images, products, m, k), B (.., n, k), C (.., m, n), as bits; `scales` (images, products, line, block)."""
 
     a: Bits
     b: Bits
     c: Bits
+    scales: BlockScales | None = None
+
+    def at(self, some: Any) -> Images:
+        """Some of the images."""
+        scales = self.scales and BlockScales(self.scales.a[some], self.scales.b[some], self.scales.kind)
+        return Images(self.a[some], self.b[some], self.c[some], scales)
 
 
 def floats(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> Images:
@@ -47,7 +54,8 @@ def floats(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> Im
     several = size._replace(products=size.products * batch)
     made = [STYLES[n % len(STYLES)](types, several, rng) for n in range(-(-count // batch))]
     shapes = [(-1, size.products, *shape[1:]) for shape in _shapes(size)]
-    return Images(*(np.concatenate([image[j].reshape(shapes[j]) for image in made])[:count] for j in range(3)))
+    a, b, c = (np.concatenate([image[j].reshape(shapes[j]) for image in made])[:count] for j in range(3))
+    return Images(a, b, c)
 
 
 def integers(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> Images:
@@ -60,6 +68,20 @@ def integers(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> 
     c[1::2] = ends & 0xFFFFFFFF
     a[1::4], b[1::4] = (1 << width - 1 for width in bits)
     return Images(a.astype(np.uint8), b.astype(np.uint8), c.astype(np.uint32))
+
+
+def scales(kind: str, size: MultiplySize, blocks: int, count: int) -> BlockScales:
+    """Scales of images: all one, near one, any at all, in turns; in some of the last a NaN."""
+    rng, shapes = np.random.default_rng(blocks), [(count, size.products, line, blocks) for line in (size.m, size.n)]
+    one, last = (127, 255) if kind == "ue8m0" else (0x38, 0x7F)
+    made = []
+    for shape in shapes:
+        bits = np.full(shape, one)
+        bits[1::3] += rng.integers(-9, 10, bits[1::3].shape)
+        bits[2::3] = rng.integers(0, last, bits[2::3].shape)
+        bits[5::12][rng.random(bits[5::12].shape) < SPECIAL / 8] = last
+        made.append(bits.astype(np.uint8))
+    return BlockScales(made[0], made[1], kind)
 
 
 def _shapes(size: MultiplySize) -> list[tuple[int, ...]]:

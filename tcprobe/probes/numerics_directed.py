@@ -6,7 +6,7 @@ Where an answer is none of those that the model can give, ProbeError says which.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -22,12 +22,20 @@ from tcprobe.arithmetic.parameters import (
 from tcprobe.errors import ProbeError
 from tcprobe.probes.numerics_dots import Bits, Directed, Power, largest, magnitude_bits, number
 from tcprobe.probes.numerics_ends import floor, nan, negative_zero, normalized, overflow, rounded_result, subnormals
+from tcprobe.probes.numerics_narrow import is_narrow, narrow_parameters
+from tcprobe.probes.numerics_partial import TINY, order, partial, through_f32
 
 
 def parameters(directed: Directed) -> Arithmetic:
     """All parameters of a form of floats."""
     directed.unread = _unread(directed)
-    groups, chain = _groups(directed), directed.products > 1
+    if is_narrow(directed):
+        return narrow_parameters(directed, _groups)
+    later = _later(directed)
+    added = order(directed.products, later) if later else None
+    if added and (separate := partial(directed, added)):
+        return separate
+    groups, chain = _groups(directed.products, later), directed.products > 1
     c: Any = _place_of_c(directed, groups) if chain else IN_GROUP
     exact = all(len(group) == 1 for group in groups) and chain
     kept = None if exact else _fraction(directed, groups, c)
@@ -39,7 +47,7 @@ def parameters(directed: Directed) -> Arithmetic:
     return Arithmetic(
         groups, kept, result, rounding, c, floor(directed, groups, kept), "truncate", small,
         nan(directed), overflow(directed), negative_zero(directed), directed.unread,
-        tuple(normal),
+        tuple(normal), through_f32(directed, list(groups[-1])) if (kept or 0) >= TINY else None,
     )  # fmt: skip
 
 
@@ -61,22 +69,27 @@ def _unread(directed: Directed) -> int:
     return unread
 
 
-def _groups(directed: Directed) -> tuple[tuple[int, ...], ...]:
-    """Which products make a sum, in the order of the sums.
+def _later(directed: Directed) -> dict[tuple[int, int, int], bool]:
+    """(i, j, t): whether beside x at i (in C where it is -1) and -x at j a small product at t is left.
 
-    Beside x at i (or in C) and -x at j a small product at t is lost, unless it comes after both have cancelled.
+    It is lost, unless it comes after both have cancelled.
     """
     ks, x = range(directed.products), directed.x
     pairs = [(i, j) for i, j in combinations(ks, 2)] + [(-1, j) for j in ks]
     asked = np.array([(i, j, t) for i, j in pairs for t in ks if t not in (i, j)])
     if not len(asked):
-        return (tuple(ks),)
+        return {}
     small = Power(x - directed.deep)
-    later = directed.raw(*_beside(directed, asked, small)) == number(directed.d, small)
+    left = directed.raw(*_beside(directed, asked, small)) == number(directed.d, small)
+    return dict(zip(map(tuple, asked.tolist()), left.tolist(), strict=True))
+
+
+def _groups(products: int, later: Mapping[tuple[int, int, int], bool]) -> tuple[tuple[int, ...], ...]:
+    """Which products make a sum, in the order of the sums."""
+    ks = range(products)
     before: dict[int, set[int]] = {k: set() for k in ks}
-    for (i, j, t), is_later in zip(asked.tolist(), later.tolist(), strict=True):
-        if is_later:
-            before[t] |= {i, j} - {-1}
+    for i, j, t in (case for case, is_later in later.items() if is_later):
+        before[t] |= {i, j} - {-1}
     groups: dict[frozenset[int], list[int]] = {}
     for t in sorted(ks, key=lambda k: (len(before[k]), k)):
         groups.setdefault(frozenset(before[t]), []).append(t)

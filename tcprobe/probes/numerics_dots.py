@@ -31,11 +31,16 @@ class Power(NamedTuple):
 
 @dataclass
 class Directed:
-    """What a form answers; `asked` counts the cases."""
+    """What a form answers; `asked` counts the cases.
+
+    Of a form with scales `scaled_dots` multiplies under scales of 2^shift, by which products then go up.
+    """
 
     types: ElementTypes
     products: int
     dots: Dots
+    scaled_dots: Callable[[int], Dots | None] | None = None
+    shift: int = 0
     asked: int = field(default=0, init=False)
     unread: int = field(default=0, init=False)
 
@@ -62,12 +67,12 @@ class Directed:
     @property
     def least(self) -> int:
         """The least exponent of a product of normal numbers."""
-        return self.a.least + self.b.least
+        return self.a.least + self.b.least + self.shift
 
     @property
     def most(self) -> int:
         """The largest exponent of such a product."""
-        return largest(self.a) + largest(self.b)
+        return largest(self.a) + largest(self.b) + self.shift
 
     @property
     def x(self) -> int:
@@ -94,11 +99,17 @@ class Directed:
         self.asked += len(c)
         return self.dots(a, b, c)
 
+    def shifted(self, by: int) -> Directed | None:
+        """The same form with products so far up; None where it has no scales that do it."""
+        dots = self.scaled_dots(by) if self.scaled_dots else None
+        return Directed(self.types, self.products, dots, self.scaled_dots, by) if dots else None
+
     def factors(self, term: Power) -> tuple[int, int]:
         """The bits of A and B whose product is a term."""
+        term = term._replace(exponent=term.exponent - self.shift)
         low = max(self.a.least, term.exponent - largest(self.b))
         high = min(largest(self.a), term.exponent - self.b.least)
-        beyond = max(0, self.least - self.b.fraction - term.exponent)  # what subnormals of B cannot take
+        beyond = max(0, self.least - self.shift - self.b.fraction - term.exponent)  # what subnormals of B cannot take
         first = max(low, min(term.exponent // 2, high)) - beyond
         return number(self.a, term._replace(exponent=first)), number(self.b, Power(term.exponent - first))
 

@@ -113,7 +113,7 @@ def _rounding(directed: Directed, cases: tuple[list[Asked], ...], m: int, bits: 
         if directed.types.d == "f64":
             wanted[3] = wanted[5] = 1  # which one product cannot say: one place
         if ulps == [wanted, wanted]:
-            return mode  # type: ignore[return-value]
+            return mode
     raise ProbeError(f"results are rounded in no known way: quarters {QUARTERS} give {ulps[0]} and {ulps[1]}.")
 
 
@@ -124,6 +124,9 @@ def _signed(term: Power, sign: int) -> Power:
 def floor(directed: Directed, groups: Sequence[Sequence[int]], kept: int | None) -> int | None:
     """The least exponent that aligns: None where no product can be below it, or there is none."""
     least, group = directed.d.least - directed.d.fraction, groups[0]
+    if directed.scaled_dots and not directed.shift and kept is not None:
+        low = directed.shifted(least - kept - 2 - directed.least)
+        return floor(low, groups, kept) if low and low.most >= least else None
     if kept is None or directed.types.d != "f32" or len(group) < 2 or directed.least > least - kept - 2:
         return None
     depths = range(1, min(least - directed.least, 60))
@@ -231,6 +234,9 @@ def nan(directed: Directed) -> str | None:
 def overflow(directed: Directed) -> Any:
     """What two products beyond the largest number of D become."""
     top = largest(directed.d)
+    if directed.most < top and directed.scaled_dots and not directed.shift:
+        high = directed.shifted(top - directed.most)
+        return overflow(high) if high else None
     if directed.most < top or directed.products < 2:
         return None
     answer = int(directed.ask([({0: Power(top), 1: Power(top)}, 0)])[0])

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.arithmetic import integers as whole
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.formats import FORMATS, Decoded
 from tcprobe.arithmetic.forms import together, types
 from tcprobe.arithmetic.model import dot, factor, multiplied
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers
+from tcprobe.arithmetic.scales import BlockScales, block_sums, scaled
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
@@ -30,9 +32,9 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
-from tcprobe.probes.numerics_cases import Images, MultiplySize, floats, integers
+from tcprobe.probes.numerics_cases import Images, MultiplySize, floats, integers, scales
 from tcprobe.probes.numerics_directed import parameters
-from tcprobe.probes.numerics_dots import Directed
+from tcprobe.probes.numerics_dots import Directed, Dots
 from tcprobe.probes.numerics_kernels import Operands, TabledForm, kernel
 from tcprobe.probes.ptx import Kernel
 from tcprobe.store.kinds.numerics import Body, WrongCase
@@ -53,8 +55,12 @@ def size_of(row: Instruction) -> MultiplySize:
 
 def images(row: Instruction, count: int, seed: int = 0) -> Images:
     """Random and nasty images for a form."""
-    kinds = types(row)
-    return (floats if kinds.is_float else integers)(kinds, size_of(row), count, seed)
+    kinds, size = types(row), size_of(row)
+    made = (floats if kinds.is_float else integers)(kinds, size, count, seed)
+    if not row.scales:
+        return made
+    of_a = row.scales[0]
+    return made._replace(scales=scales(of_a.type, size, of_a.cols, count))
 
 
 def modelled(row: Instruction, rule: Arithmetic | Integers, made: Images, satfinite: bool = False) -> Bits:
@@ -68,15 +74,29 @@ def modelled(row: Instruction, rule: Arithmetic | Integers, made: Images, satfin
         pair = [np.broadcast_to(part, full) for part in (made.a[..., :, None, :], made.b[..., None, :, :])]
         return dot(kinds, rule, (pair[0], pair[1], made.c))
     a, b = factor("a", kinds.a, rule, made.a), factor("b", kinds.b, rule, made.b)
+    if made.scales and rule.summed_first > 1:
+        return _of_sums(kinds, rule, (a, b), made)
+    if made.scales:
+        a, b = scaled(a, made.scales.kind, made.scales.a), scaled(b, made.scales.kind, made.scales.b)
     every = slice(None)
     return multiplied(kinds, rule, (a.at((..., every, None, every)), b.at((..., None, every, every))), made.c)
+
+
+def _of_sums(kinds: ElementTypes, rule: Arithmetic, factors: tuple[Decoded, Decoded], made: Images) -> Bits:
+    """As `modelled`, where products are summed before they are scaled."""
+    every, count = slice(None), rule.summed_first
+    lines = factors[0].at((..., every, None, every)), factors[1].at((..., None, every, every))
+    assert made.scales is not None
+    blocks = tuple(tuple(sorted({k // count for k in group})) for group in rule.groups)
+    whole = msgspec.structs.replace(rule, groups=blocks, summed_first=1)
+    return multiplied(kinds, whole, block_sums(lines, made.scales, count), made.c)
 
 
 def follow(row: Instruction, rule: Arithmetic | Integers, made: Images, satfinite: bool = False) -> Bits:
     """As `modelled`, parts of the images at the same time."""
 
     def part(at: int) -> Bits:
-        return modelled(row, rule, Images(*(array[at : at + AT_ONCE] for array in made)), satfinite)
+        return modelled(row, rule, made.at(slice(at, at + AT_ONCE)), satfinite)
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         return np.concatenate(list(pool.map(part, range(0, len(made.a), AT_ONCE))))
@@ -138,7 +158,8 @@ class NumericsExperiment(Dialogue):
         return msgspec.json.decode(reading["body"].tobytes(), type=Body)
 
     def _floats(self, bench: Bench, form: TabledForm, made: Images) -> Body:
-        directed = Directed(form.types, self.first.stored, lambda a, b, c: dots(bench, form, Images(a, b, c)))
+        directed = Directed(form.types, self.first.stored, lambda a, b, c: dots(bench, form, Images(a, b, c)),
+                            partial(_scaled_dots, bench, form) if self.first.scales else None)  # fmt: skip
         got = _run(bench, form, made)
         try:
             rule = parameters(directed)
@@ -189,7 +210,9 @@ def _same(bench: Bench, other: TabledForm, base: tuple[TabledForm, Images, Bits]
     m, n, products = (other.row.shape.m, other.row.shape.n, other.row.products)
     count = max(1, min(len(made.a), OTHERS // (m * n * products)))
     rows, cols = (np.arange(wanted) % have for wanted, have in ((m, form.row.shape.m), (n, form.row.shape.n)))
-    part = Images(made.a[:count][:, :, rows], made.b[:count][:, :, cols], made.c[:count][:, :, rows][..., cols])
+    some = made.at(slice(count))
+    scale = some.scales and BlockScales(some.scales.a[:, :, rows], some.scales.b[:, :, cols], some.scales.kind)
+    part = Images(some.a[:, :, rows], some.b[:, :, cols], some.c[:, :, rows][..., cols], scale)
     expected = results[:count][:, :, rows][..., cols]
     got = _run(bench, other, part, from_memory)
     if (got != expected).any():
@@ -203,7 +226,9 @@ def _form(row: Instruction, bench: Bench) -> TabledForm:
     tables = {fragment.operand: bench.known(fragment) for fragment in row.fragments}
     if missing := [operand for operand, table in tables.items() if table is None]:
         raise ProbeError(f"{row.id} is not measured: {', '.join(missing)} has no table; `tcprobe run` measures it.")
-    return TabledForm(row, {operand: table for operand, table in tables.items() if table is not None})
+    scaling = [scale.operand for scale in row.scales]
+    known = {o: table.selection(0) if o in scaling else table for o, table in tables.items() if table is not None}
+    return TabledForm(row, known)
 
 
 def _run(bench: Bench, form: TabledForm, made: Images, from_memory: bool = False) -> Bits:
@@ -212,25 +237,49 @@ def _run(bench: Bench, form: TabledForm, made: Images, from_memory: bool = False
     if form.row.metadata:
         legal = sparsity(form.row.metadata).legal
         metadata = np.resize(np.array(legal, np.uint8), len(made.a))
-    launch = form.launch(Operands(made.a, made.b, made.c, metadata), from_memory)
+    launch = form.launch(Operands(made.a, made.b, made.c, metadata, made.scales), from_memory)
     return form.results(bench.run([launch])[0].copy())
 
 
-def dots(bench: Bench, form: TabledForm, lines: Images) -> Bits:
-    """D of dot products, as many in a multiply as it has rows and columns for."""
+def _scaled_dots(bench: Bench, form: TabledForm, shift: int) -> Dots | None:
+    """Dot products under scales of A and of B that are together 2^shift; None where these types have none."""
+    one, last = form.row.scales[0].one, (1 << dtype(form.row.scales[0].type).bits) - 1
+    step = one & -one
+    first, second = (one + step * part for part in (shift - shift // 2, shift // 2))
+    if not all(step <= bits < last for bits in (first, second)):
+        return None
+
+    def dotted(a: Bits, b: Bits, c: Bits) -> Bits:
+        return dots(bench, form, Images(a, b, c), (first, second))
+
+    return dotted
+
+
+def dots(bench: Bench, form: TabledForm, lines: Images, scale: tuple[int, int] | None = None) -> Bits:
+    """D of dot products, as many in a multiply as it has rows and columns for; under scales of A and of B, else one."""
     products, m, n, k = size_of(form.row)
     each, count = min(m, n), len(lines.c)
     padded = -(-count // (each * products)) * each * products
-    a, b, c = (np.zeros((padded, *part.shape[1:]), part.dtype) for part in lines)
-    a[:count], b[:count], c[:count] = lines
+    a, b, c = (np.zeros((padded, *part.shape[1:]), part.dtype) for part in lines[:3])
+    a[:count], b[:count], c[:count] = lines[:3]
     at = np.arange(each)
     image_a, image_b = (np.zeros((padded // each // products, products, line, k), part.dtype)
                         for line, part in ((m, a), (n, b)))  # fmt: skip
     image_a[:, :, :each], image_b[:, :, :each] = (part.reshape(-1, products, each, k) for part in (a, b))
     image_c = np.zeros((len(image_a), products, m, n), c.dtype)
     image_c[:, :, at, at] = c.reshape(-1, products, each)
-    d = _run(bench, form, Images(image_a, image_b, image_c))
+    d = _run(bench, form, Images(image_a, image_b, image_c, _even(form.row, image_a, scale)))
     return d[:, :, at, at].reshape(-1)[:count]
+
+
+def _even(row: Instruction, images_: Bits, scale: tuple[int, int] | None) -> BlockScales | None:
+    """The same scales everywhere."""
+    if scale is None:
+        return None
+    blocks = row.scales[0].cols
+    made = [np.full((*images_.shape[:2], line, blocks), bits, np.uint8)
+            for line, bits in zip((row.shape.m, row.shape.n), scale, strict=True)]  # fmt: skip
+    return BlockScales(made[0], made[1], row.scales[0].type)
 
 
 def judged(form: TabledForm, rule: Any, made: Images, results: tuple[Bits, Bits]) -> tuple[int, list[WrongCase]]:
@@ -246,9 +295,11 @@ def _shown(
     got, expected = results
     for image, product, row, col in places:
         at = (image, product, row, col)
-        a, b = made.a[image, product, row], made.b[image, product, col]
+        a, b, given = made.a[image, product, row], made.b[image, product, col], made.scales
+        factors = ([], []) if given is None else (given.a[image, product, row], given.b[image, product, col])
         yield WrongCase([_hex(kinds.a, v) for v in a], [_hex(kinds.b, v) for v in b], _hex(kinds.c, made.c[at]),
-                   _hex(kinds.d, got[at]), _hex(kinds.d, expected[at]))  # fmt: skip
+                   _hex(kinds.d, got[at]), _hex(kinds.d, expected[at]),
+                   *([f"0x{int(scale):02x}" for scale in line] for line in factors))  # fmt: skip
 
 
 def _hex(kind: str, bits: Any) -> str:

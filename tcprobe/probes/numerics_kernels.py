@@ -6,7 +6,7 @@ a gap, and A in registers or behind a descriptor as well (FROM_MEMORY of the lea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.parameters import ElementTypes
+from tcprobe.arithmetic.scales import BlockScales
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
@@ -39,8 +40,8 @@ SATFINITE = ".satfinite"
 class Computes(Protocol):
     """What an emulated core must know to compute: the model of each form."""
 
-    def computed(self, row: Instruction, operands: tuple[Bits, Bits, Bits], satfinite: bool) -> Bits:
-        """D's bits, of A (images, products, m, stored k), B (.., n, stored k) and C (.., m, n)."""
+    def computed(self, row: Instruction, operand_bits: tuple[Any, ...], satfinite: bool) -> Bits:
+        """D's bits, of A (images, products, m, stored k), B (.., n, stored k) and C (.., m, n), then scales if any."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Operands:
     b: Bits
     c: Bits
     metadata: NDArray[np.uint8] | None = None
+    scales: BlockScales | None = None
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ class Numeric:
         """By the model of the core."""
         form = TabledForm(self.instruction, self.tables, self.satfinite)
         image = form.read(launch)
-        d = core.computed(self.instruction, (image.a, image.b, image.c), self.satfinite)
+        given = (image.a, image.b, image.c, *([image.scales] if image.scales else []))
+        d = core.computed(self.instruction, given, self.satfinite)
         return form.registers("d", d).reshape(-1)
 
 
@@ -102,6 +105,7 @@ class TabledForm:
             self._memory("b_smem", b) if warpgroup else self.registers("b", b.swapaxes(2, 3)),
             self.registers(c, image.c),
             *([self._metadata(image)] if self.row.metadata else []),
+            *self._scales(image),
         )
         size = len(image.a) * d.threads * ptx.thread_bytes(d)
         return Launch(self.kernel, (len(image.a), 1, 1), images, int(from_memory), size, self.row.threads)
@@ -127,7 +131,7 @@ class TabledForm:
         c = self._matrices("c" if "c" in self.tables else "d", given[2])
         if nibbles is not None:
             b = np.stack([part[..., self._met(int(nibble))] for part, nibble in zip(b, nibbles, strict=True)])
-        return Operands(a, b, c, nibbles)
+        return Operands(a, b, c, nibbles, self._read_scales(given))
 
     def _matrices(self, operand: str, raw: Bytes) -> Bits:
         fragment = self.row.fragment(operand)
@@ -156,6 +160,23 @@ class TabledForm:
         e = self.row.fragment("e")
         nibbles = np.full(len(image.a), LEGAL, np.uint8) if image.metadata is None else image.metadata
         return np.repeat((nibbles * 0x11)[:, None], e.threads * ptx.thread_bytes(e), axis=1)
+
+    def _scales(self, image: Operands) -> list[Bytes]:
+        """The registers of scales, one where none are given."""
+        if not self.row.scales:
+            return []
+        of_a, of_b = self.row.scales
+        shapes = [(*image.a.shape[:2], *size) for size in ((of_a.rows, of_a.cols), (of_b.cols, of_b.rows))]
+        ones = [np.full(shape, of_a.one, np.uint8) for shape in shapes]
+        lines = image.scales or BlockScales(ones[0], ones[1], of_a.type)
+        return [self.registers(of_a.operand, lines.a), self.registers(of_b.operand, lines.b.swapaxes(2, 3))]
+
+    def _read_scales(self, inputs: Sequence[NDArray[Any]]) -> BlockScales | None:
+        if not self.row.scales:
+            return None
+        of_a, of_b = self.row.scales
+        lines = self._matrices(of_a.operand, inputs[-2]), self._matrices(of_b.operand, inputs[-1]).swapaxes(2, 3)
+        return BlockScales(*lines, of_a.type)
 
     def _spread(self, b: Bits, metadata: NDArray[np.uint8] | None) -> Bits:
         """B with the lines that the metadata picks where it picks them, and zeros between."""
@@ -212,7 +233,7 @@ def _clamped(row: Instruction) -> str:
 
 def _of_warp(row: Instruction, name: str) -> str:
     fragments = {f.operand: f for f in row.fragments}
-    given = [o for o in ("a", "b", "c", "e") if o in fragments]
+    given = [o for o in ("a", "b", "c", "e", "scale_a", "scale_b") if o in fragments]
     body = [
         *(line for o in given for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
         ptx.written(row),

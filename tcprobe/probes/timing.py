@@ -55,7 +55,7 @@ class LoopTiming:
 
 @dataclass(frozen=True)
 class Loop:
-    """`body` is one round, with `copies` of what is timed; `after` ends what is in flight.
+    """`body` is one round, with `copies` of what is timed; `after` ends what is in flight, `ended` the kernel.
 
     `loaded` registers get words of the block's image, `results` are consumed; of both those in `wide` have 64 bits.
     `before` may use %zero, %word0 to %word5 of the plan and %memory, the start of shared memory.
@@ -75,6 +75,7 @@ class Loop:
     threads: int = MOST_THREADS
     shared: bool = False
     mapped: bool = False
+    ended: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -141,6 +142,7 @@ class Loop:
             *(line for name in self.results for line in self._consumed(name)),
             f"setp.eq.u32 %first, %sum, {NEVER};",
             "@%first st.global.u32 [%out], %sum;",
+            *self.ended,
         ]
 
     def _load(self, number: int, name: str) -> list[str]:
@@ -173,11 +175,12 @@ class Loop:
 
 
 class TimedBlock(NamedTuple):
-    """A block's threads, the image that it takes its inputs from, and words of its own."""
+    """A block's threads, the image that it takes its inputs from, words of its own, and rounds, if not ROUNDS."""
 
     threads: int
     image: int = 0
     words: tuple[int, ...] = ()
+    rounds: int | None = None
 
 
 def threads_for(registers: int) -> int:
@@ -204,7 +207,7 @@ def launch(
     for row, block in zip(plan, blocks, strict=True):
         row[:2] = block.threads, block.image
         row[2 : 2 + len(block.words)] = block.words
-        row[2 + MOST_WORDS : 2 + MOST_WORDS + len(ROUNDS)] = ROUNDS
+        row[2 + MOST_WORDS : 2 + MOST_WORDS + len(ROUNDS)] = block.rounds or ROUNDS
     given = (images() if inputs is None else inputs, plan.view(np.uint8).reshape(1, -1))
     threads = max(block.threads for block in blocks)
     return Launch(
@@ -212,13 +215,17 @@ def launch(
     )
 
 
+def told(launch: Launch, output: Bytes) -> NDArray[np.int64]:
+    """Cycles and nanoseconds by block and pass: (blocks, passes, 2)."""
+    return output.view(np.uint32).reshape(launch.grid[0], -1, 2)[:, : len(ROUNDS)].astype(np.int64)
+
+
 def decode(launch: Launch, output: Bytes) -> Floats:
     """Cycles of one copy by block and run, and, last, cycles a nanosecond of the long passes; (blocks, RUNS + 2).
 
     Column RUNS is the number: the least long pass minus the least short one. ProbeError where no time passed.
     """
-    told = output.view(np.uint32).reshape(launch.grid[0], -1, 2)[:, : len(ROUNDS)].astype(np.int64)
-    cycles, ns = told[..., 0], told[..., 1]
+    cycles, ns = np.moveaxis(told(launch, output), 2, 0)
     short, long = cycles[:, 1::2], cycles[:, 2::2]
     if (cycles <= 0).any() or (long.min(axis=1) <= short.min(axis=1)).any():
         raise ProbeError(f"{launch.kernel.name}: a pass of {LONG} rounds took no longer than one of {SHORT}.")

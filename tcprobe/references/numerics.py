@@ -9,16 +9,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tcprobe.isa.instruction import Instruction
+
 MMA_SIM = "MMA-Sim (microsoft/MMA-Sim, arXiv 2511.10909)"
 BOTH = f"{MMA_SIM} and MATLAB-tensor-core v0.5 (north-numerical-computing, arXiv 2512.07004)"
 PTX_FP8 = "PTX ISA 9.2, wgmma: e4m3 and e5m2 to f32 accumulate in more than half and less than single precision"
 PTX = "PTX ISA, mma and wmma: accumulated in at least single precision; order, rounding and subnormals are unspecified"
 DENSE = ("mma", "wmma", "wgmma")
+SCALED, FOURS = ("mma.block_scale",), ("e2m1",)
 HALVES, TF32, BYTES = ("f16", "bf16"), ("tf32",), ("e4m3", "e5m2")
 
 
 class Published(NamedTuple):
-    """What is said of `types` on the archs of a chip; `families`: of which instructions; None: not said."""
+    """What is said of `types` on the archs of a chip; `families`: of which instructions; None: not said.
+
+    `depth`: of which k alone.
+    """
 
     chip: str
     archs: tuple[str, ...]
@@ -29,6 +35,7 @@ class Published(NamedTuple):
     source: str = BOTH
     families: tuple[str, ...] = DENSE
     words: str = ""
+    depth: int | None = None
 
     def about(self, family: str) -> str:
         """What the source adds, and of which instructions it speaks where an instruction's family is none of them."""
@@ -51,13 +58,30 @@ PUBLISHED = (
     Published("B200", ("sm_100",), TF32, 8, None, -133),
     Published("B200", ("sm_100",), BYTES, 32, 25, -133, families=("tcgen05",),
               words="mma.sync's fp8 is emulated there"),
+    Published("RTX Blackwell", ("sm_120",), HALVES, 16, 25, None, MMA_SIM),
+    Published("RTX Blackwell", ("sm_120",), TF32, 8, 25, None, MMA_SIM),
+    Published("RTX Blackwell", ("sm_120",), BYTES, 32, 25, None, MMA_SIM, ("mma",)),
+    Published("RTX Blackwell", ("sm_120",), BYTES, 32, 25, None, MMA_SIM, SCALED,
+              "the scales' exponents are added to those of products"),
+    Published("RTX Blackwell", ("sm_120",), FOURS, 64, 35, None, MMA_SIM, SCALED,
+              "16 products at a time are summed exactly, and aligned by the scales' exponents alone", 64),
 )  # fmt: skip
 
 
-def published(kind: str, arch: str, family: str) -> Published | None:
-    """What is said of A's type on an arch, None if nothing; of another instruction's family where it says so."""
-    rows = [row for row in PUBLISHED if arch in row.archs and kind in row.types]
-    return next(iter(sorted(rows, key=lambda row: family not in row.families)), None)
+def published(row: Instruction, arch: str) -> Published | None:
+    """What is said of a form on an arch, None if nothing; of another instruction's family where the source says so.
+
+    Nothing of another form tells that of one with scales.
+    """
+    a, b = (_type(row, name) for name in "ab")
+    rows = [one for one in PUBLISHED if arch in one.archs and a in one.types and b in one.types
+            and one.depth in (None, row.shape.k) and (not row.scales) == (one.families != SCALED)
+            and (not row.scales or row.family in one.families)]  # fmt: skip
+    return next(iter(sorted(rows, key=lambda one: row.family not in one.families)), None)
+
+
+def _type(row: Instruction, name: str) -> str:
+    return next(operand.type for operand in row.operands if operand.name in (name, f"{name}_smem"))
 
 
 def promised(kind: str, family: str) -> str:

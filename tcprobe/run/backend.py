@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -58,6 +58,9 @@ class Backend(Protocol):
 
     def load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
         """Compile; the refused kernels by name, with the compiler's words."""
+
+    def unload(self, names: Iterable[str]) -> None:
+        """Forget kernels, which are not run again."""
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """The outputs of all launches, valid for the next OUTPUTS_KEPT - 1 calls.

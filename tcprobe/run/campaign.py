@@ -25,6 +25,7 @@ from tcprobe.run.backend import Device
 from tcprobe.run.drafts import Drafts
 from tcprobe.run.origin import Probe, kind_of, known
 from tcprobe.run.process import sass_worker
+from tcprobe.run.selection import select
 from tcprobe.store import findings
 from tcprobe.store.choose import over_published
 from tcprobe.store.finding import Finding
@@ -114,7 +115,7 @@ class Campaign:
 
     def run(self, live: runner.Session | None) -> list[Report]:
         """Carry it out; `live` is a session on the GPU worker, started early, or None for method sass."""
-        chosen = runner.select(self.request.patterns, self.request.family)
+        chosen = select(self.request.patterns, self.request.family)
         tables = [one for one in chosen if not isinstance(one, Dialogue)]
         with ExitStack() as stack:
             if live:

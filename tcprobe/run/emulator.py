@@ -7,7 +7,7 @@ into account, where that differs. Multiplies take zeros and ones only, which is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,10 @@ class Emulator:
         refused = {k.name: f"not on {self._arch}" for k in kernels if not k.target.on(arch.arch(self._arch))}
         self._loaded |= {k.name for k in kernels} - set(refused)
         return refused
+
+    def unload(self, names: Iterable[str]) -> None:
+        """What is not loaded does not run."""
+        self._loaded -= set(names)
 
     def timed_code(self, kernel: Kernel) -> TimedCode:
         """Nothing: it has no machine code."""

@@ -6,7 +6,7 @@ The only file that imports CuPy. Runs inside `worker`, in a process that may be 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import product
@@ -35,6 +35,7 @@ NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (
 LEAST_PINNED = 8 << 20
 COMPILERS = min(16, os.cpu_count() or 1)
 TOGETHER = 4  # kernels in a module
+READ_TOGETHER = 1 << 20  # bytes of machine code for one nvdisasm, which takes longer to start than to read them
 SHARED_UNASKED = 48 << 10  # bytes of shared memory that a block may have without asking
 CXX = ("-std=c++17",)
 NOWHERE = 1 << 12  # an address that is encoded only
@@ -48,7 +49,8 @@ class Gpu:
         self._cupy = _import_cupy()
         self._ptxas = ptxas
         self._functions: dict[str, Any] = {}
-        self._modules: list[Any] = []
+        self._compilers = ThreadPoolExecutor(COMPILERS)
+        self._raw: dict[str, bytes] = {}
         self._timed_code: dict[str, TimedCode] = {}
         self._arch: arch.Arch | None = None
         self._index = 0
@@ -132,10 +134,27 @@ class Gpu:
         ]
         parts = [group[start : start + TOGETHER] for group in groups for start in range(0, len(group), TOGETHER)]
         refused: dict[str, str] = {}
-        with ThreadPoolExecutor(COMPILERS) as pool:
-            for refusals in pool.map(self._load, parts):
-                refused |= refusals
+        for refusals in self._compilers.map(self._load, parts):
+            refused |= refusals
+        self._read({k.name: self._raw.pop(k.name) for k in kernels if k.name in self._raw})
         return refused
+
+    def unload(self, names: Iterable[str]) -> None:
+        """Forget kernels; a module goes with the last function of it, and with it the driver's memory."""
+        for name in names:
+            self._functions.pop(name, None)
+            self._timed_code.pop(name, None)
+
+    def _read(self, binaries: Mapping[str, bytes]) -> None:
+        """What is timed in kernels, from their machine code."""
+        from tcprobe.sass.loops import timed_codes
+
+        def read(batch: dict[str, bytes]) -> dict[str, TimedCode]:
+            assert self._arch is not None
+            return timed_codes(batch, self._arch)
+
+        for codes in self._compilers.map(read, _batches(binaries)):
+            self._timed_code |= codes
 
     def _load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
         """Compile kernels in one module; leave out what the driver refuses and compile the rest again."""
@@ -181,7 +200,6 @@ class Gpu:
             nvrtc.destroyProgram(program)
         module = self._cupy.cuda.function.Module()
         module.load(machine_code)
-        self._modules.append(module)
         return module
 
     def compiled(self, text: str, name: str, target: str, shared: int, flags: tuple[str, ...] = CXX) -> Any:
@@ -225,11 +243,10 @@ class Gpu:
                 words = f"the driver does not load what {self._ptxas.name} makes: {error}."
                 raise EnvironmentUnfitError(words) from None
             return str(error)
-        self._modules.append(loaded)
         if kernels[0].read:
-            from tcprobe.sass.loops import timed_code
+            from tcprobe.sass.elf import code_by_kernel
 
-            self._timed_code |= timed_code(cubin, self._arch)
+            self._raw |= code_by_kernel(cubin)
         self._functions |= {k.name: loaded.get_function(k.name) for k in kernels}
         return None
 
@@ -288,6 +305,15 @@ class Gpu:
             host = cuda.PinnedMemoryPointer(cuda.PinnedMemory(max(host_bytes, LEAST_PINNED)), 0)
         self._hosts.append(host)
         return host
+
+
+def _batches(binaries: Mapping[str, bytes]) -> list[dict[str, bytes]]:
+    """Kernels in batches of READ_TOGETHER bytes."""
+    ends = np.cumsum([len(code) for code in binaries.values()], dtype=np.int64)
+    batches: dict[int, dict[str, bytes]] = {}
+    for (name, code), end in zip(binaries.items(), ends.tolist(), strict=True):
+        batches.setdefault(end // READ_TOGETHER, {})[name] = code
+    return list(batches.values())
 
 
 def _aligned(size: int) -> int:

@@ -7,7 +7,7 @@ does is not to be read from code. A probe that the reader cannot follow is refus
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -48,6 +48,9 @@ class Sass:
         codes, refused = assemble(self._tools, moves, self._row)
         self._codes |= codes
         return refused
+
+    def unload(self, names: Iterable[str]) -> None:
+        """Nothing: kernels of equal code share it, and what it gave."""
 
     def timed_code(self, kernel: Kernel) -> TimedCode:
         """ProbeError: nothing is timed."""

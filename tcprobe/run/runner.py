@@ -10,7 +10,6 @@ with the rest. What is saved is whole, so a run that was stopped is taken up whe
 
 from __future__ import annotations
 
-import fnmatch
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,10 +28,9 @@ from tcprobe.errors import (
     named,
     starved,
 )
-from tcprobe.isa import arch, inventory, names
+from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
-from tcprobe.probes import dialogues, experiments
 from tcprobe.probes.experiment import EVENTS, Context, Dialogue, Experiment, kernels, ptx_hash
 from tcprobe.references import references, said
 from tcprobe.run.backend import Device
@@ -40,7 +38,6 @@ from tcprobe.run.conclude import conclude
 from tcprobe.run.origin import Probe, key_of, kind_of, known, provenance, up_to_date
 from tcprobe.run.process import Worker
 from tcprobe.run.wire import Arrays, receive, send
-from tcprobe.store import kinds
 from tcprobe.store.choose import over_published
 from tcprobe.store.finding import Finding, Status
 from tcprobe.store.findings import save, saved
@@ -48,7 +45,6 @@ from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import children
 
-KINDS = {"tma": "tensor_maps"}  # kinds by the other names of --family
 LAST_BREATH = 5.0  # seconds for a worker that has closed its output to end by itself, so that its code is its own
 Received = tuple[dict[str, Any], Arrays]  # a message of the worker
 
@@ -313,47 +309,3 @@ def _taken_before(experiment: Probe, device: Device, results: Results) -> bool:
         return up_to_date(experiment, saved(results, key_of(experiment, device)), device)
     except DataError:
         return False
-
-
-def select(patterns: Sequence[str], family: str | None = None) -> list[Probe]:
-    """Experiments of the fragments and instructions that `patterns` mean, with the fragments they lean on; those of a
-    family alone where one is named, which may be a kind of finding. UsageError for a family without any.
-    """
-    kind = KINDS.get(family or "", family)
-    if kind in kinds.names():
-        return _of_subjects(kind, patterns)
-    meant = _meant(patterns)
-    if family is None:
-        return list(meant)
-    names.select(family=family)  # which refuses an unknown one
-    chosen: list[Probe] = [e for e in meant if any(f.family == family for f in e.fragments)]
-    if not chosen:
-        raise UsageError(f"nothing of family {family} can be measured here: `tcprobe why-not` says why.")
-    return chosen
-
-
-def _of_subjects(kind: str, patterns: Sequence[str]) -> list[Probe]:
-    """The experiments of a kind whose subjects match; UsageError where a pattern matches none."""
-    every = dialogues(kind)
-    if not every:
-        raise UsageError(f"findings of kind {kind} follow from others: run without --family.")
-    for pattern in patterns:
-        if not fnmatch.filter(every, pattern):
-            raise UsageError(f"{pattern}: no subject of {kind}; one is {next(iter(every))}.")
-    return [one for id_, one in every.items() if not patterns or any(fnmatch.fnmatch(id_, p) for p in patterns)]
-
-
-def _meant(patterns: Sequence[str]) -> list[Experiment]:
-    if not patterns:
-        return list(experiments().values())
-    wanted: set[str] = set()
-    for pattern in patterns:
-        meaning = names.resolve(pattern)
-        rows = meaning.instructions if len(meaning.instructions) == 1 else []
-        fragments = meaning.fragments if rows else meaning.some_fragments
-        named = {f.experiment for f in fragments} | {row.id for row in rows}
-        if not named & set(experiments()):
-            form = inventory.instructions()[next(iter(named))]
-            raise UsageError(f"{form.id}: {form.unprobed}.")
-        wanted |= named
-    return [e for id_, e in experiments().items() if id_ in wanted]

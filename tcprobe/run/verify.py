@@ -3,29 +3,42 @@
 The numbers are those of `multiplicands`, the kernels those of `verify_source`. One launch runs side by side what is as
 it is, what has one i of a matrix with copies spoilt (what then changes nothing is never read; an element without copies
 is read if D is exact), what has a wrong layout of A or a wrong map of the metadata, which must give another D; all that
-in every swizzle of factors in shared memory.
+in every swizzle of factors in shared memory. A second one multiplies the random floats of `verify_floats`, of which D
+must be the very bits of the model, where the form's arithmetic was measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tcprobe.arithmetic.parameters import Arithmetic
 from tcprobe.ask import trace
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.run.multiplicands import Multiplicands, decoded, draw, matrix, patterns, product
 from tcprobe.run.verify_case import Operands, VerifyCase, cases
+from tcprobe.run.verify_floats import draw_floats, in_slots, modelled_bits, modelled_by
 from tcprobe.run.verify_source import WRONG, name, source, variant
 from tcprobe.store.cell import sources
+from tcprobe.store.choose import Layers
 
 CHUNK = 16  # multiplies that are compiled together
 COMPILERS = 8  # compilations at a time
+
+
+class FloatResults(NamedTuple):
+    """Results of random floats: how many, how many are other bits than the model's, and the first, "" without one."""
+
+    results: int
+    wrong: int
+    first: str
 
 
 @dataclass(frozen=True)
@@ -34,7 +47,7 @@ class Verified:
 
     `exact`: D is NumPy's; `unread` by operand the i that change nothing in any lane; `expected` the same as the
     results have it, None where they say nothing; `noticed`: a wrong layout of A, or of metadata, gives another D;
-    `source`: where the tables come from.
+    `source`: where the tables come from; `floats` None of integers and of forms without a model.
     """
 
     case: VerifyCase
@@ -44,6 +57,7 @@ class Verified:
     expected: dict[str, tuple[int, ...]] | None
     noticed: bool
     source: str
+    floats: FloatResults | None = None
 
     @property
     def instruction(self) -> Instruction:
@@ -58,13 +72,15 @@ class Verified:
     @property
     def good(self) -> bool:
         """Whether nothing is wrong."""
-        return self.exact and self.noticed and self.expected in (None, self.unread)
+        by_model = self.floats is None or not self.floats.wrong
+        return self.exact and by_model and self.noticed and self.expected in (None, self.unread)
 
     def to_json(self) -> dict[str, object]:
         """Plain data."""
-        case = self.case
+        case, floats = self.case, self.floats
         return {"instruction": self.instruction.id, "arch": self.arch, "good": self.good, "exact": self.exact,
                 "first_difference": self.first, "never_read": self.unread, "expected_never_read": self.expected,
+                "float_results": floats and floats.results, "wrong_bits": floats and floats.wrong,
                 "wrong_layout_noticed": self.noticed, "source": self.source, "selector": case.selector,
                 "shared": {one.operand.held.name: one.major for one in case.shared},
                 "swizzles": [swizzle or "none" for swizzle in case.swizzles] if case.shared else []}  # fmt: skip
@@ -83,8 +99,13 @@ class CudaRunner(Protocol):
         """Run one; `each` block has threads and bytes of dynamic shared memory."""
 
 
-def verify(device: CudaRunner, todo: Sequence[tuple[Instruction, Operands]], seed: int) -> Iterator[Verified]:
-    """Verify multiplies, each with the tables of its operands, in all their cases, in order."""
+def verify(
+    device: CudaRunner, todo: Sequence[tuple[Instruction, Operands]], seed: int, layers: Layers | None = None
+) -> Iterator[Verified]:
+    """Verify multiplies, each with the tables of its operands, in all their cases, in order.
+
+    `layers` say what was measured of their arithmetic; without any those that answers are from by default.
+    """
     every = [case for instruction, operands in todo for case in cases(instruction, operands)]
     chunks = [every[start : start + CHUNK] for start in range(0, len(every), CHUNK)]
     with ThreadPoolExecutor(COMPILERS) as pool:
@@ -92,7 +113,9 @@ def verify(device: CudaRunner, todo: Sequence[tuple[Instruction, Operands]], see
         for chunk, future in zip(chunks, compiled, strict=True):
             future.result()
             for case in chunk:
-                yield check(device, case, draw(case.instruction, np.random.default_rng(seed), case.steps))
+                rule = modelled_by(case.instruction, case.operands["d"].arch, layers)
+                found = check(device, case, draw(case.instruction, np.random.default_rng(seed), case.steps))
+                yield replace(found, floats=_floats(device, case, rule, seed)) if rule else found
 
 
 def compile_cases(device: CudaRunner, chunk: Sequence[VerifyCase]) -> None:
@@ -138,16 +161,45 @@ def _run(
     device: CudaRunner, case: VerifyCase, given: Multiplicands, variants: Sequence[Sequence[int]]
 ) -> NDArray[np.uint64]:  # fmt: skip
     """The bits of D that a kernel gives, of shape (variants, swizzles, products, m, n)."""
+    bits = [patterns(getattr(given, o), matrix(case.instruction, o)) for o in "abc"]
+    return _launched(device, case, bits, variants, given.index)
+
+
+def _launched(
+    device: CudaRunner, case: VerifyCase, bits_of_operands: list[NDArray[np.uint64]],
+    variants: Sequence[Sequence[int]], unit_places: NDArray[np.int64] | None,
+) -> NDArray[np.uint64]:  # fmt: skip
+    """As `_run`, of A, B and C as bits, and where a sparse A's units were."""
     row, d = case.instruction, matrix(case.instruction, "d")
-    inputs: list[NDArray[Any]] = [patterns(getattr(given, o), matrix(row, o)) for o in "abc"]
-    inputs.append(np.array(variants, np.int32))
-    if given.index is not None:
-        by_step = given.index.reshape(len(given.index), case.steps, -1).swapaxes(0, 1)
+    inputs: list[NDArray[Any]] = [*map(np.ascontiguousarray, bits_of_operands), np.array(variants, np.int32)]
+    if unit_places is not None:
+        by_step = unit_places.reshape(len(unit_places), case.steps, -1).swapaxes(0, 1)
         inputs.append(np.ascontiguousarray(by_step.astype(np.uint8)))
     output = np.zeros((len(variants), len(case.swizzles), row.products, d.rows, d.cols), np.uint64)
     blocks = len(variants) * len(case.swizzles)
     device.call(name(case), blocks, inputs, output, (row.threads, case.shared_bytes))
     return output
+
+
+def _floats(device: CudaRunner, case: VerifyCase, rule: Arithmetic, seed: int) -> FloatResults:
+    """Random floats in every swizzle, compared with the model bit by bit."""
+    given = draw_floats(case.instruction, np.random.default_rng(seed), case.steps)
+    got = _launched(device, case, in_slots(case.instruction, given), [variant()], given.index)[0]
+    wanted = _by_model(case.instruction, rule, seed, case.steps)
+    differs = np.argwhere(got != wanted)
+    first = ""
+    if len(differs):
+        at = tuple(differs[0].tolist())
+        where = f"swizzle {case.swizzles[at[0]] or 'none'}: " if case.shared else ""
+        first = f"{where}D{list(at[2:])} of random floats: {got[at]:#x}, the model {wanted[at[1:]]:#x}"
+    return FloatResults(got.size, len(differs), first)
+
+
+@lru_cache(maxsize=4)
+def _by_model(instruction: Instruction, rule: Arithmetic, seed: int, steps: int) -> NDArray[np.uint64]:
+    """The model's bits of the same floats: one product for all places of a form's factors."""
+    given = draw_floats(instruction, np.random.default_rng(seed), steps)
+    return modelled_bits(instruction, rule, given).astype(np.uint64)
 
 
 def _expected(case: VerifyCase) -> dict[str, tuple[int, ...]] | None:

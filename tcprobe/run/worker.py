@@ -20,7 +20,7 @@ import os
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _KEPT: list[Job] = []  # to take a lost device apart, as Python would at a function's end, prints a lot
 CHUNK = 48  # multiplies that are compiled together, while the chunk before them runs
+CHUNKS_AHEAD = 2  # compiled at a time, so that no compiler waits for the last kernel of a chunk
 Message = tuple[dict[str, object], Arrays]
 
 
@@ -165,7 +166,7 @@ class Job:
 
     def work(self, todo: Sequence[Sequence[Planned]], bench: Desk, careful: bool) -> None:
         """Measure chunks of experiments, each as soon as it is compiled."""
-        compiler = ThreadPoolExecutor(1)
+        compiler, left = ThreadPoolExecutor(CHUNKS_AHEAD), Counter(name for chunk in todo for name in _names(chunk))
         compiled = [compiler.submit(self.backend.load, _kernels(chunk)) for chunk in todo]
         if careful:
             wait(compiled)
@@ -176,6 +177,8 @@ class Job:
                 send(self.sink, {"event": "compiled"})
             for plan in chunk:
                 self._measure(plan, words, bench)
+            left.subtract(_names(chunk))
+            self.backend.unload(name for name in _names(chunk) if not left[name])
         self._drain()
         send(self.sink, {"event": "done", "stages": self.stages, "peak_mb": peak_memory()})
 
@@ -274,6 +277,10 @@ def _plan(method: str, begun: threading.Event) -> None:
                 return
             if method in experiment.methods:
                 planned(TABLE, id_)
+
+
+def _names(chunk: Sequence[Planned]) -> set[str]:
+    return {name for plan in chunk for name in plan.kernels}
 
 
 def _kernels(chunk: Sequence[Planned]) -> list[Kernel]:

@@ -7,7 +7,7 @@ a group of warpgroup multiplies is empty, the compiler puts one into it that mak
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tcprobe.isa.arch import Arch
@@ -25,12 +25,10 @@ _CLOCK = "SR_CLOCKLO"
 _NOTHING = re.compile(r"[A-Z]GMMA\S* RZ, gdesc\[URZ\]")
 
 
-def timed_code(cubin: bytes, row: Arch, tools: Toolchain | None = None) -> dict[str, TimedCode]:
-    """What is timed in each kernel of a cubin."""
+def timed_codes(kernels: Mapping[str, bytes], row: Arch, tools: Toolchain | None = None) -> dict[str, TimedCode]:
+    """What is timed in each kernel of raw machine code, by name; one call of nvdisasm reads them all."""
     from tcprobe.sass.cubin import printed
-    from tcprobe.sass.elf import code_by_kernel
 
-    kernels = code_by_kernel(cubin)
     with Scratch() as scratch:
         lines = printed(tools or disassembler(), row, scratch, b"".join(kernels.values()))
     codes, start = {}, 0

@@ -24,6 +24,7 @@ from tcprobe.ask.convert.permute import k_order, other_factor
 from tcprobe.ask.convert.plan import Movmatrix, Pack, Plan, Shuffle
 from tcprobe.ask.convert.route import route
 from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
+from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, moves_cost, together
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
@@ -32,7 +33,9 @@ from tcprobe.isa.names import wrong
 from tcprobe.isa.operand import Role
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, sources
+from tcprobe.store.choose import layers_of
 
+TIMED = {"shuffle": "shfl.sync.idx.b32", "movmatrix": "movmatrix.m8n8.trans.b16"}  # what costs count, as it is timed
 NOTHING = "nothing to do: the registers are the same"
 RENAMED = "registers renamed: every lane already holds what it needs"
 MOVMATRIX = "lanes exchanged by movmatrix"
@@ -64,6 +67,13 @@ class Conversion:
         return ", ".join(f"{n} {name}" for name, n in self.costs.items()) or "no instruction"
 
     @property
+    def cycles(self) -> PlanCycles:
+        """What its moves between lanes cost; conversions, prmt and selects are not measured."""
+        costs_on = MeasuredCosts(self.tiling.source.arch, layers_of(self.tiling.source.layers))
+        moved = [moves_cost(TIMED[name], n, costs_on) for name, n in self.costs.items() if name in TIMED]
+        return together(moved).lacking(*(name for name in self.costs if name not in TIMED))
+
+    @property
     def fills(self) -> str:
         """How many target tiles a source tile fills, in words; nothing where it is one, or less."""
         t = self.tiling
@@ -87,7 +97,8 @@ class Conversion:
             "to": {"id": t.target.fragment.id, "tiles": t.target_tiles, "evidence": t.target.evidence},
             "source": sources((t.source, t.target)),
             "arch": t.source.arch, "rows": t.rows, "cols": t.cols, "transpose": t.transpose, "summary": self.summary,
-            "costs": self.costs, "fewest_shuffles": self.fewest, "reason": self.reason, "code": self.code,
+            "costs": self.costs, "cycles": self.cycles.to_json(),
+            "fewest_shuffles": self.fewest, "reason": self.reason, "code": self.code,
             "k_order": list(t.order) or None, "load": self.load,
         }  # fmt: skip
 

@@ -26,6 +26,7 @@ from tcprobe.ask.convert import Conversion, require_matrix, routed
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.units import tiling
 from tcprobe.ask.path.formula import AddressText, address
+from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost
 from tcprobe.ask.tile import Shared, Tile, bits_of, parse_shared
 from tcprobe.ask.tile_cost import ideal
 from tcprobe.errors import UsageError
@@ -129,6 +130,12 @@ class Stored:
         return ideal(self.judge, self.addresses.reshape(-1, WARP))
 
     @property
+    def cycles(self) -> PlanCycles:
+        """What the stores of all warps cost."""
+        costs_on, issues = MeasuredCosts.of(rules_for(self.cell.arch, self.cell.layers)), self.addresses.size // WARP
+        return accesses_cost(self.access, issues, self.wavefronts, costs_on)
+
+    @property
     def ptx(self) -> str:
         """The instruction in full."""
         return self.block.form.name
@@ -148,6 +155,7 @@ class Stored:
             "type": self.tile.type, "tile": [self.tile.rows, self.tile.cols], "contiguous": self.tile.contiguous,
             "shared": str(self.shared), "pitch": self.shared.pitch(self.tile), "bytes": self.shared.bytes(self.tile),
             "block": self.shared.block or None, "wavefronts": self.wavefronts, "ideal": self.ideal,
+            "store_cycles": self.cycles.to_json(),
             "alignment": self.alignment, "threads": self.cell.fragment.threads,
             "formula": str(self.formula) if self.formula else None, "issues": issues, "evidence": self.evidence,
         }  # fmt: skip

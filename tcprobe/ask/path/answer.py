@@ -8,6 +8,7 @@ import numpy as np
 
 from tcprobe.ask.path import PathPlan
 from tcprobe.ask.path.boxes import BoxCopy
+from tcprobe.ask.path.cycles import step_cycles
 from tcprobe.ask.path.formula import AddressText, address, formula
 from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import LaneCopy, PathStep, RegisterCopy
@@ -86,6 +87,7 @@ def described(plan: PathPlan) -> dict[str, Any]:
 def said(asked: TileRequest, step: PathStep) -> dict[str, Any]:
     """A step as plain data."""
     plain = {"kind": step.kind, "instruction": step.instruction, "ptx": list(step.ptx), "wavefronts": step.wavefronts,
-             "ideal": step.ideal, "formula": formulas(asked, step)}  # fmt: skip
+             "ideal": step.ideal, "formula": formulas(asked, step),
+             "cycles": step_cycles(asked, step).to_json()}  # fmt: skip
     box = {"swizzle": step.swizzle} if isinstance(step, BoxCopy) else {}
     return {**plain, **box, "issues": step.issues()}

@@ -1,4 +1,4 @@
-"""The page of an instruction: A left, B above, D lower right; what it becomes on each arch; its PTX."""
+"""The page of an instruction: A left, B above, D lower right; what it becomes and computes on each arch; its PTX."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any
 
 from tcprobe import emit
 from tcprobe.errors import UsageError
+from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Place, Role
+from tcprobe.numerics import measured
+from tcprobe.pages.numerics import brief
 from tcprobe.pages.site import addresses, markup, words
 from tcprobe.pages.site.fact_view import picture
 from tcprobe.pages.site.facts import Fact, Facts
@@ -37,7 +40,7 @@ def view(facts: Facts, name: str) -> View:
         "operands": [_operand(facts_of[operand], at[operand]) for operand in at],
         "drawn": [_operand(facts_of[operand], at[operand]) for operand in composed],
         "products": range(row.products) if composes else [],
-        "lowered": _lowered(facts, row), "ptx": _ptx(list(at.values())),
+        "lowered": _lowered(facts, row), "computed": _computed(facts, row), "ptx": _ptx(list(at.values())),
         "data": markup.data(_data(at, composed) if composes else {"kind": "moves"}),
     }  # fmt: skip
     title = name if every_n else row.name
@@ -76,6 +79,15 @@ def _lowered(facts: Facts, row: Instruction) -> list[tuple[str, str]]:
             low = Lowering(**saved["instructions"][row.id])
             text = lowering.words(low, row) + (f" ({low.refused})" if low.refused else "")
             by_text.setdefault(text, []).append(arch)
+    return [(spans(archs), text) for text, archs in by_text.items()]
+
+
+def _computed(facts: Facts, row: Instruction) -> list[tuple[str, str]]:
+    """(archs, words) where the arithmetic was measured, archs with the same together."""
+    by_text: dict[str, list[str]] = {}
+    for device in ARCHS if row.multiplies and not row.unprobed else ():
+        if sourced := measured(row, device.name, facts.layers):
+            by_text.setdefault(brief(sourced.finding), []).append(device.name)
     return [(spans(archs), text) for text, archs in by_text.items()]
 
 

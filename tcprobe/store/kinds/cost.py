@@ -7,7 +7,8 @@ last by an ordinary addition. Of a move it is one number, from address to data. 
 of them with so many warps and chains; `interval` is its least point. Of a warpgroup multiply `interval` and
 `round_trip` are lists by where A is, warpgroups and how many are in flight; `forms` the same by swizzle and major. Of
 a bulk copy `round_trip` is by bytes. `refused` says of a loop why it gave no number. `random` compares random inputs
-with zeros. `passes` is what bank conflicts make of an interval. `mhz` is the clock by which cycles went by.
+with zeros. `passes` is what bank conflicts make of an interval. `mhz` is the clock by which cycles went by, `clocks`
+what it settles at where all SMs run the form.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ ABOVE_PEAK = 1.01
 Cycles = Annotated[float, msgspec.Meta(gt=0, le=1e7)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Place = Literal["shared", "registers"]
+Held = Literal["shared", "registers", "tensor"]  # where A of a multiply is
+Data = Literal["zeros", "random"]
+FULL_LOAD = "full-load"  # what the subject of a finding on the clock begins with
 
 
 class Base(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -49,7 +53,7 @@ class Flight(Base):
     """Cycles an SM needs for one warpgroup multiply."""
 
     cycles: Cycles
-    a: Place
+    a: Held
     warpgroups: Positive
     in_flight: Positive
 
@@ -68,7 +72,7 @@ class Trip(Base):
 
     cycles: Cycles
     bytes: Positive | None = None
-    a: Place | None = None
+    a: Held | None = None
     warpgroups: Positive | None = None
     in_flight: Positive | None = None
 
@@ -93,6 +97,14 @@ class Overlap(Base):
         return max(0.0, min(1.0, (sum(self.alone) - self.together) / min(self.alone)))
 
 
+class Clock(Base):
+    """The clock while all SMs run one form with such factors, and the cycles an SM needs for one meanwhile."""
+
+    data: Data
+    mhz: Annotated[float, msgspec.Meta(gt=0, le=1e5)]
+    cycles: Cycles
+
+
 class Body(Base):
     """What was found of an instruction."""
 
@@ -112,6 +124,7 @@ class Body(Base):
     overlap: dict[str, Overlap] = {}
     random: float | None = None
     mhz: float | None = None
+    clocks: list[Clock] = []
     refused: dict[str, str] = {}
 
 

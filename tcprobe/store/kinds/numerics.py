@@ -24,14 +24,19 @@ WHAT = "measures the arithmetic of multiplies, bit by bit"
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class WrongCase(msgspec.Struct, forbid_unknown_fields=True):
-    """A dot product that does not follow the model: bits as hex, what came out, and what the model says."""
+class WrongCase(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A dot product that does not follow the model: bits as hex, what came out, and what the model says.
+
+    `scale_a` and `scale_b`: the scales of its blocks, where the form has any.
+    """
 
     a: list[str]
     b: list[str]
     c: str
     d: str
     model: str | None
+    scale_a: list[str] = []
+    scale_b: list[str] = []
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

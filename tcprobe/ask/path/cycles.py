@@ -1,0 +1,40 @@
+"""What the steps of a path cost in cycles, from the measured costs of their instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tcprobe.ask.path.boxes import BoxCopy
+from tcprobe.ask.path.request import TileRequest
+from tcprobe.ask.path.steps import GLOBAL_TO_SHARED, LaneCopy, PathStep, RegisterCopy
+from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost, copy_cost
+
+MEASURED_LINE = 128  # bytes of a line of the boxes whose round trips are measured, without a swizzle
+
+
+def step_cycles(asked: TileRequest, step: PathStep) -> PlanCycles:
+    """Of one step; of what a multiply reads by itself nothing, for its own cost has it."""
+    costs_on = MeasuredCosts.of(asked.rules)
+    if isinstance(step, BoxCopy):
+        return _boxes(step, costs_on)
+    if not isinstance(step, LaneCopy | RegisterCopy):
+        return PlanCycles()
+    found = accesses_cost(step.instruction, len(step.shared), step.wavefronts, costs_on)
+    others = [text for text in step.ptx if ".global" in text and ".shared" not in text]
+    return found.lacking(*others)
+
+
+def path_cycles(asked: TileRequest, steps: Sequence[PathStep]) -> dict[str, PlanCycles]:
+    """Of every step by its kind, in order."""
+    return {step.kind: step_cycles(asked, step) for step in steps}
+
+
+def _boxes(step: BoxCopy, costs_on: MeasuredCosts) -> PlanCycles:
+    """One box, whose lines are as those that were timed; several of them were not."""
+    inner, rows = step.box
+    name = f"{step.instruction}.{'shared.global' if step.kind == GLOBAL_TO_SHARED else 'global.shared'}"
+    line = inner * step.bits // 8
+    if len(step.at) > 1 or line != MEASURED_LINE:
+        return PlanCycles(missing=(f"{len(step.at)} x {name}, {rows} lines of {line} bytes",))
+    found = copy_cost(name, line * rows, costs_on)
+    return found if step.mode.span is None else found.lacking(f"what {step.swizzle} adds")

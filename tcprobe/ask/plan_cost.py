@@ -1,0 +1,133 @@
+"""What the steps of a plan cost in cycles, from what is measured of their instructions; what is not measured is said.
+
+>>> from tcprobe.store.choose import default
+>>> found = accesses_cost("stmatrix.x4", 16, 64, MeasuredCosts("sm_90", default()))
+>>> found.missing or (round(found.interval), found.latency)
+(64, None)
+
+    interval = wavefronts x cycles of one: what an SM needs where enough warps do the same
+
+How many wavefronts an issue takes is what the rule of banks says; cycles of one are the measured interval over the
+wavefronts of an access whose lanes do not collide. `benchmarks/paths.py --cycles` compares whole plans with the clock;
+what a warp alone needs is not predicted: how many accesses it has in flight is its code's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tcprobe.ask import cost
+from tcprobe.ask.bank_rules import BankRules
+from tcprobe.isa.shared_memory import access
+from tcprobe.layout.banks import LINE
+from tcprobe.store.choose import Layers
+from tcprobe.store.kinds.cost import Point
+
+# what a warp's cp.async of so many bytes a lane is timed as
+ASYNC = {"cp.async.4": "cp.async.ca.4", "cp.async.8": "cp.async.ca.8", "cp.async.16": "cp.async.cg.16"}
+
+
+class MeasuredCosts(NamedTuple):
+    """An arch, and the findings that are asked, None for none."""
+
+    arch: str
+    layers: Layers | None
+
+    @classmethod
+    def of(cls, rules: BankRules) -> MeasuredCosts:
+        """Where rules of banks are asked for."""
+        return cls(rules.asked, rules.layers)
+
+    def cost(self, id_: str) -> cost.InstructionCost | None:
+        """Of an instruction, None where it is not measured there."""
+        return cost.of(id_, self.arch, self.layers) if self.layers else None
+
+
+class PlanCycles(NamedTuple):
+    """Cycles of a step: an SM's with enough warps, from the last address to its data, a copy's round trip.
+
+    None where there is no such number; `missing` says what is not measured.
+    """
+
+    interval: float | None = None
+    latency: float | None = None
+    round_trip: float | None = None
+    missing: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"interval": self.interval, "latency": self.latency, "round_trip": self.round_trip,
+                "not_measured": list(self.missing)}  # fmt: skip
+
+    def lacking(self, *what: str) -> PlanCycles:
+        """The same, something more of which is not measured."""
+        return self._replace(missing=(*self.missing, *what))
+
+    def __str__(self) -> str:
+        parts = [
+            f"{self.interval:.0f} cycles an SM" if self.interval is not None else "",
+            f"{self.latency:.0f} from address to data" if self.latency is not None else "",
+            f"{self.round_trip:.0f} cycles from issue to the end of waiting" if self.round_trip is not None else "",
+            f"not measured: {', '.join(self.missing)}" if self.missing else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
+
+def accesses_cost(name: str, issues: int, wavefronts: int, costs_on: MeasuredCosts) -> PlanCycles:
+    """Of so many issues of an access to shared memory, as `tcprobe banks` or a path names it."""
+    found = costs_on.cost(measured_name(name))
+    if found is None or not isinstance(found.body.interval, Point):
+        return PlanCycles(missing=(f"{name} on {costs_on.arch}",))
+    body, each = found.body, free_wavefronts(name)
+    if name.startswith("cp.async") and wavefronts > issues * each:
+        return PlanCycles(missing=(f"what bank conflicts add to {name}",))
+    latency = body.latency if isinstance(body.latency, float) else None
+    return PlanCycles(round(wavefronts * found.body.interval.cycles / each, 1), latency)
+
+
+def measured_name(name: str) -> str:
+    """The subject of the cost of an access: ldmatrix.x4 -> ldmatrix.m8n8.x4.shared.b16."""
+    move, _, rest = name.partition(".")
+    if move in ("ldmatrix", "stmatrix"):
+        return f"{move}.m8n8.{rest}.shared.b16"
+    return ASYNC.get(name, name)
+
+
+def free_wavefronts(name: str) -> int:
+    """Wavefronts of an issue whose lanes do not collide."""
+    row = access(name.replace("cp.async.", "cp.async.ca.", 1) if name in ASYNC else name)
+    return max(1, row.lanes * row.bytes // LINE)
+
+
+def copy_cost(name: str, size: int, costs_on: MeasuredCosts) -> PlanCycles:
+    """Of one bulk copy of `size` bytes, waited for."""
+    found = costs_on.cost(name)
+    known = {trip.bytes: trip.cycles for trip in found.body.round_trip} if found else {}
+    if size not in known:
+        return PlanCycles(missing=(f"{name} of {size} bytes on {costs_on.arch}",))
+    return PlanCycles(round_trip=known[size])
+
+
+def moves_cost(id_: str, count: int, costs_on: MeasuredCosts) -> PlanCycles:
+    """Of so many moves between lanes that do not wait for each other, such as shfl.sync.idx.b32."""
+    found = costs_on.cost(id_)
+    if found is None or not isinstance(found.body.interval, Point):
+        return PlanCycles(missing=(f"{id_} on {costs_on.arch}",))
+    body = found.body
+    latency = body.latency if isinstance(body.latency, float) else None
+    return PlanCycles(round(count * found.body.interval.cycles, 1), latency)
+
+
+def together(moves: Sequence[PlanCycles]) -> PlanCycles:
+    """Of parts that wait for nothing of each other."""
+    known = [part.interval for part in moves if part.interval is not None]
+    whole = round(sum(known), 1) if known and len(known) == len(moves) else None
+    return PlanCycles(whole, missing=tuple(what for part in moves for what in part.missing))
+
+
+def told(cycles: Mapping[str, PlanCycles]) -> Iterator[str]:
+    """Lines on steps, of those of which there is something to say."""
+    for name, one in cycles.items():
+        if str(one):
+            yield f"{name}: {one}"

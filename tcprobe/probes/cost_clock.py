@@ -1,0 +1,134 @@
+"""How far the clock falls under full load: the same loop on every SM for a third of a second, by form and by data.
+
+Many more blocks than SMs follow each other, an SM has one at a time. A block's passes tell cycles and nanoseconds; what
+counts is the blocks of the third quarter, when the clock has settled and no SM is idle yet. Factors are the same in
+every multiply: zeros, or numbers of a normal distribution, which keep sums finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARP, WARPGROUP
+from tcprobe.isa.instruction import Instruction
+from tcprobe.probes import timing
+from tcprobe.probes.cost import DECIMALS, KIND, OfRow, ProvedNumbers
+from tcprobe.probes.cost_multiplies import Chained, round_of
+from tcprobe.probes.cost_warpgroups import Flown
+from tcprobe.probes.experiment import Bench, Context, Reading, of_lines
+from tcprobe.probes.proof import lines, stem
+from tcprobe.probes.ptx import Kernel
+from tcprobe.probes.timing import IMAGE_WORDS, RANDOM, ZEROS, Floats, Loop, TimedBlock
+from tcprobe.store.kinds.cost import FULL_LOAD, Body, Clock, Data
+
+__all__ = ("KIND", "experiments")
+ROUNDS = 8192  # of a pass: some milliseconds
+BLOCKS = 528  # four for each SM of the largest GPUs
+SETTLED = slice(BLOCKS // 2, 3 * BLOCKS // 4)
+WARPS, CHAINS = 8, 4
+IMAGES: dict[Data, int] = {"zeros": ZEROS, "random": RANDOM}
+FORMS = (
+    "mma.m16n8k16.row.col.f32.f16.f16.f32",
+    "mma.m16n8k8.row.col.f32.tf32.tf32.f32",
+    "mma.m16n8k32.row.col.s32.s8.s8.s32",
+    "mma.m16n8k4.row.col.f64.f64.f64.f64",
+    "wgmma.mma_async.m64n256k16.f32.f16.f16",
+    "wgmma.mma_async.m64n256k8.f32.tf32.tf32",
+    "wgmma.mma_async.m64n256k32.f32.e4m3.e4m3",
+    "wgmma.mma_async.m64n256k32.s32.s8.s8",
+)
+
+
+class FullLoad(OfRow):
+    """The clock while all SMs run one form, with zeros and with random numbers."""
+
+    @property
+    def id(self) -> str:
+        """The form's, behind what is measured."""
+        return f"{FULL_LOAD}.{self.row.id}"
+
+    @property
+    def loop(self) -> Loop:
+        """The loop by which the form reaches its interval."""
+        wide = self.row.threads == WARPGROUP
+        made = Flown(self.row, CHAINS) if wide else Chained(self.row, chains=CHAINS, copies=round_of(self.row))
+        return replace(made.loop(), subject=self.id)
+
+    def kernels(self) -> list[Kernel]:
+        """One."""
+        return [self.loop.kernel()]
+
+    def measure(self, bench: Bench) -> Reading:
+        """Cycles and nanoseconds of every pass by block, (BLOCKS, passes, 2) by data; the loop's opcodes as "code"."""
+        kernel, alone = self.loop.kernel(), bench.shared_bytes() // 2 + 1024
+        inputs = np.stack([np.zeros(IMAGE_WORDS, np.uint32), numbers(self.row.type("a"))]).view(np.uint8)
+        launches = [
+            timing.launch(kernel, [self.block(image)] * BLOCKS, alone, inputs.reshape(1, -1))
+            for image in IMAGES.values()
+        ]
+        told = [timing.told(*pair) for pair in zip(launches, bench.run(launches), strict=True)]
+        code = of_lines(lines({FULL_LOAD: bench.timed_code(kernel)}))
+        return {**dict(zip(IMAGES, told, strict=True)), "code": code}
+
+    def block(self, image: int) -> TimedBlock:
+        """A block with these factors."""
+        if self.row.threads == WARP:
+            return TimedBlock(WARPS * WARP, image, rounds=ROUNDS)
+        usual = next(b for b in Flown(self.row, CHAINS).blocks() if b.image == RANDOM)
+        return TimedBlock(2 * WARPGROUP, image, usual.words, ROUNDS)
+
+    def conclude(self, reading: Reading, context: Context) -> Body:
+        """The body; ProbeError where the loop does not show what was written."""
+        loop, proof = self.loop, ProvedNumbers(reading)
+        each = {o: 1 for o in proof.each(FULL_LOAD) if stem(o).endswith("MMA") and "->" not in o}
+        beside = Flown(self.row, CHAINS).beside if self.row.threads == WARPGROUP else {}
+        proof.hold(FULL_LOAD, dict.fromkeys(each, loop.copies), beside)
+        warps = self.block(ZEROS).threads // self.row.threads
+        found = {data: _settled(reading[data]) for data in IMAGES}
+        clocks = [
+            Clock(data, round(float(np.median(rates)) * 1000, 0),
+                  round(float(np.median(cycles)) / (ROUNDS * loop.copies * warps), DECIMALS))
+            for data, (rates, cycles) in found.items()
+        ]  # fmt: skip
+        spread = max(float(np.ptp(cycles) / np.median(cycles)) for _, cycles in found.values())
+        return Body(opcodes=dict.fromkeys(each, 1.0), spread=round(spread, 4), clocks=clocks)
+
+
+def _settled(told: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """(cycles a nanosecond, cycles of a pass) by block, of those blocks that count; the first pass warms up."""
+    cycles, ns = (told[SETTLED, 1:, j].astype(float) for j in (0, 1))
+    if (cycles <= 0).any() or (ns <= 0).any():
+        raise ProbeError("a pass took no time.")
+    return cycles.sum(axis=1) / ns.sum(axis=1), cycles.mean(axis=1)
+
+
+def numbers(type_: str) -> NDArray[np.uint32]:
+    """An image of numbers of a type, of a normal distribution; of integers all bits."""
+    random = np.random.default_rng(0)
+    normal = random.normal(size=2 * IMAGE_WORDS)
+    if type_ == "f16":
+        return normal.astype(np.float16).view(np.uint32)
+    if type_ == "tf32":
+        return normal[:IMAGE_WORDS].astype(np.float32).view(np.uint32)
+    if type_ == "f64":  # a register of 64 bits has a word twice
+        return (normal[:IMAGE_WORDS].view(np.uint64) >> np.uint64(32)).astype(np.uint32)
+    whole = random.integers(0, 256, 4 * IMAGE_WORDS, np.uint8)
+    if type_ == "e4m3":  # exponents below 8 of 15
+        whole &= np.uint8(0xBF)
+    return whole.view(np.uint32)
+
+
+def rows() -> Sequence[Instruction]:
+    """The forms: those that reach a GPU's rates by type."""
+    return [inventory.instructions()[id_] for id_ in FORMS]
+
+
+def experiments() -> list[FullLoad]:
+    """One for each form."""
+    return [FullLoad(row) for row in rows()]

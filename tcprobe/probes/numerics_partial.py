@@ -1,0 +1,124 @@
+"""Products that are added one by one in f32: sums of groups from zero, which are added to C in turn.
+
+It is what code without a tensor core does. The order is what the directed products of `numerics_directed` show; that
+every sum is an f32, rounded to nearest even, is asked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from tcprobe.arithmetic.parameters import BEFORE, NEAREST, TOWARD_ZERO, Arithmetic, Rounding
+from tcprobe.errors import ProbeError
+from tcprobe.probes.numerics_dots import Bits, Directed, Power, number
+from tcprobe.probes.numerics_ends import HALVES, QUARTERS, nan, negative_zero, overflow, subnormals
+
+Groups = tuple[tuple[int, ...], ...]
+Later = Mapping[tuple[int, int, int], bool]
+HELD = ("f16",)  # types whose products are f32 exactly
+F32 = 23
+TINY = F32 + 1  # bits below x that an f32 as large as x does not hold
+
+
+def order(products: int, later: Later) -> Groups | None:
+    """The groups, each in its order, None where these are no such sums; `later` as (i, j, t) are asked."""
+    ks = range(products)
+    after = {t: frozenset(j for j in ks if j != t and later[-1, j, t]) for t in ks}
+    firsts = sorted(set(after.values()), key=len)
+    groups = tuple(_ordered([t for t in ks if after[t] == first], later) for first in firsts)
+    if max(map(len, groups)) < 2 or any(later[case] != _expected(groups, case) for case in later):
+        return None
+    return groups
+
+
+def _ordered(members: list[int], later: Later) -> tuple[int, ...]:
+    """By how many of the group have been added before."""
+    before = {t: {k for i, j in combinations(members, 2) if t not in (i, j) and later[i, j, t] for k in (i, j)}
+              for t in members}  # fmt: skip
+    return tuple(sorted(members, key=lambda t: (len(before[t]), t)))
+
+
+def _expected(groups: Sequence[Sequence[int]], question: tuple[int, int, int]) -> bool:
+    """Whether a small product at t is left, beside x at i (or in C) and -x at j."""
+    place = {k: (g, n) for g, group in enumerate(groups) for n, k in enumerate(group)}
+    i, j, t = question
+    if i < 0 or place[i][0] != place[j][0]:
+        return place[t][0] > max(place[k][0] for k in (i, j) if k >= 0)
+    return place[t][0] != place[i][0] or place[t] > max(place[i], place[j])
+
+
+def partial(directed: Directed, added: Groups) -> Arithmetic | None:
+    """All parameters; None where sums are not those of f32, which then are no such sums."""
+    if directed.types.a not in HELD or directed.types.b not in HELD or not _sums_are_f32(directed, added[0]):
+        return None
+    wide, d = directed.types.d == "f32", directed.d
+    through = None if wide else through_f32(directed, [k for group in added for k in group])
+    if not wide and (through is None or not _result_is_nearest(directed, added[0])):
+        raise ProbeError("sums of f32 are rounded to D in no known way.")
+    return Arithmetic(
+        added, None, d.fraction, NEAREST, BEFORE, subnormals=subnormals(directed), nan=nan(directed),
+        overflow=overflow(directed), negative_zero=negative_zero(directed), through_f32=through,
+    )  # fmt: skip
+
+
+def _sums_are_f32(directed: Directed, group: Sequence[int]) -> bool:
+    """x and quarters of its last place as an f32 has it, less x in C: rounded to nearest even, of both signs."""
+    x = directed.x - 3
+    told = []
+    for sign in (1, -1):
+        c = np.full(len(QUARTERS), number(directed.c, Power(x, -sign)), directed.c.word)
+        told.append(_with_quarters(directed, group, (Power(x, sign), x - F32 - 2), c))
+    ulps = [[_ulps(directed, int(bits), x - F32) for bits in line] for line in told]
+    wanted = list(HALVES[NEAREST])
+    return ulps == [wanted, [-ulp for ulp in wanted]]
+
+
+def _with_quarters(directed: Directed, group: Sequence[int], placed: tuple[Power, int], c: Bits) -> Bits:
+    """D of a term and then so many quarters of the same sign, the exponent of one quarter being given."""
+    term, quarter = placed
+    a, b = (np.zeros((len(QUARTERS), directed.products), form.word) for form in (directed.a, directed.b))
+    for n, count in enumerate(QUARTERS):
+        a[n, group[0]], b[n, group[0]] = directed.factors(term)
+        length = count.bit_length() - 1
+        first, b[n, group[1]] = directed.factors(Power(quarter + length, term.sign))
+        a[n, group[1]] = first | (count - (1 << length)) << directed.a.fraction - length
+    return directed.raw(a, b, c)
+
+
+def _ulps(directed: Directed, bits: int, exponent: int) -> int | None:
+    """A result as so many times 2^exponent; None where it is no such number."""
+    sign = -1 if bits >> directed.d.bits - 1 else 1
+    known = {0: 0, **{number(directed.d, Power(exponent + n)): 1 << n for n in (0, 1)}}
+    return next((sign * ulps for one, ulps in known.items() if bits & ~(1 << directed.d.bits - 1) == one), None)
+
+
+def _result_is_nearest(directed: Directed, group: Sequence[int]) -> bool:
+    """The same of D's last place, which an f32 holds."""
+    x, d = directed.x - 3, directed.d
+    c = np.zeros(len(QUARTERS), directed.c.word)
+    told = [_with_quarters(directed, group, (Power(x, sign), x - d.fraction - 2), c) for sign in (1, -1)]
+    wanted = [[number(d, Power(x, sign)) + ulps for ulps in HALVES[NEAREST]] for sign in (1, -1)]
+    return [line.tolist() for line in told] == wanted
+
+
+def through_f32(directed: Directed, ks: list[int]) -> Rounding | None:
+    """How a sum is rounded to f32 before it is rounded to D: half of what an f32 holds above a tie of D, and below one.
+
+    None where D is no f16, or nothing of it is seen.
+    """
+    x, form = directed.x - 3, directed.d
+    if directed.types.d != "f16" or len(ks) < 3 or x - TINY < directed.least:
+        return None
+    first, second, third = ks[:3]
+    above = {first: Power(x), second: Power(x - form.fraction - 1), third: Power(x - TINY)}
+    below = {first: Power(x), second: Power(x - form.fraction, half=True), third: Power(x - TINY, -1)}
+    told = tuple((directed.ask([(above, 0), (below, 0)]) - form.word(number(form, Power(x)))).tolist())
+    known: dict[tuple[int, ...], Any] = {(1, 1): None, (0, 1): TOWARD_ZERO, (0, 2): NEAREST}
+    if told not in known:
+        raise ProbeError(f"sums of f32 are rounded to f16 in no known way: places {told}.")
+    rounding: Rounding | None = known[told]
+    return rounding

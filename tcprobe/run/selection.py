@@ -1,0 +1,59 @@
+"""Which experiments a run makes: those of the names that it was given, or of a family or a kind of finding."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+
+from tcprobe.errors import UsageError
+from tcprobe.isa import inventory, names
+from tcprobe.probes import dialogues, experiments
+from tcprobe.probes.experiment import Experiment
+from tcprobe.run.origin import Probe
+from tcprobe.store import kinds
+
+KINDS = {"tma": "tensor_maps"}  # kinds by the other names of --family
+
+
+def select(patterns: Sequence[str], family: str | None = None) -> list[Probe]:
+    """Experiments of the fragments and instructions that `patterns` mean, with the fragments they lean on; those of a
+    family alone where one is named, which may be a kind of finding. UsageError for a family without any.
+    """
+    kind = KINDS.get(family or "", family)
+    if kind in kinds.names():
+        return _of_subjects(kind, patterns)
+    meant = _meant(patterns)
+    if family is None:
+        return list(meant)
+    names.select(family=family)  # which refuses an unknown one
+    chosen: list[Probe] = [e for e in meant if any(f.family == family for f in e.fragments)]
+    if not chosen:
+        raise UsageError(f"nothing of family {family} can be measured here: `tcprobe why-not` says why.")
+    return chosen
+
+
+def _of_subjects(kind: str, patterns: Sequence[str]) -> list[Probe]:
+    """The experiments of a kind whose subjects match; UsageError where a pattern matches none."""
+    every = dialogues(kind)
+    if not every:
+        raise UsageError(f"findings of kind {kind} follow from others: run without --family.")
+    for pattern in patterns:
+        if not fnmatch.filter(every, pattern):
+            raise UsageError(f"{pattern}: no subject of {kind}; one is {next(iter(every))}.")
+    return [one for id_, one in every.items() if not patterns or any(fnmatch.fnmatch(id_, p) for p in patterns)]
+
+
+def _meant(patterns: Sequence[str]) -> list[Experiment]:
+    if not patterns:
+        return list(experiments().values())
+    wanted: set[str] = set()
+    for pattern in patterns:
+        meaning = names.resolve(pattern)
+        forms = meaning.instructions if len(meaning.instructions) == 1 else []
+        fragments = meaning.fragments if forms else meaning.some_fragments
+        named = {f.experiment for f in fragments} | {form.id for form in forms}
+        if not named & set(experiments()):
+            unprobed = inventory.instructions()[next(iter(named))]
+            raise UsageError(f"{unprobed.id}: {unprobed.unprobed}.")
+        wanted |= named
+    return [e for id_, e in experiments().items() if id_ in wanted]

@@ -1,0 +1,104 @@
+"""Random floats for a multiply, and the bits of D that the model of its arithmetic says.
+
+A, B and C are normally distributed and of the type's whole precision, so that sums are cut and rounded; of tf32 the
+bits that are not read are random too. Of a sparse multiply A is what is stored, under legal indices at random.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcprobe import numerics
+from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.forms import types
+from tcprobe.arithmetic.model import dot
+from tcprobe.arithmetic.parameters import Arithmetic
+from tcprobe.errors import UsageError
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.sparsity import sparsity
+from tcprobe.run.multiplicands import indices, matrix
+from tcprobe.store.choose import Layers
+
+Bits = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RandomFloats:
+    """Bits as numbers have them: a (products, m, stored k), b (products, k, n), c (products, m, n).
+
+    `index` (m, stored units) of a sparse multiply: where in its chunk a unit was.
+    """
+
+    a: Bits
+    b: Bits
+    c: Bits
+    index: NDArray[np.int64] | None = None
+
+
+def modelled_by(instruction: Instruction, arch: str, layers: Layers | None) -> Arithmetic | None:
+    """The parameters of a form of floats; None of integers, and where no model gives every bit."""
+    if not types(instruction).is_float:
+        return None
+    try:
+        rule = numerics.model(instruction, arch, layers)
+    except UsageError:
+        return None
+    return rule if isinstance(rule, Arithmetic) else None
+
+
+def draw_floats(instruction: Instruction, rng: np.random.Generator, steps: int = 1) -> RandomFloats:
+    """Random floats for `steps` multiplies along k; C as large as a sum."""
+    size = [(matrix(instruction, name).rows, matrix(instruction, name).cols) for name in "abc"]
+    (m, stored), (k, n), _ = size
+    kinds = types(instruction)
+    shapes = ((kinds.a, (m, stored * steps), 1.0), (kinds.b, (k * steps, n), 1.0),
+              (kinds.c, (m, n), (stored * steps) ** 0.5))  # fmt: skip
+    a, b, c = (_normal(kind, rng, (instruction.products, *shape), scale) for kind, shape, scale in shapes)
+    e = instruction.metadata
+    return RandomFloats(a, b, c, indices(e, rng, steps) if e else None)
+
+
+def _normal(kind: str, rng: np.random.Generator, shape: tuple[int, ...], scale: float) -> Bits:
+    form = FORMATS[kind]
+    values = (rng.normal(size=shape) * scale).astype(form.numpy)
+    return values.view(form.word)
+
+
+def in_slots(instruction: Instruction, random: RandomFloats) -> list[NDArray[np.uint64]]:
+    """A, B and C as slots hold them: numbers of fewer bits where their containers have them."""
+    kept = []
+    for name, bits in zip("abc", (random.a, random.b, random.c), strict=True):
+        held = matrix(instruction, name)
+        kind = dtype(held.type)
+        shift = kind.container_shift if held.slot_bits > kind.bits else 0
+        kept.append(bits.astype(np.uint64) << np.uint64(shift))
+    return kept
+
+
+def modelled_bits(instruction: Instruction, rule: Arithmetic, random: RandomFloats) -> Bits:
+    """D's bits (products, m, n): multiply after multiply along k, D of one being C of the next."""
+    kinds, d, at = types(instruction), random.c, 0
+    stored, k = rule.products, matrix(instruction, "b").rows
+    for step in range(random.a.shape[2] // stored):
+        a = random.a[:, :, None, at : at + stored]
+        met = _met(instruction, random.index, step)
+        lines = random.b[:, step * k : (step + 1) * k].swapaxes(1, 2)
+        b = lines[:, None] if met is None else lines[:, :, met].swapaxes(1, 2)
+        shape = (*d.shape, stored)
+        d = dot(kinds, rule, (np.broadcast_to(a, shape), np.broadcast_to(b, shape), d))
+        at += stored
+    return d
+
+
+def _met(instruction: Instruction, units_of_rows: NDArray[np.int64] | None, step: int) -> NDArray[np.int64] | None:
+    """(m, stored k): the row of B that an element of a sparse A meets in a step; None of a dense one."""
+    if instruction.metadata is None or units_of_rows is None:
+        return None
+    rule, units = sparsity(instruction.metadata), instruction.stored // sparsity(instruction.metadata).span
+    part = units_of_rows[:, step * units : (step + 1) * units]
+    return np.array([[rule.k(s, row[s // rule.span]) for s in range(instruction.stored)] for row in part.tolist()])
