@@ -104,13 +104,13 @@ def fill(operand: str, plan: PathPlan, all_: Copies) -> str:
     )  # fmt: skip
 
 
-def _apart(all_: Copies, line: tuple[str, str], byte: tuple[str, str]) -> tuple[str, str]:
+def _apart(all_: Copies, of_line: tuple[str, str], of_byte: tuple[str, str]) -> tuple[str, str]:
     """What moves `global` to a thread's first piece, and where the one of a round is from there."""
     if not all_.moves:
         return "(void)lane, (void)warp, (void)ld;", "line * ld + byte"
-    moved = [on.removeprefix(" + ") for _, on in (line, byte)]
+    moved = [on.removeprefix(" + ") for _, on in (of_line, of_byte)]
     on = " + ".join(text for text in (moved[0] and f"{moved[0]} * ld", moved[1]) if text)
-    return f"const unsigned issue = warp;\n  global += {line[0]} * ld + {byte[0]};", on or "0"
+    return f"const unsigned issue = warp;\n  global += {of_line[0]} * ld + {of_byte[0]};", on or "0"
 
 
 def _addresses(operand: str, all_: Copies) -> list[tuple[str, str]]:
