@@ -2,7 +2,8 @@
 
     python benchmarks/gemm.py check            # shapes, types, majors: elements that are wrong, writes outside D
     python benchmarks/gemm.py rate 4096 8192   # TFLOP/s of ours and theirs, alternately
-    python benchmarks/gemm.py one sm_90 bf16   # one short launch, for compute-sanitizer
+    python benchmarks/gemm.py bounds 4096      # cycles of sm_80's, and without copies, fragments or barriers
+    python benchmarks/gemm.py one sm_90 bf16 sm_80 s8   # a short launch of each, for compute-sanitizer
 
 Needs PyTorch, nvcc and a GPU; kernels of archs before the GPU's are compiled for it and run on it too. Exit code 1: a
 product is wrong. The last line is JSON.
@@ -12,11 +13,13 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -35,23 +38,28 @@ DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 SHAPES = ((128, 128, 64), (1, 1, 1), (127, 129, 65), (300, 77, 193), (513, 260, 31), (64, 1000, 130))
 FORMS = (
     *((target, kind, "row", "col") for target, kind in (
-        ("sm_75", "f16"), ("sm_75", "s8"), ("sm_80", "f16"), ("sm_80", "bf16"), ("sm_80", "tf32"), ("sm_80", "s8"),
-        ("sm_89", "e4m3"), ("sm_89", "e5m2"), ("sm_90", "f16"), ("sm_90", "bf16"), ("sm_90", "tf32"), ("sm_90", "e4m3"),
-        ("sm_90", "e5m2"), ("sm_90", "s8"))),
+        ("sm_70", "f16"), ("sm_75", "f16"), ("sm_75", "s8"), ("sm_80", "f16"), ("sm_80", "bf16"), ("sm_80", "tf32"),
+        ("sm_80", "s8"), ("sm_89", "e4m3"), ("sm_89", "e5m2"), ("sm_90", "f16"), ("sm_90", "bf16"), ("sm_90", "tf32"),
+        ("sm_90", "e4m3"), ("sm_90", "e5m2"), ("sm_90", "s8"))),
     *(("sm_80", kind, a, b) for kind in ("f16", "tf32", "s8") for a, b in (("col", "row"), ("row", "row"))),
     *(("sm_90", "bf16", a, b) for a, b in (("col", "col"), ("row", "row"), ("col", "row"))),
-    ("sm_75", "f16", "col", "row"),
+    ("sm_75", "f16", "col", "row"), ("sm_70", "f16", "col", "row"),
 )  # fmt: skip
 OTHERS = (
     GemmOptions("sm_90", "bf16", (64, 96, 64), a="col", b="row", out="f32"),
     GemmOptions("sm_90", "f16", (128, 128, 64)), GemmOptions("sm_90", "e4m3", (192, 128, 64)),
     GemmOptions("sm_80", "f16", (64, 256, 32), (1, 4), 4, out="f32"),
+    *(GemmOptions("sm_90", kind, cluster=2) for kind in ("f16", "tf32", "e4m3", "s8")),
+    GemmOptions("sm_90", "bf16", (64, 128, 64), a="col", b="row", cluster=2),
+    GemmOptions("sm_90", "bf16", (192, 128, 64), out="f32", cluster=2),
 )  # fmt: skip
 RATED = (
     GemmOptions("sm_90", "bf16", (128, 128, 64), stages=4), GemmOptions("sm_90", "bf16", (128, 256, 64), stages=4),
-    GemmOptions("sm_90", "bf16", (128, 256, 64), stages=3),
+    GemmOptions("sm_90", "bf16", (128, 256, 64), stages=4, cluster=2),
+    GemmOptions("sm_90", "bf16", (128, 128, 64), stages=4, cluster=2),
     GemmOptions("sm_90", "bf16", (128, 192, 64), stages=4), GemmOptions("sm_90", "bf16", (192, 128, 64), stages=4),
     GemmOptions("sm_90", "e4m3", (128, 256, 128), stages=4, out="bf16"),
+    GemmOptions("sm_90", "e4m3", (128, 256, 128), stages=4, out="bf16", cluster=2),
     GemmOptions("sm_90", "e4m3", (128, 128, 128), stages=4, out="bf16"),
     GemmOptions("sm_80", "bf16", (128, 128, 64), stages=3), GemmOptions("sm_80", "bf16", (128, 128, 32), stages=4),
     GemmOptions("sm_80", "bf16", (128, 128, 64), warps=(2, 4), stages=3),
@@ -59,6 +67,23 @@ RATED = (
     GemmOptions("sm_80", "bf16", (256, 128, 64), warps=(4, 2), stages=3),
     GemmOptions("sm_80", "bf16", (128, 256, 32), warps=(2, 4), stages=4),
 )  # fmt: skip
+BOUND = (
+    *(GemmOptions("sm_80", "bf16", (128, 128, 32), stages=stages) for stages in (4, 5)),
+    GemmOptions("sm_80", "bf16", (128, 128, 64), stages=3),
+    *(GemmOptions("sm_80", "bf16", (128, 256, 32), (2, 4), stages) for stages in (4, 6)),
+    GemmOptions("sm_80", "bf16", (128, 256, 64), (2, 4), 3),
+    GemmOptions("sm_80", "bf16", (256, 128, 64), (4, 2), 3),
+)  # fmt: skip
+# what a kernel does without: a pattern in its text, and what stands there instead
+WITHOUT = {
+    "copies": (r'asm volatile\("cp.async.cg[^;]*;[^;]*;', ""),
+    "fragments": (
+        r'asm volatile\("ldmatrix[^;]*;[^;]*;',
+        'asm volatile("" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address));',
+    ),
+    "barriers": (r"__syncthreads\(\);", ""),
+}
+MOST = 1365  # multiply-adds of mma.sync a cycle an SM of sm_90
 
 
 def ok(code: int) -> None:
@@ -69,17 +94,20 @@ def ok(code: int) -> None:
 
 def compiled(kernel: GemmKernel, folder: Path) -> bytes:
     """The machine code for the GPU at hand."""
-    number = "".join(map(str, torch.cuda.get_device_capability()))
-    number += "a" if kernel.maps else ""
-    stem = folder / f"{kernel.name}_{abs(hash(kernel.source))}"
-    stem.with_suffix(".cu").write_text(kernel.source)
+    return cubin(kernel.source, folder / f"{kernel.name}_{abs(hash(kernel.source))}", "a" if kernel.maps else "")
+
+
+def cubin(source: str, stem: Path, variant: str) -> bytes:
+    """The machine code of CUDA C++ for the GPU at hand."""
+    number = "".join(map(str, torch.cuda.get_device_capability())) + variant
+    stem.with_suffix(".cu").write_text(source)
     command = [NVCC, f"-gencode=arch=compute_{number},code=sm_{number}", "-Xptxas", "-v", "-cubin", "-o",
                str(stem.with_suffix(".cubin")), str(stem.with_suffix(".cu"))]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode or "C75" in done.stderr or "warning" in done.stderr:
+    if done.returncode or "C75" in done.stderr or "warning" in done.stderr.replace("warning #177", ""):
         print(done.stderr[:2000])
     if done.returncode:
-        raise RuntimeError(f"{kernel.name} does not compile")
+        raise RuntimeError(f"{stem.name} does not compile")
     return stem.with_suffix(".cubin").read_bytes()
 
 
@@ -176,10 +204,14 @@ def differing(loaded: Loaded, sizes: tuple[int, int, int], seed: int) -> tuple[i
 
 def built(options: list[GemmOptions], folder: Path) -> list[Loaded]:
     """All kernels, compiled side by side."""
+    return loaded(list(map(gemm, options)), folder)
+
+
+def loaded(kernels: list[GemmKernel], folder: Path) -> list[Loaded]:
+    """The same of kernels."""
     with ThreadPoolExecutor(16) as pool:
-        made = list(pool.map(gemm, options))
-        codes = list(pool.map(lambda kernel: compiled(kernel, folder), made))
-    return [Loaded(kernel, code) for kernel, code in zip(made, codes, strict=True)]
+        codes = list(pool.map(lambda kernel: compiled(kernel, folder), kernels))
+    return [Loaded(kernel, code) for kernel, code in zip(kernels, codes, strict=True)]
 
 
 def check(folder: Path) -> dict:
@@ -216,16 +248,84 @@ def timed(calls: list, rounds: int) -> list[float]:
     return best
 
 
-def clock() -> int:
-    """MHz of the SMs now."""
-    text = subprocess.run(["nvidia-smi", "--query-gpu=clocks.sm", "--format=csv,noheader,nounits"], capture_output=True,
-                          text=True, check=False).stdout  # fmt: skip
-    return int(text.split()[0]) if text.strip() else 0
+class Clock:
+    """Every SM's own counter of cycles, read by a kernel of one thread an SM before and after what is timed."""
+
+    SOURCE = """extern "C" __global__ void now(unsigned long long* of) {
+  unsigned sm;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+  of[sm] = clock64();
+}
+"""
+
+    def __init__(self, folder: Path) -> None:
+        self.sms = torch.cuda.get_device_properties(0).multi_processor_count
+        module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
+        ok(CUDA.cuModuleLoadData(ctypes.byref(module), cubin(self.SOURCE, folder / "now", "")))
+        ok(CUDA.cuModuleGetFunction(ctypes.byref(self.function), module, b"now"))
+
+    def read(self) -> torch.Tensor:
+        """Cycles by SM, once the stream comes to it."""
+        found = torch.zeros(2 * self.sms, dtype=torch.int64, device="cuda")
+        to = ctypes.c_void_p(found.data_ptr())
+        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(to))
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        ok(CUDA.cuLaunchKernel(self.function, 4 * self.sms, 1, 1, 1, 1, 1, 0, stream, arguments, None))
+        return found
+
+    def cycles(self, call, rounds: int = 5, calls: int = 4) -> float:
+        """Of a call: the median over the SMs, the least of all rounds."""
+        best = float("inf")
+        for number in range(rounds + 1):
+            before = self.read()
+            for _ in range(calls):
+                call()
+            after = self.read()
+            torch.cuda.synchronize()
+            both = (before > 0) & (after > 0)
+            if number:
+                best = min(best, float((after - before)[both].double().median()) / calls)
+        return best
+
+
+def multiply_adds(size: int, cycles: float) -> float:
+    """Of a square product, a cycle an SM."""
+    return size**3 / cycles / torch.cuda.get_device_properties(0).multi_processor_count
+
+
+def bounds(sizes: list[int], folder: Path) -> list[dict]:
+    """Multiply-adds a cycle an SM of sm_80's kernels as they are, and of what is left of them without parts."""
+    answers, wholes, clock = [], list(map(gemm, BOUND)), Clock(folder)
+    ways = ["whole", *(f"without {name}" for name in WITHOUT)]
+    all_ = loaded([one for whole in wholes for one in (whole, *without(whole))], folder)
+    for number, (options, whole) in enumerate(zip(BOUND, wholes, strict=True)):
+        here = all_[number * len(ways) : (number + 1) * len(ways)]
+        for size in sizes:
+            held = [Matrix(kind, size, size, True) for kind in (options.type, options.type, whole.asked.out)]
+            for matrix in held[:2]:
+                matrix.put(torch.randn(size, size, device="cuda"))
+            found = {"kernel": whole.name, "warps": options.warps, "stages": options.stages, "size": size}
+            for way, one in zip(ways, here, strict=True):
+                found[way] = round(multiply_adds(size, clock.cycles(one.prepared(*held, (size, size, size)))))
+            answers.append({**found, "of_most": round(found["whole"] / MOST, 3)})
+            print(answers[-1], flush=True)
+    return answers
+
+
+def without(whole: GemmKernel) -> list[GemmKernel]:
+    """The kernel without each of WITHOUT."""
+    found = []
+    for name, (pattern, instead) in WITHOUT.items():
+        text, count = re.subn(pattern, instead, whole.source)
+        if not count:
+            raise RuntimeError(f"{whole.name} has no {name}")
+        found.append(replace(whole, source=text))
+    return found
 
 
 def rate(sizes: list[int], folder: Path) -> list[dict]:
     """TFLOP/s beside PyTorch's."""
-    answers, loads = [], built(list(RATED), folder)
+    answers, loads, clock = [], built(list(RATED), folder), Clock(folder)
     for size in sizes:
         for loaded in loads:
             kind, out = loaded.options.type, loaded.options.out
@@ -240,16 +340,14 @@ def rate(sizes: list[int], folder: Path) -> list[dict]:
                 theirs = partial(torch._scaled_mm, x, y.T, one, one, out_dtype=torch.bfloat16, use_fast_accum=True)
             mine, other = timed([ours, theirs], 5)
             apart = float((d.get().float() - theirs().float()).abs().max())
-            for _ in range(max(4, int(300 / mine))):
-                ours()
-            mhz = clock()
-            torch.cuda.synchronize()
-            flops = 2 * size**3
-            per_cycle = flops / 2 / (mine * 1e-3) / (mhz * 1e6) / 132 if mhz else 0
-            answers.append({"kernel": loaded.kernel.name, "warps": getattr(loaded.options, "warps", None),
-                            "stages": loaded.options.stages, "size": size, "tflops": round(flops / mine / 1e9, 1),
-                            "theirs": round(flops / other / 1e9, 1), "ratio": round(other / mine, 3), "mhz": mhz,
-                            "multiply_adds_a_cycle_an_sm": round(per_cycle), "apart": apart})  # fmt: skip
+            cycles, flops = clock.cycles(ours), 2 * size**3
+            answers.append({
+                "kernel": loaded.kernel.name, "warps": getattr(loaded.options, "warps", None),
+                "cluster": getattr(loaded.options, "cluster", None), "stages": loaded.options.stages, "size": size,
+                "tflops": round(flops / mine / 1e9, 1), "theirs": round(flops / other / 1e9, 1),
+                "ratio": round(other / mine, 3), "cycles": round(cycles),
+                "multiply_adds_a_cycle_an_sm": round(multiply_adds(size, cycles)), "apart": apart,
+            })  # fmt: skip
             print(answers[-1], flush=True)
     return answers
 
@@ -264,10 +362,15 @@ def main(arguments: list[str]) -> int:
             answer: object = check(folder)
         elif arguments[:1] == ["rate"]:
             answer = rate(list(map(int, arguments[1:])), folder)
+        elif arguments[:1] == ["bounds"]:
+            answer = bounds(list(map(int, arguments[1:])), folder)
         elif arguments[:1] == ["one"]:
-            options = GemmOptions(arch(arguments[1]).name, arguments[2])
-            bad, outside = differing(built([options], folder)[0], (200, 300, 150), 1)
-            answer = {"products": 1, "wrong": int(bool(bad or outside))}
+            asked = [
+                GemmOptions(arch(one).name, kind) for one, kind in zip(arguments[1::2], arguments[2::2], strict=True)
+            ]
+            asked += [one._replace(cluster=2) for one in asked if one.arch == "sm_90"]
+            wrong = sum(any(differing(one, (200, 300, 150), 1)) for one in built(asked, folder))
+            answer = {"products": len(asked), "wrong": wrong}
         else:
             print(__doc__)
             return 2

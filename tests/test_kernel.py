@@ -15,16 +15,18 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.kernel.explain import explained
 from tcprobe.kernel.gemm import GemmOptions, gemm
-from tcprobe.kernel.request import MULTIPLIES, SHARED
+from tcprobe.kernel.request import MULTIPLIES
+from tcprobe.kernel.staged import SHARED
 
 TYPES = [(number, kind) for number in SHARED for kind, ways in MULTIPLIES.items() if ways[-1][0] <= number]
 HOST = """
 struct { unsigned x, y, z; } blockIdx, gridDim;
+struct uint4 { unsigned x, y, z, w; };
 #define __global__
 #define __launch_bounds__(...)
 static void __syncthreads() { meet(0); }
 static u64 __cvta_generic_to_shared(const void*) { return 64; }  // where no swizzle begins
-static unsigned char smem[1];
+#define smem (memory + 64)
 template <class W, int R, int A, int B> void host_multiply(W (&d)[R], const unsigned (&a)[A], const unsigned (&b)[B]) {
   unsigned of_a[A][32], of_b[B][32];
   for (int r = 0; r < A; ++r) memcpy(of_a[r], widened(meet(a[r])), sizeof of_a[r]);
@@ -57,7 +59,7 @@ static int element(const unsigned (*registers)[32], int slot) {{  // whole numbe
 def tables(asked):
     """Where elements are, in C."""
     a, b, d = (asked.cell(name).table for name in "abd")
-    m, n, k = asked.instruction.shape
+    m, n, k = asked.shape
 
     def slots(table, rows, cols):
         at = np.zeros((rows, cols), int)
@@ -123,6 +125,8 @@ CASES = [
     (GemmOptions("sm_80", "f16", (64, 64, 64), stages=2, a="col", b="row", out="f32"), (65, 97, 30)),
     (GemmOptions("sm_75", "f16", (32, 64, 32), (1, 2), 2, a="col", out="f32"), (33, 65, 65)),
     (GemmOptions("sm_75", "s8", (32, 64, 64), (2, 2), 3), (40, 65, 100)),
+    (GemmOptions("sm_70", "f16", (32, 64, 32), (1, 2), 2, out="f32"), (33, 65, 70)),
+    (GemmOptions("sm_72", "f16", (32, 32, 16), (2, 1), 3, a="col", b="row", out="f32"), (37, 40, 35)),
     (GemmOptions("sm_80", "s8", (64, 32, 64), (4, 1), 3, a="col"), (70, 31, 129)),
     (GemmOptions("sm_80", "tf32", (64, 32, 32), (2, 1), 4, b="row"), (1, 1, 1)),
     (GemmOptions("sm_89", "e4m3", (64, 64, 64), (2, 2), 3, out="f32"), (64, 64, 64)),
@@ -157,7 +161,9 @@ def test_it_compiles_without_a_word(number, kind):
         pytest.skip("no compiler for this arch")
     made = gemm(GemmOptions(f"sm_{number}", kind))
     target = "sm_90a" if made.maps else f"sm_{number}"
-    assert nvrtc.compile_cuda(library, made.source, f"-arch={target}", "-std=c++17") == (True, "")
+    done, log = nvrtc.compile_cuda(library, made.source, f"-arch={target}", "-std=c++17")
+    assert done
+    assert log == "" or (number < 75 and "Architectures prior to" in log and log.count("\n") == 1)
     assert made.shared_bytes <= SHARED[number] << 10
 
 
@@ -165,7 +171,7 @@ def test_it_compiles_without_a_word(number, kind):
 def test_tma_stores_no_piece_that_goes_beyond_a_row(kind):
     """Where a row ends inside a piece of 16 bytes, the block that has its end stores from registers."""
     made = gemm(GemmOptions("sm_90", kind))
-    edge = re.search(r"if \(n % (\d+) && n0 \+ TILE_N > n\) {\s+store\(.*?return;", made.source, re.DOTALL)
+    edge = re.search(r"if \(n % (\d+) && n0 \+ TILE_N > n\) {\s+store\(.*?} else {", made.source, re.DOTALL)
     assert bool(edge) == ("copy_back(" in made.source) == ("map_d" in made.parameters)
     if edge:
         assert int(edge[1]) * dtype(made.asked.out).bits == 128
@@ -180,8 +186,40 @@ def test_other_majors_of_wgmma_compile(a, b):
     assert nvrtc.compile_cuda(library, made.source, "-arch=sm_90a", "-std=c++17") == (True, "")
 
 
+@pytest.mark.parametrize(("kind", "b"), [("bf16", "col"), ("bf16", "row"), ("e4m3", "col")])
+def test_blocks_of_a_cluster_bring_each_other_all_of_b(kind, b):
+    made = gemm(GemmOptions("sm_90", kind, b=b, cluster=2))
+    library = nvrtc.library()
+    assert nvrtc.compile_cuda(library, made.source, "-arch=sm_90a", "-std=c++17") == (True, "")
+    assert "__cluster_dims__(1, 2, 1)" in made.source
+    (m, n, k), size = made.asked.tile, dtype(kind).bits // 8
+    loads = re.findall(
+        r"CLUSTER == (\d)\) load_all\(at \+ BYTES_A \+ (\d+), map_b, barrier, (.*), (.*)\);", made.source
+    )
+    assert len(loads) == made.maps["b"]["boxes"] == len(set(loads))
+    starts = sorted(int(at) for _, at, *_ in loads)
+    assert starts == list(range(0, n * k * size, made.maps["b"]["box_bytes"]))
+    assert sorted(block for block, *_ in loads) == sorted("01" * (len(loads) // 2))
+    assert made.grid(3 * m + 1, 5 * n) == (5, 4, 1)
+    assert made.to_json(None)["grid"][1] == f"(m + {2 * m - 1}) / {2 * m} * 2"
+    for col, block in ((0, 0), (n - 1, 1)):
+        assert f"by block {block} of the cluster for all" in explained(made, (0, col, 0))[1]["steps"][1]
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (GemmOptions("sm_80", "f16", cluster=2), "the kernel of sm_90 alone"),
+    (GemmOptions("sm_90", "f16", cluster=3), "1 or 2 blocks"),
+    (GemmOptions("sm_90", "tf32", (128, 24, 32), cluster=2), "take a multiple of 16"),
+    (GemmOptions("sm_90", "f16", (128, 64, 64), b="row", cluster=2), "take a multiple of 128"),
+])  # fmt: skip
+def test_a_cluster_that_cannot_be_is_refused(options, words):
+    with pytest.raises(UsageError, match=words):
+        gemm(options)
+
+
 REFUSED = {
-    ("sm_70", "f16"): "sm_75 is the first", ("sm_86", "e4m3"): "sm_89 is the first that multiplies e4m3",
+    ("sm_70", "s8"): "sm_75 is the first that multiplies s8", ("sm_61", "f16"): "sm_70 is the first",
+    ("sm_86", "e4m3"): "sm_89 is the first that multiplies e4m3",
     ("sm_80", "f64"): "there are kernels of f16", ("sm_86", "f16", (128, 128, 64), None, 4): "--stages 3 fits",
     ("sm_80", "f16", (256, 128, 64)): "256 of accumulators, 96 of fragments",
     ("sm_90", "f16", (96, 128, 64)): "64, 128",

@@ -15,6 +15,7 @@ from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from tcprobe.kernel.gemm import GemmKernel
+    from tcprobe.run.products import ProductRun
     from tcprobe.store.choose import Layers
 
 MAJOR = click.Choice(["row", "col"])
@@ -26,7 +27,7 @@ def kernel() -> None:
 
 
 @kernel.command(short_help="D = A B for an arch and a type.")
-@click.option("--arch", type=Given(), required=True, metavar="sm_XX", help="Compute capability from sm_75 on, or h100.")
+@click.option("--arch", type=Given(), required=True, metavar="sm_XX", help="Compute capability from sm_70 on, or h100.")
 @click.option("--type", "type", type=ElementType(), required=True, metavar="TYPE",
               help="Of A and B: f16, bf16, tf32, e4m3, e5m2 or s8.")  # fmt: skip
 @click.option("--tile", type=Sides(3, "MxNxK"), help="Of a block. Default: 128x128 and 128 bytes of k, or 64.")
@@ -35,10 +36,17 @@ def kernel() -> None:
 @click.option("--a", type=MAJOR, default="row", show_default=True, help="What of A is contiguous.")
 @click.option("--b", type=MAJOR, default="col", show_default=True, help="What of B (k x n) is contiguous.")
 @click.option("--out", type=ElementType(), metavar="TYPE", help="Of D in memory. Default: f16, bf16, f32 or s32.")
+@click.option("--cluster", type=Number(1), default=1, show_default=True, metavar="N",
+              help="sm_90: blocks that bring each other parts of B, 1 or 2.")  # fmt: skip
 @click.option("--name", type=Given(), metavar="NAME", help="Of the kernel and its namespace.")
-@click.option("--size", type=Sides(3, "MxNxK"), help="Of a product: the grid in --json is for it.")
+@click.option(
+    "--size",
+    type=Sides(3, "MxNxK"),
+    help="Of a product: for the grid in --json, and what --run times. Default there: 4096x4096x4096.",
+)
 @click.option("--explain", type=Number(), nargs=3, metavar="ROW COL K",
               help="The ways of A(ROW, K), B(K, COL) and D(ROW, COL) through the kernel.")  # fmt: skip
+@click.option("--run", is_flag=True, help="On a GPU: compare its products with NumPy's, time it beside cuBLAS.")
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File for the code.")
 @read_results
 @JSON
@@ -46,7 +54,8 @@ def gemm(layers: Layers, **asked: Any) -> None:
     """D (m x n) = A (m x k) B (k x n), rows of D contiguous: one file of CUDA that needs no header.
 
     sm_90: tensor maps, a producer warpgroup, wgmma, stmatrix; others: cp.async or plain copies, swizzled shared memory,
-    ldmatrix, mma. m, n and k are any; lines of matrices are multiples of 16 bytes apart. --json: the launch.
+    ldmatrix, mma. m, n and k are any; lines of matrices are multiples of 16 bytes apart. --json: the launch. --run
+    says of small whole numbers how many products are wrong (exit code 1 where there are any).
     """
     from tcprobe.kernel.explain import explained
     from tcprobe.kernel.gemm import GemmOptions
@@ -58,17 +67,48 @@ def gemm(layers: Layers, **asked: Any) -> None:
     ways = explained(one, asked["explain"]) if asked["explain"] else []
     if asked["output"]:
         files.write(asked["output"], one.source.encode())
+    outcome = _outcome(one, asked["size"]) if asked["run"] else None
     if asked["as_json"]:
-        click.echo(json.dumps({**one.to_json(asked["size"]), "explain": ways}))
-    elif ways:
-        for way in ways:
-            click.echo(escaped(f"{way['element']}:"))
-            for step in way["steps"]:
-                click.echo(escaped(f"  {step}"))
+        ran = outcome.to_json() if outcome else None
+        click.echo(json.dumps({**one.to_json(asked["size"]), "explain": ways, "run": ran}))
+    elif ways or outcome:
+        _say_ways(ways)
+        if outcome:
+            _say_outcome(one, outcome)
     elif not asked["output"]:
         click.echo(one.source, nl=False)
     else:
         _launch(one)
+    if outcome and not outcome.right:
+        raise SystemExit(1)
+
+
+def _outcome(one: GemmKernel, size: tuple[int, int, int] | None) -> ProductRun:
+    from tcprobe.run.products import product
+
+    return product(one, size)
+
+
+def _say_ways(ways: list[dict[str, Any]]) -> None:
+    for way in ways:
+        click.echo(escaped(f"{way['element']}:"))
+        for step in way["steps"]:
+            click.echo(escaped(f"  {step}"))
+
+
+def _say_outcome(one: GemmKernel, outcome: ProductRun) -> None:
+    """What the GPU said."""
+    compared, timed = ("x".join(map(str, size)) for size in (outcome.compared, outcome.timed))
+    bad = f"{outcome.wrong} elements differ from NumPy's" if outcome.wrong else "equal to NumPy's"
+    if outcome.outside:
+        bad += f", {outcome.outside} bytes written outside D"
+    click.echo(f"{one.name} on {escaped(outcome.device)}: {compared} {bad}")
+    words = f"{timed}: {outcome.tflops} TFLOP/s"
+    if outcome.cublas is None:
+        click.echo(f"{words}; cublasGemmEx has no product of {one.asked.type} into {one.asked.out}")
+    else:
+        differ = f"; {outcome.apart} elements differ from its" if outcome.apart else ""
+        click.echo(f"{words}, cuBLAS {outcome.cublas}: ratio {outcome.ratio}{differ}")
 
 
 def _check_sides(asked: dict[str, Any]) -> None:

@@ -67,6 +67,7 @@ def _factor(gemm: Gemm, operand: str, element: At) -> list[str]:
     step = plan.transfer
     found = np.argwhere((step.line == line) & (step.byte // step.width == byte // step.width))  # type: ignore[attr-defined]
     issue, lane = found[0].tolist()
+    issue += part * len(step.line)  # type: ignore[attr-defined]
     warps = gemm.warps[0] * gemm.warps[1]
     start = part * plan.asked.shared.bytes(tile) + (gemm.parts_bytes("a") if operand == "b" else 0)
     stage = element.k // k % gemm.stages
@@ -76,7 +77,7 @@ def _factor(gemm: Gemm, operand: str, element: At) -> list[str]:
         _memory(operand, (row, col), along_rows, gemm.type),
         f"{step.instruction} by thread {issue % warps * WARP + lane} (round {issue // warps}), to byte {offset} of "
         f"stage {stage}",
-        f"{plan.registers.instruction} by {which}, k step {at[operand == 'a'] // gemm.instruction.shape.k}",
+        f"{plan.registers.instruction} by {which}, k step {at[operand == 'a'] // gemm.shape.k}",
         f"registers: {_held(gemm.cell(operand), at, operand)}",
     ]  # fmt: skip
 
@@ -105,8 +106,10 @@ def _result(gemm: Gemm, element: At) -> list[str]:
     warp = row // m * gemm.warps[1] + col // n
     lane, i = _slot(cell, (row, col))
     down, across = row % m // cell.fragment.rows, col % n // cell.fragment.cols
+    offset = row * gemm.line + col * dtype(gemm.out).bits // 8
     return [
         f"registers: warp {warp}, lane {lane}, d[{down}][{across}][{i}]",
+        *([f"shared memory: byte {offset}, where the stages were"] if gemm.line else []),
         _memory("d", (element.row, element.col), True, gemm.out),
     ]  # fmt: skip
 
@@ -119,9 +122,11 @@ def _boxed(gemm: WarpgroupGemm, operand: str, element: At) -> list[str]:
     inner = (k if tile.major == "k" else line) // tile.box[0]
     offset = int(tile.offset(line, k)) + (gemm.tiles["a"].bytes if operand == "b" else 0)
     reader = f"warpgroup {1 + line // LINES}" if operand == "a" else "every consumer"
+    by = f", by block {line * gemm.cluster // whole} of the cluster for all" if (
+        operand == "b" and gemm.cluster > 1) else ""  # fmt: skip
     return [
         _memory(operand, element.of(operand), along_rows, gemm.type),
-        f"TMA, box {inner} of the tile at k {element.k - k}, to byte {offset} of stage "
+        f"TMA, box {inner} of the tile at k {element.k - k}{by}, to byte {offset} of stage "
         f"{element.k // gemm.tile[2] % gemm.stages}",
         f"read by {reader} in k step {k // gemm.instruction.shape.k} of the tile",
     ]  # fmt: skip

@@ -18,7 +18,8 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.kernel import mma_sync, request, wgmma
-from tcprobe.kernel.request import MULTIPLIES, OUTS, Gemm
+from tcprobe.kernel.request import MULTIPLIES, Gemm
+from tcprobe.kernel.staged import OUTS, SHARED
 from tcprobe.kernel.warpgroups import WarpgroupGemm, checked
 from tcprobe.store.choose import Layers
 from tcprobe.text import quoted
@@ -39,6 +40,7 @@ class GemmOptions(NamedTuple):
     out: str | None = None
     name: str | None = None
     multiply: str | None = None
+    cluster: int = 1
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,12 @@ class GemmKernel:
     def grid(self, m: int, n: int) -> tuple[int, int, int]:
         """Blocks for a D of m x n."""
         rows, cols, _ = self.asked.tile
-        return -(-n // cols), -(-m // rows), 1
+        return -(-n // cols), -(-m // (rows * self.cluster)) * self.cluster, 1
+
+    @property
+    def cluster(self) -> int:
+        """Blocks that share tiles of B; the kernel has their number as an attribute."""
+        return self.asked.cluster if isinstance(self.asked, WarpgroupGemm) else 1
 
     @property
     def parameters(self) -> list[str]:
@@ -74,15 +81,17 @@ class GemmKernel:
     def to_json(self, size: tuple[int, int, int] | None) -> dict[str, Any]:
         """What a launch needs to know, for a product of a size or any."""
         asked, (rows, cols, _) = self.asked, self.asked.tile
-        grid: list[int | str] = [f"(n + {cols - 1}) / {cols}", f"(m + {rows - 1}) / {rows}", 1]
+        rows *= self.cluster
+        below = f"(m + {rows - 1}) / {rows}" + (f" * {self.cluster}" if self.cluster > 1 else "")
+        grid: list[int | str] = [f"(n + {cols - 1}) / {cols}", below, 1]
         return {
             "kernel": self.name, "arch": asked.arch.name, "target": "sm_90a" if self.maps else asked.arch.name,
             "type": asked.type, "out": asked.out, "tile": list(asked.tile), "a": asked.a, "b": asked.b,
             "multiply": asked.instruction.id, "stages": asked.stages,
             "grid": list(self.grid(*size[:2])) if size else grid,
-            "block": list(self.block), "shared_bytes": self.shared_bytes, "parameters": self.parameters,
-            "tensor_maps": self.maps, "registers": asked.registers, "wavefronts": asked.wavefronts,
-            "evidence": asked.evidence,
+            "block": list(self.block), "cluster": self.cluster, "shared_bytes": self.shared_bytes,
+            "parameters": self.parameters, "tensor_maps": self.maps, "registers": asked.registers,
+            "wavefronts": asked.wavefronts, "evidence": asked.evidence,
         }  # fmt: skip
 
     @property
@@ -100,20 +109,22 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
     tile = options.tile or (_wide(options.type) if by_warpgroups else _tile(device.number, options.type))
     name = chosen(options.name, FUNCTION) if options.name else (
         f"gemm_{device.name}_{options.type}_{'x'.join(map(str, tile))}")  # fmt: skip
+    given: Any = {"a": options.a, "b": options.b, "stored": options.out, "layers": layers}
     if by_warpgroups:
         _check_warps(options.warps, tile)
-        asked = checked(WarpgroupGemm(
-            options.type, tile, options.stages or 4, options.a, options.b, options.out, layers))  # fmt: skip
-        return GemmKernel(name, wgmma.source(asked, name), asked)
-    plain = request.checked(Gemm(
-        device.name, options.type, tile, options.warps or (2, 2), options.stages or _stages(device.number), options.a,
-        options.b, options.out, layers))  # fmt: skip
+        by_groups = checked(WarpgroupGemm(
+            device.name, options.type, tile, options.stages or 4, **given, cluster=options.cluster))  # fmt: skip
+        return GemmKernel(name, wgmma.source(by_groups, name), by_groups)
+    if options.cluster != 1:
+        raise UsageError(f"--cluster {options.cluster}: blocks share tiles through TMA, in the kernel of sm_90 alone.")
+    stages = options.stages or _stages(device.number)
+    plain = request.checked(Gemm(device.name, options.type, tile, stages, **given, warps=options.warps or (2, 2)))
     return GemmKernel(name, mma_sync.source(plain, name), plain)
 
 
 def _tile(number: int, kind: str) -> tuple[int, int, int]:
     """128 x 128, and k that fills a row of the widest swizzle, or half of one where there is little shared memory."""
-    depth = DEPTH if request.SHARED.get(number, 0) > 100 else DEPTH // 2
+    depth = DEPTH if SHARED.get(number, 0) > 100 else DEPTH // 2
     return 128, 128, depth * 8 // dtype(kind).bits
 
 

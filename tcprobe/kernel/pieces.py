@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from string import Template
+
 from tcprobe.ask.convert.casts import CASTS, OLDER, Cast
 from tcprobe.code.cuda import holder, of_holder
 from tcprobe.code.multiply import word
@@ -13,16 +15,17 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.store.cell import Cell
 from tcprobe.text import comment
 
-RASTER = """\
+RASTER = Template("""\
 // Which tile a block makes: blocks that run side by side share rows of A and columns of B in the L2 cache, so tiles are
-// taken in bands of 8 rows of tiles, a band column by column.
+// taken in bands of 8 rows of tiles, a band column by column; blocks of a cluster lie below each other.
 __device__ inline void place(unsigned& row, unsigned& col) {
-  const unsigned block = blockIdx.y * gridDim.x + blockIdx.x, band = 8 * gridDim.x, first = block / band * 8;
-  const unsigned rows = gridDim.y - first < 8 ? gridDim.y - first : 8;
-  row = first + block % band % rows;
-  col = block % band / rows;
+  constexpr unsigned CLUSTER = $cluster, BAND = 8 / CLUSTER;
+  const unsigned block = blockIdx.y / CLUSTER * gridDim.x + blockIdx.x, first = block / (BAND * gridDim.x) * BAND;
+  const unsigned below = gridDim.y / CLUSTER - first, rows = below < BAND ? below : BAND;
+  row = (first + block % (BAND * gridDim.x) % rows) * CLUSTER + blockIdx.y % CLUSTER;
+  col = block % (BAND * gridDim.x) / rows;
 }
-"""
+""")
 
 
 def conversion(source: str, target: str, device: Arch) -> Cast:

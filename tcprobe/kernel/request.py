@@ -1,12 +1,9 @@
-"""What is asked of a GEMM, and what an arch can do of it.
+"""What is asked of a GEMM by mma.sync, and what an arch can do of it.
 
 >>> from tcprobe.kernel.request import Gemm
 >>> gemm = Gemm("sm_80", "f16", (128, 128, 64))
 >>> gemm.instruction.name, gemm.warp_tile, gemm.out
 ('mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32', (64, 64), 'f16')
-
-D (m x n) = A (m x k) B (k x n). `a` and `b` say what is contiguous in memory: the rows of A (row) or its columns, and
-the rows or the columns of B (col).
 """
 
 from __future__ import annotations
@@ -14,62 +11,45 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, proven, request
 from tcprobe.ask.path.answer import advance
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch as archs
-from tcprobe.isa.arch import WARP, Arch
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
-from tcprobe.store.cell import Cell, cell
-from tcprobe.store.choose import Layers
-from tcprobe.store.lookup import layers as folders
-from tcprobe.text import quoted
+from tcprobe.kernel.copies import Copies, copies
+from tcprobe.kernel.quadrants import shape
+from tcprobe.kernel.staged import OTHERS, StagedGemm, check_memory
+from tcprobe.store.cell import Cell
 
 # by type the multiplies of a warp, the first that an arch has, and the first arch that has it
 MULTIPLIES: dict[str, tuple[tuple[int, str], ...]] = {
-    "f16": ((80, "mma.m16n8k16.row.col.f32.f16.f16.f32"), (75, "mma.m16n8k8.row.col.f32.f16.f16.f32")),
+    "f16": (
+        (80, "mma.m16n8k16.row.col.f32.f16.f16.f32"),
+        (75, "mma.m16n8k8.row.col.f32.f16.f16.f32"),
+        (70, "mma.m8n8k4.row.col.f32.f16.f16.f32"),
+    ),
     "bf16": ((80, "mma.m16n8k16.row.col.f32.bf16.bf16.f32"),),
     "tf32": ((80, "mma.m16n8k8.row.col.f32.tf32.tf32.f32"),),
     "e4m3": ((89, "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"),),
     "e5m2": ((89, "mma.m16n8k32.row.col.f32.e5m2.e5m2.f32"),),
     "s8": ((80, "mma.m16n8k32.row.col.s32.s8.s8.s32"), (75, "mma.m8n8k16.row.col.s32.s8.s8.s32")),
 }
-OUTS = {"f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "tf32": ("f32",), "e4m3": ("f16", "bf16", "f32"),
-        "e5m2": ("f16", "bf16", "f32"), "s8": ("s32",)}  # fmt: skip
-# KiB of shared memory that a block may have (CUDA programming guide, technical specifications by compute capability);
-# of sm_88 the guide says nothing: the least of its generation
-SHARED = {75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
-FIRST = 75
 MOST_REGISTERS = 255  # of a thread
-OTHERS = 24  # registers for addresses and the loop, as ptxas takes them
-MOST_STAGES, MOST_WARPS = 16, 16
+MOST_WARPS = 16
+PIECE = 16  # bytes of a row that a thread stores at once
 SIZES = (8, 16, 32, 64, 128, 256)
 
 
 @dataclass(frozen=True)
-class Gemm:
-    """`tile` is m x n x k of a block, `warps` how many share it along m and n; `target` as --arch has it."""
+class Gemm(StagedGemm):
+    """`warps` share the tile of a block along m and n."""
 
-    target: str
-    type: str
-    tile: tuple[int, int, int]
     warps: tuple[int, int] = (2, 2)
-    stages: int = 3
-    a: str = "row"
-    b: str = "col"
-    stored: str | None = None
-    layers: Layers | None = None
-
-    @cached_property
-    def arch(self) -> Arch:
-        """The arch, one that there is a kernel for."""
-        one = archs.arch(self.target)
-        if one.number < FIRST:
-            raise UsageError(f"there is no kernel for {one.name}: sm_{FIRST} is the first that there is one for.")
-        return one
 
     @cached_property
     def instruction(self) -> Instruction:
@@ -83,9 +63,9 @@ class Gemm:
                          f"first that multiplies {self.type}.")  # fmt: skip
 
     @property
-    def out(self) -> str:
-        """The type of D in memory."""
-        return out_type(self.type, self.stored)
+    def shape(self) -> Shape:
+        """m x n x k that a warp multiplies at once."""
+        return shape(self.instruction)
 
     @property
     def threads(self) -> int:
@@ -97,10 +77,6 @@ class Gemm:
         """Rows and columns of D that a warp makes."""
         (m, n, _), (down, across) = self.tile, self.warps
         return m // down, n // across
-
-    def cell(self, operand: str) -> Cell:
-        """The table of an operand."""
-        return cell(self.instruction.fragment(operand), self.arch.name, self.layers or folders(None, False))
 
     @cached_property
     def paths(self) -> dict[str, PathPlan]:
@@ -120,6 +96,11 @@ class Gemm:
             )
         return plan
 
+    def copies(self, operand: str) -> Copies:
+        """Of a block's tile of A or B into shared memory, and which warp has which."""
+        along_k = self.a == "row" if operand == "a" else self.b == "col"
+        return copies(self.paths[operand], self.warps[operand == "b"], self.warps[0] * self.warps[1], along_k)
+
     @property
     def stage_bytes(self) -> int:
         """Of A and B of one step of the loop."""
@@ -136,14 +117,11 @@ class Gemm:
         return max(plan.alignment for plan in self.paths.values())
 
     @property
-    def shared_bytes(self) -> int:
-        """Of dynamic shared memory, with what it takes to begin where the swizzles do."""
-        return self.stage_bytes * self.stages + self.alignment
-
-    @property
-    def static_bytes(self) -> int:
-        """Of shared memory that the kernel declares itself."""
-        return 0
+    def line(self) -> int:
+        """Bytes from row to row of D in shared memory, 0 where it does not fit where the stages were."""
+        (m, n, _), size = self.tile, dtype(self.out).bits // 8
+        apart = n * size + PIECE  # that much more spares bank conflicts
+        return apart if m * apart <= self.stage_bytes * self.stages else 0
 
     @property
     def wavefronts(self) -> dict[str, dict[str, Any]]:
@@ -155,14 +133,13 @@ class Gemm:
     @property
     def evidence(self) -> list[str]:
         """What the tables rest on."""
-        d = self.cell("d")
         links = [link for plan in self.paths.values() for link in plan.evidence]
-        return list(dict.fromkeys([*links, f"{d.fragment.id} on {d.arch}: {d.evidence}"]))
+        return list(dict.fromkeys([*links, *super().evidence]))
 
     @property
     def fragments(self) -> tuple[int, int]:
         """How many along m and n a warp has."""
-        (m, n), (rows, cols, _) = self.warp_tile, self.instruction.shape
+        (m, n), (rows, cols, _) = self.warp_tile, self.shape
         return m // rows, n // cols
 
     @property
@@ -203,17 +180,17 @@ def checked(gemm: Gemm) -> Gemm:
 
 
 def _check_tile(gemm: Gemm) -> None:
-    row, (m, n), k = gemm.instruction, gemm.warp_tile, gemm.tile[2]
+    least_, (m, n), k = gemm.shape, gemm.warp_tile, gemm.tile[2]
     if not 1 <= gemm.warps[0] * gemm.warps[1] <= MOST_WARPS:
         raise UsageError(f"--warps {_by(gemm.warps)}: a block has 1 to {MOST_WARPS} warps here.")
-    for name, part, least, whole, count in (("m", m, row.shape.m, gemm.tile[0], gemm.warps[0]),
-                                            ("n", n, 2 * row.shape.n, gemm.tile[1], gemm.warps[1]),
-                                            ("k", k, 2 * row.shape.k, k, 1)):  # fmt: skip
+    for name, part, least, whole, count in (("m", m, least_.m, gemm.tile[0], gemm.warps[0]),
+                                            ("n", n, 2 * least_.n, gemm.tile[1], gemm.warps[1]),
+                                            ("k", k, 2 * least_.k, k, 1)):  # fmt: skip
         if part * count != whole or part % least or part not in SIZES:
             near = [size * count for size in SIZES if size % least == 0]
             listed = ", ".join(map(str, sorted(near, key=lambda size: abs(size - whole))[:2]))
             raise UsageError(f"--tile {_by(gemm.tile)}: {name} {whole} is not {count} times a power of two that is a "
-                             f"multiple of {least}, as {row.shape} and --warps {_by(gemm.warps)} need; nearest: {name} "
+                             f"multiple of {least}, as {least_} and --warps {_by(gemm.warps)} need; nearest: {name} "
                              f"{listed}.")  # fmt: skip
     _ = gemm.out
 
@@ -226,60 +203,6 @@ def _check_registers(gemm: Gemm) -> None:
         wider = (2 * down, across) if gemm.warp_tile[0] >= gemm.warp_tile[1] else (down, 2 * across)
         taken = f"{need} registers a thread ({counted}, {OTHERS} others); there are {MOST_REGISTERS}"
         raise UsageError(f"--tile {_by(gemm.tile)} --warps {_by(gemm.warps)} takes {taken}: try --warps {_by(wider)}.")
-
-
-class Staged(Protocol):
-    """A kernel that goes through stages of shared memory."""
-
-    @property
-    def arch(self) -> Arch:
-        """What it is for."""
-        ...
-
-    @property
-    def stages(self) -> int:
-        """How many."""
-        ...
-
-    @property
-    def stage_bytes(self) -> int:
-        """Of one."""
-        ...
-
-    @property
-    def alignment(self) -> int:
-        """Of the first byte."""
-        ...
-
-    @property
-    def shared_bytes(self) -> int:
-        """Of all."""
-        ...
-
-    @property
-    def static_bytes(self) -> int:
-        """Beside it."""
-        ...
-
-
-def check_memory(gemm: Staged) -> None:
-    """UsageError where its stages are not as many as there can be, with how many there can be."""
-    most = SHARED[gemm.arch.number] << 10
-    if not 2 <= gemm.stages <= MOST_STAGES:
-        raise UsageError(f"--stages {gemm.stages}: 2 to {MOST_STAGES}; one is filled while another is multiplied.")
-    if gemm.shared_bytes + gemm.static_bytes > most:
-        fit = (most - gemm.alignment - gemm.static_bytes) // gemm.stage_bytes
-        near = f"--stages {fit} fits" if fit >= 2 else "take a smaller --tile"
-        raise UsageError(f"{gemm.stages} stages of {gemm.stage_bytes} bytes take {gemm.shared_bytes} bytes of shared "
-                         f"memory; a block on {gemm.arch.name} has at most {most}: {near}.")  # fmt: skip
-
-
-def out_type(kind: str, stored: str | None) -> str:
-    """The type of D in memory, of A's and B's and of --out; UsageError where D is not stored so."""
-    known = OUTS[kind]
-    if stored not in (None, *known):
-        raise UsageError(f"--out {quoted(str(stored))}: products of {kind} are stored as {' or '.join(known)}.")
-    return stored or known[0]
 
 
 def _by(sides: tuple[int, ...]) -> str:

@@ -1,7 +1,7 @@
 """What is asked of a GEMM by wgmma: the tiles behind descriptors, registers and shared memory.
 
 >>> from tcprobe.kernel.warpgroups import WarpgroupGemm
->>> gemm = WarpgroupGemm("bf16", (128, 128, 64))
+>>> gemm = WarpgroupGemm("sm_90", "bf16", (128, 128, 64))
 >>> gemm.consumers, gemm.threads, hex(gemm.tiles["a"].descriptor.encode())
 (2, 384, '0x4000004000010000')
 """
@@ -15,41 +15,30 @@ from typing import Any
 from tcprobe.ask import descriptor
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch as archs
-from tcprobe.isa.arch import WARPGROUP, Arch
+from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
-from tcprobe.kernel.request import OTHERS, check_memory, out_type
-from tcprobe.store.cell import Cell, cell
-from tcprobe.store.choose import Layers
-from tcprobe.store.lookup import layers as folders
+from tcprobe.kernel.staged import OTHERS, StagedGemm, check_memory
 
 # of each type the k of a multiply, its accumulator, A and B
 FORMS = {"f16": "k16.f32.f16.f16", "bf16": "k16.f32.bf16.bf16", "tf32": "k8.f32.tf32.tf32",
          "e4m3": "k32.f32.e4m3.e4m3", "e5m2": "k32.f32.e5m2.e5m2", "s8": "k32.s32.s8.s8"}  # fmt: skip
 ALL_REGISTERS = 1 << 16  # of an SM
+ATOM = 8  # lines of a swizzle's pattern
 LINES = 64  # of A and D that a warpgroup multiplies at a time
 # by consumers the registers of a producer's and of a consumer's thread: whole multiples of 8 that 64K registers hold
 REGISTERS = {1: (40, 232), 2: (24, 240), 3: (32, 160)}
 
 
 @dataclass(frozen=True)
-class WarpgroupGemm:
-    """`tile` is m x n x k of a block: a consumer warpgroup for every 64 of m."""
+class WarpgroupGemm(StagedGemm):
+    """A consumer warpgroup for every 64 rows of a block's tile, and a producer's.
 
-    type: str
-    tile: tuple[int, int, int]
-    stages: int = 4
-    a: str = "row"
-    b: str = "col"
-    stored: str | None = None
-    layers: Layers | None = None
+    `cluster` blocks, 1 or 2, whose tiles lie below each other share the tile of B: each brings a part of it to all.
+    """
 
-    @property
-    def arch(self) -> Arch:
-        """The one that has wgmma."""
-        return archs.arch("sm_90")
+    cluster: int = 1
 
     @property
     def consumers(self) -> int:
@@ -66,15 +55,6 @@ class WarpgroupGemm:
         """The multiply."""
         return resolve(f"wgmma.mma_async.m64n{self.tile[1]}{FORMS[self.type]}").instruction
 
-    @property
-    def out(self) -> str:
-        """The type of D in memory."""
-        return out_type(self.type, self.stored)
-
-    def cell(self, operand: str) -> Cell:
-        """The table of an operand in registers."""
-        return cell(self.instruction.fragment(operand), "sm_90", self.layers or folders(None, False))
-
     @cached_property
     def tiles(self) -> dict[str, SharedTile]:
         """A and B in shared memory, and a warpgroup's D where it goes through it."""
@@ -86,6 +66,16 @@ class WarpgroupGemm:
         if dtype(self.out).bits == 16:
             tiles["d"] = descriptor.tile((LINES, n), self.out, "k", _width(self.out, n))
         return tiles
+
+    @property
+    def boxes(self) -> dict[str, dict[str, Any]]:
+        """The tensor maps of A, B and D: type, box, swizzle, what is contiguous; boxes of a shared B are in parts."""
+        boxes = {name: {**descriptor.tma(tile), "major": tile.major} for name, tile in self.tiles.items()}
+        if self.cluster > 1 and self.tiles["b"].major == "k":
+            inner, lines = boxes["b"]["box"]
+            boxes["b"] |= {"box": [inner, lines // self.cluster], "boxes": boxes["b"]["boxes"] * self.cluster,
+                           "box_bytes": boxes["b"]["box_bytes"] // self.cluster}  # fmt: skip
+        return boxes
 
     @property
     def stage_bytes(self) -> int:
@@ -101,7 +91,7 @@ class WarpgroupGemm:
     def shared_bytes(self) -> int:
         """Of dynamic shared memory, with what it takes to begin where the swizzles do; D lies where stages were."""
         d = self.tiles["d"].bytes * self.consumers if "d" in self.tiles else 0
-        return max(self.stage_bytes * self.stages, d) + self.alignment
+        return max(super().shared_bytes, d + self.alignment)
 
     @property
     def static_bytes(self) -> int:
@@ -112,12 +102,6 @@ class WarpgroupGemm:
     def wavefronts(self) -> dict[str, dict[str, Any]]:
         """None: wgmma reads shared memory itself."""
         return {}
-
-    @property
-    def evidence(self) -> list[str]:
-        """What the tables rest on."""
-        d = self.cell("d")
-        return [f"{d.fragment.id} on {d.arch}: {d.evidence}"]
 
     @property
     def registers(self) -> dict[str, int]:
@@ -140,5 +124,17 @@ def checked(gemm: WarpgroupGemm) -> WarpgroupGemm:
     if count + OTHERS > there:
         raise UsageError(f"--tile: {count} accumulators and {OTHERS} other registers are more than the {there} that a "
                          f"thread of {gemm.threads} has; nearest: m 128.")  # fmt: skip
+    _check_cluster(gemm)
     check_memory(gemm)
     return gemm
+
+
+def _check_cluster(gemm: WarpgroupGemm) -> None:
+    """UsageError for a cluster that is none, or whose blocks cannot share out the boxes of B."""
+    if gemm.cluster not in (1, 2):
+        raise UsageError(f"--cluster {gemm.cluster}: 1 or 2 blocks; with 2 each brings half of B to both.")
+    tile = gemm.tiles["b"]
+    least = ATOM if tile.major == "k" else tile.box[0]
+    if gemm.cluster > 1 and tile.lines % (gemm.cluster * least):
+        raise UsageError(f"--cluster {gemm.cluster}: n {tile.lines} has no halves of whole boxes: take a multiple of "
+                         f"{gemm.cluster * least}.")  # fmt: skip

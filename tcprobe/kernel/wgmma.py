@@ -29,31 +29,28 @@ KERNEL = Template("""\
 $maps
 namespace $name {
 struct alignas(64) TensorMap { unsigned long long words[16]; };
-constexpr int CONSUMERS = $consumers, STAGES = $stages, TILE_M = $m, TILE_N = $n, TILE_K = $k;
+constexpr int CONSUMERS = $consumers, CLUSTER = $cluster, STAGES = $stages, TILE_M = $m, TILE_N = $n, TILE_K = $k;
 constexpr unsigned BYTES_A = $a_bytes, STAGE = BYTES_A + $b_bytes;
 
 __device__ inline void load(unsigned to, const TensorMap& map, unsigned barrier, int x, int y) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
                : : "r"(to), "l"(&map), "r"(x), "r"(y), "r"(barrier) : "memory");
 }
-// until the phase of a barrier with this parity is over
+${multicast}// until the phase of a barrier with this parity is over
 __device__ inline void wait(unsigned barrier, unsigned parity) {
   unsigned done = 0;
   while (!done)
     asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
                  : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
 }
-__device__ inline void arrive(unsigned barrier) {
-  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" : : "r"(barrier) : "memory");
-}
-__device__ inline void expect(unsigned barrier, unsigned bytes) {
+${arrive}__device__ inline void expect(unsigned barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" : : "r"(barrier), "r"(bytes) : "memory");
 }
 // The multiply (tcprobe show $instruction): factors behind descriptors; without `more` D is overwritten
 $multiply
 $store
 $raster
-extern "C" __global__ void __launch_bounds__($threads, 1)
+extern "C" __global__ void ${dims}__launch_bounds__($threads, 1)
 $name(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
       ${map_d}void* d_, long long ldd, int m, int n, int k) {
   extern __shared__ unsigned char smem[];
@@ -64,12 +61,13 @@ $name(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < STAGES; ++stage) {
       asm volatile("mbarrier.init.shared.b64 [%0], 1;" : : "r"(full + 8 * stage) : "memory");
-      asm volatile("mbarrier.init.shared.b64 [%0], %1;" : : "r"(empty + 8 * stage), "r"(CONSUMERS) : "memory");
+      asm volatile("mbarrier.init.shared.b64 [%0], %1;"
+                   : : "r"(empty + 8 * stage), "r"(CONSUMERS * CLUSTER) : "memory");
     }
     asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
     asm volatile("fence.proxy.async;" : : : "memory");
   }
-  __syncthreads();
+  $together
   unsigned row, col;
   place(row, col);
   const int m0 = row * TILE_M, n0 = col * TILE_N, tiles = (k + TILE_K - 1) / TILE_K;
@@ -109,15 +107,14 @@ $steps
     const int first_row = m0 + group * 64;
 $epilogue
   }
-}
+${last}}
 }  // namespace $name
 """)
 BY_TMA = Template("""\
     // TMA writes whole pieces of 16 bytes, so that it has the blocks of which no piece goes beyond the end of a row
     if (n % $piece && n0 + TILE_N > n) {
   $straight
-      return;
-    }
+    } else {
     // all consumers have read the stages: D takes their place, $out_boxes boxes a warpgroup
     asm volatile("bar.sync 1, %0;" : : "n"(CONSUMERS * 128) : "memory");
     const unsigned at = shared + group * $out_bytes;
@@ -128,7 +125,40 @@ BY_TMA = Template("""\
 $copies
       asm volatile("cp.async.bulk.commit_group;" : : : "memory");
       asm volatile("cp.async.bulk.wait_group 0;" : : : "memory");
+    }
     }""")
+MULTICAST = """\
+// the same for all blocks of the cluster, at the same place and the same barrier of each
+__device__ inline void load_all(unsigned to, const TensorMap& map, unsigned barrier, int x, int y) {
+  const unsigned short blocks = (1 << CLUSTER) - 1;
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+               " [%0], [%1, {%2, %3}], [%4], %5;"
+               : : "r"(to), "l"(&map), "r"(x), "r"(y), "r"(barrier), "h"(blocks) : "memory");
+}
+"""
+ARRIVE = """\
+__device__ inline void arrive(unsigned barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" : : "r"(barrier) : "memory");
+}
+"""
+ARRIVE_ALL = """\
+// at the barrier of every block of the cluster: each writes to the stages of all
+__device__ inline void arrive(unsigned barrier) {
+#pragma unroll
+  for (int block = 0; block < CLUSTER; ++block)
+    asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;"
+                 " mbarrier.arrive.shared::cluster.b64 _, [there];}"
+                 : : "r"(barrier), "r"(block) : "memory");
+}
+"""
+TOGETHER = """\
+asm volatile("barrier.cluster.arrive.release;" : : : "memory");  // all barriers of the cluster are ready
+  asm volatile("barrier.cluster.wait.acquire;" : : : "memory");"""
+LAST = """\
+  // no block ends while another may still arrive at its barriers
+  asm volatile("barrier.cluster.arrive.release;" : : : "memory");
+  asm volatile("barrier.cluster.wait.acquire;" : : : "memory");
+"""
 STRAIGHT = """\
     store(static_cast<char*>(d_) + first_row * ldd + n0 * {size}, ldd, m - first_row, n - n0, d[0], thread);"""
 PIECE = 16  # bytes that TMA writes at least
@@ -152,12 +182,13 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
     return KERNEL.substitute(
         version=__version__, m=m, n=n, k=k, last_m=m - 1, last_n=n - 1, type=gemm.type, out=gemm.out,
         a_major="k" if gemm.a == "row" else "m", b_major="k" if gemm.b == "col" else "n", threads=gemm.threads,
-        shared_bytes=gemm.shared_bytes, maps="\n".join(_comment(name, tile) for name, tile in tiles.items()),
-        name=called, consumers=gemm.consumers, stages=gemm.stages, a_bytes=tiles["a"].bytes, b_bytes=tiles["b"].bytes,
+        shared_bytes=gemm.shared_bytes, maps="\n".join(_comment(*one) for one in maps(gemm).items()),
+        name=called, consumers=gemm.consumers, **_cluster(gemm),
+        stages=gemm.stages, a_bytes=tiles["a"].bytes, b_bytes=tiles["b"].bytes,
         instruction=row.id, multiply=multiply.described(row, (gemm.a == "col", gemm.b == "row")),
         store=pieces.store(d, gemm.out, gemm.arch) + (COPY_BACK + _stored(d, tiles["d"]) if boxed else ""),
-        raster=pieces.RASTER, map_d=MAP_D if boxed else "",
-        alignment=gemm.alignment, producer=producer, consumer=consumer, loads=_loads(tiles), word=word, letter=letter,
+        raster=pieces.RASTER.substitute(cluster=gemm.cluster), map_d=MAP_D if boxed else "",
+        alignment=gemm.alignment, producer=producer, consumer=consumer, loads=_loads(gemm), word=word, letter=letter,
         count=d.fragment.registers, major_a=tiles["a"].major, major_b=tiles["b"].major, bits_a=bits["a"],
         bits_b=bits["b"], per_group=tiles["a"].per_block or 0, steps=_steps(gemm),
         epilogue=_by_tma(tiles["d"], straight) if boxed else straight,
@@ -172,26 +203,38 @@ def _stored(d: Cell, tile: SharedTile) -> str:
     return code
 
 
+def _cluster(gemm: WarpgroupGemm) -> dict[str, Any]:
+    """What a cluster has more."""
+    if gemm.cluster == 1:
+        return {"cluster": 1, "multicast": "", "arrive": ARRIVE, "dims": "", "together": "__syncthreads();", "last": ""}
+    return {"cluster": gemm.cluster, "multicast": MULTICAST, "arrive": ARRIVE_ALL, "together": TOGETHER, "last": LAST,
+            "dims": f"__cluster_dims__(1, {gemm.cluster}, 1) "}  # fmt: skip
+
+
 def maps(gemm: WarpgroupGemm) -> dict[str, dict[str, Any]]:
     """The tensor maps of A, B and D: type, box, swizzle, what is contiguous."""
-    return {name: {**descriptor.tma(tile), "major": tile.major} for name, tile in gemm.tiles.items()}
+    return gemm.boxes
 
 
-def _comment(name: str, tile: SharedTile) -> str:
-    box = descriptor.tma(tile)
-    return f"// map_{name}: {box['data_type']}, box {box['box'][0]} x {box['box'][1]}, {box['swizzle']}"
+def _comment(name: str, made: dict[str, Any]) -> str:
+    return f"// map_{name}: {made['data_type']}, box {made['box'][0]} x {made['box'][1]}, {made['swizzle']}"
 
 
-def _loads(tiles: dict[str, SharedTile]) -> str:
+def _loads(gemm: WarpgroupGemm) -> str:
     """Boxes of A and B one after the other, as the descriptor's answer has them."""
     lines = []
     for name, first, start in (("a", "m0", "at"), ("b", "n0", "at + BYTES_A")):
-        tile = tiles[name]
-        box = descriptor.tma(tile)
+        box, count = gemm.boxes[name], gemm.cluster if name == "b" else 1
+        inner, outer = box["box"]
         for number in range(box["boxes"]):
-            x, y = ("k0", first) if tile.major == "k" else (first, "k0")
-            lines.append(f"        load({start} + {number * box['box_bytes']}, map_{name}, barrier, "
-                         f"{x} + {number * box['box'][0]}, {y});")  # fmt: skip
+            to = f"{start} + {number * box['box_bytes']}, map_{name}, barrier"
+            if box["major"] == "k":  # parts of a shared tile's boxes lie below each other
+                beside, part = divmod(number, count)
+                x, y = f"k0 + {beside * inner}", f"{first} + {part * outer}" if part else first
+            else:
+                x, y, part = f"{first} + {number * inner}", "k0", number * count // box["boxes"]
+            mine = f"if (blockIdx.y % CLUSTER == {part}) load_all" if count > 1 else "load"
+            lines.append(f"        {mine}({to}, {x}, {y});")
     return "\n".join(lines)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tcprobe.errors import EnvironmentUnfitError
@@ -90,6 +91,17 @@ def encoded(made: TensorMap, address: int) -> tuple[int, bytes]:
         ctypes.c_int(made.promotion), ctypes.c_int(made.fill),
     )  # fmt: skip
     return code, ctypes.string_at(start, MAP_BYTES)
+
+
+def launched(
+    function: int, grid: tuple[int, int, int], block_sides: tuple[int, int, int], shared: int, passed: Sequence[Any]
+) -> int:  # fmt: skip
+    """The CUresult of cuLaunchKernel on the default stream; `passed` are of ctypes, by value as they stand."""
+    addresses = (ctypes.c_void_p * len(passed))(*map(ctypes.addressof, passed))
+    code: int = _library("libcuda.so.1", "nvcuda.dll").cuLaunchKernel(
+        ctypes.c_void_p(function), *map(ctypes.c_uint, (*grid, *block_sides, shared)), None, addresses, None
+    )
+    return code
 
 
 def result_name(code: int) -> str:

@@ -6,8 +6,9 @@ The only file that imports CuPy. Runs inside `worker`, in a process that may be 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,23 @@ class Gpu:
         self._index = 0
         self._memory: Any = None
         self._hosts: list[Any] = [None] * OUTPUTS_KEPT
+
+    @property
+    def cupy(self) -> Any:
+        """The module."""
+        return self._cupy
+
+    @contextmanager
+    def faults(self) -> Iterator[None]:
+        """ProbeError for what goes wrong on the device inside."""
+        cuda = self._cupy.cuda
+        try:
+            yield
+            cuda.runtime.deviceSynchronize()
+        except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError, cuda.cublas.CUBLASError) as error:
+            raise ProbeError(f"the GPU says: {error}.") from None
+        except cuda.memory.OutOfMemoryError as error:
+            raise EnvironmentUnfitError(f"too little memory on the GPU: {error}. Take a smaller --size.") from None
 
     def devices(self) -> list[Device]:
         """Visible GPUs in CUDA's order (CUDA_VISIBLE_DEVICES applies)."""
@@ -152,39 +170,41 @@ class Gpu:
             return self._load(ordered[:half]) | self._load(ordered[half:])
         return blamed | self._load([k for k in ordered if k.name not in blamed])
 
-    def compile_cuda(self, text: str, names: Sequence[str], target: str | None = None) -> None:
+    def compile_cuda(
+        self, text: str, names: Sequence[str], target: str | None = None, flags: tuple[str, ...] = CXX
+    ) -> None:  # fmt: skip
         """Compile CUDA C++ by NVRTC for the open device, or for a PTX target such as sm_90a; `call` runs `names`.
 
         EnvironmentUnfitError if there is no NVRTC, ProbeError with the log if it does not compile.
         """
         self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
         try:
-            module = self._for_target(text, target) if target else self._cupy.RawModule(code=text, options=CXX)
+            module = self._for_target(text, target, flags) if target else self._cupy.RawModule(code=text, options=flags)
             self._functions |= {name: module.get_function(name) for name in names}
         except self._cupy.cuda.compiler.CompileException as error:
             raise ProbeError(f"the emitted code does not compile: {error}") from None
         except (RuntimeError, ImportError, OSError) as error:
             raise EnvironmentUnfitError(f"NVRTC is needed, and CuPy cannot use it: {error}. {NVRTC}") from None
 
-    def _for_target(self, text: str, target: str) -> Any:
+    def _for_target(self, text: str, target: str, flags: tuple[str, ...]) -> Any:
         """The module compiled for a target that CuPy would not choose; CompileException with the log."""
         nvrtc = self._cupy.cuda.nvrtc
         program = nvrtc.createProgram(text, "tcprobe.cu", (), ())
         try:
-            nvrtc.compileProgram(program, (*CXX, f"-arch={target}"))
+            nvrtc.compileProgram(program, (*flags, f"-arch={target}"))
             machine_code = nvrtc.getCUBIN(program)
         except nvrtc.NVRTCError:
             log = nvrtc.getProgramLog(program)
-            raise self._cupy.cuda.compiler.CompileException(log, text, "tcprobe.cu", CXX, "nvrtc") from None
+            raise self._cupy.cuda.compiler.CompileException(log, text, "tcprobe.cu", flags, "nvrtc") from None
         finally:
             nvrtc.destroyProgram(program)
         module = self._cupy.cuda.function.Module()
         module.load(machine_code)
         return module
 
-    def compiled(self, text: str, name: str, target: str, shared: int) -> Any:
+    def compiled(self, text: str, name: str, target: str, shared: int, flags: tuple[str, ...] = CXX) -> Any:
         """CuPy's function of CUDA C++ for a PTX target, which may be called with `shared` bytes; as `compile_cuda`."""
-        self.compile_cuda(text, [name], target)
+        self.compile_cuda(text, [name], target, flags)
         function = self._functions[name]
         self._cupy.cuda.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, shared)
         return function

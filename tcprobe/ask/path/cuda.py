@@ -17,6 +17,7 @@ from tcprobe.code.names import made
 from tcprobe.code.origin import of_tables
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
+from tcprobe.layout.banks import IDLE
 from tcprobe.references.shared_memory.tma import LEAST_ARCH
 from tcprobe.text import comment
 
@@ -244,8 +245,21 @@ def _k_step(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
     step = plan.registers
     count = ahead.issues // step.warps
     yield f"  for (unsigned j = 0; j < {count}; ++j)"
-    yield f"    {_called(step, 'load_issue', f'k * {count} + j', _scaled('j', whole, parts))};"
+    apart = _apart(step, ahead.steps) if parts == 1 else 0
+    if apart:  # the compiler makes an immediate of it
+        yield f"    load_issue(shared + j * {apart}, lane, k * {count}, registers + {_scaled('j', whole, parts)});"
+    else:
+        yield f"    {_called(step, 'load_issue', f'k * {count} + j', _scaled('j', whole, parts))};"
     yield from ("}", "")
+
+
+def _apart(step: RegisterCopy, steps: int) -> int:
+    """Bytes of shared memory from each issue of a k step to the next, where these are as many for all lanes; else 0."""
+    by_step = step.shared.reshape(steps, len(step.shared) // steps, -1)
+    if step.warps > 1 or by_step.shape[1] < 2 or (by_step == IDLE).any():
+        return 0
+    moves = by_step[:, 1:] - by_step[:, :-1]
+    return int(moves.flat[0]) if (moves == moves.flat[0]).all() and moves.flat[0] > 0 else 0
 
 
 def _issued(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:

@@ -11,6 +11,7 @@ from tcprobe.code.cuda import DeviceFunction, Parameter
 from tcprobe.code.origin import origin
 
 OPS = {"max": "{0} > {1} ? {0} : {1}", "sum": "{0} + {1}"}
+JOINS = OPS | {"fmax": "fmax({0}, {1})"}  # of numbers that have a fraction: one instruction
 
 
 def source(plan: Scheme, op: str, tile: FragmentTile, name: str) -> str:
@@ -52,7 +53,7 @@ def exchanged(plan: Scheme, op: str, values: Sequence[str]) -> tuple[list[str], 
 
 
 def _joined(op: str, left: str, right: str) -> str:
-    return OPS[op].format(left, right)
+    return JOINS[op].format(left, right)
 
 
 class _Stage(NamedTuple):

@@ -36,12 +36,12 @@ def source(plan: Scheme, tile: FragmentTile, name: str) -> str:
 
 
 def _step(plan: Scheme, tile: FragmentTile) -> Iterator[str]:
-    yield from in_a_lane(plan, "max", tile)
-    lines, maxima = exchanged(plan, "max", [f"p{part}" for part in range(len(plan.groups))])
+    yield from in_a_lane(plan, "fmax", tile)
+    lines, maxima = exchanged(plan, "fmax", [f"p{part}" for part in range(len(plan.groups))])
     yield from lines
     for part, (group, value) in enumerate(zip(plan.groups, maxima, strict=True)):
         yield f"const T n{part} = {value};"
-        yield f"const T m{part} = maximum[{part}] > n{part} ? maximum[{part}] : n{part};"
+        yield f"const T m{part} = fmax(maximum[{part}], n{part});"
         yield f"const T z{part} = m{part} == {LEAST} ? T(0) : m{part};  // a row that is all masked"
         yield f"scale[{part}] = exp2(maximum[{part}] - z{part});"
         yield f"maximum[{part}] = m{part};"

@@ -1,0 +1,126 @@
+"""How the warps of a block share out the copies of its tiles of A and B, from global to shared memory.
+
+A tile consists of parts, one for each row (or column) of warps, each with the path of its own; the copies of all parts
+are counted through, and warp w has copies w, w + warps, ... Where each of a thread's copies is as far from its first
+one as with all other threads, addresses are computed once and moved by constants.
+"""
+
+from __future__ import annotations
+
+from string import Template
+from typing import NamedTuple
+
+import numpy as np
+
+from tcprobe.ask.path import PathPlan
+from tcprobe.ask.path.formula import formula
+from tcprobe.ask.path.steps import LaneCopy
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import WARP
+from tcprobe.layout.banks import IDLE, Ints
+
+FILL = Template("""\
+// The block's tile of $what, global -> shared, in $count copies of a warp: $parts times those of the path of
+// $fragment, tile $tile (tcprobe path). Where a thread's first piece is, from where the tile begins:
+__device__ inline const char* first_$operand(const char* global, long long ld) {
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  $first
+  asm("" : "+l"(global));  // one register pair: no part of the address is computed again
+  return global;
+}
+// lines, bytes: what there is of the matrix from where the tile begins
+template <bool whole>
+__device__ inline void fill_$operand(unsigned shared, const char* first, long long ld, int lines, int bytes) {
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll(whole ? $rounds : 1)
+  for (int round = 0; round < $rounds; ++round) {
+    $issue
+    const int line = $line, byte = $byte;
+    copy<whole>(shared + $shared, first + $on, line < lines ? bytes - byte : 0);
+  }
+}
+""")
+
+
+class Copies(NamedTuple):
+    """Of a tile: arrays of shape (copies, 32), IDLE for lanes without one."""
+
+    line: Ints
+    byte: Ints
+    shared: Ints
+    warps: int
+
+    @property
+    def rounds(self) -> int:
+        """How many each warp has at most."""
+        return -(-len(self.line) // self.warps)
+
+    @property
+    def moves(self) -> list[Ints] | None:
+        """By round how far on its copy is from the first one: lines, bytes in a line, bytes of shared memory.
+
+        None where threads differ in that.
+        """
+        if (self.line == IDLE).any():
+            return None
+        found = []
+        for values in self[:3]:
+            rounds = [values[start : start + self.warps] for start in range(0, len(values), self.warps)]
+            apart = [here - values[: len(here)] for here in rounds]
+            if any((one != one.flat[0]).any() for one in apart):
+                return None
+            found.append(np.array([one.flat[0] for one in apart]))
+        return found
+
+
+def copies(plan: PathPlan, parts: int, warps: int, along_k: bool) -> Copies:
+    """All of `parts` next to each other, along lines where these lie `along_k`, else in them."""
+    step, asked = plan.transfer, plan.asked
+    assert isinstance(step, LaneCopy)
+    size, tile = asked.shared.bytes(asked.tile), asked.tile
+    on = (tile.lines, 0, size) if along_k else (0, tile.line_bytes, size)
+    line, byte, shared = (
+        np.concatenate([np.where(values == IDLE, IDLE, values + part * move) for part in range(parts)])
+        for values, move in zip((step.line, step.byte, step.shared), on, strict=True)
+    )
+    return Copies(line, byte, shared, warps)
+
+
+def fill(operand: str, plan: PathPlan, all_: Copies) -> str:
+    """`fill_a` or `fill_b`; UsageError where addresses have no closed form."""
+    count, tile, there = len(all_.line), plan.asked.tile, int((all_.line != IDLE).sum())
+    number = f"round * {all_.warps} + warp"
+    line, byte, shared = (f"{own}{on}" for own, on in _addresses(operand, all_))
+    own, on = _apart(all_, *_addresses(operand, all_)[:2])
+    issue = [f"const unsigned issue = {'warp' if all_.moves else number};"]
+    if there < WARP * count:
+        issue.append(f"if (({number}) * {WARP} + lane >= {there}) continue;")
+    elif count % all_.warps:
+        issue.append(f"if ({number} >= {count}) continue;")
+    return FILL.substitute(
+        what=operand.upper(), count=count, fragment=plan.asked.cell.fragment.id, tile=f"{tile.rows}x{tile.cols}",
+        parts=count // len(plan.transfer.issues()), operand=operand, rounds=all_.rounds, line=line, byte=byte,
+        shared=shared, first=own, on=on, issue="\n    ".join(issue),
+    )  # fmt: skip
+
+
+def _apart(all_: Copies, of_line: tuple[str, str], of_byte: tuple[str, str]) -> tuple[str, str]:
+    """What moves `global` to a thread's first piece, and where the one of a round is from there."""
+    if not all_.moves:
+        return "(void)lane, (void)warp, (void)ld;", "line * ld + byte"
+    moved = [on.removeprefix(" + ") for _, on in (of_line, of_byte)]
+    on = " + ".join(text for text in (moved[0] and f"{moved[0]} * ld", moved[1]) if text)
+    return f"const unsigned issue = warp;\n  global += {of_line[0]} * ld + {of_byte[0]};", on or "0"
+
+
+def _addresses(operand: str, all_: Copies) -> list[tuple[str, str]]:
+    """Line, byte and shared memory of a thread's first copy, in C, and how far on the one of a round is."""
+    moves = all_.moves
+    found = [formula(values[: all_.warps] if moves else values) for values in all_[:3]]
+    if moves:
+        found += [formula(values[:, None]) for values in moves]
+    if None in found:
+        raise UsageError(f"{operand}: addresses in the tile have no closed form, so no code can be made.")
+    own, on = found[:3], found[3:] or ["0"] * 3
+    return [(f"({one})", "" if move == "0" else f" + ({str(move).replace('issue', 'round')})")
+            for one, move in zip(own, on, strict=True)]  # fmt: skip
